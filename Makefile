@@ -1,0 +1,82 @@
+# The two commands of the README are `make rehearse` and `make test`. Every target does its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+BIN := .venv/bin
+CASE ?=
+NODES ?=
+GPUS_PER_NODE ?= 1
+CONTEXT ?=
+# jsii warns about every Node major that nears its end of life; what we need of Node is checked below.
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
+export CDK_DISABLE_CLI_TELEMETRY := true
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+# --- Set-up: each stamp is younger than what it was made from ---------------------------------------
+
+build/stamps/host:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo "missing: Python 3.11 to 3.13 as $(PYTHON); name one with make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: the venv module; run: apt-get install python3-venv"; exit 2; }
+	@command -v node >/dev/null && [ "$$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] \
+	  || { echo "missing: Node.js 20 or newer with npm"; exit 2; }
+	@command -v npm >/dev/null || { echo "missing: npm; run: apt-get install npm"; exit 2; }
+	@mkdir -p $(@D) && touch $@
+
+build/stamps/venv: requirements.lock pyproject.toml | build/stamps/host
+	@echo "setting up .venv (locked dependencies, about 900 MB on disk, once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+build/stamps/cli: package.json package-lock.json .npmrc | build/stamps/host
+	@echo "setting up the pinned CDK CLI"
+	@mkdir -p build/node && cp package.json package-lock.json .npmrc build/node/
+	@npm ci --silent --prefix build/node
+	@ln -sfn build/node/node_modules node_modules
+	@touch $@
+
+build/stamps/vendor: userdata/vendor.lock userdata/vendor.py build/stamps/venv
+	@echo "setting up the boto3 that nodes carry"
+	@$(BIN)/python userdata/vendor.py build/vendor
+	@touch $@
+
+.PHONY: setup
+setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything up (the other targets do it by themselves)
+
+# --- What users run -----------------------------------------------------------------------------
+
+.PHONY: rehearse
+rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value")
+	@$(BIN)/python app.py $(CONTEXT)
+	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
+
+.PHONY: test
+test: setup ## Run every test (unit, package, rehearsal; the last as root)
+	@$(BIN)/python -m pytest
+
+.PHONY: check
+check: setup ## Lint, types, shell, templates
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy constructs/deeplearning_cdk stacks app.py
+	@$(BIN)/shellcheck userdata/*.sh
+
+.PHONY: synth
+synth: setup ## Write cdk.out (CONTEXT="-c regions=us-east-1,eu-west-1")
+	@npx cdk synth --quiet $(CONTEXT)
+
+.PHONY: wheel
+wheel: setup ## Build dist/*.whl
+	@$(BIN)/python -m build --wheel --no-isolation --outdir build/dist
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	@rm -rf build cdk.out .venv node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,78 @@
+"""Who is in the cluster: the roster that hosts, workers file and hostfile are made from."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deeplearning_contract.document import field
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import host_name
+
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+_PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d{3}) [A-Za-z0-9+/=]{16,1024}")
+
+
+@dataclass(frozen=True)
+class Member:
+    """
+    One node of the cluster, as it described itself.
+
+    Attributes:
+        instance_id: EC2 instance id.
+        address: Private IPv4 address.
+        gpu_count: GPUs measured on the node; 0 on a CPU node.
+        host_key: The node's SSH host public key, `<type> <base64>`.
+    """
+
+    instance_id: str
+    address: str
+    gpu_count: int
+    host_key: str
+
+    def __post_init__(self) -> None:
+        if not _INSTANCE_ID.fullmatch(self.instance_id):
+            raise ContractError(f"member.instance_id must be an EC2 instance id, got {self.instance_id!r}")
+        try:
+            ipaddress.IPv4Address(self.address)
+        except ValueError as error:
+            raise ContractError(f"member.address must be an IPv4 address, got {self.address!r}") from error
+        if not 0 <= self.gpu_count <= 1024:
+            raise ContractError(f"member.gpu_count must be from 0 to 1024, got {self.gpu_count}")
+        if not is_public_key(self.host_key):
+            raise ContractError(f"member.host_key must be an SSH public key, got {self.host_key[:80]!r}")
+
+    @property
+    def slots(self) -> int:
+        """Ranks that the node runs: one a GPU, and one on a CPU node."""
+        return max(1, self.gpu_count)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Member":
+        """
+        Read a member from its JSON object.
+
+        Raises:
+            ContractError: A field is absent or malformed.
+        """
+        return cls(
+            instance_id=field(document, "instance_id", str, "member"),
+            address=field(document, "address", str, "member"),
+            gpu_count=field(document, "gpu_count", int, "member"),
+            host_key=field(document, "host_key", str, "member"),
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that `from_document` reads."""
+        return asdict(self)
+
+
+def is_public_key(text: str) -> bool:
+    """Tell whether a text is one SSH public key without options or comment."""
+    return _PUBLIC_KEY.fullmatch(text) is not None
+
+
+def named_members(members: tuple[Member, ...]) -> tuple[tuple[str, Member], ...]:
+    """Pair each member with its host name; rank order, master first."""
+    return tuple((host_name(rank), member) for rank, member in enumerate(members))

@@ -1,0 +1,101 @@
+"""
+The messages on the cluster's queues.
+
+A doorbell carries no truth: it says "read the state item". A report carries what a node says of
+itself; who sent it is proved by the queue's `SenderId`, never by its body.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+
+from deeplearning_contract.document import field, parse_object
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member
+
+MAX_REASON = 1000
+"""Characters of a reason that travel in reports, the state item and signals."""
+
+
+@dataclass(frozen=True)
+class Doorbell:
+    """Says that the state item of a cluster has reached a generation."""
+
+    cluster: str
+    generation: int
+
+    def to_body(self) -> str:
+        """Return the message body."""
+        return json.dumps({"kind": "doorbell", "cluster": self.cluster, "generation": self.generation})
+
+
+class ReportStage(str, Enum):
+    """What a node reports."""
+
+    JOINED = "joined"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """
+    What a worker tells the master.
+
+    Attributes:
+        cluster: The cluster's name.
+        instance_id: The sender; must agree with the queue's `SenderId`.
+        stage: `joined` describes the node, `ready` acknowledges a generation, `failed` ends it.
+        generation: The generation acknowledged; 0 in the other stages.
+        member: The node's description; only in `joined`.
+        reason: Why the node failed; only in `failed`.
+    """
+
+    cluster: str
+    instance_id: str
+    stage: ReportStage
+    generation: int = 0
+    member: Member | None = None
+    reason: str = ""
+
+    def to_body(self) -> str:
+        """Return the message body."""
+        return json.dumps(
+            {
+                "kind": "report",
+                "cluster": self.cluster,
+                "instance_id": self.instance_id,
+                "stage": self.stage.value,
+                "generation": self.generation,
+                "member": self.member.to_document() if self.member else None,
+                "reason": self.reason[:MAX_REASON],
+            }
+        )
+
+    @classmethod
+    def from_body(cls, body: str) -> "NodeReport":
+        """
+        Read a report from a message body.
+
+        Raises:
+            ContractError: The body is not a report of the contract's shape.
+        """
+        document = parse_object(body, "report")
+        if document.get("kind") != "report":
+            raise ContractError(f"report.kind must be 'report', got {document.get('kind')!r}")
+        try:
+            stage = ReportStage(field(document, "stage", str, "report"))
+        except ValueError as error:
+            raise ContractError(f"report.stage is unknown: {error}") from error
+        instance_id = field(document, "instance_id", str, "report")
+        member = Member.from_document(field(document, "member", dict, "report")) if stage is ReportStage.JOINED else None
+        if member and member.instance_id != instance_id:
+            raise ContractError(f"report.member must describe the sender {instance_id}, got {member.instance_id}")
+        return cls(
+            cluster=field(document, "cluster", str, "report"),
+            instance_id=instance_id,
+            stage=stage,
+            generation=field(document, "generation", int, "report"),
+            member=member,
+            reason=field(document, "reason", str, "report"),
+        )

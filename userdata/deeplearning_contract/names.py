@@ -1,0 +1,50 @@
+"""Names that users and the cluster's programs rely on: variables, hosts, files and tags."""
+
+from enum import Enum
+
+WORKERS_PATH_VARIABLE = "DEEPLEARNING_WORKERS_PATH"
+WORKERS_COUNT_VARIABLE = "DEEPLEARNING_WORKERS_COUNT"
+WORKER_GPU_COUNT_VARIABLE = "DEEPLEARNING_WORKER_GPU_COUNT"
+EFS_MOUNT_VARIABLE = "EFS_MOUNT"
+CONTRACT_VARIABLES = (
+    WORKERS_PATH_VARIABLE,
+    WORKERS_COUNT_VARIABLE,
+    WORKER_GPU_COUNT_VARIABLE,
+    EFS_MOUNT_VARIABLE,
+)
+
+STATE_DIRECTORY = "/opt/deeplearning"
+WORKERS_FILE = "/opt/deeplearning/workers"
+HOSTFILE = "/opt/deeplearning/hostfile"
+MEMBERSHIP_FILE = "/opt/deeplearning/membership.json"
+DISCOVER_HOSTS = "/opt/deeplearning/discover_hosts"
+SETTINGS_FILE = "/opt/deeplearning/settings.json"
+AGENT_DIRECTORY = "/opt/deeplearning/agent"
+ENVIRONMENT_FILE = "/opt/deeplearning/environment"
+AGENT_LOG = "/var/log/deeplearning-agent.log"
+
+AGENT_SERVICE = "deeplearning-agent.service"
+MASTER_HOST = "deeplearning-master"
+
+CLUSTER_TAG = "deeplearning:cluster"
+ROLE_TAG = "deeplearning:role"
+
+
+class NodeRole(str, Enum):
+    """What a node is for; the value of the `deeplearning:role` tag."""
+
+    MASTER = "master"
+    WORKER = "worker"
+
+
+def host_name(rank: int) -> str:
+    """
+    Name the node that holds a rank.
+
+    Args:
+        rank: Position in the membership, from 0; 0 is the master.
+
+    Returns:
+        `deeplearning-worker1` for rank 0, and so on.
+    """
+    return f"deeplearning-worker{rank + 1}"

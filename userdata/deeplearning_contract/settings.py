@@ -1,0 +1,179 @@
+"""
+Settings that the constructs give to the programs: the node's file and the Lambda's environment.
+
+The constructs write them at synth with CloudFormation tokens in the values; the agent and the
+adjuster read them at run time. Both sides use these classes, so a name exists once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deeplearning_contract.document import field, parse_object, text_list
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import NodeRole
+
+
+@dataclass(frozen=True)
+class FileSystemSettings:
+    """
+    How a node mounts the shared file system.
+
+    Attributes:
+        kind: `nfs4` (plain NFS 4.1 inside the security groups) or `efs` (efs-utils: access point, IAM, TLS).
+        source: What `mount` mounts: `<id>.efs.<region>.<suffix>:/`, or `<id>:/` for `efs`.
+        options: Mount options, comma-separated.
+        mount_point: Absolute path; the value of `EFS_MOUNT`.
+    """
+
+    kind: str
+    source: str
+    options: str
+    mount_point: str
+
+
+@dataclass(frozen=True)
+class ScriptSettings:
+    """A script of the user's, an object in S3 with its SHA-256 in hex."""
+
+    bucket: str
+    key: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """
+    What user data tells the agent.
+
+    Attributes:
+        cluster: The cluster's name.
+        role: The node's role.
+        region: AWS region.
+        state_table: Name of the DynamoDB table that holds the state item.
+        master_queue_url: Doorbells from the adjuster to the master.
+        worker_queue_url: Doorbells from the master to the workers.
+        report_queue_url: Reports from the workers to the master.
+        report_sender: IAM unique id (AROA…) of the workers' role, the first half of a report's `SenderId`; read by the master only.
+        signal_url: Presigned URL of the stack's WaitConditionHandle; empty on workers.
+        login_user: The image's login user; logins and training run as this user.
+        file_system: How the shared file system is mounted.
+        expected_gpu_count: GPUs that the instance type has; 0 when it has none or it is not known.
+        packages: Packages that the node installs only where the image lacks what they provide: command -> packages.
+        setup_seconds: Time from the agent's first start to the end of formation; less than the stack's own time-out.
+        setup_script: Runs as root on every node before it reports; None without one.
+        run_script: Runs as the login user on the master once the cluster has formed; None without one.
+    """
+
+    cluster: str
+    role: NodeRole
+    region: str
+    state_table: str
+    master_queue_url: str
+    worker_queue_url: str
+    report_queue_url: str
+    report_sender: str
+    signal_url: str
+    login_user: str
+    file_system: FileSystemSettings
+    expected_gpu_count: int
+    packages: Mapping[str, tuple[str, ...]]
+    setup_seconds: int
+    setup_script: ScriptSettings | None = None
+    run_script: ScriptSettings | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads; values may be CDK tokens."""
+        packages = {command: list(names) for command, names in self.packages.items()}
+        return asdict(self) | {"role": self.role.value, "packages": packages}
+
+    @classmethod
+    def from_json(cls, text: str) -> "NodeSettings":
+        """
+        Read the settings file.
+
+        Raises:
+            ContractError: The text does not have the contract's shape.
+        """
+        document = parse_object(text, "settings")
+        strings = {name: field(document, name, str, "settings") for name in _NODE_STRINGS}
+        file_system = field(document, "file_system", dict, "settings")
+        packages = field(document, "packages", dict, "settings")
+        try:
+            role = NodeRole(field(document, "role", str, "settings"))
+        except ValueError as error:
+            raise ContractError(f"settings.role is unknown: {error}") from error
+        return cls(
+            **strings,
+            role=role,
+            file_system=FileSystemSettings(
+                **{name: field(file_system, name, str, "settings.file_system") for name in _FILE_SYSTEM_STRINGS}
+            ),
+            expected_gpu_count=field(document, "expected_gpu_count", int, "settings"),
+            packages={command: text_list(packages, command, "settings.packages") for command in packages},
+            setup_seconds=field(document, "setup_seconds", int, "settings"),
+            setup_script=_script(document, "setup_script"),
+            run_script=_script(document, "run_script"),
+        )
+
+
+_NODE_STRINGS = (
+    "cluster",
+    "region",
+    "state_table",
+    "master_queue_url",
+    "worker_queue_url",
+    "report_queue_url",
+    "report_sender",
+    "signal_url",
+    "login_user",
+)
+_FILE_SYSTEM_STRINGS = ("kind", "source", "options", "mount_point")
+
+
+def _script(document: Mapping[str, Any], key: str) -> ScriptSettings | None:
+    if document.get(key) is None:
+        return None
+    script = field(document, key, dict, "settings")
+    return ScriptSettings(**{name: field(script, name, str, f"settings.{key}") for name in ("bucket", "key", "sha256")})
+
+
+@dataclass(frozen=True)
+class AdjusterSettings:
+    """
+    What the Lambda's environment tells the adjuster.
+
+    Attributes:
+        cluster: The cluster's name, also the value of the `deeplearning:cluster` tag of its groups.
+        state_table: Name of the DynamoDB table that holds the state item.
+        master_queue_url: Doorbells from the adjuster to the master.
+        signal_url: Presigned URL of the stack's WaitConditionHandle.
+        worker_min_capacity: Fewest workers with which the user wants the cluster.
+        settle_seconds: Time between the two equal reads that a decision needs.
+    """
+
+    cluster: str
+    state_table: str
+    master_queue_url: str
+    signal_url: str
+    worker_min_capacity: int
+    settle_seconds: int
+
+    def to_environment(self) -> dict[str, str]:
+        """Return the Lambda's environment variables; values may be CDK tokens."""
+        return {f"DEEPLEARNING_{name.upper()}": str(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "AdjusterSettings":
+        """
+        Read the Lambda's environment variables.
+
+        Raises:
+            ContractError: A variable is absent, or a number is not one.
+        """
+        try:
+            text = {name: environment[f"DEEPLEARNING_{name.upper()}"] for name in cls.__dataclass_fields__}
+            numbers = {name: int(text.pop(name)) for name in ("worker_min_capacity", "settle_seconds")}
+        except (KeyError, ValueError) as error:
+            raise ContractError(f"adjuster environment is incomplete or malformed: {error}") from error
+        return cls(**text, **numbers)

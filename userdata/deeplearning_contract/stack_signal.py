@@ -1,0 +1,32 @@
+"""
+The signal that ends the stack's WaitCondition, through the presigned URL of its handle.
+
+The API's SignalResource carries no reason, so the URL is used. CloudFormation takes the first
+signal of a UniqueId and ignores repetitions.
+"""
+
+import json
+import urllib.request
+from typing import Literal
+
+from deeplearning_contract.messages import MAX_REASON
+
+SIGNAL_TIMEOUT_SECONDS = 30
+
+
+def signal_body(cluster: str, status: Literal["SUCCESS", "FAILURE"], reason: str) -> bytes:
+    """Return the JSON body of a signal; the cluster's name is its UniqueId."""
+    document = {"Status": status, "Reason": reason[:MAX_REASON], "UniqueId": cluster, "Data": reason[:MAX_REASON]}
+    return json.dumps(document).encode()
+
+
+def send_signal(url: str, body: bytes) -> None:
+    """
+    PUT a signal to the handle's presigned URL, with the empty content type that was signed.
+
+    Raises:
+        OSError: The URL could not be reached or did not accept the signal.
+    """
+    request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})
+    with urllib.request.urlopen(request, timeout=SIGNAL_TIMEOUT_SECONDS):
+        pass

@@ -1,0 +1,27 @@
+"""Put what the nodes and the Lambda run into the wheel, as data; an editable install reads the checkout instead."""
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PAYLOAD = {
+    "build/vendor": "vendor",
+    "lambda/capacity_adjuster": "capacity_adjuster",
+    "userdata/bootstrap.sh": "bootstrap.sh",
+    "userdata/deeplearning_agent": "deeplearning_agent",
+    "userdata/fetch_agent.py": "fetch_agent.py",
+}
+
+
+class PayloadHook(BuildHookInterface):
+    """Adds the payload to a standard wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Name the files that hatchling adds, or say what to run first."""
+        if version != "standard":
+            return
+        if not Path(self.root, "build/vendor").is_dir():
+            raise SystemExit("build/vendor is missing: run `make setup` before building the wheel")
+        for source, target in PAYLOAD.items():
+            build_data["force_include"][str(Path(self.root, source))] = f"deeplearning_cdk/_payload/{target}"
