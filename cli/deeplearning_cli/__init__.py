@@ -1,0 +1,1 @@
+"""The `deeplearning-cdk` command."""

@@ -1,0 +1,81 @@
+"""
+The `deeplearning-cdk` command.
+
+Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """
+    Run the command line.
+
+    Args:
+        argv: Arguments without the program's name. Default: those of the process.
+
+    Returns:
+        The exit status: 0 as promised, 1 not as promised, 2 could not be tried.
+    """
+    parser = argparse.ArgumentParser(
+        prog="deeplearning-cdk",
+        description="Deep-learning training clusters on AWS: the command on your side.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_rehearse(commands)
+    arguments = parser.parse_args(argv)
+    run = arguments.run
+    status: int = run(arguments)
+    return status
+
+
+def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "rehearse",
+        help="deploy a cloud assembly to an embedded AWS on this machine, boot its nodes and train",
+        description="Deploy a synthesized cloud assembly to an embedded AWS on this machine, boot every node with its "
+        "real user data, form the cluster and train with Horovod over SSH. Needs Linux and root; reaches no AWS account.",
+        epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried",
+    )
+    add = parser.add_argument
+    add("assembly", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
+    add("--stack", metavar="NAME", help="which stack of the assembly (default: its first)")
+    add("--nodes", type=_node_count, metavar="N", help="nodes in all, master included (default: as the template says)")
+    add("--gpus-per-node", type=_gpu_count, default=1, metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
+    add(
+        "--expect",
+        choices=("trained", "formed", "failed"),
+        default="trained",
+        help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",
+    )
+    add("--minutes", type=float, default=15, metavar="M", help="give up after M minutes (default: 15)")
+    add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and say how to log in")
+    add("--json", action="store_true", help="print the report as JSON on standard output, progress on standard error")
+    add("--out", default="build/rehearsal", metavar="DIR", help="where reports and the cached base root go (default: %(default)s)")
+    parser.set_defaults(run=_rehearse)
+
+
+def _node_count(text: str) -> int:
+    return _whole_number(text, "--nodes", 1, 250)
+
+
+def _gpu_count(text: str) -> int:
+    return _whole_number(text, "--gpus-per-node", 0, 16)
+
+
+def _whole_number(text: str, option: str, least: int, most: int) -> int:
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{option} must be a whole number from {least} to {most}, got {text!r}")
+    return int(text)
+
+
+def _rehearse(arguments: argparse.Namespace) -> int:
+    from deeplearning_cli.rehearse import rehearse  # noqa: PLC0415 - only this command needs the rehearsal
+
+    return rehearse(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""
+The errors of the rehearsal.
+
+    RehearsalError
+    ├── UnavailableError      this machine cannot rehearse; exit status 2
+    └── PromiseError          something was not as promised; the verdict is fail
+"""
+
+
+class RehearsalError(Exception):
+    """Base of the rehearsal's own errors."""
+
+
+class UnavailableError(RehearsalError):
+    """This machine lacks what a rehearsal needs; the message says what, and the remedy."""
+
+
+class PromiseError(RehearsalError):
+    """The cluster did not do what was promised."""

@@ -1,0 +1,52 @@
+"""What a rehearsal is asked to do."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+Expectation = Literal["trained", "formed", "failed"]
+
+
+@dataclass(frozen=True)
+class RehearsalOptions:
+    """
+    The questions that the command line answers.
+
+    Attributes:
+        assembly: Folder of the cloud assembly.
+        stack: Name of the stack. None: the first of the assembly.
+        nodes: Nodes in all, master included. None: as the template says.
+        gpus_per_node: GPUs that the `nvidia-smi` stand-in shows; 0 leaves the program out.
+        expect: What is waited for and judged.
+        minutes: Time after which the rehearsal gives up.
+        keep: Keep the cluster running after the verdict, until it is interrupted.
+        json: Print the report as JSON on standard output.
+        out: Folder for the reports and the cached base root.
+    """
+
+    assembly: Path
+    stack: str | None
+    nodes: int | None
+    gpus_per_node: int
+    expect: Expectation
+    minutes: float
+    keep: bool
+    json: bool
+    out: Path
+
+    @property
+    def base_cache(self) -> Path:
+        """Folder that caches the nodes' base root file system."""
+        return self.out / "base"
+
+    def to_json(self) -> str:
+        """Return the text that `from_json` reads in the enclosed process."""
+        document = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        return json.dumps(document)
+
+    @classmethod
+    def from_json(cls, text: str) -> "RehearsalOptions":
+        """Read what `to_json` wrote."""
+        document = json.loads(text)
+        return cls(**document | {"assembly": Path(document["assembly"]), "out": Path(document["out"])})

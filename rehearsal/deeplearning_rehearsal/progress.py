@@ -1,0 +1,48 @@
+"""Shows a rehearsal while it runs: live in a terminal, plain lines elsewhere."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from deeplearning_rehearsal.timeline import Happening, Timeline
+
+
+@contextmanager
+def show_progress(timeline: Timeline, stream: TextIO = sys.stderr) -> Iterator[None]:
+    """
+    Show what happens until the block ends.
+
+    Args:
+        timeline: Whose happenings are shown.
+        stream: Where to. Default: standard error.
+    """
+    if not stream.isatty():
+        timeline.subscribe(
+            lambda happening: print(_line(happening), file=stream, flush=True),
+            lambda phase: print(f"--- {phase}", file=stream, flush=True),
+        )
+        yield
+        return
+    with _live(timeline, stream):
+        yield
+
+
+def _line(happening: Happening) -> str:
+    return f"{happening.at:7.1f}s  {happening.lane:<12.19}  {happening.text}"
+
+
+@contextmanager
+def _live(timeline: Timeline, stream: TextIO) -> Iterator[None]:
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.markup import escape  # noqa: PLC0415
+
+    console = Console(file=stream, highlight=False)
+    with console.status("starting", spinner="dots") as status:
+        timeline.subscribe(
+            lambda happening: console.print(
+                f"[dim]{happening.at:7.1f}s[/]  [cyan]{escape(f'{happening.lane:<12.19}')}[/]  {escape(happening.text)}"
+            ),
+            lambda phase: status.update(f"[bold]{escape(phase)}[/] (Ctrl-C ends the rehearsal)"),
+        )
+        yield

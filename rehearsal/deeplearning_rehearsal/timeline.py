@@ -1,0 +1,87 @@
+"""What happened when, as one list that progress, verdict and report are made from."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Happening:
+    """
+    One thing that happened.
+
+    Attributes:
+        at: Seconds since the rehearsal began.
+        lane: Whose line of the timeline it belongs to: `stack`, `adjuster`, `master`, an instance id, …
+        text: What happened, in a few words.
+    """
+
+    at: float
+    lane: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A named phase with its beginning and length, both in seconds."""
+
+    name: str
+    start: float
+    seconds: float
+
+
+class Timeline:
+    """
+    Collects what happens, from several threads.
+
+    Args:
+        clock: Returns monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begin = clock()
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[Happening], None]] = []
+        self._phase_listeners: list[Callable[[str], None]] = []
+        self.happenings: list[Happening] = []
+        self.spans: list[Span] = []
+
+    def now(self) -> float:
+        """Return the seconds since the rehearsal began."""
+        return self._clock() - self._begin
+
+    def tell(self, lane: str, text: str) -> None:
+        """Record that something happened just now, and pass it on to the listeners."""
+        happening = Happening(self.now(), lane, text)
+        with self._lock:
+            self.happenings.append(happening)
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener(happening)
+
+    def subscribe(self, on_happening: Callable[[Happening], None], on_phase: Callable[[str], None]) -> None:
+        """Have every later happening, and the name of every phase that begins, passed on."""
+        with self._lock:
+            self._listeners.append(on_happening)
+            self._phase_listeners.append(on_phase)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure a phase, recorded also when it ends with an error."""
+        start = self.now()
+        for listener in tuple(self._phase_listeners):
+            listener(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.spans.append(Span(name, start, self.now() - start))
+
+    def first(self, *, lane: str | None = None, containing: str = "") -> Happening | None:
+        """Return the earliest happening of a lane that contains a text, if there is one."""
+        with self._lock:
+            matches = [h for h in self.happenings if lane in (None, h.lane) and containing in h.text]
+        return min(matches, key=lambda h: h.at, default=None)

@@ -1,0 +1,91 @@
+"""Runs the example training job on a formed cluster, as the login user on the master, from the shared file system."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from deeplearning_rehearsal.contract_check import Nodes
+from deeplearning_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.report import TrainingReport
+
+LAUNCHER = "run_horovod.sh"
+PROGRAM = "train_digits.py"
+MINIMUM_ACCURACY = 0.90
+_FOLDER = "$EFS_MOUNT/rehearsal"
+
+
+def example_folder() -> Path:
+    """Return the folder of the examples: in a checkout its own, in the wheel the copy that it carries."""
+    packed = Path(__file__).parent / "_examples"
+    return packed if packed.is_dir() else Path(__file__).parents[2] / "examples"
+
+
+def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> TrainingReport:
+    """
+    Copy launcher and program to the shared file system, run them, and read the job's own result.
+
+    Args:
+        nodes: The lab.
+        master: Instance id of the master.
+        login_user: User as whom the job runs.
+        timeout: Seconds after which the job is given up.
+
+    Raises:
+        PromiseError: The job failed; the message ends with the last lines of its output.
+    """
+    for name in (LAUNCHER, PROGRAM):
+        _copy(nodes, master, login_user, example_folder() / name)
+    command = f'cd "{_FOLDER}" && bash {LAUNCHER} {PROGRAM}'
+    answer = nodes.run(master, ["bash", "-c", command], user=login_user, login_shell=True, timeout=timeout)
+    if answer.returncode != 0:
+        raise PromiseError(f"training ended with status {answer.returncode}: {_last_lines(answer.stdout + answer.stderr)}")
+    result = _result(answer.stdout)
+    return TrainingReport(
+        launcher="horovod",
+        framework=result["framework"],
+        ranks=result["ranks"],
+        hosts=result["hosts"],
+        dataset=result["dataset"],
+        accuracy=result["accuracy"],
+        seconds=result["seconds"],
+    )
+
+
+def judge_training(training: TrainingReport, hosts: Sequence[str], slots: int) -> tuple[str, ...]:
+    """
+    Say what is not as promised about a training job.
+
+    Args:
+        training: The job's result.
+        hosts: Host names of the cluster.
+        slots: Ranks that the hostfile offers.
+    """
+    problems = []
+    if training.ranks != slots:
+        problems.append(f"training must use every slot, got {training.ranks} ranks for {slots} slots")
+    if sorted(set(training.hosts)) != sorted(hosts):
+        problems.append(f"training must run on every host, got {sorted(set(training.hosts))} of {sorted(hosts)}")
+    if training.accuracy < MINIMUM_ACCURACY:
+        problems.append(f"held-out accuracy must be at least {MINIMUM_ACCURACY}, got {training.accuracy:.3f}")
+    return tuple(problems)
+
+
+def _copy(nodes: Nodes, master: str, user: str, source: Path) -> None:
+    script = f'mkdir -p "{_FOLDER}" && printf %s "$1" > "{_FOLDER}/{source.name}"'
+    answer = nodes.run(master, ["bash", "-c", script, "copy", source.read_text()], user=user, login_shell=True)
+    if answer.returncode != 0:
+        raise PromiseError(f"{source.name} could not be copied to the shared file system: {answer.stderr.strip()}")
+
+
+def _result(output: str) -> dict[str, object] | dict[str, int]:
+    """Find the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it."""
+    for line in reversed(output.splitlines()):
+        begin = line.find('{"')
+        if begin >= 0 and '"accuracy"' in line:
+            document: dict[str, object] = json.loads(line[begin:])
+            return document
+    raise PromiseError(f"training printed no result: {_last_lines(output)}")
+
+
+def _last_lines(output: str) -> str:
+    return " | ".join(line.strip() for line in output.splitlines()[-12:] if line.strip())
