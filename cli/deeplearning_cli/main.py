@@ -36,7 +36,7 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "rehearse",
         help="deploy a cloud assembly to an embedded AWS on this machine, boot its nodes and train",
         description="Deploy a synthesized cloud assembly to an embedded AWS on this machine, boot every node with its "
-        "real user data, form the cluster and train with Horovod over SSH. Needs Linux and root; reaches no AWS account.",
+        "real user data, form the cluster and train with Horovod over SSH. Needs Linux and root, and no AWS account.",
         epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried",
     )
     add = parser.add_argument
@@ -53,7 +53,12 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     add("--minutes", type=float, default=15, metavar="M", help="give up after M minutes (default: 15)")
     add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and say how to log in")
     add("--json", action="store_true", help="print the report as JSON on standard output, progress on standard error")
-    add("--out", default="build/rehearsal", metavar="DIR", help="where reports and the cached base root go (default: %(default)s)")
+    add(
+        "--out",
+        default="build/rehearsal",
+        metavar="DIR",
+        help="where reports and the cached base root go (default: %(default)s)",
+    )
     parser.set_defaults(run=_rehearse)
 
 

@@ -7,12 +7,14 @@ The nodes are asked from outside: what counts is what a shell prints, not what a
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from subprocess import CompletedProcess
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from deeplearning_contract.names import CONTRACT_VARIABLES, MASTER_HOST, MEMBERSHIP_FILE
 from deeplearning_rehearsal.errors import PromiseError
 from deeplearning_rehearsal.report import NodeReport
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 SEED_LOOP = (
     'while read -u 10 host; do ssh -o "StrictHostKeyChecking no" $host hostname; done 10<$DEEPLEARNING_WORKERS_PATH'
@@ -28,7 +30,13 @@ class Nodes(Protocol):
     """What the checks need of the lab."""
 
     def run(
-        self, instance_id: str, argv: Sequence[str], *, user: str | None = None, login_shell: bool = False, timeout: float = 60
+        self,
+        instance_id: str,
+        argv: Sequence[str],
+        *,
+        user: str | None = None,
+        login_shell: bool = False,
+        timeout: float = 60,
     ) -> "CompletedProcess[str]":
         """Run a program in a node."""
 
@@ -56,7 +64,9 @@ def read_roster(nodes: Nodes, instance_id: str) -> Roster:
     return Roster(document["generation"], hosts)
 
 
-def check_nodes(nodes: Nodes, roster: Roster, login_user: str, tell: Callable[[str, str], None]) -> tuple[NodeReport, ...]:
+def check_nodes(
+    nodes: Nodes, roster: Roster, login_user: str, tell: Callable[[str, str], None]
+) -> tuple[NodeReport, ...]:
     """
     Check every node of a roster.
 
@@ -70,7 +80,9 @@ def check_nodes(nodes: Nodes, roster: Roster, login_user: str, tell: Callable[[s
     reports = []
     for rank, (host, instance_id, address) in enumerate(roster.hosts):
         contract, checks = _check_node(nodes, instance_id, login_user)
-        over_ssh = _contract(nodes.run(master, ["ssh", "-oBatchMode=yes", host, _PRINT], user=login_user, login_shell=True))
+        over_ssh = _contract(
+            nodes.run(master, ["ssh", "-oBatchMode=yes", host, _PRINT], user=login_user, login_shell=True)
+        )
         checks["ssh host cmd"] = bool(contract) and over_ssh == contract
         checks["same membership"] = _same_roster(nodes, instance_id, roster)
         if rank == 0:
@@ -90,7 +102,9 @@ def _check_node(nodes: Nodes, instance_id: str, user: str) -> tuple[Mapping[str,
     checks = {"login shell": len(contract) == len(CONTRACT_VARIABLES)}
     checks |= {name: bool(contract) and _contract(answer) == contract for name, answer in others.items()}
     touch = 'probe=$(mktemp "$EFS_MOUNT/.rehearsal-XXXXXX") && rm "$probe"'
-    checks["file system writable"] = nodes.run(instance_id, ["bash", "-c", touch], user=user, login_shell=True).returncode == 0
+    checks["file system writable"] = (
+        nodes.run(instance_id, ["bash", "-c", touch], user=user, login_shell=True).returncode == 0
+    )
     return contract, checks
 
 

@@ -33,7 +33,9 @@ def require_namespaces() -> None:
             raise UnavailableError(f"missing: {program}; run: apt-get install util-linux")
     trial = subprocess.run(["unshare", *_NAMESPACES, "true"], capture_output=True, text=True, check=False)
     if trial.returncode != 0:
-        raise UnavailableError(f"this machine refuses namespaces ({trial.stderr.strip()}); a container needs --privileged")
+        raise UnavailableError(
+            f"this machine refuses namespaces ({trial.stderr.strip()}); a container needs --privileged"
+        )
 
 
 def run_enclosed(module: str, argument: str) -> int:

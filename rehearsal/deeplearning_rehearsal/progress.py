@@ -19,13 +19,18 @@ def show_progress(timeline: Timeline, stream: TextIO = sys.stderr) -> Iterator[N
     """
     if not stream.isatty():
         timeline.subscribe(
-            lambda happening: print(_line(happening), file=stream, flush=True),
-            lambda phase: print(f"--- {phase}", file=stream, flush=True),
+            lambda happening: _write(stream, _line(happening)),
+            lambda phase: _write(stream, f"--- {phase}"),
         )
         yield
         return
     with _live(timeline, stream):
         yield
+
+
+def _write(stream: TextIO, line: str) -> None:
+    stream.write(line + "\n")
+    stream.flush()
 
 
 def _line(happening: Happening) -> str:

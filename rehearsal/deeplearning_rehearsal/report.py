@@ -123,7 +123,11 @@ def render_text(report: Report) -> str:
         lines.append(f"           {report.stack.reason}")
     lines.append(
         f"cluster    {cluster.formed} of {cluster.requested} nodes, generation {cluster.generation}, "
-        + (f"formed in {cluster.formation_seconds:.1f} s, " if cluster.formation_seconds is not None else "not formed, ")
+        + (
+            f"formed in {cluster.formation_seconds:.1f} s, "
+            if cluster.formation_seconds is not None
+            else "not formed, "
+        )
         + f"{cluster.aws_calls} AWS calls"
         + (f" (bound {cluster.aws_call_bound})" if cluster.aws_call_bound is not None else "")
     )
@@ -134,7 +138,8 @@ def render_text(report: Report) -> str:
         lines.append(f"node       {node.host:<22} {node.role:<7} {node.address:<15} {marks}")
     if training:
         lines.append(
-            f"training   {training.launcher} with {training.framework}: {training.ranks} ranks on {len(set(training.hosts))} hosts, "
+            f"training   {training.launcher} with {training.framework}: {training.ranks} ranks "
+            f"on {len(set(training.hosts))} hosts, "
             f"{training.dataset}, held-out accuracy {training.accuracy:.3f}, {training.seconds:.1f} s"
         )
     lines.append("phases     " + "  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report.phases))

@@ -17,14 +17,20 @@ def render_page(report: Report) -> str:
     environment = Environment(
         loader=PackageLoader("deeplearning_rehearsal", "templates"), autoescape=True, undefined=StrictUndefined
     )
-    end = max([happening["at"] for happening in report.timeline] + [span["start"] + span["seconds"] for span in report.phases] + [1.0])
+    end = max(
+        [happening["at"] for happening in report.timeline]
+        + [span["start"] + span["seconds"] for span in report.phases]
+        + [1.0]
+    )
     return environment.get_template("report.html.j2").render(
         report=report,
         width=_WIDTH,
         row=_ROW,
         lanes=_lanes(report.timeline, end),
         ticks=[(seconds, _x(seconds, end)) for seconds in _tick_seconds(end)],
-        phases=[(span["name"], _x(span["start"], end), _x(span["seconds"], end), span["seconds"]) for span in report.phases],
+        phases=[
+            (span["name"], _x(span["start"], end), _x(span["seconds"], end), span["seconds"]) for span in report.phases
+        ],
     )
 
 

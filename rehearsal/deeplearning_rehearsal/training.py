@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from deeplearning_rehearsal.contract_check import Nodes
 from deeplearning_rehearsal.errors import PromiseError
@@ -38,7 +39,9 @@ def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> Trainin
     command = f'cd "{_FOLDER}" && bash {LAUNCHER} {PROGRAM}'
     answer = nodes.run(master, ["bash", "-c", command], user=login_user, login_shell=True, timeout=timeout)
     if answer.returncode != 0:
-        raise PromiseError(f"training ended with status {answer.returncode}: {_last_lines(answer.stdout + answer.stderr)}")
+        raise PromiseError(
+            f"training ended with status {answer.returncode}: {_last_lines(answer.stdout + answer.stderr)}"
+        )
     result = _result(answer.stdout)
     return TrainingReport(
         launcher="horovod",
@@ -77,12 +80,12 @@ def _copy(nodes: Nodes, master: str, user: str, source: Path) -> None:
         raise PromiseError(f"{source.name} could not be copied to the shared file system: {answer.stderr.strip()}")
 
 
-def _result(output: str) -> dict[str, object] | dict[str, int]:
+def _result(output: str) -> dict[str, Any]:
     """Find the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it."""
     for line in reversed(output.splitlines()):
         begin = line.find('{"')
         if begin >= 0 and '"accuracy"' in line:
-            document: dict[str, object] = json.loads(line[begin:])
+            document: dict[str, Any] = json.loads(line[begin:])
             return document
     raise PromiseError(f"training printed no result: {_last_lines(output)}")
 

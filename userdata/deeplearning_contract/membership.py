@@ -10,6 +10,7 @@ from deeplearning_contract.document import field
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import host_name
 
+_MOST_GPUS = 1024
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 _PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d{3}) [A-Za-z0-9+/=]{16,1024}")
 
@@ -38,8 +39,8 @@ class Member:
             ipaddress.IPv4Address(self.address)
         except ValueError as error:
             raise ContractError(f"member.address must be an IPv4 address, got {self.address!r}") from error
-        if not 0 <= self.gpu_count <= 1024:
-            raise ContractError(f"member.gpu_count must be from 0 to 1024, got {self.gpu_count}")
+        if not 0 <= self.gpu_count <= _MOST_GPUS:
+            raise ContractError(f"member.gpu_count must be from 0 to {_MOST_GPUS}, got {self.gpu_count}")
         if not is_public_key(self.host_key):
             raise ContractError(f"member.host_key must be an SSH public key, got {self.host_key[:80]!r}")
 

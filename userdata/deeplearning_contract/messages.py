@@ -88,7 +88,9 @@ class NodeReport:
         except ValueError as error:
             raise ContractError(f"report.stage is unknown: {error}") from error
         instance_id = field(document, "instance_id", str, "report")
-        member = Member.from_document(field(document, "member", dict, "report")) if stage is ReportStage.JOINED else None
+        member = (
+            Member.from_document(field(document, "member", dict, "report")) if stage is ReportStage.JOINED else None
+        )
         if member and member.instance_id != instance_id:
             raise ContractError(f"report.member must describe the sender {instance_id}, got {member.instance_id}")
         return cls(

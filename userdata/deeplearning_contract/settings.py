@@ -54,7 +54,7 @@ class NodeSettings:
         master_queue_url: Doorbells from the adjuster to the master.
         worker_queue_url: Doorbells from the master to the workers.
         report_queue_url: Reports from the workers to the master.
-        report_sender: IAM unique id (AROA…) of the workers' role, the first half of a report's `SenderId`; read by the master only.
+        report_sender: IAM unique id (AROA…) of the workers' role, the first half of a report's `SenderId`.
         signal_url: Presigned URL of the stack's WaitConditionHandle; empty on workers.
         login_user: The image's login user; logins and training run as this user.
         file_system: How the shared file system is mounted.
