@@ -1,4 +1,4 @@
-"""Put what the nodes and the Lambda run into the wheel, as data; an editable install reads the checkout instead."""
+"""Put what the nodes, the Lambda and the rehearsal run into the wheel, as data; an editable install reads the checkout instead."""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PAYLOAD = {
-    "build/vendor": "vendor",
-    "lambda/capacity_adjuster": "capacity_adjuster",
-    "userdata/bootstrap.sh": "bootstrap.sh",
-    "userdata/deeplearning_agent": "deeplearning_agent",
-    "userdata/fetch_agent.py": "fetch_agent.py",
+    "build/vendor": "deeplearning_cdk/_payload/vendor",
+    "examples/run_horovod.sh": "deeplearning_rehearsal/_examples/run_horovod.sh",
+    "examples/train_digits.py": "deeplearning_rehearsal/_examples/train_digits.py",
+    "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
+    "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",
+    "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",
+    "userdata/fetch_agent.py": "deeplearning_cdk/_payload/fetch_agent.py",
 }
 
 
@@ -24,4 +26,4 @@ class PayloadHook(BuildHookInterface):
         if not Path(self.root, "build/vendor").is_dir():
             raise SystemExit("build/vendor is missing: run `make setup` before building the wheel")
         for source, target in PAYLOAD.items():
-            build_data["force_include"][str(Path(self.root, source))] = f"deeplearning_cdk/_payload/{target}"
+            build_data["force_include"][str(Path(self.root, source))] = target

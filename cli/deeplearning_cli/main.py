@@ -63,16 +63,16 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _node_count(text: str) -> int:
-    return _whole_number(text, "--nodes", 1, 250)
+    return _whole_number(text, 1, 250)
 
 
 def _gpu_count(text: str) -> int:
-    return _whole_number(text, "--gpus-per-node", 0, 16)
+    return _whole_number(text, 0, 16)
 
 
-def _whole_number(text: str, option: str, least: int, most: int) -> int:
+def _whole_number(text: str, least: int, most: int) -> int:
     if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{option} must be a whole number from {least} to {most}, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most}, got {text!r}")
     return int(text)
 
 

@@ -1,0 +1,90 @@
+"""The wheel alone, in a clean virtual environment outside the checkout."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "consumer_app"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (built,) = target.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("clean")
+    venv.create(home / "venv", with_pip=True)
+    python = home / "venv" / "bin" / "python"
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    constraints = home / "constraints.txt"
+    constraints.write_text(_without_hashes((ROOT / "requirements.lock").read_text()))
+    subprocess.run([*install, "--constraint", str(constraints), str(wheel)], check=True, capture_output=True)
+    return python
+
+
+@pytest.fixture(scope="module")
+def assemblies(clean_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    outputs = []
+    for name, python in (("checkout", Path(sys.executable)), ("wheel", clean_python)):
+        output = tmp_path_factory.mktemp(name)
+        environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+        environment |= {"CDK_OUTDIR": str(output)}
+        subprocess.run([str(python), str(EXAMPLE / "app.py")], check=True, cwd=output, env=environment)
+        outputs.append(output)
+    yield outputs[0], outputs[1]
+
+
+def _without_hashes(lock: str) -> str:
+    return "\n".join(line.rstrip(" \\") for line in lock.splitlines() if "==" in line)
+
+
+def _assets(assembly: Path) -> set[str]:
+    return {
+        identifier
+        for manifest in assembly.glob("*.assets.json")
+        for identifier, asset in json.loads(manifest.read_text())["files"].items()
+        if not asset["source"]["path"].endswith(".template.json")
+    }
+
+
+def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == {"deeplearning_cdk", "deeplearning_cli", "deeplearning_contract", "deeplearning_rehearsal"}
+    payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
+    assert payload == {"bootstrap.sh", "capacity_adjuster", "deeplearning_agent", "fetch_agent.py", "vendor"}
+    assert "deeplearning_rehearsal/_examples/train_digits.py" in names
+    assert "deeplearning_rehearsal/templates/report.html.j2" in names
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def test_consumer_app_gets_the_same_asset_hashes_from_wheel_and_checkout(assemblies: tuple[Path, Path]) -> None:
+    checkout, wheel = assemblies
+    assert len(_assets(checkout)) >= 2
+    assert _assets(wheel) == _assets(checkout)
+
+
+def test_consumer_app_gets_the_same_template_from_wheel_and_checkout(assemblies: tuple[Path, Path]) -> None:
+    checkout, wheel = ({path.name: json.loads(path.read_text()) for path in a.glob("*.template.json")} for a in assemblies)
+    assert checkout
+    assert wheel == checkout
+
+
+def test_command_of_the_wheel_needs_nothing_of_the_checkout(clean_python: Path, tmp_path: Path) -> None:
+    command = clean_python.with_name("deeplearning-cdk")
+    answer = subprocess.run([str(command), "rehearse", "--help"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "cloud assembly" in answer.stdout
