@@ -77,6 +77,10 @@ synth: setup ## Write cdk.out (CONTEXT="-c regions=us-east-1,eu-west-1")
 wheel: setup ## Build dist/*.whl
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/dist
 
+.PHONY: docs
+docs: setup ## Write the generated parts of README.md anew
+	@$(BIN)/python docs/generate.py
+
 .PHONY: clean
 clean: ## Remove everything that was built
 	@rm -rf build cdk.out .venv node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,100 @@
+"""
+Write the generated parts of README.md: the table of props and the picture of the architecture.
+
+    python docs/generate.py
+
+Both come from the code, so that they stay true; a test compares them.
+"""
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App, CfnElement, Stack
+from constructs import IConstruct
+
+from deeplearning_cdk import TrainingCluster
+
+README = Path(__file__).parents[1] / "README.md"
+_LABEL = re.compile(r"AWS::|::")
+
+
+def main() -> None:
+    """Rewrite the generated parts of the README."""
+    README.write_text(render(README.read_text()))
+
+
+def render(text: str) -> str:
+    """Return the README's text with its generated parts made anew."""
+    for name, content in (("props", props_table()), ("architecture", f"```mermaid\n{architecture()}\n```")):
+        begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
+        head, rest = text.split(begin)
+        tail = rest.split(end)[1]
+        text = f"{head}{begin}\n{content}\n{end}{tail}"
+    return text
+
+
+def props_table() -> str:
+    """Return a Markdown table of the props of `TrainingCluster`, from its signature and docstring."""
+    documented = dict(_documented_arguments(inspect.getdoc(TrainingCluster) or ""))
+    documented |= dict(_documented_arguments(inspect.getdoc(TrainingCluster.__init__) or ""))
+    parameters = inspect.signature(TrainingCluster.__init__).parameters.values()
+    props = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    missing = [name for name in props if "Default:" not in documented.get(name, "")]
+    if missing:
+        raise SystemExit(f"TrainingCluster's docstring must give a `Default:` for: {', '.join(missing)}")
+    rows = [(name, *(part.strip() for part in documented[name].split("Default:", 1))) for name in props]
+    cells = [f"| `{name}` | {what.rstrip('.')} | {default.rstrip('.')} |" for name, what, default in rows]
+    return "\n".join(["| prop | what | default |", "|---|---|---|", *cells])
+
+
+def _documented_arguments(docstring: str) -> Iterator[tuple[str, str]]:
+    section = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", docstring, re.MULTILINE)
+    if section is None:
+        return
+    for match in re.finditer(r"^    (\w+): (.*(?:\n {8,}.*)*)", section[1], re.MULTILINE):
+        yield match[1], " ".join(match[2].split()).replace("|", "\\|")
+
+
+def architecture() -> str:
+    """Return a Mermaid flowchart of the default cluster: its parts, what they hold, and which refers to which."""
+    stack = Stack(App(), "Picture")
+    cluster = TrainingCluster(stack, "Cluster")
+    template = App.of(stack).synth().get_stack_by_name("Picture").template["Resources"]
+    part_of = dict(_parts(stack, cluster))
+    held = {part: Counter(_LABEL.sub(" ", template[i]["Type"]).strip() for i in part_of if part_of[i] == part) for part in sorted(set(part_of.values()))}
+    edges = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
+    lines = ["flowchart LR"]
+    for part, types in held.items():
+        listing = "<br/>".join(f"{count} x {name}" if count > 1 else name for name, count in sorted(types.items()))
+        lines.append(f'    {part}["<b>{part}</b><br/>{listing}"]')
+    lines += [f"    {a} --> {b}" for a, b in sorted(edges) if a != b]
+    return "\n".join(lines)
+
+
+def _parts(stack: Stack, cluster: IConstruct) -> Iterator[tuple[str, str]]:
+    for part in cluster.node.children:
+        for construct in part.node.find_all():
+            if CfnElement.is_cfn_element(construct) and hasattr(construct, "cfn_resource_type"):
+                yield stack.resolve(construct.logical_id), part.node.id
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "Ref" and isinstance(inner, str):
+                yield inner
+            elif key == "Fn::GetAtt" and isinstance(inner, list):
+                yield inner[0]
+            elif key != "DependsOn":
+                yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
+
+
+if __name__ == "__main__":
+    main()
