@@ -1,0 +1,25 @@
+"""
+Deep-learning training clusters on AWS, as constructs.
+
+`TrainingCluster` is the whole; the others are its parts and useful alone.
+"""
+
+from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
+from deeplearning_cdk.cluster_network import ClusterNetwork
+from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.node_group import NodeGroup
+from deeplearning_cdk.node_image import NodeImage
+from deeplearning_cdk.shared_file_system import SharedFileSystem
+from deeplearning_cdk.training_cluster import TrainingCluster
+
+__all__ = [
+    "CapacityAdjuster",
+    "ClusterNetwork",
+    "Coordination",
+    "InstanceTypeFacts",
+    "NodeGroup",
+    "NodeImage",
+    "SharedFileSystem",
+    "TrainingCluster",
+]

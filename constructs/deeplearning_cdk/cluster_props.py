@@ -1,0 +1,118 @@
+"""Checks of the cluster's props that need nothing but their values."""
+
+import re
+from dataclasses import dataclass
+
+from aws_cdk import Duration, Token
+from aws_cdk import aws_ec2 as ec2
+
+from deeplearning_cdk.cluster_network import is_ipv4_network
+
+DEFAULT_WORKERS = 3
+
+_MOUNT_POINT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+# A mount over one of these would hide the system from itself.
+_SYSTEM_FOLDERS = frozenset(
+    "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /tmp /usr /var /opt/deeplearning".split()  # noqa: SIM905
+)
+_SHORTEST_SETUP_MINUTES, _LONGEST_SETUP_MINUTES = 10, 12 * 60
+
+
+@dataclass(frozen=True)
+class WorkerCapacity:
+    """How many workers: the fewest that are worth training with, the number to launch, the most to scale to."""
+
+    minimum: int
+    desired: int
+    maximum: int
+
+
+def check_capacity(minimum: int | None, desired: int | None, maximum: int | None) -> WorkerCapacity:
+    """
+    Fill in and check the workers' capacities.
+
+    Args:
+        minimum: Default: 1, or 0 with no workers.
+        desired: Default: 3, or the next number that the others allow.
+        maximum: Default: the desired one.
+
+    Raises:
+        ValueError: One is below 0, or they are out of order.
+    """
+    given = {"min": minimum, "desired": desired, "max": maximum}
+    for name, value in given.items():
+        if value is not None and Token.is_unresolved(value):
+            raise ValueError(f"worker_{name}_capacity must be known at synth, got a token; pass a number")
+        if value is not None and value < 0:
+            raise ValueError(f"worker_{name}_capacity must be at least 0, got {value}; raise it")
+    wanted = desired if desired is not None else max(minimum or 0, min(DEFAULT_WORKERS, DEFAULT_WORKERS if maximum is None else maximum))
+    if minimum is not None and minimum > wanted:
+        raise ValueError(
+            f"worker_min_capacity must not exceed worker_desired_capacity, got {minimum} > {wanted}; "
+            "lower it or raise worker_desired_capacity"
+        )
+    if maximum is not None and wanted > maximum:
+        raise ValueError(
+            f"worker_desired_capacity must not exceed worker_max_capacity, got {wanted} > {maximum}; "
+            "lower it or raise worker_max_capacity"
+        )
+    return WorkerCapacity(
+        minimum=min(1, wanted) if minimum is None else minimum,
+        desired=wanted,
+        maximum=wanted if maximum is None else maximum,
+    )
+
+
+def check_mount_point(mount_point: str) -> str:
+    """
+    Check that a mount point is a clean absolute path; it is written into user data as it is.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if Token.is_unresolved(mount_point) or not _MOUNT_POINT.fullmatch(mount_point):
+        raise ValueError(
+            f"mount_point must be an absolute path of letters, digits and ._- without '..' or a last slash, "
+            f"got {mount_point!r}; write e.g. /efs"
+        )
+    if mount_point in _SYSTEM_FOLDERS:
+        raise ValueError(f"mount_point must not be a folder of the system, got {mount_point!r}; write e.g. /efs")
+    return mount_point
+
+
+def check_setup_timeout(timeout: Duration) -> int:
+    """
+    Check the stack's time-out and return what of it the nodes may use, in seconds.
+
+    The nodes stop earlier than CloudFormation, so that their reason and not its time-out is what the user reads.
+
+    Raises:
+        ValueError: It is too short to boot in, or longer than CloudFormation waits.
+    """
+    minutes = timeout.to_minutes(integral=False)
+    if not _SHORTEST_SETUP_MINUTES <= minutes <= _LONGEST_SETUP_MINUTES:
+        raise ValueError(
+            f"setup_timeout must be from {_SHORTEST_SETUP_MINUTES} minutes to {_LONGEST_SETUP_MINUTES // 60} hours, "
+            f"got {minutes:g} minutes; the default is 55 minutes"
+        )
+    seconds = int(timeout.to_seconds())
+    return seconds - min(300, seconds // 5)
+
+
+def read_ssh_peer(peer: str | ec2.IPeer | None) -> ec2.IPeer | None:
+    """
+    Return who may open an SSH connection to the master.
+
+    Raises:
+        ValueError: It is a text that is not an IPv4 network or prefix list, or it is everyone.
+    """
+    text = peer if isinstance(peer, str) else (peer.unique_id if peer is not None else "")
+    if text in ("0.0.0.0/0", "::/0") or (isinstance(text, str) and text.endswith("/0")):
+        raise ValueError(f"ssh_peer must not be everyone, got {text!r}; name your own network, e.g. 203.0.113.7/32")
+    if not isinstance(peer, str):
+        return peer
+    if peer.startswith("pl-"):
+        return ec2.Peer.prefix_list(peer)
+    if not is_ipv4_network(peer):
+        raise ValueError(f"ssh_peer must be an IPv4 network, got {peer!r}; write e.g. 203.0.113.7/32")
+    return ec2.Peer.ipv4(peer)

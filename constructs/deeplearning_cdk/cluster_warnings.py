@@ -1,0 +1,53 @@
+"""Warnings about choices that may not work on AWS; their ids are public, to be acknowledged."""
+
+from aws_cdk import Annotations, Stack, Token
+from constructs import Construct
+
+from deeplearning_cdk.cluster_plan import ClusterPlan
+from deeplearning_cdk.instance_catalog import InstanceTypeFacts, catalog_date
+
+RETIRED = "deeplearning_cdk:retiredInstanceType"
+NOT_OFFERED = "deeplearning_cdk:instanceTypeNotInRegion"
+NOT_TRIED = "deeplearning_cdk:imageNotTried"
+NO_PACKAGES = "deeplearning_cdk:packagesWithoutInternet"
+
+
+def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
+    """
+    Warn about a plan's doubtful choices.
+
+    Args:
+        scope: Where the warnings are attached.
+        plan: The plan.
+        isolated: Whether the nodes have no route to the Internet.
+    """
+    annotations = Annotations.of(scope)
+    for facts in {plan.workers.name: plan.workers, plan.master.name: plan.master}.values():
+        _warn_about_type(scope, facts)
+    if not plan.image.is_tried:
+        annotations.add_warning_v2(
+            NOT_TRIED,
+            f"no current image of AWS drives {plan.workers.name}: nodes start from stock Ubuntu and install "
+            f"{', '.join(plan.image.packages.get('nvidia-smi', ()))} at boot, which was not tried on AWS; "
+            "pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or p5.48xlarge",
+        )
+    if isolated and plan.image.packages:
+        annotations.add_warning_v2(
+            NO_PACKAGES,
+            f"isolated nodes cannot install packages: the image must already have {', '.join(plan.image.packages)}; "
+            "pass an image that has them",
+        )
+
+
+def _warn_about_type(scope: Construct, facts: InstanceTypeFacts) -> None:
+    region = Stack.of(scope).region
+    if facts.successor:
+        Annotations.of(scope).add_warning_v2(
+            f"{RETIRED}:{facts.name}", f"AWS has retired {facts.name}, so it may not launch; take {facts.successor}"
+        )
+    elif facts.regions and not Token.is_unresolved(region) and region not in facts.regions:
+        Annotations.of(scope).add_warning_v2(
+            f"{NOT_OFFERED}:{facts.name}",
+            f"{facts.name} was not offered in {region} on {catalog_date()}, so it may not launch; "
+            f"take one of {', '.join(facts.regions)}, or another type",
+        )

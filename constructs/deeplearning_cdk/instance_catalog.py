@@ -1,0 +1,155 @@
+"""
+What EC2 instance types have: GPUs, architecture, network cards, EFA, placement.
+
+The facts are dated data beside this module, written by `constructs/write_instance_catalog.py`. AWS brings
+types faster than any release, so a user can describe a newer one with `InstanceTypeFacts`.
+"""
+
+import difflib
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from aws_cdk import Token
+from aws_cdk import aws_ec2 as ec2
+
+Architecture = Literal["x86_64", "arm64"]
+Accelerator = Literal["NVIDIA", "AMD", "AWS", "Habana", "other"]
+
+_FOLDER = Path(__file__).parent
+_NAME = re.compile(r"[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceTypeFacts:
+    """
+    What the constructs decide by. Describe a type with it that is newer than the catalogue.
+
+    Attributes:
+        name: The type, such as `p5.48xlarge`.
+        architecture: Processor architecture. Default: x86_64.
+        accelerator: Maker of the accelerators. Default: NVIDIA when it has GPUs, otherwise none.
+        gpu_count: GPUs of an instance. Default: 0, a CPU type.
+        network_cards: Network cards of an instance. Default: 1.
+        efa_cards: Indexes of the network cards that take an EFA. Default: none, no EFA.
+        is_clusterable: Whether a cluster placement group takes it. Default: it does.
+        is_burstable: Whether it is a burstable type. Default: it is not.
+        regions: Regions that offer it, where the catalogue knows. Default: not known.
+        driver_branch: NVIDIA driver branch that a stock image needs, where no deep-learning image drives it.
+            Default: none is needed.
+        successor: The type to take instead of one that AWS retired. Default: it is not retired.
+    """
+
+    name: str
+    architecture: Architecture = "x86_64"
+    accelerator: Accelerator | None = None
+    gpu_count: int = 0
+    network_cards: int = 1
+    efa_cards: tuple[int, ...] = ()
+    is_clusterable: bool = True
+    is_burstable: bool = False
+    regions: tuple[str, ...] = ()
+    driver_branch: int | None = None
+    successor: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name must be an instance type, got {self.name!r}; write e.g. p5.48xlarge")
+        if self.gpu_count < 0 or self.network_cards < 1:
+            raise ValueError(
+                f"gpu_count and network_cards must be at least 0 and 1, got {self.gpu_count} and "
+                f"{self.network_cards}; look them up with `aws ec2 describe-instance-types`"
+            )
+        if any(not 0 <= card < self.network_cards for card in self.efa_cards):
+            raise ValueError(
+                f"efa_cards must be indexes below network_cards, got {self.efa_cards} of {self.network_cards}; "
+                "raise network_cards"
+            )
+        if self.gpu_count and self.accelerator is None:
+            object.__setattr__(self, "accelerator", "NVIDIA")
+
+    @property
+    def family(self) -> str:
+        """The part of the name before the dot."""
+        return self.name.partition(".")[0]
+
+
+NodeInstanceType = str | ec2.InstanceType | InstanceTypeFacts
+"""How a user may name an instance type."""
+
+
+def describe_instance_type(prop: str, instance_type: NodeInstanceType) -> InstanceTypeFacts:
+    """
+    Find what is known of a type.
+
+    Args:
+        prop: The user's prop, for the error.
+        instance_type: The type by name, or described by the user.
+
+    Raises:
+        ValueError: The type is a token, or not in the catalogue.
+    """
+    if isinstance(instance_type, InstanceTypeFacts):
+        return instance_type
+    name = instance_type if isinstance(instance_type, str) else instance_type.to_string()
+    if Token.is_unresolved(name):
+        raise ValueError(
+            f"{prop} must be known at synth, got a token; the constructs choose image, interfaces and placement by it"
+        )
+    known = read_catalog()
+    if name in known:
+        return known[name]
+    raise ValueError(
+        f"{prop} must be an instance type of the catalogue of {catalog_date()}, got {name!r}; "
+        f"take {_suggest(name, known)}, or describe a newer type with InstanceTypeFacts(name={name!r}, …)"
+    )
+
+
+def _suggest(name: str, known: dict[str, InstanceTypeFacts]) -> str:
+    family = name.partition(".")[0]
+    sizes = [facts.name for facts in known.values() if facts.family == family and not facts.successor]
+    close = difflib.get_close_matches(name, known, n=3)
+    return "one of " + ", ".join(sizes or close) if sizes or close else "one that `aws ec2 describe-instance-types` lists"
+
+
+@cache
+def read_catalog() -> dict[str, InstanceTypeFacts]:
+    """Return every known type by name, the retired ones with their successors."""
+    current = {name: _read_facts(name, entry) for name, entry in _read_document()["types"].items()}
+    retired = json.loads((_FOLDER / "retired_instance_types.json").read_text())
+    return {name: _read_facts(name, entry) for name, entry in retired.items()} | current
+
+
+def catalog_date() -> str:
+    """Return the day of the catalogue's data, as YYYY-MM-DD."""
+    return str(_read_document()["date"])
+
+
+@cache
+def _read_document() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((_FOLDER / "instance_catalog.json").read_text())
+    return document
+
+
+# Volta has no open driver, so no deep-learning image drives it; R580 is the last branch that does.
+_VOLTA_FAMILIES = {"p3dn": 580}
+
+
+def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
+    first, _, last = entry.get("efa_cards", "").partition("-")
+    return InstanceTypeFacts(
+        name=name,
+        architecture=entry.get("architecture", "x86_64"),
+        accelerator=entry.get("accelerator"),
+        gpu_count=entry.get("gpus", 0),
+        network_cards=entry.get("network_cards", 1),
+        efa_cards=tuple(range(int(first), int(last) + 1)) if first else (),
+        is_clusterable=entry.get("cluster_placement", True),
+        is_burstable=entry.get("burstable", False),
+        regions=tuple(entry.get("regions", ())),
+        driver_branch=entry.get("driver_branch", _VOLTA_FAMILIES.get(name.partition(".")[0])),
+        successor=entry.get("successor"),
+    )

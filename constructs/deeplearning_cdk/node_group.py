@@ -1,0 +1,194 @@
+"""Nodes of one role: launch template and Auto Scaling group."""
+
+from collections.abc import Sequence
+
+import jsii
+from aws_cdk import CfnAutoScalingScheduledAction, CfnUpdatePolicy, Duration, Size
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
+from constructs import Construct, IDependable
+from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+
+from deeplearning_cdk.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.node_image import NodeImage
+from deeplearning_cdk.node_interfaces import plan_interfaces
+
+DEFAULT_VOLUME_GIBIBYTES = 150
+
+_EVENTS = [
+    "autoscaling:EC2_INSTANCE_LAUNCH",
+    "autoscaling:EC2_INSTANCE_LAUNCH_ERROR",
+    "autoscaling:EC2_INSTANCE_TERMINATE",
+    "autoscaling:EC2_INSTANCE_TERMINATE_ERROR",
+]
+_Template = ec2.CfnLaunchTemplate
+
+
+@jsii.implements(iam.IGrantable, ec2.IConnectable)
+class NodeGroup(Construct):
+    """
+    Nodes of one role in one subnet.
+
+    Instances ask for IMDSv2 with one hop, read their tags there, and have encrypted gp3 volumes. The group's
+    minimum is 0 in the template, because CloudFormation fails a group that cannot reach its minimum before the adjuster
+    can decide; later deployments leave an adjusted capacity alone.
+
+    Attributes:
+        role: The instances' role.
+        group: The Auto Scaling group.
+        launch_template: Its launch template.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: str,
+        node_role: NodeRole,
+        facts: InstanceTypeFacts,
+        image: NodeImage,
+        role: iam.IRole,
+        user_data: str,
+        subnet: ec2.ISubnet,
+        security_groups: Sequence[ec2.ISecurityGroup],
+        topic: sns.ITopic,
+        desired_capacity: int,
+        max_capacity: int,
+        is_public: bool = False,
+        volume_size: Size | None = None,
+        key_name: str | None = None,
+        placement_group_name: str | None = None,
+    ) -> None:
+        """
+        Make the nodes.
+
+        Args:
+            scope: The parent.
+            construct_id: The id in the parent.
+            cluster: The cluster's name, for the tag.
+            node_role: What the nodes are for, for the tag.
+            facts: The instance type.
+            image: What the nodes start from.
+            role: The instances' role.
+            user_data: User data in base64.
+            subnet: The subnet of all nodes.
+            security_groups: Groups of every interface.
+            topic: Where the group's events go.
+            desired_capacity: Nodes to launch.
+            max_capacity: Most nodes that a user may scale to.
+            is_public: Nodes get a public address. Default: they do not.
+            volume_size: Size of the root volume. Default: 150 GiB.
+            key_name: EC2 key pair for the login user. Default: none.
+            placement_group_name: Where the nodes are placed. Default: anywhere in the zone.
+        """
+        super().__init__(scope, construct_id)
+        self.role = role
+        self._connections = ec2.Connections(security_groups=list(security_groups))
+        profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
+        self.launch_template = _Template(
+            self,
+            "LaunchTemplate",
+            launch_template_data=_Template.LaunchTemplateDataProperty(
+                block_device_mappings=[_describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES))],
+                iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
+                image_id=image.read_ami_id(self),
+                instance_type=facts.name,
+                key_name=key_name,
+                metadata_options=_Template.MetadataOptionsProperty(
+                    http_tokens="required", http_put_response_hop_limit=1, instance_metadata_tags="enabled"
+                ),
+                network_interfaces=plan_interfaces(
+                    facts, [group.security_group_id for group in security_groups], is_public=is_public
+                ),
+                user_data=user_data,
+            ),
+        )
+        self.group = autoscaling.CfnAutoScalingGroup(
+            self,
+            "Group",
+            min_size="0",
+            max_size=str(max_capacity),
+            desired_capacity=str(desired_capacity),
+            launch_template=autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
+                launch_template_id=self.launch_template.ref, version=self.launch_template.attr_latest_version_number
+            ),
+            vpc_zone_identifier=[subnet.subnet_id],
+            placement_group=placement_group_name,
+            notification_configurations=[
+                autoscaling.CfnAutoScalingGroup.NotificationConfigurationProperty(
+                    topic_arn=topic.topic_arn, notification_types=_EVENTS
+                )
+            ],
+            tags=[_propagate(CLUSTER_TAG, cluster), _propagate(ROLE_TAG, node_role.value)],
+        )
+        # Without it a deployment would reset what the adjuster or the user has set since (aws-cdk#5215).
+        self.group.cfn_options.update_policy = CfnUpdatePolicy(
+            auto_scaling_scheduled_action=CfnAutoScalingScheduledAction(ignore_unmodified_group_size_properties=True)
+        )
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The nodes' connections."""
+        return self._connections
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """The nodes' role."""
+        return self.role
+
+    @property
+    def group_name(self) -> str:
+        """Name of the Auto Scaling group."""
+        return self.group.ref
+
+    def launch_after(self, *dependencies: IDependable) -> None:
+        """Launch no node before something is there."""
+        self.group.node.add_dependency(*dependencies)
+
+    def metric(
+        self, metric_name: str, *, statistic: str = "Average", period: Duration | None = None
+    ) -> cloudwatch.Metric:
+        """
+        Return an EC2 metric over the nodes of the group.
+
+        Args:
+            metric_name: Its name in the namespace AWS/EC2.
+            statistic: How values are combined. Default: the average.
+            period: Length of a data point. Default: 5 minutes, as EC2 measures without detailed monitoring.
+        """
+        return cloudwatch.Metric(
+            namespace="AWS/EC2",
+            metric_name=metric_name,
+            dimensions_map={"AutoScalingGroupName": self.group_name},
+            statistic=statistic,
+            period=period or Duration.minutes(5),
+        )
+
+    def metric_cpu_utilization(self) -> cloudwatch.Metric:
+        """Return the average CPU utilization of the nodes, in percent."""
+        return self.metric("CPUUtilization")
+
+    def metric_network_in(self) -> cloudwatch.Metric:
+        """Return the bytes that the nodes received; EFA's traffic does not count."""
+        return self.metric("NetworkIn", statistic="Sum")
+
+    def metric_network_out(self) -> cloudwatch.Metric:
+        """Return the bytes that the nodes sent; EFA's traffic does not count."""
+        return self.metric("NetworkOut", statistic="Sum")
+
+
+def _describe_volume(image: NodeImage, size: Size) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
+    return _Template.BlockDeviceMappingProperty(
+        device_name=image.root_device,
+        ebs=_Template.EbsProperty(
+            volume_size=size.to_gibibytes(), volume_type="gp3", encrypted=True, delete_on_termination=True
+        ),
+    )
+
+
+def _propagate(key: str, value: str) -> autoscaling.CfnAutoScalingGroup.TagPropertyProperty:
+    return autoscaling.CfnAutoScalingGroup.TagPropertyProperty(key=key, value=value, propagate_at_launch=True)

@@ -1,0 +1,228 @@
+"""The images that nodes start from: which AMI, who logs in, what is on it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from aws_cdk import Stack, Token
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from deeplearning_cdk.instance_catalog import Architecture, InstanceTypeFacts
+
+FileSystemMode = Literal["nfs4", "efs"]
+
+PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
+PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023"
+BASE_UBUNTU_ARM64 = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
+
+# Families that the release notes of the x86 images with the open NVIDIA driver list (July 2026).
+DEEP_LEARNING_FAMILIES = frozenset(
+    "g4dn g5 g6 gr6 g6e g7 g7e p4d p4de p5 p5e p5en p6-b200 p6-b300".split()  # noqa: SIM905
+)
+
+_LOGIN_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_INTERPRETER = re.compile(r"(/[A-Za-z0-9._-]+)+")
+_PARAMETER = re.compile(r"(/[A-Za-z0-9._-]+)+")
+_AMI_ID = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
+_UBUNTU_PACKAGES = {"mount.nfs4": ("nfs-common",)}
+_AMAZON_LINUX_PACKAGES = {"mount.efs": ("amazon-efs-utils",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeImage:
+    """
+    One image for all nodes. Make it with one of the class methods.
+
+    Attributes:
+        parameter: Public SSM parameter that holds the AMI id, read at each deployment; empty with `ami_ids`.
+        ami_ids: AMI id by region, or under `*` for any region; empty with `parameter`.
+        login_user: Who logs in and trains.
+        architecture: Processor architecture of the image.
+        file_system_mode: `nfs4` (plain NFS 4.1 inside the security groups) or `efs` (efs-utils: access point, IAM, TLS).
+        interpreter: Python 3.10 or newer that runs the agent.
+        root_device: Name of the root device.
+        packages: Packages that a node installs where the command is missing: command -> packages.
+        is_tried: Whether this choice is known to work on AWS from its vendor's notes.
+    """
+
+    parameter: str = ""
+    ami_ids: Mapping[str, str] = field(default_factory=dict)
+    login_user: str
+    architecture: Architecture = "x86_64"
+    file_system_mode: FileSystemMode = "nfs4"
+    interpreter: str = "/usr/bin/python3"
+    root_device: str = "/dev/sda1"
+    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_tried: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be written into user data as it is."""
+        _require(_LOGIN_USER, "login_user", self.login_user, "write the image's user, e.g. ubuntu")
+        _require(_INTERPRETER, "interpreter", self.interpreter, "write an absolute path, e.g. /usr/bin/python3")
+        if self.parameter:
+            _require(_PARAMETER, "parameter", self.parameter, "write the full name of an SSM parameter, from its /")
+        for ami_id in self.ami_ids.values():
+            _require(_AMI_ID, "ami_id", ami_id, "write e.g. ami-0123456789abcdef0")
+        if bool(self.parameter) == bool(self.ami_ids):
+            raise ValueError("image must have a parameter or ami_ids, got both or none; use a class method of NodeImage")
+
+    @classmethod
+    def deep_learning_ubuntu(cls, name: str = PYTORCH_UBUNTU, *, architecture: Architecture = "x86_64") -> "NodeImage":
+        """
+        Take an AWS Deep Learning AMI on Ubuntu.
+
+        Args:
+            name: Its name in `/aws/service/deeplearning/ami/<architecture>/<name>/latest/ami-id`.
+                Default: PyTorch with the open NVIDIA driver on Ubuntu 24.04.
+            architecture: Processor architecture. Default: x86_64.
+        """
+        return cls(
+            parameter=f"/aws/service/deeplearning/ami/{architecture}/{name}/latest/ami-id",
+            login_user="ubuntu",
+            architecture=architecture,
+            packages=_UBUNTU_PACKAGES,
+        )
+
+    @classmethod
+    def deep_learning_amazon_linux(
+        cls, name: str = PYTORCH_AMAZON_LINUX, *, architecture: Architecture = "x86_64"
+    ) -> "NodeImage":
+        """
+        Take an AWS Deep Learning AMI on Amazon Linux 2023; its file system is mounted with IAM and TLS.
+
+        Args:
+            name: Its name in `/aws/service/deeplearning/ami/<architecture>/<name>/latest/ami-id`.
+                Default: PyTorch with the open NVIDIA driver.
+            architecture: Processor architecture. Default: x86_64.
+        """
+        return cls(
+            parameter=f"/aws/service/deeplearning/ami/{architecture}/{name}/latest/ami-id",
+            login_user="ec2-user",
+            architecture=architecture,
+            file_system_mode="efs",
+            # The distribution's own python3 is 3.9; these images carry 3.12 beside it.
+            interpreter="/usr/bin/python3.12",
+            root_device="/dev/xvda",
+            packages=_AMAZON_LINUX_PACKAGES,
+        )
+
+    @classmethod
+    def ubuntu(cls, *, architecture: Architecture = "x86_64") -> "NodeImage":
+        """
+        Take Canonical's stock Ubuntu 24.04: no driver, no framework.
+
+        Args:
+            architecture: Processor architecture. Default: x86_64.
+        """
+        name = "amd64" if architecture == "x86_64" else "arm64"
+        return cls(
+            parameter=f"/aws/service/canonical/ubuntu/server/24.04/stable/current/{name}/hvm/ebs-gp3/ami-id",
+            login_user="ubuntu",
+            architecture=architecture,
+            packages=_UBUNTU_PACKAGES,
+        )
+
+    @classmethod
+    def from_ssm_parameter(
+        cls,
+        parameter: str,
+        *,
+        login_user: str,
+        architecture: Architecture = "x86_64",
+        file_system_mode: FileSystemMode = "nfs4",
+        interpreter: str = "/usr/bin/python3",
+        root_device: str = "/dev/sda1",
+        packages: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> "NodeImage":
+        """
+        Take the image whose AMI id an SSM parameter holds; it is read at each deployment.
+
+        Args:
+            parameter: Full name of the parameter.
+            login_user: Who logs in and trains.
+            architecture: Processor architecture. Default: x86_64.
+            file_system_mode: `efs` for an image with efs-utils. Default: plain NFS 4.1.
+            interpreter: Python 3.10 or newer. Default: `/usr/bin/python3`.
+            root_device: Name of the root device. Default: `/dev/sda1`, as on Ubuntu.
+            packages: What to install where a command is missing. Default: nothing.
+        """
+        return cls(
+            parameter=parameter,
+            login_user=login_user,
+            architecture=architecture,
+            file_system_mode=file_system_mode,
+            interpreter=interpreter,
+            root_device=root_device,
+            packages=packages or {},
+        )
+
+    @classmethod
+    def from_ami_id(cls, ami_id: str | Mapping[str, str], *, login_user: str, like: "NodeImage | None" = None) -> "NodeImage":
+        """
+        Take an image by its id, so that nodes launched later start from the same bytes.
+
+        Args:
+            ami_id: The id, or an id for each region.
+            login_user: Who logs in and trains.
+            like: The image that this one was made from; interpreter, packages, root device and file-system
+                mode are taken from it. Default: stock Ubuntu.
+        """
+        ami_ids = {"*": ami_id} if isinstance(ami_id, str) else dict(ami_id)
+        return replace(like or cls.ubuntu(), parameter="", ami_ids=ami_ids, login_user=login_user)
+
+    def with_nvidia_driver(self, branch: int) -> "NodeImage":
+        """Add the proprietary NVIDIA driver of a branch, installed at boot where `nvidia-smi` is missing."""
+        names = (f"nvidia-headless-{branch}-server", f"nvidia-utils-{branch}-server", "nvidia-modprobe", "linux-headers-aws")
+        return replace(self, packages={**self.packages, "nvidia-smi": names}, is_tried=False)
+
+    def read_ami_id(self, scope: Construct) -> str:
+        """
+        Return the AMI id in the stack of a construct, as a token where a parameter holds it.
+
+        Raises:
+            ValueError: No id was given for the stack's region.
+        """
+        if self.parameter:
+            return ssm.StringParameter.value_for_typed_string_parameter_v2(
+                scope, self.parameter, ssm.ParameterValueType.AWS_EC2_IMAGE_ID
+            )
+        if "*" in self.ami_ids:
+            return self.ami_ids["*"]
+        region = Stack.of(scope).region
+        if Token.is_unresolved(region):
+            raise ValueError("image must have one AMI id in a stack without a region, got one a region; set env.region")
+        if region not in self.ami_ids:
+            raise ValueError(f"image must have an AMI id for {region}, got {sorted(self.ami_ids)}; add it")
+        return self.ami_ids[region]
+
+
+def choose_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
+    """
+    Choose the image for a type whose user named none.
+
+    Args:
+        prop: The user's prop that named the type, for the error.
+        facts: The type.
+
+    Raises:
+        ValueError: No image is known that drives the type's accelerators.
+    """
+    if facts.accelerator is None:
+        return NodeImage.ubuntu(architecture=facts.architecture)
+    if facts.driver_branch is not None:
+        return NodeImage.ubuntu(architecture=facts.architecture).with_nvidia_driver(facts.driver_branch)
+    if facts.family in DEEP_LEARNING_FAMILIES and facts.architecture == "x86_64":
+        return NodeImage.deep_learning_ubuntu()
+    if facts.family == "g5g":
+        return NodeImage.deep_learning_ubuntu(BASE_UBUNTU_ARM64, architecture="arm64")
+    raise ValueError(
+        f"image must be given for {prop} {facts.name}, got none; no image is known here that drives it: "
+        "pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
+    )
+
+
+def _require(pattern: re.Pattern[str], name: str, value: str, remedy: str) -> None:
+    if Token.is_unresolved(value) or not pattern.fullmatch(value):
+        raise ValueError(f"{name} must match {pattern.pattern}, got {value!r}; {remedy}")

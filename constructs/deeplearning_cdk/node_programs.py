@@ -1,0 +1,116 @@
+"""What nodes run: the agent, the user's scripts, and the settings that tell the agent about its cluster."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.settings import FileSystemSettings, NodeSettings, ScriptSettings
+
+from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.node_image import NodeImage
+from deeplearning_cdk.node_permissions import read_statement
+from deeplearning_cdk.node_user_data import AgentAsset, render_user_data
+
+
+class NodePrograms(Construct):
+    """The agent's zip and the user's scripts, as assets."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, setup_script: str | None = None, run_script: str | None = None
+    ) -> None:
+        """
+        Take the programs in as assets.
+
+        Args:
+            scope: The parent.
+            construct_id: The id in the parent.
+            setup_script: Path of a script that runs as root on every node. Default: none.
+            run_script: Path of a script that runs on the formed master. Default: none.
+        """
+        super().__init__(scope, construct_id)
+        self._agent = AgentAsset(self, "Agent")
+        self._setup = self._add_script("SetupScript", setup_script)
+        self._run = self._add_script("RunScript", run_script)
+
+    def read_statement(self, node_role: NodeRole) -> iam.PolicyStatement:
+        """Return the right to read what nodes of a role run."""
+        scripts = [self._setup, self._run if node_role is NodeRole.MASTER else None]
+        return read_statement([self._agent.asset, *(script[0] for script in scripts if script)])
+
+    def user_data(
+        self,
+        *,
+        cluster: str,
+        node_role: NodeRole,
+        coordination: Coordination,
+        worker_role: iam.Role,
+        file_system: FileSystemSettings,
+        facts: InstanceTypeFacts,
+        image: NodeImage,
+        setup_seconds: int,
+    ) -> str:
+        """
+        Render the user data of the nodes of a role, in base64.
+
+        Args:
+            cluster: The cluster's name.
+            node_role: What the nodes are for.
+            coordination: State item, queues and signal.
+            worker_role: The role whose reports the master believes.
+            file_system: How the shared file system is mounted.
+            facts: The instance type.
+            image: What the nodes start from.
+            setup_seconds: Time that formation may take.
+        """
+        is_master = node_role is NodeRole.MASTER
+        settings = NodeSettings(
+            cluster=cluster,
+            role=node_role,
+            region=Stack.of(self).region,
+            state_table=coordination.state_table.table_name,
+            master_queue_url=coordination.master_queue.queue_url,
+            worker_queue_url=coordination.worker_queue.queue_url,
+            report_queue_url=coordination.report_queue.queue_url,
+            report_sender=worker_role.role_id if is_master else "",
+            signal_url=coordination.signal_url if is_master else "",
+            login_user=image.login_user,
+            file_system=file_system,
+            expected_gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
+            packages=image.packages,
+            setup_seconds=setup_seconds,
+            setup_script=self._setup[1] if self._setup else None,
+            run_script=self._run[1] if self._run and is_master else None,
+        )
+        return render_user_data(self, settings, self._agent, image.interpreter)
+
+    def _add_script(self, construct_id: str, path: str | None) -> tuple[s3_assets.Asset, ScriptSettings] | None:
+        if path is None:
+            return None
+        asset = s3_assets.Asset(self, construct_id, path=path)
+        sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return asset, ScriptSettings(bucket=asset.s3_bucket_name, key=asset.s3_object_key, sha256=sha256)
+
+
+def check_scripts(scripts: Iterable[tuple[str, str | None]]) -> None:
+    """
+    Check that the user's scripts can be run.
+
+    Args:
+        scripts: Prop and path of each.
+
+    Raises:
+        ValueError: One is not a file, or does not say what runs it.
+    """
+    for prop, path in scripts:
+        if path is None:
+            continue
+        if not Path(path).is_file():
+            raise ValueError(f"{prop} must be a file, got {path!r}; pass its path from {Path.cwd()}")
+        if not Path(path).read_bytes().startswith(b"#!"):
+            raise ValueError(f"{prop} must begin with #!, got {path!r}; begin it with e.g. #!/bin/bash")

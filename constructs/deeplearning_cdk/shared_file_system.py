@@ -1,0 +1,192 @@
+"""The file system that all nodes mount: a new EFS, or one of the user's."""
+
+import re
+from typing import Any
+
+import jsii
+from aws_cdk import Aws, Fn, RemovalPolicy, Stack, Token
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_iam as iam
+from constructs import Construct, DependencyGroup, IDependable
+from deeplearning_contract.settings import FileSystemSettings
+
+from deeplearning_cdk.node_image import FileSystemMode
+
+_FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8}([0-9a-f]{9})?")
+_NFS_PORT = 2049
+# AWS's recommended options for NFS clients of EFS (EFS user guide, mounting considerations).
+_NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,_netdev"
+_LOGIN_USER_ID = "1000"
+
+
+@jsii.implements(ec2.IConnectable)
+class SharedFileSystem(Construct):
+    """
+    Shared file system of a cluster, in the nodes' zone, encrypted, elastic throughput.
+
+    Mode `nfs4` is plain NFS 4.1 that only the security groups guard. Mode `efs` goes through an access point with
+    IAM and TLS; a new file system then refuses clients without either.
+
+    Attributes:
+        file_system_id: Id of the file system.
+        mount_settings: What nodes are told.
+        readiness: What must exist before a node can mount it.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        subnet: ec2.ISubnet,
+        mount_point: str = "/efs",
+        mode: FileSystemMode = "nfs4",
+        file_system_id: str | None = None,
+        mount_target_security_group: ec2.ISecurityGroup | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+    ) -> None:
+        """
+        Make the file system or take the user's.
+
+        Args:
+            scope: The parent.
+            construct_id: The id in the parent.
+            vpc: The VPC of the nodes.
+            subnet: The subnet of the mount target.
+            mount_point: Where nodes mount it. Default: /efs.
+            mode: How nodes mount it. Default: plain NFS 4.1.
+            file_system_id: An existing file system. Default: a new one.
+            mount_target_security_group: Group of the mount target that the existing file system already has in the
+                nodes' zone; nodes are admitted to it. Default: a mount target is made.
+            removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
+                stack's own creation fails.
+
+        Raises:
+            ValueError: The id is not one, or a group was given without it.
+        """
+        super().__init__(scope, construct_id)
+        check_file_system_id(file_system_id)
+        if mount_target_security_group is not None and file_system_id is None:
+            raise ValueError("mount_target_security_group must come with file_system_id, got none; pass the id, or neither")
+        self._mode = mode
+        self._readiness = DependencyGroup()
+        self.readiness: IDependable = self._readiness
+        self.file_system_id = file_system_id or self._make_file_system(removal_policy)
+        self._security_group = mount_target_security_group or self._make_mount_target(vpc, subnet)
+        self._connections = ec2.Connections(
+            security_groups=[self._security_group], default_port=ec2.Port.tcp(_NFS_PORT)
+        )
+        self._access_point = self._make_access_point(is_new=file_system_id is None) if mode == "efs" else None
+        self.mount_settings = self._describe_mount(mount_point)
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The mount target's connections; the default port is NFS."""
+        return self._connections
+
+    def admit(self, nodes: ec2.ISecurityGroup) -> None:
+        """Let the members of a security group mount the file system."""
+        self._security_group.add_ingress_rule(nodes, ec2.Port.tcp(_NFS_PORT), "NFS from the nodes")
+        self._readiness.add(self._security_group)
+
+    def mount_statements(self) -> list[iam.PolicyStatement]:
+        """Return what a node's role needs to mount it; nothing in mode `nfs4`."""
+        if self._access_point is None:
+            return []
+        return [
+            iam.PolicyStatement(
+                actions=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+                resources=[self._arn()],
+                conditions={"StringEquals": {"elasticfilesystem:AccessPointArn": self._access_point.attr_arn}},
+            )
+        ]
+
+    def _arn(self) -> str:
+        return Fn.sub(
+            "arn:${AWS::Partition}:elasticfilesystem:${AWS::Region}:${AWS::AccountId}:file-system/${Id}",
+            {"Id": self.file_system_id},
+        )
+
+    def _make_file_system(self, removal_policy: RemovalPolicy) -> str:
+        file_system = efs.CfnFileSystem(
+            self,
+            "FileSystem",
+            encrypted=True,
+            throughput_mode="elastic",
+            file_system_policy=_ENCRYPTED_ONLY if self._mode == "efs" else None,
+            file_system_tags=[efs.CfnFileSystem.ElasticFileSystemTagProperty(key="Name", value=self.node.path)],
+        )
+        file_system.apply_removal_policy(removal_policy)
+        return file_system.ref
+
+    def _make_mount_target(self, vpc: ec2.IVpc, subnet: ec2.ISubnet) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
+            self, "SecurityGroup", vpc=vpc, allow_all_outbound=False, description="Mount target of the shared file system"
+        )
+        target = efs.CfnMountTarget(
+            self,
+            "MountTarget",
+            file_system_id=self.file_system_id,
+            subnet_id=subnet.subnet_id,
+            security_groups=[group.security_group_id],
+        )
+        self._readiness.add(target)
+        return group
+
+    def _make_access_point(self, *, is_new: bool) -> efs.CfnAccessPoint:
+        # EFS makes a missing root directory with this owner; "/" always exists and belongs to root.
+        root = {
+            "path": "/deeplearning" if is_new else "/",
+            "creation_info": {"owner_uid": _LOGIN_USER_ID, "owner_gid": _LOGIN_USER_ID, "permissions": "0755"},
+        }
+        if not is_new:
+            root.pop("creation_info")
+        access_point = efs.CfnAccessPoint(
+            self,
+            "AccessPoint",
+            file_system_id=self.file_system_id,
+            posix_user={"uid": _LOGIN_USER_ID, "gid": _LOGIN_USER_ID},
+            root_directory=root,
+        )
+        self._readiness.add(access_point)
+        return access_point
+
+    def _describe_mount(self, mount_point: str) -> FileSystemSettings:
+        if self._access_point is not None:
+            options = Fn.join("", ["tls,iam,accesspoint=", self._access_point.ref, ",_netdev"])
+            return FileSystemSettings("efs", f"{self.file_system_id}:/", options, mount_point)
+        source = f"{self.file_system_id}.efs.{Stack.of(self).region}.{Aws.URL_SUFFIX}:/"
+        return FileSystemSettings("nfs4", source, _NFS_OPTIONS, mount_point)
+
+
+_ENCRYPTED_ONLY: dict[str, Any] = {
+    # A policy without an allow leaves access to identity policies alone, so IAM is required too.
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "*",
+            "Resource": "*",
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        }
+    ],
+}
+
+
+def check_file_system_id(file_system_id: str | None) -> None:
+    """
+    Check the id of an existing file system.
+
+    Raises:
+        ValueError: It is neither a token nor `fs-` with 8 or 17 hex digits.
+    """
+    if file_system_id is None or Token.is_unresolved(file_system_id):
+        return
+    if not _FILE_SYSTEM_ID.fullmatch(file_system_id):
+        raise ValueError(
+            f"file_system_id must be fs- and 8 or 17 hex digits, got {file_system_id!r}; "
+            "list yours with `aws efs describe-file-systems`"
+        )

@@ -1,0 +1,244 @@
+"""The cluster: one master and its workers, formed and checked before the stack is complete."""
+
+import jsii
+from aws_cdk import Duration, RemovalPolicy, Size, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+from deeplearning_contract.names import NodeRole
+
+from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
+from deeplearning_cdk.cluster_network import ClusterNetwork
+from deeplearning_cdk.cluster_plan import ClusterPlan, plan_cluster
+from deeplearning_cdk.cluster_warnings import warn_about
+from deeplearning_cdk.coordination import Coordination, name_cluster
+from deeplearning_cdk.instance_catalog import NodeInstanceType
+from deeplearning_cdk.login_commands import session_command, ssh_command
+from deeplearning_cdk.node_group import NodeGroup
+from deeplearning_cdk.node_image import NodeImage
+from deeplearning_cdk.node_permissions import NodesPrincipal, make_node_role, master_statements, worker_statements
+from deeplearning_cdk.node_programs import NodePrograms, check_scripts
+from deeplearning_cdk.shared_file_system import SharedFileSystem
+
+
+@jsii.implements(iam.IGrantable, ec2.IConnectable)
+class TrainingCluster(Construct):
+    """
+    A master and workers that find each other, share a file system, and train over SSH.
+
+    The stack is complete when every counted node has reported; otherwise it fails with the reason.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        worker_instance_type: Type of the workers. Default: p3dn.24xlarge.
+        master_instance_type: Type of the master. Default: the workers' type.
+        worker_min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
+        worker_desired_capacity: Workers to launch. Default: 3.
+        worker_max_capacity: Most workers that may be scaled to later. Default: the desired capacity.
+        image: What all nodes start from. Default: what drives the instance type: the PyTorch Deep Learning AMI on
+            Ubuntu, stock Ubuntu with the proprietary driver for P3, stock Ubuntu for CPU types.
+        volume_size: Size of each node's root volume. Default: 150 GiB.
+        ssh_peer: Network, prefix list or peer that may open SSH to the master, which a new VPC then has in its
+            public subnet. Default: nobody; log in through Session Manager.
+        key_pair: EC2 key pair of the login user. Default: none.
+        mount_point: Where nodes mount the shared file system, the value of `EFS_MOUNT`. Default: /efs.
+        setup_script: Path of a script that runs as root on every node before it joins. Default: none.
+        run_script: Path of a script that runs as the login user on the master once the cluster has formed.
+            Default: none.
+        setup_timeout: Time that the stack waits for the cluster. Default: 55 minutes.
+        vpc: The user's VPC. Default: a new one.
+        vpc_cidr: Addresses of a new VPC, /16 to /26. Default: 10.0.0.0/16.
+        availability_zone: Zone of all nodes. Default: the region's first, or that of the user's subnet.
+        worker_subnet: Subnet of the workers in the user's VPC. Default: the zone's first private one.
+        master_subnet: Subnet of the master in the user's VPC. Default: the workers' one, or with `ssh_peer` the
+            zone's first public one where the VPC has one.
+        isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
+            through a new VPC's NAT gateway, or as the user's VPC lets them.
+        file_system_id: An existing file system. Default: a new one.
+        mount_target_security_group: Group of the mount target that the existing file system already has in the
+            zone. Default: a mount target is made.
+        removal_policy: What becomes of a new file system with the stack. Default: it is kept, except when the
+            stack's own creation fails.
+
+    Attributes:
+        cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
+        network: Where the nodes live.
+        file_system: What all nodes mount.
+        coordination: State item, queues, topic and the stack's wait.
+        adjuster: The capacity adjuster.
+        master: The master's node group.
+        workers: The workers' node group.
+
+    Raises:
+        ValueError: A choice cannot work; the message names the prop, the rule and a way out.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        worker_instance_type: NodeInstanceType | None = None,
+        master_instance_type: NodeInstanceType | None = None,
+        worker_min_capacity: int | None = None,
+        worker_desired_capacity: int | None = None,
+        worker_max_capacity: int | None = None,
+        image: NodeImage | None = None,
+        volume_size: Size | None = None,
+        ssh_peer: str | ec2.IPeer | None = None,
+        key_pair: str | ec2.IKeyPair | None = None,
+        mount_point: str = "/efs",
+        setup_script: str | None = None,
+        run_script: str | None = None,
+        setup_timeout: Duration | None = None,
+        vpc: ec2.IVpc | None = None,
+        vpc_cidr: str | None = None,
+        availability_zone: str | None = None,
+        worker_subnet: ec2.ISubnet | None = None,
+        master_subnet: ec2.ISubnet | None = None,
+        isolated: bool = False,
+        file_system_id: str | None = None,
+        mount_target_security_group: ec2.ISecurityGroup | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+    ) -> None:
+        self._plan = plan_cluster(
+            instance_types=(worker_instance_type, master_instance_type),
+            capacity=(worker_min_capacity, worker_desired_capacity, worker_max_capacity),
+            image=image,
+            mount_point=mount_point,
+            setup_timeout=setup_timeout,
+            ssh_peer=ssh_peer,
+            key_pair=key_pair,
+        )
+        check_scripts((("setup_script", setup_script), ("run_script", run_script)))
+        super().__init__(scope, construct_id)
+        warn_about(self, self._plan, isolated=isolated)
+        self.cluster_name = name_cluster(self)
+        self.network = ClusterNetwork(
+            self,
+            "Network",
+            vpc=vpc,
+            vpc_cidr=vpc_cidr,
+            availability_zone=availability_zone,
+            worker_subnet=worker_subnet,
+            master_subnet=master_subnet,
+            public_master=self._plan.ssh_peer is not None,
+            isolated=isolated,
+        )
+        self.file_system = SharedFileSystem(
+            self,
+            "FileSystem",
+            vpc=self.network.vpc,
+            subnet=self.network.worker_subnet,
+            mount_point=mount_point,
+            mode=self._plan.image.file_system_mode,
+            file_system_id=file_system_id,
+            mount_target_security_group=mount_target_security_group,
+            removal_policy=removal_policy,
+        )
+        self.file_system.admit(self.network.security_group)
+        self.coordination = Coordination(self, "Coordination")
+        self.adjuster = CapacityAdjuster(
+            self,
+            "CapacityAdjuster",
+            cluster=self.cluster_name,
+            coordination=self.coordination,
+            worker_min_capacity=self._plan.capacity.minimum,
+        )
+        self._programs = NodePrograms(self, "Programs", setup_script=setup_script, run_script=run_script)
+        self._make_groups(volume_size)
+
+    def _make_groups(self, volume_size: Size | None) -> None:
+        roles = {role: self._make_role(role) for role in NodeRole}
+        self._principal = NodesPrincipal(list(roles.values()))
+        self._master_security_group = ec2.SecurityGroup(
+            self, "MasterSecurityGroup", vpc=self.network.vpc, description="Master of a deep-learning cluster"
+        )
+        if self._plan.ssh_peer is not None:
+            self._master_security_group.add_ingress_rule(self._plan.ssh_peer, ec2.Port.tcp(22), "SSH from the peer")
+        placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if self._plan.takes_placement_group else None
+        groups = {}
+        for role in NodeRole:
+            is_master = role is NodeRole.MASTER
+            group = self.network.security_group
+            facts = self._plan.master if is_master else self._plan.workers
+            groups[role] = NodeGroup(
+                self,
+                "Master" if is_master else "Workers",
+                cluster=self.cluster_name,
+                node_role=role,
+                facts=facts,
+                image=self._plan.image,
+                role=roles[role],
+                user_data=self._programs.user_data(
+                    cluster=self.cluster_name,
+                    node_role=role,
+                    coordination=self.coordination,
+                    worker_role=roles[NodeRole.WORKER],
+                    file_system=self.file_system.mount_settings,
+                    facts=facts,
+                    image=self._plan.image,
+                    setup_seconds=self._plan.setup_seconds,
+                ),
+                subnet=self.network.master_subnet if is_master else self.network.worker_subnet,
+                security_groups=[group, self._master_security_group] if is_master else [group],
+                topic=self.coordination.topic,
+                desired_capacity=1 if is_master else self._plan.capacity.desired,
+                max_capacity=1 if is_master else self._plan.capacity.maximum,
+                is_public=is_master and self.network.has_public_master,
+                volume_size=volume_size,
+                key_name=self._plan.key_name,
+                placement_group_name=placement.ref if placement else None,
+            )
+        self.master, self.workers = groups[NodeRole.MASTER], groups[NodeRole.WORKER]
+        needs = [
+            self.network.connectivity,
+            self.file_system.readiness,
+            self.adjuster,
+            self.coordination.topic,
+            self._master_security_group,
+            *roles.values(),
+        ]
+        self.master.launch_after(*needs)
+        self.workers.launch_after(*needs)
+        self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
+
+    def _make_role(self, node_role: NodeRole) -> iam.Role:
+        is_master = node_role is NodeRole.MASTER
+        statements = [
+            *(master_statements(self.coordination) if is_master else worker_statements(self.coordination)),
+            self._programs.read_statement(node_role),
+            *self.file_system.mount_statements(),
+        ]
+        return make_node_role(
+            self, "MasterRole" if is_master else "WorkerRole", node_role=node_role, statements=statements
+        )
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """Connections of every node."""
+        return ec2.Connections(security_groups=[self.network.security_group])
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """The roles of all nodes: `bucket.grant_read(cluster)` reaches each."""
+        return self._principal  # type: ignore[return-value]
+
+    @property
+    def session_command(self) -> str:
+        """The command that opens a Session Manager shell on the master."""
+        return session_command(self.cluster_name, Stack.of(self).region)
+
+    @property
+    def ssh_command(self) -> str | None:
+        """The command that opens an SSH session on the master; None without `ssh_peer` and `key_pair`."""
+        if self._plan.ssh_peer is None or self._plan.key_name is None:
+            return None
+        return ssh_command(
+            self.cluster_name,
+            Stack.of(self).region,
+            self._plan.image.login_user,
+            is_public=self.network.has_public_master,
+        )
