@@ -1,0 +1,52 @@
+#!/bin/bash
+# User data of every node: write the settings, fetch the agent, start it as a service. All else is the agent's.
+# The capitals between double underscores are replaced at synth. Safe to run again: same files, same running agent.
+set -euo pipefail
+umask 022
+readonly home=/opt/deeplearning log=/var/log/deeplearning-bootstrap.log
+exec 3>&1 >>"$log" 2>&1
+
+# Of python3 every image has one; the interpreter that the image was said to have may be what is missing.
+fail() {
+  trap - ERR
+  python3 "$home/fetch_agent.py" --failure "$home/settings.json" "$log" "$1" >&3 2>&3
+  exit 1
+}
+trap 'fail "status $? of: $BASH_COMMAND"' ERR
+
+mkdir -p "$home"
+(umask 077 && cat >"$home/settings.json.new") <<'SETTINGS'
+__SETTINGS__
+SETTINGS
+mv "$home/settings.json.new" "$home/settings.json"
+
+cat >"$home/fetch_agent.py" <<'FETCH_AGENT'
+__FETCH_AGENT__
+FETCH_AGENT
+
+"__PYTHON__" "$home/fetch_agent.py" "__AGENT_BUCKET__" "__AGENT_KEY__" "__AGENT_SHA256__" "__REGION__" "$home/agent"
+(cd "$home/agent" && "__PYTHON__" -m deeplearning_agent --check)
+
+cat >/etc/systemd/system/deeplearning-agent.service <<'UNIT'
+[Unit]
+Description=Forms the deep learning cluster and follows its membership
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+WorkingDirectory=/opt/deeplearning/agent
+Environment=PYTHONPATH=/opt/deeplearning/agent PYTHONUNBUFFERED=1
+ExecStart=__PYTHON__ -m deeplearning_agent
+Restart=always
+RestartSec=10
+# The run script outlives a restart of the agent.
+KillMode=process
+
+[Install]
+WantedBy=multi-user.target
+UNIT
+
+systemctl daemon-reload
+systemctl enable --now deeplearning-agent.service

@@ -1,0 +1,81 @@
+"""The service: `python -m deeplearning_agent`, or with `--check` only to see whether it could run."""
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.deadline import Clock
+from deeplearning_agent.duty import Duty
+from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.instance_metadata import read_identity
+from deeplearning_agent.master import Master
+from deeplearning_agent.node import Node
+from deeplearning_agent.programs import Programs, system_path
+from deeplearning_agent.worker import Worker
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole
+from deeplearning_contract.settings import NodeSettings
+from deeplearning_contract.stack_signal import send_signal, signal_body
+
+LOG = logging.getLogger("deeplearning_agent")
+
+
+def main(arguments: list[str], root: Path = Path("/")) -> int:
+    """
+    Run the agent of the role that the settings give; it never ends by itself.
+
+    Returns:
+        The exit status: 0 after `--check`, 1 when the instance has no identity (the service tries again), 2 when the
+        settings or the arguments are wrong.
+    """
+    settings_file = root / SETTINGS_FILE.lstrip("/")
+    try:
+        settings = NodeSettings.from_json(settings_file.read_text(encoding="utf-8"))
+    except (OSError, ContractError) as error:
+        print(f"{settings_file} cannot be read: {error}", file=sys.stderr)  # noqa: T201 - the log may not exist yet
+        return 2
+    if arguments:
+        return 0 if arguments == ["--check"] else 2
+    start_log(root / AGENT_LOG.lstrip("/"))
+    try:
+        make_duty(settings, root).run()
+    except StageFailure as failure:
+        reason = failure.reason(f"{settings.role.value} {os.uname().nodename}")
+        LOG.error("%s", reason)  # noqa: TRY400 - the cause is in the line
+        if settings.signal_url:
+            send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", reason))
+    return 1
+
+
+def make_duty(settings: NodeSettings, root: Path) -> Duty:
+    """
+    Return the work of this node's role.
+
+    Raises:
+        StageFailure: The instance metadata service did not answer.
+    """
+    clock = Clock()
+    programs = Programs(system_path(os.environ.get("PATH", "")))
+    node = Node(settings, read_identity(clock), root, programs, clock)
+    LOG.info("starting as %s of cluster %s", node, settings.cluster)
+    clients = AwsClients(settings.region)
+    return Master(node, clients) if settings.role is NodeRole.MASTER else Worker(node, clients)
+
+
+def start_log(path: Path) -> None:
+    """Log to the journal, through standard output, and to a file that users find; both in UTC."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%SZ",
+        handlers=[logging.StreamHandler(sys.stdout), logging.FileHandler(path)],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

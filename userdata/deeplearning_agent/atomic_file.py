@@ -1,0 +1,104 @@
+"""Writes files whole or not at all, and only when they change."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+MARK = "deeplearning cluster (written by deeplearning-agent)"
+BEGIN = f"# BEGIN {MARK}"
+END = f"# END {MARK}"
+
+
+def write_file(path: Path, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> bool:
+    """
+    Replace a file by a text, through a temporary file beside it and a rename.
+
+    Makes missing parent folders. A reader sees the old bytes or the new ones, also when the disk is
+    full or the machine stops.
+
+    Args:
+        path: The file.
+        text: All of its new content.
+        mode: Its permissions.
+        owner: Its user and group id. Default: those of the agent.
+
+    Returns:
+        Whether anything changed.
+
+    Raises:
+        OSError: The file cannot be written; the path is in the message.
+    """
+    if has_content(path, text, mode, owner):
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(encode(text))
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            if owner:
+                os.fchown(file.fileno(), *owner)
+            os.fsync(file.fileno())
+        Path(name).rename(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror}; free or remount its disk") from error
+    return True
+
+
+def encode(text: str) -> bytes:
+    """Return a text's bytes; bytes of other writers that are not UTF-8 come back as they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def has_content(path: Path, text: str, mode: int, owner: tuple[int, int] | None) -> bool:
+    """Tell whether a file is as it should be."""
+    try:
+        status = path.lstat()
+        same_owner = owner is None or (status.st_uid, status.st_gid) == owner
+        return same_owner and status.st_mode & 0o7777 == mode and path.read_bytes() == encode(text)
+    except OSError:
+        return False
+
+
+def replace_block(text: str, block: str, *, at_top: bool = False) -> str:
+    """
+    Put a block between the agent's markers, in place of the one that is there.
+
+    Args:
+        text: The file's present content.
+        block: Lines of the block; empty removes it.
+        at_top: A file without the block gets it at its top. Default: at its end.
+
+    Returns:
+        The new content; everything outside the markers is as it was.
+    """
+    lines = text.splitlines(keepends=True)
+    marks = [line.rstrip("\n") for line in lines]
+    begin = marks.index(BEGIN) if BEGIN in marks else None
+    end = marks.index(END, begin) if begin is not None and END in marks[begin:] else None
+    body = f"{BEGIN}\n{block.rstrip(chr(10))}\n{END}\n" if block else ""
+    if begin is not None and end is not None:
+        return "".join(lines[:begin]) + body + "".join(lines[end + 1 :])
+    if at_top:
+        return body + text
+    return text + ("\n" if text and not text.endswith("\n") else "") + body
+
+
+def write_block(
+    path: Path, block: str, *, at_top: bool = False, mode: int = 0o644, owner: tuple[int, int] | None = None
+) -> bool:
+    """
+    Replace the agent's block in a file that others also write; a missing file is made.
+
+    Returns:
+        Whether anything changed.
+
+    Raises:
+        OSError: The file cannot be read or written.
+    """
+    text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
+    return write_file(path, replace_block(text, block, at_top=at_top), mode, owner)

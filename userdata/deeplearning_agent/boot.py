@@ -1,0 +1,80 @@
+"""The recipe by which every node gets ready; one log line a step."""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.deadline import Clock, Deadline
+from deeplearning_agent.devices import count_gpus
+from deeplearning_agent.failure import describe_failure
+from deeplearning_agent.file_system import mount_file_system
+from deeplearning_agent.host_files import write_host_files
+from deeplearning_agent.node import Node
+from deeplearning_agent.node_environment import contract_variables, write_environment
+from deeplearning_agent.packages import install_packages
+from deeplearning_agent.ssh_identity import authorize, read_host_key, write_known_hosts
+from deeplearning_agent.user_scripts import run_setup_script
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.membership import Member
+from deeplearning_contract.names import EFS_MOUNT_VARIABLE, WORKER_GPU_COUNT_VARIABLE
+
+T = TypeVar("T")
+LOG = logging.getLogger(__name__)
+
+
+def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
+    """
+    Make a node ready to join, whatever it has been through before.
+
+    Returns:
+        The node, as the cluster will know it.
+
+    Raises:
+        StageFailure: A step ended without its result.
+    """
+    clock = node.clock
+    run_stage(clock, "wait for credentials", lambda: clients.wait_for_credentials(deadline))
+    run_stage(clock, "install packages", lambda: install_packages(node, deadline))
+    run_stage(clock, "mount the file system", lambda: mount_file_system(node, deadline))
+    gpu_count = run_stage(clock, "count GPUs", lambda: count_gpus(node))
+    host_key = run_stage(clock, "make the SSH identity", lambda: read_host_key(node))
+    variables = {
+        EFS_MOUNT_VARIABLE: node.settings.file_system.mount_point,
+        WORKER_GPU_COUNT_VARIABLE: str(gpu_count),
+    }
+    run_stage(clock, "run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
+    return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key)
+
+
+def install_membership(node: Node, state: ClusterState, gpu_count: int) -> None:
+    """
+    Make a published membership true on this node; the same state leaves the same bytes.
+
+    Raises:
+        StageFailure: A file could not be written.
+    """
+
+    def install() -> None:
+        authorize(node, state.user_key)
+        write_known_hosts(node, state.members)
+        write_environment(node, contract_variables(node, len(state.members), gpu_count))
+        write_host_files(node, state)
+
+    run_stage(node.clock, f"install generation {state.generation}", install)
+
+
+def run_stage(clock: Clock, name: str, action: Callable[[], T]) -> T:
+    """
+    Run one step and log how long it took.
+
+    Raises:
+        StageFailure: The step raised anything; the failure names the step.
+    """
+    started = clock.read()
+    try:
+        result = action()
+    except Exception as error:
+        raise describe_failure(error, name) from error
+    LOG.info("%s: done in %.1f s", name, clock.read() - started)
+    return result

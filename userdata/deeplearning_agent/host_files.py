@@ -1,0 +1,64 @@
+"""The files that a membership becomes: hosts, workers file, hostfile, discover_hosts and the membership itself."""
+
+import json
+
+from deeplearning_agent.atomic_file import write_block, write_file
+from deeplearning_agent.node import Node
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.document import field, parse_object
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member, named_members
+from deeplearning_contract.names import DISCOVER_HOSTS, HOSTFILE, MASTER_HOST, MEMBERSHIP_FILE, WORKERS_FILE
+
+DISCOVER_SCRIPT = f"""#!/bin/sh
+# For Horovod Elastic: prints host:slots for each node of the newest membership.
+exec sed 's/ slots=/:/' {HOSTFILE}
+"""
+
+
+def write_host_files(node: Node, state: ClusterState) -> None:
+    """
+    Write every file that names the members; the membership goes last, so it tells that the others are there.
+
+    Every value comes from a `Member`, which refuses all but instance ids, addresses, counts and public keys.
+
+    Effects: a block in /etc/hosts and the files below /opt/deeplearning.
+    """
+    members = state.members
+    write_block(node.path("/etc/hosts"), "\n".join(hosts_lines(members)))
+    write_file(node.path(WORKERS_FILE), "".join(f"{name}\n" for name, _ in named_members(members)))
+    write_file(node.path(HOSTFILE), "".join(f"{name} slots={m.slots}\n" for name, m in named_members(members)))
+    write_file(node.path(DISCOVER_HOSTS), DISCOVER_SCRIPT, 0o755)
+    write_file(node.path(MEMBERSHIP_FILE), membership_text(state))
+
+
+def hosts_lines(members: tuple[Member, ...]) -> list[str]:
+    """Return the lines of /etc/hosts; the first node is also the master."""
+    return [
+        f"{member.address} {name}" + (f" {MASTER_HOST}" if rank == 0 else "")
+        for rank, (name, member) in enumerate(named_members(members))
+    ]
+
+
+def membership_text(state: ClusterState) -> str:
+    """Return the membership document of a state."""
+    members = [{"host": name, **member.to_document()} for name, member in named_members(state.members)]
+    document = {"cluster": state.cluster, "generation": state.generation, "members": members}
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def installed_generation(node: Node) -> int:
+    """
+    Return the generation that this instance has installed; 0 when it has none.
+
+    A file that an image brought along names other instances and counts as none.
+    """
+    try:
+        document = parse_object(node.path(MEMBERSHIP_FILE).read_text(encoding="utf-8"), "membership")
+        members = field(document, "members", list, "membership")
+        generation = field(document, "generation", int, "membership")
+    except (OSError, ValueError, ContractError):
+        return 0
+    ids = [member.get("instance_id") for member in members if isinstance(member, dict)]
+    is_ours = document.get("cluster") == node.settings.cluster and node.identity.instance_id in ids
+    return generation if is_ours else 0

@@ -1,0 +1,63 @@
+"""What EC2 says of this instance: the metadata service, version 2 only."""
+
+import os
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deeplearning_agent.deadline import Clock, Deadline
+from deeplearning_agent.failure import StageFailure
+
+ENDPOINT_VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+DEFAULT_ENDPOINT = "http://169.254.169.254"
+ANSWER_SECONDS = 5
+LIMIT_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The instance's id and its private IPv4 address."""
+
+    instance_id: str
+    address: str
+
+
+def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> Identity:
+    """
+    Ask the metadata service who this instance is, again and again for two minutes.
+
+    Raises:
+        StageFailure: It did not answer.
+    """
+    endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
+    cause = ""
+    for _ in Deadline.after(clock, LIMIT_SECONDS).attempts():
+        try:
+            token = request(f"{endpoint}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "300"})
+            headers = {"X-aws-ec2-metadata-token": token}
+            return Identity(
+                instance_id=request(f"{endpoint}/latest/meta-data/instance-id", "GET", headers),
+                address=request(f"{endpoint}/latest/meta-data/local-ipv4", "GET", headers),
+            )
+        except (OSError, ValueError) as error:  # noqa: PERF203 - waiting dwarfs it
+            cause = str(error)
+    raise StageFailure(
+        f"the instance metadata service at {endpoint} gave no identity: {cause}",
+        "enable it with tokens required, and a hop limit that reaches the node",
+        stage="read the instance metadata",
+    )
+
+
+def request(url: str, method: str, headers: dict[str, str]) -> str:
+    """
+    Return the text of one answer.
+
+    Raises:
+        OSError: No answer, or one with an error status.
+    """
+    asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is ours
+    with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:  # noqa: S310 - the scheme is ours
+        text: str = response.read().decode().strip()
+    if not text:
+        raise OSError(f"{url} answered with nothing")
+    return text

@@ -1,0 +1,70 @@
+"""Installs what the image lacks, and nothing that it has: forming a cluster needs no package server otherwise."""
+
+import logging
+
+from deeplearning_agent.deadline import Deadline
+from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.node import Node
+from deeplearning_agent.programs import ProgramError
+
+LOG = logging.getLogger(__name__)
+INSTALL_SECONDS = 900
+DRIVER_COMMAND = "nvidia-smi"
+DRIVER_MODULE = "nvidia"
+LOCK_SECONDS = 300
+"""How long apt waits for the image's own unattended upgrade."""
+
+_APT = ("apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", "-o", "Acquire::Retries=3")
+_MANAGERS = {
+    "apt-get": ((*_APT, "update"), (*_APT, "install", "--yes", "--no-install-recommends")),
+    "dnf": (("dnf", "install", "--assumeyes"),),
+}
+
+
+def install_packages(node: Node, deadline: Deadline) -> None:
+    """
+    Install the packages of commands that are absent, then load the GPU driver if it was among them.
+
+    Effects: installs with apt-get or dnf, tried again while the time lasts; `modprobe nvidia`.
+
+    Raises:
+        StageFailure: The packages could not be installed within 15 minutes, or do not bring their command.
+    """
+    missing = {command: names for command, names in node.settings.packages.items() if not node.programs.has(command)}
+    if not missing:
+        return
+    LOG.info("the image lacks %s", ", ".join(sorted(missing)))
+    _install(node, sorted({name for names in missing.values() for name in names}), deadline.at_most(INSTALL_SECONDS))
+    absent = sorted(command for command in missing if not node.programs.has(command))
+    if absent:
+        raise StageFailure(
+            f"the installed packages do not bring {', '.join(absent)}", "give an image that has what its nodes need"
+        )
+    if DRIVER_COMMAND in missing:
+        node.programs.run(["modprobe", DRIVER_MODULE], timeout_seconds=120)
+
+
+def _install(node: Node, names: list[str], deadline: Deadline) -> None:
+    manager = next((command for command in _MANAGERS if node.programs.has(command)), None)
+    if manager is None:
+        raise StageFailure(
+            f"neither apt-get nor dnf is there to install {', '.join(names)}", "give an image that has them"
+        )
+    *updates, install = _MANAGERS[manager]
+    last = ProgramError("no attempt was made")
+    for _ in deadline.attempts():
+        try:
+            for argv in (*updates, (*install, *names)):
+                node.programs.run(
+                    argv,
+                    timeout_seconds=max(1.0, deadline.remaining),
+                    environment={"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root", "LC_ALL": "C.UTF-8"},
+                )
+        except ProgramError as error:  # noqa: PERF203 - waiting dwarfs it
+            last = error
+            LOG.warning("%s", error)
+        else:
+            return
+    raise StageFailure(
+        str(last), "check the route to the package server, or give an image that has them", output=last.output
+    )

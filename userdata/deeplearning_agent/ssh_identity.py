@@ -1,0 +1,107 @@
+"""
+Who may log in where: the node's host key, the master's user key, and the files that make both known.
+
+A private key never leaves the node that made it; only public keys travel.
+"""
+
+from collections.abc import Iterable
+
+from deeplearning_agent.atomic_file import write_block
+from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.node import LoginUser, Node
+from deeplearning_contract.membership import Member, is_public_key, named_members
+from deeplearning_contract.names import MASTER_HOST
+
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+KEYGEN_SECONDS = 30
+
+
+def read_host_key(node: Node) -> str:
+    """
+    Return the public half of the node's ed25519 host key, `<type> <base64>`.
+
+    Effects: makes the key when the image has none; one that is there stays, so a reboot does not change it.
+    """
+    key = node.path(HOST_KEY)
+    if not key.exists():
+        key.parent.mkdir(parents=True, exist_ok=True)
+        _make_key(node, str(key), "")
+    return _public_part(node, str(key))
+
+
+def make_user_key(node: Node) -> str:
+    """
+    Return the public half of the login user's key on the master.
+
+    Effects: makes `~/.ssh/id_ed25519` of the login user once; a key that is there is used.
+    """
+    user = node.login_user()
+    directory = _ssh_directory(node, user)
+    key = node.path(f"{directory}/id_ed25519")
+    if not key.exists():
+        _make_key(node, str(key), f"deeplearning-{node.settings.cluster}")
+        _give(node, user, [str(key), f"{key}.pub"])
+    return _public_part(node, str(key))
+
+
+def authorize(node: Node, user_key: str) -> None:
+    """
+    Let the master's user key log in as the login user.
+
+    Effects: a block in the login user's `~/.ssh/authorized_keys`; keys outside the block stay.
+
+    Raises:
+        StageFailure: The key is not one plain public key.
+    """
+    if not is_public_key(user_key):
+        raise StageFailure(f"the state item's user_key must be an SSH public key, got {user_key[:80]!r}", "")
+    user = node.login_user()
+    path = node.path(f"{_ssh_directory(node, user)}/authorized_keys")
+    write_block(path, f"{user_key} {MASTER_HOST}", mode=0o600, owner=user.owner)
+
+
+def write_known_hosts(node: Node, members: tuple[Member, ...]) -> None:
+    """
+    Make every member's host key known under its names and its address.
+
+    Effects: a block in /etc/ssh/ssh_known_hosts, so an address that was used before has only its new key.
+    """
+    write_block(node.path(KNOWN_HOSTS), "\n".join(known_hosts_lines(members)))
+
+
+def known_hosts_lines(members: tuple[Member, ...]) -> list[str]:
+    """Return a line a member, master first."""
+    return [
+        ",".join([name, *([MASTER_HOST] if rank == 0 else []), member.address]) + f" {member.host_key}"
+        for rank, (name, member) in enumerate(named_members(members))
+    ]
+
+
+def _ssh_directory(node: Node, user: LoginUser) -> str:
+    directory = node.path(f"{user.home}/.ssh")
+    if not directory.is_dir():
+        directory.mkdir(parents=True, mode=0o700)
+        _give(node, user, [str(directory)])
+    return f"{user.home}/.ssh"
+
+
+def _give(node: Node, user: LoginUser, paths: Iterable[str]) -> None:
+    argv = ["chown", f"{user.user_id}:{user.group_id}", *paths]
+    node.programs.run(argv, timeout_seconds=KEYGEN_SECONDS)
+
+
+def _make_key(node: Node, path: str, comment: str) -> None:
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path]
+    node.programs.run(argv, timeout_seconds=KEYGEN_SECONDS)
+
+
+def _public_part(node: Node, path: str) -> str:
+    """Read it from the private key: the file beside it can be stale or absent."""
+    written = node.programs.run(["ssh-keygen", "-y", "-P", "", "-f", path], timeout_seconds=KEYGEN_SECONDS)
+    public = " ".join(written.split()[:2])
+    if not is_public_key(public):
+        raise StageFailure(
+            f"{path} must be an SSH private key without a passphrase", "replace or remove it", output=written
+        )
+    return public

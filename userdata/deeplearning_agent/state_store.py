@@ -1,0 +1,50 @@
+"""The DynamoDB edge: the state item, read consistently and written by compare-and-set."""
+
+from typing import Any
+
+from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+
+from deeplearning_agent.aws_clients import AwsClients, error_code
+from deeplearning_contract.cluster_state import ClusterState, get_request, put_request
+
+LOST_RACE_CODE = "ConditionalCheckFailedException"
+
+
+class StateStore:
+    """The state item of one cluster."""
+
+    def __init__(self, clients: AwsClients, table: str, cluster: str) -> None:
+        """Remember where the item lies; nothing is called yet."""
+        self._clients = clients
+        self._table = table
+        self._cluster = cluster
+
+    def read(self) -> ClusterState | None:
+        """
+        Read the item; None when nobody has written it yet.
+
+        Raises:
+            ContractError: The item does not have the contract's shape.
+            botocore.exceptions.ClientError: AWS refused.
+        """
+        answer: dict[str, Any] = self._clients.dynamodb.get_item(**get_request(self._table, self._cluster))
+        item = answer.get("Item")
+        return ClusterState.from_item(item) if item else None
+
+    def write(self, state: ClusterState) -> bool:
+        """
+        Write the next revision.
+
+        Returns:
+            False when another writer was faster: read again and decide again.
+
+        Raises:
+            botocore.exceptions.ClientError: AWS refused for another reason.
+        """
+        try:
+            self._clients.dynamodb.put_item(**put_request(self._table, state))
+        except ClientError as error:
+            if error_code(error) == LOST_RACE_CODE:
+                return False
+            raise
+        return True
