@@ -1,0 +1,27 @@
+"""The embedded AWS: moto in process, with what it lacks, driven by a synthesized cloud assembly."""
+
+from deeplearning_rehearsal.embedded_aws.calls import Call, CallCounts
+from deeplearning_rehearsal.embedded_aws.cloud import EmbeddedAws, StackOutcome
+from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError, UnsupportedError
+from deeplearning_rehearsal.embedded_aws.function_runner import Invocation
+from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchFault
+from deeplearning_rehearsal.embedded_aws.observation import Observation
+from deeplearning_rehearsal.embedded_aws.scaling_pace import ScalingPace
+from deeplearning_rehearsal.embedded_aws.stack import StackEvent, StackResource
+
+__all__ = [
+    "AssemblyError",
+    "Call",
+    "CallCounts",
+    "CloudOptions",
+    "EmbeddedAws",
+    "Invocation",
+    "LaunchFault",
+    "Observation",
+    "ScalingPace",
+    "StackEvent",
+    "StackOutcome",
+    "StackResource",
+    "UnsupportedError",
+]

@@ -1,0 +1,238 @@
+"""The embedded AWS as a whole: start it, deploy a cloud assembly, watch the stack, read what happened."""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from deeplearning_rehearsal.embedded_aws.assembly import read_stack, upload_assets
+from deeplearning_rehearsal.embedded_aws.calls import CallCounts, CallLog
+from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
+from deeplearning_rehearsal.embedded_aws.cloud_services import close_services, install, open_services
+from deeplearning_rehearsal.embedded_aws.function_runner import Invocation
+from deeplearning_rehearsal.embedded_aws.observation import Observations, Observer
+from deeplearning_rehearsal.embedded_aws.overrides import Overrides, apply_overrides
+from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.embedded_aws.principals import PrincipalRegistry
+from deeplearning_rehearsal.embedded_aws.resource_support import require_support
+from deeplearning_rehearsal.embedded_aws.server import Server
+from deeplearning_rehearsal.embedded_aws.services import Services
+from deeplearning_rehearsal.embedded_aws.stack import Stack, StackEvent, StackResource
+from deeplearning_rehearsal.embedded_aws.template import BoundTemplate
+from deeplearning_rehearsal.embedded_aws.wait_condition import SIGNAL_PREFIX, WaitConditionHandles
+from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.machine import MachineHost
+
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class StackOutcome:
+    """
+    How a stack stands, or ended.
+
+    Attributes:
+        status: Its status.
+        reason: Reason of the first failure; empty without one.
+        resources: Its resources.
+        outputs: Its outputs; empty until it is complete.
+        events: Its events, oldest first.
+    """
+
+    status: str
+    reason: str
+    resources: tuple[StackResource, ...]
+    outputs: Mapping[str, str]
+    events: tuple[StackEvent, ...]
+
+
+class EmbeddedAws:
+    """
+    AWS in this process, for one stack.
+
+    moto's state belongs to the process, so there is one embedded AWS a process.
+
+    Args:
+        address: Address to serve on; nodes and functions must reach it.
+        port: Port to serve on; 0 takes a free one.
+        machines: Turns instances into machines.
+        observer: Is told everything that happens, from several threads. Default: nobody.
+        options: How it behaves. Default: as AWS does.
+
+    Raises:
+        RehearsalError: This process already has one.
+    """
+
+    _taken: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        port: int,
+        machines: MachineHost,
+        observer: Observer | None = None,
+        options: CloudOptions | None = None,
+    ) -> None:
+        if not self._taken.acquire(blocking=False):
+            raise RehearsalError("an embedded AWS must be the only one of its process; start another process")
+        self._machines = machines
+        self._options = options or CloudOptions()
+        self._observations = Observations(observer)
+        self._calls = CallLog()
+        self._principals = PrincipalRegistry()
+        self._handles = WaitConditionHandles(self._observations)
+        self._services: Services | None = None
+        self._stack: Stack | None = None
+        self._server = Server(
+            address,
+            port,
+            principals=self._principals,
+            calls=self._calls,
+            signals=self._handles.answer,
+            signal_prefix=SIGNAL_PREFIX,
+        )
+        self.assets: tuple[str, ...] = ()
+        self.overrides: Mapping[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the server, without a path; what `AWS_ENDPOINT_URL` is set to."""
+        return self._server.endpoint
+
+    @property
+    def stack_name(self) -> str:
+        """Name of the deployed stack; empty before."""
+        return self._stack.name if self._stack else ""
+
+    @property
+    def place(self) -> Place:
+        """Account, region and endpoint of the deployed stack, with the operator's clients."""
+        return self._deployed().place
+
+    def start(self) -> None:
+        """Begin to serve."""
+        os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"  # moto reads it when IAM is first used
+        self._server.start()
+
+    def deploy(
+        self,
+        assembly: Path,
+        stack_name: str | None = None,
+        *,
+        worker_desired_capacity: int | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        """
+        Upload the assets of a stack and begin to create it.
+
+        Args:
+            assembly: Folder of the cloud assembly.
+            stack_name: Name of the stack. Default: the only one of the assembly.
+            worker_desired_capacity: Desired capacity of the workers' group. Default: as the template says.
+            parameters: Values of the template's parameters. Default: their defaults.
+
+        Raises:
+            UnsupportedError: The template holds what the rehearsal does not implement; nothing was deployed.
+            AssemblyError: The assembly cannot be deployed here.
+            RehearsalError: A stack was deployed before.
+        """
+        if self._services is not None:
+            raise RehearsalError("an embedded AWS must have one stack; start another process for another one")
+        source = read_stack(assembly, stack_name)
+        template, self.overrides = apply_overrides(
+            source.template, Overrides(worker_desired_capacity, parameters or {})
+        )
+        require_support(template)
+        place = Place(source.account, source.region, self.endpoint)
+        self._services = open_services(
+            place,
+            self._machines,
+            principals=self._principals,
+            handles=self._handles,
+            observations=self._observations,
+            options=self._options,
+        )
+        stacks: dict[str, Stack] = {}
+        install(self._services, stacks)
+        arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
+        bound = BoundTemplate(
+            template,
+            place=place,
+            images=self._services.images,
+            stack_name=source.name,
+            stack_arn=arn,
+            parameters=parameters,
+        )
+        bound.require_order()
+        self.assets = upload_assets(source, place)
+        self._stack = stacks[source.name] = Stack(source.name, arn, bound, self._services, self._observations)
+        self._stack.start()
+
+    def wait(self, seconds: float, on_event: Callable[[StackEvent], None] | None = None) -> StackOutcome:
+        """
+        Wait until the stack has ended, a time at most, and tell how it stands then.
+
+        Args:
+            seconds: Longest wait, in seconds.
+            on_event: Is told each event of the stack, in this thread. Default: nobody.
+
+        Raises:
+            RehearsalError: Nothing was deployed.
+        """
+        deadline = time.monotonic() + seconds
+        seen = 0
+        self._deployed()
+        assert self._stack is not None
+        while True:
+            has_ended = self._stack.join(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+            for event in self._stack.events()[seen:]:
+                seen += 1
+                if on_event is not None:
+                    on_event(event)
+            if has_ended or time.monotonic() >= deadline:
+                stack = self._stack
+                return StackOutcome(stack.status, stack.reason, stack.resources(), stack.outputs, stack.events())
+
+    def calls(self, *, until: float | None = None) -> CallCounts:
+        """Count the calls of nodes and functions, up to a monotonic time or all."""
+        return self._calls.count(until=until)
+
+    def invocations(self) -> tuple[Invocation, ...]:
+        """Return the invocations of functions, in the order in which they ended."""
+        return self._services.functions.invocations() if self._services else ()
+
+    def activities(self) -> tuple[dict[str, Any], ...]:
+        """Return the scaling activities of all groups in the API's form, newest first."""
+        return self._services.scaling.activities() if self._services else ()
+
+    def fail_instance(self, instance_id: str) -> None:
+        """Let EC2 find an instance dead."""
+        self._deployed().scaling.fail_instance(instance_id)
+
+    def stop(self) -> None:
+        """End everything, machines excepted: those are their host's."""
+        if self._stack is not None:
+            self._stack.close()
+        if self._services is not None:
+            close_services(self._services)
+        self._server.stop()
+
+    def _deployed(self) -> Services:
+        if self._services is None:
+            raise RehearsalError("a stack must have been deployed; call deploy first")
+        return self._services

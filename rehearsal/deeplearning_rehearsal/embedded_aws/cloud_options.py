@@ -1,0 +1,32 @@
+"""How the embedded AWS behaves, where AWS leaves a choice or a test wants another pace."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deeplearning_rehearsal.embedded_aws.function_runner import ASYNCHRONOUS_RETRY_SECONDS
+from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchFault
+from deeplearning_rehearsal.embedded_aws.scaling_pace import ScalingPace
+
+
+@dataclass(frozen=True)
+class CloudOptions:
+    """
+    How the embedded AWS behaves.
+
+    Attributes:
+        pace: How fast groups act.
+        faults: Launches that fail on purpose. Default: none.
+        lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
+        minute_seconds: Length of EventBridge's minute, in seconds. Default: 60.
+        retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
+        login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
+        key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.
+    """
+
+    pace: ScalingPace = field(default_factory=ScalingPace)
+    faults: Sequence[LaunchFault] = ()
+    lose_notifications: bool = False
+    minute_seconds: float = 60.0
+    retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS
+    login_users: Mapping[str, str] = field(default_factory=dict)
+    key_pairs: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,93 @@
+"""Puts the parts of the embedded AWS together, and in front of moto's own."""
+
+from typing import Any
+
+from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
+from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
+from deeplearning_rehearsal.embedded_aws.group_notifications import GroupNotifications
+from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
+from deeplearning_rehearsal.embedded_aws.instance_launcher import InstanceLauncher
+from deeplearning_rehearsal.embedded_aws.observation import Observations
+from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.embedded_aws.principals import PrincipalRegistry
+from deeplearning_rehearsal.embedded_aws.queue_delivery import install_queue_delivery
+from deeplearning_rehearsal.embedded_aws.scaling_api import install_scaling_api
+from deeplearning_rehearsal.embedded_aws.scaling_driver import ScalingDriver
+from deeplearning_rehearsal.embedded_aws.schedule import Schedule
+from deeplearning_rehearsal.embedded_aws.services import Services
+from deeplearning_rehearsal.embedded_aws.stack import Stack
+from deeplearning_rehearsal.embedded_aws.stack_api import install_stack_api
+from deeplearning_rehearsal.embedded_aws.topic_delivery import install_topic_delivery
+from deeplearning_rehearsal.embedded_aws.wait_condition import WaitConditionHandles
+from deeplearning_rehearsal.machine import MachineHost
+
+
+def open_services(
+    place: Place,
+    machines: MachineHost,
+    *,
+    principals: PrincipalRegistry,
+    handles: WaitConditionHandles,
+    observations: Observations,
+    options: CloudOptions,
+) -> Services:
+    """
+    Make the services of one account and region.
+
+    Args:
+        place: The account and region.
+        machines: Turns instances into machines.
+        principals: Mints credentials.
+        handles: Makes wait-condition handles.
+        observations: Where happenings are told.
+        options: How the services behave.
+    """
+    functions = FunctionRunner(observations, options.retry_seconds)
+
+    def deliver_tick(function_arn: str, event: dict[str, Any], rule_arn: str) -> None:
+        functions.invoke_asynchronously(
+            function_arn, event, source="events", principal="events.amazonaws.com", source_arn=rule_arn
+        )
+
+    images = ImageCatalogue(place, options.login_users)
+    launcher = InstanceLauncher(place, principals, images)
+    for name, key in options.key_pairs.items():
+        place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
+    return Services(
+        place=place,
+        principals=principals,
+        images=images,
+        launcher=launcher,
+        scaling=ScalingDriver(
+            launcher=launcher,
+            machines=machines,
+            notifications=GroupNotifications(place, observations, lost=options.lose_notifications),
+            observations=observations,
+            pace=options.pace,
+            faults=options.faults,
+        ),
+        functions=functions,
+        schedule=Schedule(place, deliver_tick, options.minute_seconds),
+        handles=handles,
+    )
+
+
+def close_services(services: Services) -> None:
+    """End all that runs by itself; machines are their host's."""
+    services.schedule.close()
+    services.scaling.close()
+    services.functions.close()
+
+
+def install(services: Services, stacks: dict[str, Stack]) -> None:
+    """Replace the parts of moto that the services stand in for."""
+
+    def deliver_message(function_arn: str, event: dict[str, Any], topic_arn: str) -> None:
+        services.functions.invoke_asynchronously(
+            function_arn, event, source="sns", principal="sns.amazonaws.com", source_arn=topic_arn
+        )
+
+    install_queue_delivery()
+    install_topic_delivery(deliver_message)
+    install_scaling_api(services.scaling)
+    install_stack_api(stacks)

@@ -1,0 +1,81 @@
+"""Machine images: public SSM parameters that name them, and the login user of each."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.amis import Ami
+from moto.ssm.models import Parameter, ssm_backends
+
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.embedded_aws.place import Place
+
+_FAMILIES = (
+    (re.compile(r"/aws/service/deeplearning/ami/(x86_64|arm64)/[a-z0-9.-]*ubuntu-[0-9.]+/latest/ami-id"), "ubuntu"),
+    (
+        re.compile(r"/aws/service/deeplearning/ami/(x86_64|arm64)/[a-z0-9.-]*amazon-linux-[0-9]+/latest/ami-id"),
+        "ec2-user",
+    ),
+    (re.compile(r"/aws/service/canonical/ubuntu/server(-minimal)?/[a-z0-9.]+/.*/ami-id"), "ubuntu"),
+    (re.compile(r"/aws/service/ami-amazon-linux-latest/[a-z0-9._-]+"), "ec2-user"),
+)
+"""Public parameters that name an image, and the image's login user. Whether AWS has each name cannot be told here."""
+_UNKNOWN_IMAGE_USER = "ec2-user"
+
+
+class ImageCatalogue:
+    """
+    Knows the images of the lab.
+
+    Args:
+        place: Account and region.
+        login_users: Image id -> login user, for the user's own images. Others have `ec2-user`.
+    """
+
+    def __init__(self, place: Place, login_users: Mapping[str, str]) -> None:
+        self._ec2 = ec2_backends[place.account][place.region]
+        self._ssm = ssm_backends[place.account][place.region]
+        self._place = place
+        self._users = dict(login_users)
+
+    def seed_parameter(self, name: str) -> str:
+        """
+        Make a public image parameter resolvable, and return the image id.
+
+        Raises:
+            AssemblyError: The name is not one of a known family of public image parameters.
+        """
+        existing = self._ssm._parameters.get(name)  # noqa: SLF001 - AWS lets nobody write below /aws
+        user = next((user for pattern, user in _FAMILIES if pattern.fullmatch(name)), None)
+        if user is None:
+            raise AssemblyError(f"image parameter must be a public one that the rehearsal knows, got {name!r}")
+        image_id = str(existing[-1].value) if existing else str(self._ec2.register_image(name=name).id)
+        if not existing:
+            self._ssm._parameters[name].append(self._parameter(name, image_id))  # noqa: SLF001
+        self.admit(image_id)
+        self._users[image_id] = user
+        return image_id
+
+    def admit(self, image_id: str) -> None:
+        """Make an image launchable: the rehearsal takes it that the user's own images exist."""
+        if image_id not in self._ec2.amis:
+            self._ec2.amis[image_id] = Ami(self._ec2, image_id, name=f"image {image_id}", description="of the template")
+
+    def login_user(self, image_id: str) -> str:
+        """Return the login user of an image."""
+        return self._users.get(image_id, _UNKNOWN_IMAGE_USER)
+
+    def _parameter(self, name: str, image_id: str) -> Parameter:
+        return Parameter(  # type: ignore[abstract]
+            account_id=self._place.account,
+            name=name,
+            value=image_id,
+            parameter_type="String",
+            description=None,
+            allowed_pattern=None,
+            keyid=None,
+            last_modified_date=datetime.now(timezone.utc),
+            version=1,
+            data_type="aws:ec2:image",
+        )

@@ -1,0 +1,77 @@
+"""Launches that fail on purpose, in the words of EC2."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_WORDING = {
+    "InsufficientInstanceCapacity": (
+        "We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested ({zone}). "
+        "Our system will be working on provisioning additional capacity."
+    ),
+    "VcpuLimitExceeded": (
+        "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that "
+        "the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request "
+        "an adjustment to this limit."
+    ),
+    "Unsupported": (
+        "Your requested instance type ({instance_type}) is not supported in your requested Availability Zone ({zone})."
+    ),
+    "UnauthorizedOperation": "You are not authorized to perform this operation.",
+}
+
+
+class LaunchError(Exception):
+    """
+    EC2 refused to launch an instance.
+
+    Attributes:
+        code: EC2's error code.
+        message: EC2's message.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class LaunchFault:
+    """
+    Makes launches of a group fail.
+
+    Attributes:
+        code: EC2's error code.
+        role: Value of the group's `deeplearning:role` tag. Default: any.
+        group: Name of the group. Default: any.
+        ordinals: Which launch attempts of a group fail, counted from 1. Default: every one from `from_ordinal` on.
+        from_ordinal: First attempt that fails. Default: 1.
+        message: EC2's message. Default: EC2's wording for the code.
+    """
+
+    code: str
+    role: str | None = None
+    group: str | None = None
+    ordinals: frozenset[int] | None = None
+    from_ordinal: int = 1
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.message and self.code not in _WORDING:
+            raise ValueError(f"message must be given for code {self.code}; known codes are {sorted(_WORDING)}")
+
+    def strikes(self, *, role: str, group: str, ordinal: int) -> bool:
+        """Tell whether this launch attempt fails."""
+        if self.role not in (None, role) or self.group not in (None, group):
+            return False
+        return ordinal >= self.from_ordinal and (self.ordinals is None or ordinal in self.ordinals)
+
+    def to_error(self, *, instance_type: str, zone: str) -> LaunchError:
+        """Return the error that EC2 would give."""
+        message = self.message or _WORDING[self.code].format(instance_type=instance_type, zone=zone)
+        return LaunchError(self.code, message)
+
+
+def find_fault(faults: Sequence[LaunchFault], *, role: str, group: str, ordinal: int) -> LaunchFault | None:
+    """Return the first fault that makes this launch attempt fail, None when it succeeds."""
+    return next((fault for fault in faults if fault.strikes(role=role, group=group, ordinal=ordinal)), None)

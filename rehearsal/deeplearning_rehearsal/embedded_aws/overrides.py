@@ -1,0 +1,63 @@
+"""Changes of a template that a rehearsal makes before it deploys; each is listed in the report."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """
+    What is changed.
+
+    Attributes:
+        worker_desired_capacity: Desired capacity of the workers' group; raises its maximum where that is lower.
+            Default: as the template says.
+        parameters: Values of the template's parameters. Default: their defaults.
+    """
+
+    worker_desired_capacity: int | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[dict[str, Any], dict[str, str]]:
+    """
+    Apply overrides to a copy of a template.
+
+    Returns:
+        The template, and what was changed: path -> new value.
+
+    Raises:
+        AssemblyError: The template has not exactly one group of workers.
+    """
+    changed = copy.deepcopy(dict(template))
+    listing = {f"Parameters.{name}": value for name, value in overrides.parameters.items()}
+    desired = overrides.worker_desired_capacity
+    if desired is None:
+        return changed, listing
+    groups = {
+        name: resource["Properties"]
+        for name, resource in changed.get("Resources", {}).items()
+        if resource.get("Type") == "AWS::AutoScaling::AutoScalingGroup" and _has_role(resource, NodeRole.WORKER)
+    }
+    if len(groups) != 1:
+        raise AssemblyError(
+            f"the template must have one group tagged {ROLE_TAG}={NodeRole.WORKER.value} to set its size, "
+            f"got {sorted(groups)}"
+        )
+    name, properties = next(iter(groups.items()))
+    properties["DesiredCapacity"] = str(desired)
+    listing[f"{name}.DesiredCapacity"] = str(desired)
+    if int(properties["MaxSize"]) < desired:
+        properties["MaxSize"] = str(desired)
+        listing[f"{name}.MaxSize"] = str(desired)
+    return changed, listing
+
+
+def _has_role(resource: Mapping[str, Any], role: NodeRole) -> bool:
+    tags = resource.get("Properties", {}).get("Tags", [])
+    return any(tag.get("Key") == ROLE_TAG and tag.get("Value") == role.value for tag in tags)

@@ -1,0 +1,60 @@
+"""Where the embedded AWS is: account, region and the address of its server."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+OPERATOR_KEY = "AKIAREHEARSALOPERATR"
+OPERATOR_SECRET = "the-operator-of-the-rehearsal"  # noqa: S105 - opens nothing but this lab
+DEFAULT_ACCOUNT = "123456789012"
+DEFAULT_REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    The account, region and endpoint that everything of a rehearsal uses.
+
+    Attributes:
+        account: AWS account id.
+        region: AWS region.
+        endpoint: URL of the server, without a path.
+    """
+
+    account: str
+    region: str
+    endpoint: str
+
+    @property
+    def partition(self) -> str:
+        """The ARN partition of the region."""
+        if self.region.startswith("cn-"):
+            return "aws-cn"
+        return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
+
+    @property
+    def url_suffix(self) -> str:
+        """The DNS suffix of the partition."""
+        return "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this account and region."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    def client(self, service: str) -> Any:
+        """Return the operator's client of a service; clients are shared, boto3's are thread-safe."""
+        return _client(service, self.region, self.endpoint)
+
+
+@lru_cache(maxsize=64)
+def _client(service: str, region: str, endpoint: str) -> Any:
+    session = boto3.session.Session(
+        aws_access_key_id=OPERATOR_KEY, aws_secret_access_key=OPERATOR_SECRET, region_name=region
+    )
+    config = Config(
+        retries={"total_max_attempts": 1}, max_pool_connections=32, s3={"addressing_style": "path"}, proxies={}
+    )
+    return session.client(service, endpoint_url=endpoint, config=config)

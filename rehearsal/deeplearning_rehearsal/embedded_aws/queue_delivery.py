@@ -1,0 +1,54 @@
+"""
+Makes moto's queues behave like SQS where the cluster relies on it.
+
+`SenderId` is the caller's, not a constant; a long poll sleeps until a message comes; receiving is atomic.
+The replaced methods are moto 5.2.5's, which is why moto is pinned exactly.
+"""
+
+import threading
+import time
+from typing import Any
+
+from moto.sqs.models import Message, SQSBackend
+
+from deeplearning_rehearsal.embedded_aws.principals import caller
+
+_HIDDEN_MESSAGE_SECONDS = 0.25
+"""How often a poll looks again while its queue holds messages that are not visible yet."""
+
+_arrival = threading.Condition(threading.RLock())
+_moto_send = SQSBackend.send_message
+_moto_receive = SQSBackend.receive_message
+
+
+def _send_message(self: SQSBackend, *args: Any, **kwargs: Any) -> Message:
+    with _arrival:
+        message = _moto_send(self, *args, **kwargs)
+        message.sender_id = caller.get().sender_id
+        _arrival.notify_all()
+    return message
+
+
+def _receive_message(  # noqa: PLR0917 - moto's signature
+    self: SQSBackend,
+    queue_name: str,
+    count: int,
+    wait_seconds_timeout: int,
+    visibility_timeout: int,
+    message_attribute_names: list[str] | None = None,
+) -> list[Message]:
+    deadline = time.monotonic() + wait_seconds_timeout
+    with _arrival:
+        while True:
+            messages = _moto_receive(self, queue_name, count, 0, visibility_timeout, message_attribute_names)
+            left = deadline - time.monotonic()
+            if messages or left <= 0:
+                return messages
+            hidden = bool(self.get_queue(queue_name)._messages)  # noqa: SLF001 - the public list hides them
+            _arrival.wait(min(left, _HIDDEN_MESSAGE_SECONDS) if hidden else left)
+
+
+def install_queue_delivery() -> None:
+    """Replace moto's methods; doing so again changes nothing."""
+    SQSBackend.send_message = _send_message  # type: ignore[method-assign]
+    SQSBackend.receive_message = _receive_message  # type: ignore[method-assign]

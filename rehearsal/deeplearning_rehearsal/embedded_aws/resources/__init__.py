@@ -1,0 +1,22 @@
+"""Creates resources: one creator a type, gathered from the modules of this package."""
+
+from deeplearning_rehearsal.embedded_aws.resources import (
+    compute,
+    functions,
+    identity,
+    messaging,
+    network,
+    operations,
+    storage,
+)
+from deeplearning_rehearsal.embedded_aws.services import Creator
+
+CREATORS: dict[str, Creator] = {
+    **network.CREATORS,
+    **compute.CREATORS,
+    **identity.CREATORS,
+    **storage.CREATORS,
+    **messaging.CREATORS,
+    **functions.CREATORS,
+    **operations.CREATORS,
+}

@@ -1,0 +1,95 @@
+"""Creates Lambda functions, their permissions, and the rules that tick them."""
+
+from functools import partial
+
+from deeplearning_rehearsal.embedded_aws.function_runner import Permission
+from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
+
+_DEFAULT_TIMEOUT = 3
+_DEFAULT_MEMORY = 128
+
+
+def _create_function(creation: Creation) -> Created:
+    properties = creation.properties
+    services = creation.services
+    name = properties.get("FunctionName") or creation.name(64)
+    timeout = int(properties.get("Timeout", _DEFAULT_TIMEOUT))
+    memory = int(properties.get("MemorySize", _DEFAULT_MEMORY))
+    variables = properties.get("Environment", {}).get("Variables", {})
+    code = properties["Code"]
+    arn = creation.client("lambda").create_function(
+        FunctionName=name,
+        Code={"S3Bucket": code["S3Bucket"], "S3Key": code["S3Key"]},
+        Timeout=timeout,
+        MemorySize=memory,
+        Environment={"Variables": variables},
+        Tags={tag["Key"]: tag["Value"] for tag in creation.tags()},
+        **properties.select("Handler", "Runtime", "Role", "Description"),
+    )["FunctionArn"]
+    zipped = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
+    credentials = services.principals.mint(services.place, role_arn=properties["Role"], session=name, kind="lambda")
+    runtime = {
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
+        "AWS_REGION": services.place.region,
+        "AWS_DEFAULT_REGION": services.place.region,
+        "AWS_ENDPOINT_URL": services.place.endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_EXECUTION_ENV": f"AWS_Lambda_{properties['Runtime']}",
+        "AWS_LAMBDA_FUNCTION_NAME": name,
+        "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory),
+        "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{name}",
+        "AWS_LAMBDA_LOG_STREAM_NAME": "rehearsal",
+        "LANG": "en_US.UTF-8",
+        "TZ": ":UTC",
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+    }
+    services.functions.add_function(
+        name=name,
+        arn=arn,
+        handler=properties["Handler"],
+        timeout=timeout,
+        memory=memory,
+        environment={key: str(value) for key, value in variables.items()} | runtime,
+        zipped=zipped,
+    )
+    return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+
+def _create_permission(creation: Creation) -> Created:
+    properties = creation.properties
+    name = str(properties["FunctionName"]).rpartition(":")[2]
+    creation.client("lambda").add_permission(
+        FunctionName=name,
+        StatementId=creation.logical_id,
+        **properties.select("Action", "Principal", "SourceArn", "SourceAccount"),
+    )
+    permission = Permission(properties["Principal"], properties.get("SourceArn"), properties.get("SourceAccount"))
+    creation.services.functions.add_permission(name, permission)
+    return Created(creation.logical_id)
+
+
+def _create_rule(creation: Creation) -> Created:
+    events = creation.client("events")
+    properties = creation.properties
+    name = properties.get("Name") or creation.name(64)
+    arn = events.put_rule(Name=name, **properties.select("Description", "ScheduleExpression", "State"))["RuleArn"]
+    targets = [{"Id": target["Id"], "Arn": target["Arn"]} for target in properties.get("Targets", [])]
+    if targets:
+        events.put_targets(Rule=name, Targets=targets)
+    creation.services.schedule.add_rule(name, arn, properties["ScheduleExpression"])
+
+    def delete() -> None:
+        events.remove_targets(Rule=name, Ids=[target["Id"] for target in targets])
+        events.delete_rule(Name=name)
+
+    return Created(name, {"Arn": arn}, delete=delete)
+
+
+CREATORS: dict[str, Creator] = {
+    "AWS::Lambda::Function": _create_function,
+    "AWS::Lambda::Permission": _create_permission,
+    "AWS::Events::Rule": _create_rule,
+}

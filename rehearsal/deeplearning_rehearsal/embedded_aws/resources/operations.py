@@ -1,0 +1,81 @@
+"""Creates log groups, alarms, SSM parameters and the resources of CloudFormation itself."""
+
+from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
+from deeplearning_rehearsal.embedded_aws.wait_condition import WaitCondition
+
+
+def _create_log_group(creation: Creation) -> Created:
+    logs = creation.client("logs")
+    properties = creation.properties
+    name = properties.get("LogGroupName") or creation.name(512)
+    logs.create_log_group(logGroupName=name, tags={tag["Key"]: tag["Value"] for tag in creation.tags()})
+    if "RetentionInDays" in properties:
+        logs.put_retention_policy(logGroupName=name, retentionInDays=int(properties["RetentionInDays"]))
+    return Created(name, {"Arn": creation.services.place.arn("logs", f"log-group:{name}:*")})
+
+
+def _create_alarm(creation: Creation) -> Created:
+    properties = creation.properties
+    name = properties.get("AlarmName") or creation.name(255)
+    names = (
+        "AlarmDescription",
+        "Namespace",
+        "MetricName",
+        "Dimensions",
+        "Statistic",
+        "ComparisonOperator",
+        "TreatMissingData",
+        "AlarmActions",
+        "Unit",
+    )
+    numbers = properties.select("Period", "EvaluationPeriods", "DatapointsToAlarm")
+    threshold = {"Threshold": float(properties["Threshold"])} if "Threshold" in properties else {}
+    creation.client("cloudwatch").put_metric_alarm(
+        AlarmName=name,
+        **properties.select(*names),
+        **{key: int(value) for key, value in numbers.items()},
+        **threshold,
+    )
+    return Created(name, {"Arn": creation.services.place.arn("cloudwatch", f"alarm:{name}")})
+
+
+def _create_parameter(creation: Creation) -> Created:
+    properties = creation.properties
+    name = properties.get("Name") or creation.name(512)
+    creation.client("ssm").put_parameter(Name=name, **properties.select("Type", "Value", "Description"))
+    return Created(name, {"Type": properties["Type"], "Value": properties["Value"]})
+
+
+def _create_metadata(creation: Creation) -> Created:
+    return Created(creation.logical_id)
+
+
+def _create_handle(creation: Creation) -> Created:
+    services = creation.services
+    return Created(services.handles.create(services.place, creation.stack_arn, creation.logical_id))
+
+
+def _create_wait_condition(creation: Creation) -> Created:
+    properties = creation.properties
+    handles = creation.services.handles
+    if not handles.has_handle(properties["Handle"]):
+        raise ValueError("Handle must be the URL of a WaitConditionHandle of this stack")
+    condition = WaitCondition(
+        handles,
+        properties["Handle"],
+        count=int(properties.get("Count", 1)),
+        timeout=float(properties["Timeout"]),
+    )
+    return Created(
+        f"{creation.stack_arn}/{creation.logical_id}", {"Data": condition.attribute}, settle=condition.settle
+    )
+
+
+CREATORS: dict[str, Creator] = {
+    "AWS::Logs::LogGroup": _create_log_group,
+    "AWS::CloudWatch::Alarm": _create_alarm,
+    "AWS::SSM::Parameter": _create_parameter,
+    "AWS::CDK::Metadata": _create_metadata,
+    "AWS::CloudFormation::WaitConditionHandle": _create_handle,
+    "AWS::CloudFormation::WaitCondition": _create_wait_condition,
+}

@@ -1,0 +1,84 @@
+"""Creates EFS file systems and DynamoDB tables."""
+
+import json
+import uuid
+from typing import Any
+
+from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
+
+
+def _create_file_system(creation: Creation) -> Created:
+    efs = creation.client("efs")
+    properties = creation.properties
+    file_system = efs.create_file_system(
+        CreationToken=str(uuid.uuid4()),
+        Encrypted=str(properties.get("Encrypted", False)).lower() == "true",
+        Tags=creation.tags("FileSystemTags"),
+        **properties.select("PerformanceMode", "ThroughputMode"),
+    )
+    identity = file_system["FileSystemId"]
+    if "LifecyclePolicies" in properties:
+        efs.put_lifecycle_configuration(FileSystemId=identity, LifecyclePolicies=properties["LifecyclePolicies"])
+    if "FileSystemPolicy" in properties:
+        efs.put_file_system_policy(FileSystemId=identity, Policy=json.dumps(properties["FileSystemPolicy"]))
+    return Created(identity, {"Arn": file_system["FileSystemArn"], "FileSystemId": identity})
+
+
+def _create_mount_target(creation: Creation) -> Created:
+    properties = creation.properties
+    address = creation.services.launcher.free_address(properties["SubnetId"])
+    request = properties.select("FileSystemId", "SubnetId", "SecurityGroups")
+    target = creation.client("efs").create_mount_target(IpAddress=address, **request)
+    attributes = {"Id": target["MountTargetId"], "IpAddress": target["IpAddress"]}
+    return Created(target["MountTargetId"], attributes)
+
+
+def _create_access_point(creation: Creation) -> Created:
+    properties = creation.properties
+    point = creation.client("efs").create_access_point(
+        ClientToken=str(uuid.uuid4()),
+        Tags=creation.tags("AccessPointTags"),
+        **_whole_numbers(properties.select("FileSystemId", "PosixUser", "RootDirectory")),
+    )
+    attributes = {"AccessPointId": point["AccessPointId"], "Arn": point["AccessPointArn"]}
+    return Created(point["AccessPointId"], attributes)
+
+
+def _whole_numbers(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: int(entry) if name in ("Uid", "Gid", "OwnerUid", "OwnerGid") else _whole_numbers(entry)
+        for name, entry in value.items()
+    }
+
+
+def _create_table(creation: Creation) -> Created:
+    return _make_table(creation, creation.properties.get("Tags", []))
+
+
+def _create_global_table(creation: Creation) -> Created:
+    replicas = creation.properties["Replicas"]
+    if [replica["Region"] for replica in replicas] != [creation.services.place.region]:
+        raise ValueError("Replicas must be the stack's own region in the rehearsal")
+    return _make_table(creation, replicas[0].get("Tags", []))
+
+
+def _make_table(creation: Creation, tags: list[dict[str, str]]) -> Created:
+    properties = creation.properties
+    name = properties.get("TableName") or creation.name(255)
+    table = creation.client("dynamodb").create_table(
+        TableName=name,
+        Tags=tags,
+        **properties.select("KeySchema", "AttributeDefinitions", "BillingMode"),
+    )["TableDescription"]
+    return Created(name, {"Arn": table["TableArn"], "TableId": table.get("TableId", "")})
+
+
+CREATORS: dict[str, Creator] = {
+    "AWS::EFS::FileSystem": _create_file_system,
+    "AWS::EFS::MountTarget": _create_mount_target,
+    "AWS::EFS::AccessPoint": _create_access_point,
+    "AWS::DynamoDB::Table": _create_table,
+    "AWS::DynamoDB::GlobalTable": _create_global_table,
+}

@@ -1,0 +1,62 @@
+"""Begins and ends scaling activities, in the words of Auto Scaling."""
+
+from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError
+from deeplearning_rehearsal.embedded_aws.scaling_group import Activity, ScalingGroup, now, stamp
+
+
+def begin_launch(group: ScalingGroup) -> Activity:
+    """Begin the activity of one launch; the caller holds the driver's lock."""
+    actual = len(group.active) + group.pending_launches
+    return _begin(
+        group,
+        "Launching a new EC2 instance",
+        f"{group.capacity_cause}.  At {stamp(now())} an instance was started in response to a difference between "
+        f"desired and actual capacity, increasing the capacity from {actual} to {actual + 1}",
+    )
+
+
+def begin_termination(group: ScalingGroup, instance_id: str, cause: str) -> Activity:
+    """Begin the activity of one termination; the caller holds the driver's lock."""
+    activity = _begin(group, f"Terminating EC2 instance: {instance_id}", cause)
+    activity.instance_id = instance_id
+    return activity
+
+
+def scale_in_cause(group: ScalingGroup) -> str:
+    """Return the cause of a termination by scale-in."""
+    return (
+        f"{group.capacity_cause}.  At {stamp(now())} an instance was taken out of service in response to a difference "
+        "between desired and actual capacity"
+    )
+
+
+def end_well(activity: Activity) -> None:
+    """End an activity with success."""
+    _end(activity, "Successful")
+
+
+def end_badly(activity: Activity, error: LaunchError) -> None:
+    """End a launch's activity with the failure that EC2 gave."""
+    message = f"{error.message} Launching EC2 instance failed."
+    activity.description = f"Launching a new EC2 instance.  Status Reason: {message}"
+    activity.status_message = message
+    _end(activity, "Failed")
+
+
+def _begin(group: ScalingGroup, description: str, cause: str) -> Activity:
+    subnet, zone = (list(group.subnet_ids) or [""])[0], (list(group.zones) or [""])[0]
+    activity = Activity(
+        group_name=group.name,
+        group_arn=group.arn,
+        description=description,
+        cause=f"At {stamp(now())} {cause}.",
+        details=f'{{"Subnet ID":"{subnet}","Availability Zone":"{zone}"}}',
+    )
+    group.activities.insert(0, activity)
+    return activity
+
+
+def _end(activity: Activity, status: str) -> None:
+    activity.status_code = status
+    activity.progress = 100
+    activity.end_time = now()

@@ -1,0 +1,245 @@
+"""
+Drives Auto Scaling groups: instances are launched and terminated behind the API's back, one activity each.
+
+moto launches within the API call; AWS does not, and everything that forms a cluster lives off the difference.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from deeplearning_rehearsal.embedded_aws import scaling_activity
+from deeplearning_rehearsal.embedded_aws.group_notifications import GroupNotifications
+from deeplearning_rehearsal.embedded_aws.instance_launcher import InstanceLauncher
+from deeplearning_rehearsal.embedded_aws.job_queue import JobQueue
+from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError, LaunchFault, find_fault
+from deeplearning_rehearsal.embedded_aws.observation import Observations
+from deeplearning_rehearsal.embedded_aws.scaling_group import Activity, GroupInstance, ScalingGroup, now
+from deeplearning_rehearsal.embedded_aws.scaling_pace import ScalingPace
+from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
+from deeplearning_rehearsal.machine import Machine, MachineHost
+
+_LAUNCH_THREADS = 8
+
+
+class ScalingDriver:
+    """
+    Keeps every group at its desired capacity.
+
+    Args:
+        launcher: Launches in EC2.
+        machines: Turns instances into machines.
+        notifications: Publishes what happens.
+        observations: Where activities are told.
+        pace: How fast groups act.
+        faults: Launches that fail on purpose.
+    """
+
+    def __init__(
+        self,
+        *,
+        launcher: InstanceLauncher,
+        machines: MachineHost,
+        notifications: GroupNotifications,
+        observations: Observations,
+        pace: ScalingPace,
+        faults: Sequence[LaunchFault],
+    ) -> None:
+        self._launcher = launcher
+        self._machines = machines
+        self._notifications = notifications
+        self._observations = observations
+        self._faults = tuple(faults)
+        self._jobs = JobQueue(_LAUNCH_THREADS)
+        self.pace = pace
+        self.lock = threading.RLock()
+        self.groups: dict[str, ScalingGroup] = {}
+        self._deleted: list[ScalingGroup] = []
+
+    def add_group(self, group: ScalingGroup) -> None:
+        """Take over a new group and begin to launch its instances."""
+        with self.lock:
+            group.capacity_cause = (
+                f"a user request created an AutoScalingGroup changing the desired capacity from 0 to {group.desired}"
+            )
+            self.groups[group.name] = group
+        self.reconcile_soon(group)
+
+    def set_notifications(self, group: ScalingGroup, topics: dict[str, tuple[str, ...]]) -> None:
+        """Set a group's notifications; from now on its topics are told, and each gets a test message."""
+        with self.lock:
+            group.notifications = dict(topics)
+        for topic in topics:
+            self._notifications.test(group, topic)
+
+    def set_notifications_later(self, group: ScalingGroup, topics: dict[str, tuple[str, ...]]) -> None:
+        """Set a group's notifications after the gap that follows its creation."""
+        if topics:
+            self._jobs.after(self.pace.notification_gap, partial(self.set_notifications, group, topics))
+
+    def delete_group(self, name: str) -> None:
+        """Delete a group and power its instances off, at once."""
+        with self.lock:
+            group = self.groups.get(name)
+            if group is None:
+                return
+            group.deleting = True
+            group.desired = group.min_size = group.max_size = 0
+            instances = [entry.instance_id for entry in group.instances]
+            group.instances.clear()
+        for instance_id in instances:
+            self._machines.power_off(instance_id)
+            self._launcher.terminate(instance_id)
+            self._observations.tell("scaling", instance_id, "terminated with its group", group=name)
+        with self.lock:
+            self._deleted.append(self.groups.pop(name))
+
+    def reconcile_soon(self, group: ScalingGroup) -> None:
+        """Act on a change of a group after the reaction time."""
+        self._jobs.after(self.pace.reaction, partial(self._reconcile, group))
+
+    def fail_instance(self, instance_id: str) -> None:
+        """Let EC2's health check find an instance dead; its group replaces it unless that is suspended."""
+        with self.lock:
+            for group in self.groups.values():
+                entry = group.find(instance_id)
+                if entry is not None:
+                    entry.health_status = "Unhealthy"
+                    if not {"HealthCheck", "ReplaceUnhealthy", "Terminate"} & set(group.suspended):
+                        cause = "was taken out of service in response to an EC2 health check"
+                        self.begin_termination(group, entry, f"an instance {cause}")
+                    return
+
+    def begin_termination(self, group: ScalingGroup, entry: GroupInstance, cause: str) -> Activity:
+        """Begin to terminate an instance of a group; the caller holds the lock."""
+        entry.lifecycle_state = "Terminating"
+        activity = scaling_activity.begin_termination(group, entry.instance_id, cause)
+        self._jobs.after(self.pace.termination, partial(self._terminate, group, entry, activity))
+        self.reconcile_soon(group)
+        return activity
+
+    def settle_group(self, group: ScalingGroup) -> Verdict | None:
+        """Tell whether a new group has reached its minimum size, as CloudFormation waits for it."""
+        with self.lock:
+            if group.in_service >= group.min_size:
+                return Verdict()
+            last = group.activities[0] if group.activities else None
+            if last is not None and last.status_code == "Failed" and group.pending_launches == 0:
+                return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
+        return None
+
+    def activities(self) -> tuple[dict[str, Any], ...]:
+        """Return the activities of all groups in the API's form, newest first; those of deleted groups too."""
+        with self.lock:
+            rows = [activity for group in (*self.groups.values(), *self._deleted) for activity in group.activities]
+            rows.sort(key=lambda activity: activity.start_time, reverse=True)
+            return tuple(activity.to_api() for activity in rows)
+
+    def close(self) -> None:
+        """End all activity; machines are left to their host."""
+        self._jobs.close()
+
+    def _reconcile(self, group: ScalingGroup) -> None:
+        with self.lock:
+            if group.deleting:
+                return
+            surplus = len(group.active) + group.pending_launches - group.desired
+            if surplus > 0 and "Terminate" not in group.suspended:
+                for entry in group.choose_victims(surplus):
+                    self.begin_termination(group, entry, scaling_activity.scale_in_cause(group))
+            if surplus >= 0 or "Launch" in group.suspended:
+                return
+            wait = group.retry_at - time.monotonic()
+            if wait > 0:
+                self._jobs.after(wait, partial(self._reconcile, group))
+                return
+            for _ in range(-surplus):
+                self._begin_launch(group)
+
+    def _begin_launch(self, group: ScalingGroup) -> None:
+        activity = scaling_activity.begin_launch(group)
+        group.pending_launches += 1
+        group.attempts += 1
+        fault = find_fault(self._faults, role=group.role, group=group.name, ordinal=group.attempts)
+        if fault is not None:
+            self._jobs.after(self.pace.failure, partial(self._refuse, group, activity, fault))
+        else:
+            self._jobs.after(0, partial(self._launch, group, activity))
+
+    def _refuse(self, group: ScalingGroup, activity: Activity, fault: LaunchFault) -> None:
+        kind = str(self._launcher.describe_template(group).get("InstanceType", "m1.small"))
+        zone = (list(group.zones) or [""])[0]
+        with self.lock:
+            group.pending_launches -= 1
+        self._fail(group, activity, fault.to_error(instance_type=kind, zone=zone))
+
+    def _launch(self, group: ScalingGroup, activity: Activity) -> None:
+        begin = time.monotonic()
+        try:
+            machine = self._launcher.launch(group)
+        except LaunchError as error:
+            with self.lock:
+                group.pending_launches -= 1
+            self._fail(group, activity, error)
+            return
+        entry = GroupInstance(
+            machine.instance_id, machine.instance_type, machine.zone, now(), protected=group.protect_new_instances
+        )
+        with self.lock:
+            group.pending_launches -= 1
+            activity.instance_id = machine.instance_id
+            activity.description = f"Launching a new EC2 instance: {machine.instance_id}"
+            group.instances.append(entry)
+        text = f"launched for {group.role or group.name}"
+        self._observations.tell("scaling", machine.instance_id, text, machine=machine)
+        try:
+            self._boot(group, machine, entry)
+        except Exception as error:  # noqa: BLE001 - the lab's own failure must not pass for a slow launch
+            with self.lock:
+                group.instances.remove(entry)
+            self._launcher.terminate(machine.instance_id)
+            self._fail(group, activity, LaunchError("InternalError", f"the machine did not start: {error}."))
+            return
+        left = self.pace.launch - (time.monotonic() - begin)
+        self._jobs.after(max(0.0, left), partial(self._enter_service, group, entry, activity))
+
+    def _boot(self, group: ScalingGroup, machine: Machine, entry: GroupInstance) -> None:
+        self._machines.boot(machine)
+        with self.lock:
+            is_wanted = not group.deleting and entry in group.instances
+        if not is_wanted:  # its group was deleted, or scaled in, meanwhile
+            self._machines.power_off(machine.instance_id)
+            self._launcher.terminate(machine.instance_id)
+
+    def _enter_service(self, group: ScalingGroup, entry: GroupInstance, activity: Activity) -> None:
+        with self.lock:
+            if group.deleting or entry.lifecycle_state != "Pending":
+                return
+            entry.lifecycle_state = "InService"
+            group.failures = 0
+            scaling_activity.end_well(activity)
+        self._observations.tell("scaling", entry.instance_id, "in service", group=group.name)
+        self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH", activity)
+        self.reconcile_soon(group)
+
+    def _fail(self, group: ScalingGroup, activity: Activity, error: LaunchError) -> None:
+        with self.lock:
+            scaling_activity.end_badly(activity, error)
+            pause = self.pace.retries[min(group.failures, len(self.pace.retries) - 1)]
+            group.failures += 1
+            group.retry_at = time.monotonic() + pause
+        self._observations.tell("scaling", group.name, f"launch failed: {error.code}", activity=activity)
+        self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH_ERROR", activity)
+        self._jobs.after(pause, partial(self._reconcile, group))
+
+    def _terminate(self, group: ScalingGroup, entry: GroupInstance, activity: Activity) -> None:
+        self._machines.power_off(entry.instance_id)
+        self._launcher.terminate(entry.instance_id)
+        with self.lock:
+            if entry in group.instances:
+                group.instances.remove(entry)
+            scaling_activity.end_well(activity)
+        self._observations.tell("scaling", entry.instance_id, "terminated", group=group.name)
+        self._notifications.publish(group, "autoscaling:EC2_INSTANCE_TERMINATE", activity)

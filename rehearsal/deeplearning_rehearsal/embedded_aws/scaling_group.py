@@ -1,0 +1,219 @@
+"""An Auto Scaling group as data: its sizes, instances, activities and suspended processes."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+from deeplearning_contract.names import ROLE_TAG
+
+LifecycleState = Literal["Pending", "InService", "Terminating"]
+PROCESSES = (
+    "Launch",
+    "Terminate",
+    "AddToLoadBalancer",
+    "AlarmNotification",
+    "AZRebalance",
+    "HealthCheck",
+    "InstanceRefresh",
+    "ReplaceUnhealthy",
+    "ScheduledActions",
+)
+
+
+def now() -> datetime:
+    """Return the time, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def stamp(moment: datetime) -> str:
+    """Render a time as Auto Scaling does in causes and notifications."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass
+class Activity:
+    """A scaling activity; `end_time` is None while it is in progress."""
+
+    group_name: str
+    group_arn: str
+    description: str
+    cause: str
+    details: str
+    status_code: str = "InProgress"
+    status_message: str = ""
+    progress: int = 50
+    instance_id: str = ""
+    activity_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    start_time: datetime = field(default_factory=now)
+    end_time: datetime | None = None
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form."""
+        document: dict[str, Any] = {
+            "ActivityId": self.activity_id,
+            "AutoScalingGroupName": self.group_name,
+            "AutoScalingGroupARN": self.group_arn,
+            "Description": self.description,
+            "Cause": self.cause,
+            "StartTime": self.start_time,
+            "StatusCode": self.status_code,
+            "Progress": self.progress,
+            "Details": self.details,
+        }
+        if self.end_time is not None:
+            document["EndTime"] = self.end_time
+        if self.status_message:
+            document["StatusMessage"] = self.status_message
+        return document
+
+
+@dataclass
+class GroupInstance:
+    """An instance as its group sees it."""
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    launched: datetime
+    lifecycle_state: LifecycleState = "Pending"
+    health_status: Literal["Healthy", "Unhealthy"] = "Healthy"
+    protected: bool = False
+
+
+@dataclass(frozen=True)
+class GroupTag:
+    """A tag of a group."""
+
+    key: str
+    value: str
+    propagate: bool
+
+
+@dataclass
+class ScalingGroup:
+    """
+    The state of a group; the driver's lock guards it.
+
+    Attributes:
+        pending_launches: Launches under way that have no instance yet.
+        attempts: Launches begun so far.
+        failures: Launches that failed in a row.
+        retry_at: Monotonic time before which no launch is tried.
+        notifications: Topic ARN -> notification types, empty until they are set.
+        deleting: Whether the group is being deleted.
+    """
+
+    name: str
+    arn: str
+    min_size: int
+    max_size: int
+    desired: int
+    launch_template_id: str
+    launch_template_name: str
+    launch_template_version: str
+    subnet_ids: Sequence[str]
+    tags: Sequence[GroupTag]
+    zones: Sequence[str]
+    placement_group: str = ""
+    default_cooldown: int = 300
+    health_check_type: str = "EC2"
+    health_check_grace_period: int = 0
+    termination_policies: Sequence[str] = ("Default",)
+    protect_new_instances: bool = False
+    created: datetime = field(default_factory=now)
+    instances: list[GroupInstance] = field(default_factory=list)
+    activities: list[Activity] = field(default_factory=list)
+    suspended: dict[str, str] = field(default_factory=dict)
+    notifications: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    pending_launches: int = 0
+    attempts: int = 0
+    failures: int = 0
+    retry_at: float = 0.0
+    deleting: bool = False
+    capacity_cause: str = ""
+
+    @property
+    def role(self) -> str:
+        """Value of the role tag; empty without one."""
+        return next((tag.value for tag in self.tags if tag.key == ROLE_TAG), "")
+
+    @property
+    def active(self) -> list[GroupInstance]:
+        """Instances that count towards the desired capacity."""
+        return [instance for instance in self.instances if instance.lifecycle_state != "Terminating"]
+
+    @property
+    def in_service(self) -> int:
+        """Number of instances in service."""
+        return sum(instance.lifecycle_state == "InService" for instance in self.instances)
+
+    def find(self, instance_id: str) -> GroupInstance | None:
+        """Return an instance of the group."""
+        return next((entry for entry in self.instances if entry.instance_id == instance_id), None)
+
+    def choose_victims(self, count: int) -> list[GroupInstance]:
+        """Choose whom a scale-in terminates, by the first termination policy; protected instances are spared."""
+        newest_first = "NewestInstance" in self.termination_policies[:1]
+        candidates = [entry for entry in self.active if not entry.protected]
+        return sorted(candidates, key=lambda entry: entry.launched, reverse=newest_first)[:count]
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form."""
+        template = {
+            "LaunchTemplateId": self.launch_template_id,
+            "LaunchTemplateName": self.launch_template_name,
+            "Version": self.launch_template_version,
+        }
+        document: dict[str, Any] = {
+            "AutoScalingGroupName": self.name,
+            "AutoScalingGroupARN": self.arn,
+            "LaunchTemplate": template,
+            "MinSize": self.min_size,
+            "MaxSize": self.max_size,
+            "DesiredCapacity": self.desired,
+            "DefaultCooldown": self.default_cooldown,
+            "AvailabilityZones": list(self.zones),
+            "LoadBalancerNames": [],
+            "TargetGroupARNs": [],
+            "HealthCheckType": self.health_check_type,
+            "HealthCheckGracePeriod": self.health_check_grace_period,
+            "Instances": [_instance_to_api(entry, template) for entry in self.instances],
+            "CreatedTime": self.created,
+            "SuspendedProcesses": [
+                {"ProcessName": process, "SuspensionReason": reason} for process, reason in self.suspended.items()
+            ],
+            "VPCZoneIdentifier": ",".join(self.subnet_ids),
+            "EnabledMetrics": [],
+            "Tags": [_tag_to_api(self.name, tag) for tag in self.tags],
+            "TerminationPolicies": list(self.termination_policies),
+            "NewInstancesProtectedFromScaleIn": self.protect_new_instances,
+        }
+        if self.placement_group:
+            document["PlacementGroup"] = self.placement_group
+        if self.deleting:
+            document["Status"] = "Delete in progress"
+        return document
+
+
+def _tag_to_api(group: str, tag: GroupTag) -> dict[str, Any]:
+    return {
+        "ResourceId": group,
+        "ResourceType": "auto-scaling-group",
+        "Key": tag.key,
+        "Value": tag.value,
+        "PropagateAtLaunch": tag.propagate,
+    }
+
+
+def _instance_to_api(entry: GroupInstance, template: dict[str, str]) -> dict[str, Any]:
+    return {
+        "InstanceId": entry.instance_id,
+        "InstanceType": entry.instance_type,
+        "AvailabilityZone": entry.zone,
+        "LifecycleState": entry.lifecycle_state,
+        "HealthStatus": entry.health_status,
+        "LaunchTemplate": template,
+        "ProtectedFromScaleIn": entry.protected,
+    }

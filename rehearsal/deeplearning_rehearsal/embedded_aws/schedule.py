@@ -1,0 +1,82 @@
+"""Ticks EventBridge rules that have a rate, from the moment of their creation."""
+
+import re
+import threading
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.embedded_aws.place import Place
+
+_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
+
+
+def parse_rate(expression: str) -> int:
+    """
+    Return the minutes of a rate expression.
+
+    Raises:
+        AssemblyError: The expression is not a rate.
+    """
+    match = _RATE.fullmatch(expression)
+    if match is None or int(match[1]) < 1:
+        raise AssemblyError(
+            f"ScheduleExpression must be a rate in the rehearsal, got {expression!r}; use rate(n minutes)"
+        )
+    return int(match[1]) * _MINUTES[match[2]]
+
+
+class Schedule:
+    """
+    Runs the rules of the lab.
+
+    Args:
+        place: Where the rules are; their state is read there at each tick, so that a disabled rule is silent.
+        deliver: Takes function ARN, event and rule ARN.
+        minute_seconds: Length of a minute, in seconds. Default: 60.
+    """
+
+    def __init__(
+        self, place: Place, deliver: Callable[[str, dict[str, Any], str], None], minute_seconds: float = 60.0
+    ) -> None:
+        self._place = place
+        self._deliver = deliver
+        self._minute = minute_seconds
+        self._closing = threading.Event()
+
+    def add_rule(self, name: str, arn: str, expression: str) -> None:
+        """Begin to tick a rule; the first tick comes one period after its creation."""
+        period = parse_rate(expression) * self._minute
+        threading.Thread(target=self._tick, args=(name, arn, period), name=f"rule-{name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop every rule."""
+        self._closing.set()
+
+    def _tick(self, name: str, arn: str, period: float) -> None:
+        events = self._place.client("events")
+        while not self._closing.wait(period):
+            try:
+                if events.describe_rule(Name=name)["State"] != "ENABLED":
+                    continue
+                targets = events.list_targets_by_rule(Rule=name)["Targets"]
+            except events.exceptions.ResourceNotFoundException:
+                return  # deleted by a rollback
+            for target in targets:
+                self._deliver(target["Arn"], self._event(arn), arn)
+
+    def _event(self, arn: str) -> dict[str, Any]:
+        return {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Scheduled Event",
+            "source": "aws.events",
+            "account": self._place.account,
+            "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "region": self._place.region,
+            "resources": [arn],
+            "detail": {},
+        }

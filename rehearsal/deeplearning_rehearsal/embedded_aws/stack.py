@@ -1,0 +1,210 @@
+"""
+Creates a stack from a bound template, as CloudFormation does: each resource when what it depends on is complete.
+
+A failure cancels what is in progress and rolls back. Groups are deleted and their machines powered off; resources that
+nothing in the lab can notice are left to its end, and their events say so.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from botocore.exceptions import ClientError
+
+from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError
+from deeplearning_rehearsal.embedded_aws.observation import Observations
+from deeplearning_rehearsal.embedded_aws.resource_support import load_support
+from deeplearning_rehearsal.embedded_aws.resources import CREATORS
+from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Properties, Services
+from deeplearning_rehearsal.embedded_aws.template import BoundTemplate, ResourceValues
+from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
+
+_STACK_TYPE = "AWS::CloudFormation::Stack"
+_SETTLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class StackEvent:
+    """An event of a stack; `at` is monotonic time in seconds, `reason` empty without one."""
+
+    logical_id: str
+    physical_id: str
+    resource_type: str
+    status: str
+    reason: str
+    at: float = field(default_factory=time.monotonic)
+    timestamp: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    event_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+@dataclass(frozen=True)
+class StackResource:
+    """A resource of a stack and its state."""
+
+    logical_id: str
+    physical_id: str
+    resource_type: str
+    status: str
+    reason: str
+
+
+class Stack:
+    """
+    A stack that is being created in a thread of its own.
+
+    Args:
+        name: Name of the stack.
+        arn: ARN of the stack.
+        template: What it is created from.
+        services: What its resources are made with.
+        observations: Where its events are told.
+    """
+
+    def __init__(
+        self, name: str, arn: str, template: BoundTemplate, services: Services, observations: Observations
+    ) -> None:
+        self.name = name
+        self.arn = arn
+        self.created_at = datetime.now(timezone.utc)
+        self.status = "CREATE_IN_PROGRESS"
+        self.reason = ""
+        self.outputs: Mapping[str, str] = {}
+        self._template = template
+        self._services = services
+        self._observations = observations
+        self._lock = threading.Lock()
+        self._events: list[StackEvent] = []
+        self._resources: dict[str, StackResource] = {}
+        self._deleters: dict[str, Callable[[], None]] = {}
+        self._closing = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"stack-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to create the resources."""
+        self._tell(self.name, self.arn, _STACK_TYPE, "CREATE_IN_PROGRESS", "User Initiated")
+        self._thread.start()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until the creation or its rollback has ended, a time at most; tell whether it has."""
+        return self._ended.wait(seconds)
+
+    def close(self) -> None:
+        """Stop creating; nothing is rolled back."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def events(self) -> tuple[StackEvent, ...]:
+        """Return the events, oldest first."""
+        with self._lock:
+            return tuple(self._events)
+
+    def resources(self) -> tuple[StackResource, ...]:
+        """Return the resources, in the order of their creation."""
+        with self._lock:
+            return tuple(self._resources.values())
+
+    def _run(self) -> None:
+        waiting = set(self._template.resources)
+        settling: dict[str, Created] = {}
+        while (waiting or settling) and not self._closing.is_set():
+            done = self._template.created.keys()
+            ready = sorted(name for name in waiting if self._template.dependencies(name) <= done)
+            for name in ready:
+                waiting.discard(name)
+                created = self._create(name)
+                if isinstance(created, str):
+                    return self._roll_back(name, settling)
+                settling[name] = created
+            for name in tuple(settling):
+                verdict = settling[name].settle
+                outcome = verdict() if verdict else Verdict()
+                if outcome is None:
+                    continue
+                created = settling.pop(name)
+                if outcome.reason:
+                    self._note(name, created.physical_id, "CREATE_FAILED", outcome.reason)
+                    return self._roll_back(name, settling)
+                self._template.created[name] = ResourceValues(created.physical_id, created.attributes)
+                self._note(name, created.physical_id, "CREATE_COMPLETE")
+            if settling and not ready:
+                self._closing.wait(_SETTLE_SECONDS)
+        if not self._closing.is_set():
+            self._complete()
+        return None
+
+    def _create(self, name: str) -> Created | str:
+        resource_type = str(self._template.resources[name]["Type"])
+        self._note(name, "", "CREATE_IN_PROGRESS")
+        try:
+            properties = Properties(self._template.properties(name))
+            created = CREATORS[resource_type](Creation(name, properties, self.name, self.arn, self._services))
+            _require_all_read(resource_type, properties)
+        except (ClientError, LaunchError, ValueError, KeyError, RuntimeError) as error:
+            self._note(name, "", "CREATE_FAILED", f"{error}" or type(error).__name__)
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - a defect of a creator must not pass for a stack that waits
+            self._note(name, "", "CREATE_FAILED", f"InternalFailure: {type(error).__name__}: {error}")
+            return str(error)
+        if created.delete is not None:
+            self._deleters[name] = created.delete
+        if created.settle is not None:
+            self._note(name, created.physical_id, "CREATE_IN_PROGRESS", "Resource creation Initiated")
+        return created
+
+    def _complete(self) -> None:
+        try:
+            self.outputs = self._template.outputs()
+        except Exception as error:  # noqa: BLE001 - an output that cannot be computed fails the stack
+            self.reason = f"outputs: {error}"
+            self._end("CREATE_FAILED", self.reason)
+            return
+        self._end("CREATE_COMPLETE", "")
+
+    def _roll_back(self, failed: str, settling: Mapping[str, Created]) -> None:
+        for name, created in settling.items():
+            self._note(name, created.physical_id, "CREATE_FAILED", "Resource creation cancelled")
+        failures = [entry for entry in self.resources() if entry.status == "CREATE_FAILED"]
+        names = ", ".join(entry.logical_id for entry in failures)
+        self.reason = next(entry.reason for entry in failures if entry.logical_id == failed)
+        self.status = "ROLLBACK_IN_PROGRESS"
+        text = f"The following resource(s) failed to create: [{names}]. Rollback requested by user."
+        self._tell(self.name, self.arn, _STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
+        for entry in reversed(self.resources()):
+            if entry.logical_id in self._deleters:
+                self._note(entry.logical_id, entry.physical_id, "DELETE_IN_PROGRESS")
+                self._deleters[entry.logical_id]()
+                self._note(entry.logical_id, entry.physical_id, "DELETE_COMPLETE")
+            elif entry.physical_id:
+                self._note(entry.logical_id, entry.physical_id, "DELETE_SKIPPED", "it ends with the lab")
+        self._end("ROLLBACK_COMPLETE", "")
+
+    def _end(self, status: str, reason: str) -> None:
+        self.status = status
+        self._tell(self.name, self.arn, _STACK_TYPE, status, reason)
+        self._ended.set()
+
+    def _note(self, name: str, physical_id: str, status: str, reason: str = "") -> None:
+        resource_type = str(self._template.resources[name]["Type"])
+        with self._lock:
+            self._resources[name] = StackResource(name, physical_id, resource_type, status, reason)
+        self._tell(name, physical_id, resource_type, status, reason)
+
+    def _tell(self, name: str, physical_id: str, resource_type: str, status: str, reason: str) -> None:
+        event = StackEvent(name, physical_id, resource_type, status, reason)
+        with self._lock:
+            self._events.append(event)
+        text = f"{name} {status}" + (f": {reason}" if reason else "")
+        self._observations.tell("stack", name, text, event=event)
+
+
+def _require_all_read(resource_type: str, properties: Properties) -> None:
+    """Make sure that the support table told the truth: what a creator does not read is listed as without effect."""
+    excused = {path.partition(".")[0] for path in load_support()[resource_type].without_effect}
+    forgotten = properties.unread - excused
+    if forgotten:
+        raise RuntimeError(f"the rehearsal lists {sorted(forgotten)} of {resource_type} as acted upon, and ignored it")

@@ -1,0 +1,101 @@
+"""The read-only part of the CloudFormation API, for the stacks that the rehearsal creates."""
+
+from typing import Any, ClassVar
+
+import moto.cloudformation.urls
+from moto.core.common_types import TYPE_RESPONSE
+from moto.core.exceptions import ServiceException
+from moto.core.responses import ActionResult, BaseResponse
+
+from deeplearning_rehearsal.embedded_aws.stack import Stack
+
+
+class StackApi(BaseResponse):
+    """Answers the operations of CloudFormation that look at a stack."""
+
+    OPERATIONS: ClassVar = frozenset({"DescribeStacks", "DescribeStackEvents", "DescribeStackResources"})
+    stacks: ClassVar[dict[str, Stack]]
+
+    def __init__(self) -> None:
+        super().__init__(service_name="cloudformation")
+        self.automated_parameter_parsing = True
+
+    def call_action(self) -> TYPE_RESPONSE:
+        """Answer one call."""
+        operation = self._get_action()
+        if operation not in self.OPERATIONS:
+            error = ServiceException("InvalidAction", f"the rehearsal does not implement cloudformation:{operation}")
+            return self.serialized(ActionResult(error))
+        return super().call_action()
+
+    def describe_stacks(self) -> ActionResult:
+        """Answer `DescribeStacks`."""
+        stacks = [self._find()] if self._get_param("StackName") else list(self.stacks.values())
+        return ActionResult({"Stacks": [_describe(stack) for stack in stacks]})
+
+    def describe_stack_events(self) -> ActionResult:
+        """Answer `DescribeStackEvents`, newest first, all on one page."""
+        stack = self._find()
+        events = [
+            {
+                "StackId": stack.arn,
+                "EventId": event.event_id,
+                "StackName": stack.name,
+                "LogicalResourceId": event.logical_id,
+                "PhysicalResourceId": event.physical_id,
+                "ResourceType": event.resource_type,
+                "Timestamp": event.timestamp,
+                "ResourceStatus": event.status,
+                **({"ResourceStatusReason": event.reason} if event.reason else {}),
+            }
+            for event in reversed(stack.events())
+        ]
+        return ActionResult({"StackEvents": events})
+
+    def describe_stack_resources(self) -> ActionResult:
+        """Answer `DescribeStackResources`."""
+        stack = self._find()
+        resources = [
+            {
+                "StackName": stack.name,
+                "StackId": stack.arn,
+                "LogicalResourceId": entry.logical_id,
+                "PhysicalResourceId": entry.physical_id,
+                "ResourceType": entry.resource_type,
+                "Timestamp": stack.created_at,
+                "ResourceStatus": entry.status,
+                **({"ResourceStatusReason": entry.reason} if entry.reason else {}),
+            }
+            for entry in stack.resources()
+        ]
+        return ActionResult({"StackResources": resources})
+
+    def _find(self) -> Stack:
+        name = self._get_param("StackName")
+        for stack in self.stacks.values():
+            if name in (stack.name, stack.arn):
+                return stack
+        raise ServiceException("ValidationError", f"Stack with id {name} does not exist")
+
+
+def install_stack_api(stacks: dict[str, Stack]) -> None:
+    """
+    Put the API in the place of moto's.
+
+    Args:
+        stacks: The stacks that it shows; the dictionary is read at each call.
+    """
+    api: type[StackApi] = type("RehearsalStackApi", (StackApi,), {"stacks": stacks})
+    moto.cloudformation.urls.url_paths["{0}/$"] = api.dispatch
+
+
+def _describe(stack: Stack) -> dict[str, Any]:
+    return {
+        "StackId": stack.arn,
+        "StackName": stack.name,
+        "CreationTime": stack.created_at,
+        "StackStatus": stack.status,
+        "StackStatusReason": stack.reason or None,
+        "DisableRollback": False,
+        "Outputs": [{"OutputKey": key, "OutputValue": value} for key, value in stack.outputs.items()],
+    }

@@ -1,0 +1,56 @@
+"""Delivers what moto's topics publish to Lambda functions, in the form and with the permission that SNS needs."""
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from moto.sns.models import Subscription
+
+FunctionDelivery = Callable[[str, dict[str, Any], str], None]
+"""Takes function ARN, event and topic ARN."""
+
+_moto_publish = Subscription.publish
+
+
+def install_topic_delivery(deliver: FunctionDelivery) -> None:
+    """
+    Replace moto's delivery to functions; other protocols stay moto's.
+
+    Args:
+        deliver: Hands an event to a function.
+    """
+
+    def publish(
+        self: Subscription,
+        message: str,
+        message_id: str,
+        subject: str | None = None,
+        message_attributes: dict[str, Any] | None = None,
+        **rest: Any,
+    ) -> None:
+        if self.protocol != "lambda":
+            _moto_publish(self, message, message_id, subject, message_attributes, **rest)
+            return
+        notification = {
+            "Type": "Notification",
+            "MessageId": message_id or str(uuid.uuid4()),
+            "TopicArn": self.topic.arn,
+            "Subject": subject,
+            "Message": message,
+            "Timestamp": datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "SignatureVersion": "1",
+            "Signature": "cmVoZWFyc2Fs",
+            "SigningCertUrl": "https://sns.invalid/SimpleNotificationService.pem",
+            "UnsubscribeUrl": f"https://sns.invalid/?Action=Unsubscribe&SubscriptionArn={self.arn}",
+            "MessageAttributes": message_attributes or {},
+        }
+        record = {
+            "EventSource": "aws:sns",
+            "EventVersion": "1.0",
+            "EventSubscriptionArn": self.arn,
+            "Sns": notification,
+        }
+        deliver(self.endpoint, {"Records": [record]}, self.topic.arn)
+
+    Subscription.publish = publish  # type: ignore[assignment,method-assign]

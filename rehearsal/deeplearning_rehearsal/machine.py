@@ -1,0 +1,57 @@
+"""What the embedded AWS tells the lab about an instance, and what it asks of the lab."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Machine:
+    """
+    An EC2 instance as its Auto Scaling group launched it.
+
+    Attributes:
+        instance_id: EC2 instance id.
+        address: Private IPv4 address, of the group's subnet.
+        prefix_length: Length of the subnet's prefix.
+        instance_type: EC2 instance type.
+        zone: Availability zone.
+        region: AWS region.
+        image_id: AMI id.
+        user_data: User data, decoded; empty without any.
+        role_name: Name of the instance profile's role; empty without a profile.
+        access_key_id: The role's credentials, minted for this instance.
+        secret_access_key: The same.
+        session_token: The same.
+        tags: The instance's tags.
+        login_user: The image's login user.
+        public_key: OpenSSH public key of the launch template's key pair; empty without one.
+        mount_targets: EFS file-system id -> IPv4 address of its mount target in the instance's zone.
+    """
+
+    instance_id: str
+    address: str
+    prefix_length: int
+    instance_type: str
+    zone: str
+    region: str
+    image_id: str
+    user_data: bytes
+    role_name: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str = field(repr=False)
+    tags: Mapping[str, str]
+    login_user: str
+    public_key: str
+    mount_targets: Mapping[str, str]
+
+
+class MachineHost(Protocol):
+    """Turns instances into running machines."""
+
+    def boot(self, machine: Machine) -> None:
+        """Start a machine; returns when it runs, which is before its user data ends."""
+
+    def power_off(self, instance_id: str) -> None:
+        """End a machine at once, as EC2 does on termination; an unknown or ended one is not an error."""
