@@ -1,14 +1,34 @@
-"""Make the stacks and synthesize them."""
+"""Make the stacks that the user chose and synthesize them."""
+
+import os
+import sys
+from pathlib import Path
 
 import aws_cdk as cdk
 
+from stacks.context import read_choices, read_context
 from stacks.horovod_stack import HorovodStack
 
-app = cdk.App(outdir="cdk.out", analytics_reporting=False, builtin_cloud_formation_validation=False)
-HorovodStack(
-    app,
-    "deeplearning-cluster",
-    cluster={},
-    synthesizer=cdk.DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
-)
-app.synth()
+
+def main() -> None:
+    """Read the context, make one stack a region, and write the cloud assembly."""
+    context = read_context(sys.argv[1:], os.environ, Path(__file__).parent)
+    choices = read_choices(context)
+    app = cdk.App(
+        context=context,
+        outdir=os.environ.get("CDK_OUTDIR", "cdk.out"),
+        # The CLI adds a resource of its own otherwise, and the template would differ by who made it.
+        analytics_reporting=False,
+        # `make check` has it on; it takes five times as long as everything else.
+        builtin_cloud_formation_validation=False,
+    )
+    for choice in choices:
+        HorovodStack(app, choice)
+    app.synth()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:
+        sys.exit(f"error: {error}")

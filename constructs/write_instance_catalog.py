@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - constructs/ is a source root, and this script is not part of the library
 """
 Write the catalogue of instance types from the copy of EC2's descriptions that moto carries.
 

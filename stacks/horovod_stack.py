@@ -1,34 +1,73 @@
-"""The deployable stack: one cluster for Horovod, torchrun or MPI, and how to log in."""
+"""The deployable stack: one cluster for Horovod, MPI or torchrun, and how to log in."""
 
 from typing import Any
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, DefaultStackSynthesizer, Environment, Stack
+from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
+
 from deeplearning_cdk import TrainingCluster
+from stacks.cluster_context import VpcIds
+from stacks.context import StackChoice
 
 
 class HorovodStack(Stack):
     """
     A training cluster and its outputs.
 
+    Args:
+        scope: The parent.
+        choice: What the user chose.
+
     Attributes:
         cluster: The cluster.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster: dict[str, Any], **kwargs: Any) -> None:
-        """
-        Make the stack.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-            cluster: Props of the cluster.
-            **kwargs: Props of the stack.
-        """
-        super().__init__(scope, construct_id, **kwargs)
-        self.cluster = TrainingCluster(self, "Cluster", **cluster)
+    def __init__(self, scope: Construct, choice: StackChoice) -> None:
+        super().__init__(
+            scope,
+            choice.name,
+            env=Environment(region=choice.region),
+            tags=choice.tags,
+            description="A deep-learning training cluster: one master and its workers",
+            # The CLI checks the bootstrap stack's version by itself.
+            synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
+        )
+        places = import_places(self, choice.vpc, choice.mount_target_security_group_id)
+        self.cluster = TrainingCluster(self, "Cluster", **choice.cluster, **places)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "FileSystemId", value=self.cluster.file_system.file_system_id)
         CfnOutput(self, "LogIn", value=self.cluster.session_command, description="A shell on the master")
         if self.cluster.ssh_command:
             CfnOutput(self, "LogInWithSsh", value=self.cluster.ssh_command, description="SSH to the master")
+
+
+def import_places(scope: Construct, vpc: VpcIds | None, security_group_id: str | None) -> dict[str, Any]:
+    """
+    Return the props of a cluster that are the user's own VPC, subnets and security group.
+
+    Args:
+        scope: Where the imports stand.
+        vpc: Ids of the user's VPC; None for a new one.
+        security_group_id: Group of the file system's mount target; None without.
+    """
+    places: dict[str, Any] = {}
+    if security_group_id:
+        places["mount_target_security_group"] = ec2.SecurityGroup.from_security_group_id(
+            scope, "MountTargetSecurityGroup", security_group_id
+        )
+    if vpc is None:
+        return places
+    places["vpc"] = ec2.Vpc.from_vpc_attributes(
+        scope,
+        "Vpc",
+        vpc_id=vpc.vpc_id,
+        availability_zones=[vpc.availability_zone],
+        private_subnet_ids=[vpc.worker_subnet_id],
+        private_subnet_route_table_ids=[vpc.worker_route_table_id] if vpc.worker_route_table_id else None,
+        private_subnet_ipv4_cidr_blocks=[vpc.worker_subnet_cidr] if vpc.worker_subnet_cidr else None,
+        public_subnet_ids=[vpc.master_subnet_id] if vpc.master_subnet_id else None,
+    )
+    if vpc.master_subnet_id:
+        places["master_subnet"] = places["vpc"].public_subnets[0]
+    return places

@@ -8,11 +8,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct, DependencyGroup, IDependable
-from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_contract.settings import AdjusterSettings
 
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.payload import pack_adjuster
+from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.settings import AdjusterSettings
 
 SETTLE_SECONDS = 10
 """Time between the two equal reads that a decision needs."""
@@ -21,6 +21,13 @@ SETTLE_SECONDS = 10
 class CapacityAdjuster(Construct):
     """
     The capacity adjuster with its log, its rights, its subscription and its one-minute timer.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        cluster: The cluster's name, by whose tag the groups are found.
+        coordination: State item, queues and topic.
+        worker_min_capacity: Fewest workers with which the user wants the cluster.
 
     Attributes:
         function: The Lambda function.
@@ -37,16 +44,6 @@ class CapacityAdjuster(Construct):
         coordination: Coordination,
         worker_min_capacity: int,
     ) -> None:
-        """
-        Make the adjuster.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-            cluster: The cluster's name, by whose tag the groups are found.
-            coordination: State item, queues and topic.
-            worker_min_capacity: Fewest workers with which the user wants the cluster.
-        """
         super().__init__(scope, construct_id)
         log_group = logs.LogGroup(
             self, "Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY

@@ -1,21 +1,25 @@
 """Turns the user's props into one checked plan, before anything is made or written."""
 
+import ipaddress
 from dataclasses import dataclass
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
 from aws_cdk import aws_ec2 as ec2
 
+from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork
 from deeplearning_cdk.cluster_props import (
     WorkerCapacity,
     check_capacity,
+    check_file_system_id,
     check_mount_point,
+    check_script,
     check_setup_timeout,
     read_ssh_peer,
 )
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
 from deeplearning_cdk.node_image import NodeImage, choose_image
 from deeplearning_cdk.node_interfaces import needs_private_subnet
-from deeplearning_cdk.subnet_sizes import usable_addresses
+from deeplearning_cdk.subnet_sizes import check_addresses, plan_subnets, usable_addresses
 
 DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
 DEFAULT_SETUP_MINUTES = 55
@@ -31,7 +35,6 @@ class ClusterPlan:
         master: The master's instance type.
         image: What all nodes start from.
         capacity: How many workers.
-        mount_point: Where nodes mount the shared file system.
         setup_timeout: Time that the stack waits.
         setup_seconds: Time of it that the nodes may use.
         ssh_peer: Who may open SSH to the master.
@@ -42,14 +45,13 @@ class ClusterPlan:
     master: InstanceTypeFacts
     image: NodeImage
     capacity: WorkerCapacity
-    mount_point: str
     setup_timeout: Duration
     setup_seconds: int
     ssh_peer: ec2.IPeer | None
     key_name: str | None
 
     @property
-    def takes_placement_group(self) -> bool:
+    def is_placed(self) -> bool:
         """Whether nodes can and should be near each other: accelerated types that a cluster group takes."""
         kinds = (self.workers, self.master)
         return all(kind.is_clusterable and not kind.is_burstable and kind.accelerator is not None for kind in kinds)
@@ -57,46 +59,53 @@ class ClusterPlan:
 
 def plan_cluster(
     *,
-    instance_types: tuple[NodeInstanceType | None, NodeInstanceType | None],
-    capacity: tuple[int | None, int | None, int | None],
-    image: NodeImage | None,
-    mount_point: str,
-    setup_timeout: Duration | None,
-    ssh_peer: str | ec2.IPeer | None,
-    key_pair: str | ec2.IKeyPair | None,
+    worker_instance_type: NodeInstanceType | None = None,
+    master_instance_type: NodeInstanceType | None = None,
+    worker_min_capacity: int | None = None,
+    worker_desired_capacity: int | None = None,
+    worker_max_capacity: int | None = None,
+    image: NodeImage | None = None,
+    ssh_peer: str | ec2.IPeer | None = None,
+    key_pair: str | ec2.IKeyPair | None = None,
+    mount_point: str = "/efs",
+    setup_script: str | None = None,
+    run_script: str | None = None,
+    setup_timeout: Duration | None = None,
+    vpc_cidr: str | None = DEFAULT_VPC_CIDR,
+    isolated: bool = False,
+    file_system_id: str | None = None,
 ) -> ClusterPlan:
     """
-    Plan the nodes.
+    Check the props of `TrainingCluster` that need no construct, and fill in what was left out.
 
-    Args:
-        instance_types: The workers' and the master's. Default: p3dn.24xlarge, and the workers' one.
-        capacity: The workers' minimum, desired and maximum, each None for its default.
-        image: Default: what drives the accelerated one of the two types.
-        mount_point: Where nodes mount the shared file system.
-        setup_timeout: Time that the stack waits. Default: 55 minutes.
-        ssh_peer: Who may open SSH to the master. Default: nobody.
-        key_pair: EC2 key pair of the login user. Default: none.
+    The props are those of `TrainingCluster`; `vpc_cidr` is None with a VPC of the user's.
 
     Raises:
         ValueError: A choice cannot work.
     """
-    workers = describe_instance_type("worker_instance_type", instance_types[0] or DEFAULT_INSTANCE_TYPE)
-    master = describe_instance_type("master_instance_type", instance_types[1] or workers)
+    check_mount_point(mount_point)
+    check_file_system_id(file_system_id)
+    check_script("setup_script", setup_script)
+    check_script("run_script", run_script)
+    workers = describe_instance_type("worker_instance_type", worker_instance_type or DEFAULT_INSTANCE_TYPE)
+    master = describe_instance_type("master_instance_type", master_instance_type or workers)
     timeout = setup_timeout or Duration.minutes(DEFAULT_SETUP_MINUTES)
-    return ClusterPlan(
+    plan = ClusterPlan(
         workers=workers,
         master=master,
-        image=_check_image(workers, master, image or _choose(workers, master)),
-        capacity=check_capacity(*capacity),
-        mount_point=check_mount_point(mount_point),
+        image=_check_image(workers, master, image or _choose_image(workers, master)),
+        capacity=check_capacity(worker_min_capacity, worker_desired_capacity, worker_max_capacity),
         setup_timeout=timeout,
         setup_seconds=check_setup_timeout(timeout),
         ssh_peer=read_ssh_peer(ssh_peer),
         key_name=key_pair if key_pair is None or isinstance(key_pair, str) else key_pair.key_pair_name,
     )
+    if vpc_cidr is not None:
+        _check_new_vpc(plan, vpc_cidr, isolated=isolated)
+    return plan
 
 
-def _choose(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:
+def _choose_image(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:
     """Choose by the type that asks for more: one that no ready image drives, then an accelerated one."""
     named = (("worker_instance_type", workers), ("master_instance_type", master))
     prop, facts = max(named, key=lambda pair: (pair[1].driver_branch is not None, pair[1].accelerator is not None))
@@ -118,37 +127,66 @@ def _check_image(workers: InstanceTypeFacts, master: InstanceTypeFacts, image: N
     return image
 
 
+def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str, *, isolated: bool) -> None:
+    is_public = plan.ssh_peer is not None
+    if isolated and is_public:
+        raise ValueError("ssh_peer must be left out with isolated, got both; log in through Session Manager")
+    sizes = plan_subnets(vpc_cidr)
+    check_addresses(
+        f"the private subnet of {vpc_cidr}",
+        usable_addresses(sizes.private_prefix),
+        workers=plan.capacity.maximum,
+        has_master=not is_public,
+        isolated=isolated,
+    )
+    if is_public:
+        check_public_master(plan)
+
+
+def check_network(plan: ClusterPlan, network: ClusterNetwork, *, isolated: bool) -> None:
+    """
+    Check a network against the plan, as far as the user's subnets say their addresses.
+
+    Args:
+        plan: The plan.
+        network: The network.
+        isolated: Whether interface endpoints live in the workers' subnet.
+
+    Raises:
+        ValueError: A subnet cannot hold the nodes.
+    """
+    if network.has_public_master:
+        check_public_master(plan)
+    cidr = _read_cidr(network.worker_subnet)
+    if cidr is not None:
+        check_addresses(
+            f"worker_subnet {cidr}",
+            usable_addresses(ipaddress.IPv4Network(cidr).prefixlen),
+            workers=plan.capacity.maximum,
+            has_master=network.master_subnet.subnet_id == network.worker_subnet.subnet_id,
+            isolated=isolated,
+        )
+
+
+def _read_cidr(subnet: ec2.ISubnet) -> str | None:
+    try:
+        cidr = subnet.ipv4_cidr_block
+    except RuntimeError:
+        # An imported subnet whose user did not say its addresses.
+        return None
+    return None if Token.is_unresolved(cidr) else cidr
+
+
 def check_public_master(plan: ClusterPlan) -> None:
     """
     Check that the master may live in a public subnet.
 
     Raises:
-        ValueError: Its type has several network cards.
+        ValueError: Its type has several network cards, and EC2 gives no public address to several interfaces.
     """
     if needs_private_subnet(plan.master):
         raise ValueError(
             f"master_instance_type must have one network card in a public subnet, got {plan.master.name} with "
             f"{plan.master.network_cards}; leave ssh_peer out and log in through Session Manager, "
             "or pass a private master_subnet"
-        )
-
-
-def check_addresses(plan: ClusterPlan, cidr: str, *, holds_master: bool, others: int) -> None:
-    """
-    Check that the workers' subnet has an address for every node; EFA-only interfaces take none.
-
-    Args:
-        plan: The plan.
-        cidr: The subnet's addresses.
-        holds_master: Whether the master lives there too.
-        others: Addresses that the mount target and endpoints take.
-
-    Raises:
-        ValueError: It has not.
-    """
-    free = usable_addresses(cidr) - others - holds_master
-    if plan.capacity.maximum > free:
-        raise ValueError(
-            f"worker_max_capacity must not exceed the {free} addresses that {cidr} has for workers, "
-            f"got {plan.capacity.maximum}; lower it, or take a larger worker_subnet or vpc_cidr"
         )

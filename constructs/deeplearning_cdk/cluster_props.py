@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from aws_cdk import Duration, Token
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk.cluster_network import is_ipv4_network
+from deeplearning_cdk.subnet_sizes import is_ipv4_network
 
 DEFAULT_WORKERS = 3
 
@@ -15,6 +16,7 @@ _MOUNT_POINT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 _SYSTEM_FOLDERS = frozenset(
     "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /tmp /usr /var /opt/deeplearning".split()  # noqa: SIM905
 )
+_FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8}([0-9a-f]{9})?")
 _SHORTEST_SETUP_MINUTES, _LONGEST_SETUP_MINUTES = 10, 12 * 60
 
 
@@ -45,7 +47,11 @@ def check_capacity(minimum: int | None, desired: int | None, maximum: int | None
             raise ValueError(f"worker_{name}_capacity must be known at synth, got a token; pass a number")
         if value is not None and value < 0:
             raise ValueError(f"worker_{name}_capacity must be at least 0, got {value}; raise it")
-    wanted = desired if desired is not None else max(minimum or 0, min(DEFAULT_WORKERS, DEFAULT_WORKERS if maximum is None else maximum))
+    wanted = (
+        desired
+        if desired is not None
+        else max(minimum or 0, min(DEFAULT_WORKERS, DEFAULT_WORKERS if maximum is None else maximum))
+    )
     if minimum is not None and minimum > wanted:
         raise ValueError(
             f"worker_min_capacity must not exceed worker_desired_capacity, got {minimum} > {wanted}; "
@@ -116,3 +122,38 @@ def read_ssh_peer(peer: str | ec2.IPeer | None) -> ec2.IPeer | None:
     if not is_ipv4_network(peer):
         raise ValueError(f"ssh_peer must be an IPv4 network, got {peer!r}; write e.g. 203.0.113.7/32")
     return ec2.Peer.ipv4(peer)
+
+
+def check_file_system_id(file_system_id: str | None) -> None:
+    """
+    Check the id of an existing file system.
+
+    Raises:
+        ValueError: It is neither a token nor `fs-` with 8 or 17 hex digits.
+    """
+    if file_system_id is None or Token.is_unresolved(file_system_id):
+        return
+    if not _FILE_SYSTEM_ID.fullmatch(file_system_id):
+        raise ValueError(
+            f"file_system_id must be fs- and 8 or 17 hex digits, got {file_system_id!r}; "
+            "list yours with `aws efs describe-file-systems`"
+        )
+
+
+def check_script(prop: str, path: str | None) -> None:
+    """
+    Check that a script of the user's can be run.
+
+    Args:
+        prop: The user's prop, for the error.
+        path: The script's path, or None without one.
+
+    Raises:
+        ValueError: It is not a file, or does not say what runs it.
+    """
+    if path is None:
+        return
+    if not Path(path).is_file():
+        raise ValueError(f"{prop} must be a file, got {path!r}; pass its path from {Path.cwd()}")
+    if not Path(path).read_bytes().startswith(b"#!"):
+        raise ValueError(f"{prop} must say what runs it, got {path!r} without #!; begin it with e.g. #!/bin/bash")

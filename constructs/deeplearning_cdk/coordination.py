@@ -5,6 +5,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
+
 from deeplearning_contract.cluster_state import TABLE_KEY
 
 _LONG_POLL = Duration.seconds(20)
@@ -13,6 +14,10 @@ _LONG_POLL = Duration.seconds(20)
 class Coordination(Construct):
     """
     Meeting points of a cluster, as `docs/architecture.md` describes them.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
 
     Attributes:
         state_table: Holds the state item, the one truth.
@@ -24,13 +29,6 @@ class Coordination(Construct):
     """
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
-        """
-        Make the meeting points.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-        """
         super().__init__(scope, construct_id)
         self.state_table = dynamodb.Table(
             self,

@@ -112,7 +112,9 @@ def _suggest(name: str, known: dict[str, InstanceTypeFacts]) -> str:
     family = name.partition(".")[0]
     sizes = [facts.name for facts in known.values() if facts.family == family and not facts.successor]
     close = difflib.get_close_matches(name, known, n=3)
-    return "one of " + ", ".join(sizes or close) if sizes or close else "one that `aws ec2 describe-instance-types` lists"
+    return (
+        "one of " + ", ".join(sizes or close) if sizes or close else "one that `aws ec2 describe-instance-types` lists"
+    )
 
 
 @cache

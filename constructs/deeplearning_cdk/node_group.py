@@ -10,11 +10,11 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
-from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
+from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 DEFAULT_VOLUME_GIBIBYTES = 150
 
@@ -35,6 +35,25 @@ class NodeGroup(Construct):
     Instances ask for IMDSv2 with one hop, read their tags there, and have encrypted gp3 volumes. The group's
     minimum is 0 in the template, because CloudFormation fails a group that cannot reach its minimum before the adjuster
     can decide; later deployments leave an adjusted capacity alone.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        cluster: The cluster's name, for the tag.
+        node_role: What the nodes are for, for the tag.
+        facts: The instance type.
+        image: What the nodes start from.
+        role: The instances' role.
+        user_data: User data in base64.
+        subnet: The subnet of all nodes.
+        security_groups: Groups of every interface.
+        topic: Where the group's events go.
+        desired_capacity: Nodes to launch.
+        max_capacity: Most nodes that a user may scale to.
+        is_public: Nodes get a public address. Default: they do not.
+        volume_size: Size of the root volume. Default: 150 GiB.
+        key_name: EC2 key pair for the login user. Default: none.
+        placement_group_name: Where the nodes are placed. Default: anywhere in the zone.
 
     Attributes:
         role: The instances' role.
@@ -63,28 +82,6 @@ class NodeGroup(Construct):
         key_name: str | None = None,
         placement_group_name: str | None = None,
     ) -> None:
-        """
-        Make the nodes.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-            cluster: The cluster's name, for the tag.
-            node_role: What the nodes are for, for the tag.
-            facts: The instance type.
-            image: What the nodes start from.
-            role: The instances' role.
-            user_data: User data in base64.
-            subnet: The subnet of all nodes.
-            security_groups: Groups of every interface.
-            topic: Where the group's events go.
-            desired_capacity: Nodes to launch.
-            max_capacity: Most nodes that a user may scale to.
-            is_public: Nodes get a public address. Default: they do not.
-            volume_size: Size of the root volume. Default: 150 GiB.
-            key_name: EC2 key pair for the login user. Default: none.
-            placement_group_name: Where the nodes are placed. Default: anywhere in the zone.
-        """
         super().__init__(scope, construct_id)
         self.role = role
         self._connections = ec2.Connections(security_groups=list(security_groups))
@@ -93,7 +90,9 @@ class NodeGroup(Construct):
             self,
             "LaunchTemplate",
             launch_template_data=_Template.LaunchTemplateDataProperty(
-                block_device_mappings=[_describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES))],
+                block_device_mappings=[
+                    _describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES))
+                ],
                 iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
                 image_id=image.read_ami_id(self),
                 instance_type=facts.name,

@@ -40,7 +40,8 @@ class NodeImage:
         ami_ids: AMI id by region, or under `*` for any region; empty with `parameter`.
         login_user: Who logs in and trains.
         architecture: Processor architecture of the image.
-        file_system_mode: `nfs4` (plain NFS 4.1 inside the security groups) or `efs` (efs-utils: access point, IAM, TLS).
+        file_system_mode: `nfs4` (plain NFS 4.1 inside the security groups) or `efs` (efs-utils: access point, IAM
+            and TLS).
         interpreter: Python 3.10 or newer that runs the agent.
         root_device: Name of the root device.
         packages: Packages that a node installs where the command is missing: command -> packages.
@@ -66,7 +67,9 @@ class NodeImage:
         for ami_id in self.ami_ids.values():
             _require(_AMI_ID, "ami_id", ami_id, "write e.g. ami-0123456789abcdef0")
         if bool(self.parameter) == bool(self.ami_ids):
-            raise ValueError("image must have a parameter or ami_ids, got both or none; use a class method of NodeImage")
+            raise ValueError(
+                "image must have a parameter or ami_ids, got both or none; use a class method of NodeImage"
+            )
 
     @classmethod
     def deep_learning_ubuntu(cls, name: str = PYTORCH_UBUNTU, *, architecture: Architecture = "x86_64") -> "NodeImage":
@@ -159,7 +162,9 @@ class NodeImage:
         )
 
     @classmethod
-    def from_ami_id(cls, ami_id: str | Mapping[str, str], *, login_user: str, like: "NodeImage | None" = None) -> "NodeImage":
+    def from_ami_id(
+        cls, ami_id: str | Mapping[str, str], *, login_user: str, like: "NodeImage | None" = None
+    ) -> "NodeImage":
         """
         Take an image by its id, so that nodes launched later start from the same bytes.
 
@@ -174,7 +179,12 @@ class NodeImage:
 
     def with_nvidia_driver(self, branch: int) -> "NodeImage":
         """Add the proprietary NVIDIA driver of a branch, installed at boot where `nvidia-smi` is missing."""
-        names = (f"nvidia-headless-{branch}-server", f"nvidia-utils-{branch}-server", "nvidia-modprobe", "linux-headers-aws")
+        names = (
+            f"nvidia-headless-{branch}-server",
+            f"nvidia-utils-{branch}-server",
+            "nvidia-modprobe",
+            "linux-headers-aws",
+        )
         return replace(self, packages={**self.packages, "nvidia-smi": names}, is_tried=False)
 
     def read_ami_id(self, scope: Construct) -> str:

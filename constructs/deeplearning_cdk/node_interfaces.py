@@ -32,21 +32,23 @@ def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_publi
         groups: Ids of the security groups of every interface.
         is_public: Whether the node gets a public address; only with one interface.
     """
-    first = {"device_index": 0, "groups": list(groups), "delete_on_termination": True}
-    if is_public:
-        first["associate_public_ip_address"] = True
-    if not has_efa(facts):
-        return [Interface(**first)]
-    if facts.network_cards == 1:
-        return [Interface(**first, interface_type="efa")]
+    is_multiple = needs_private_subnet(facts)
+    first = Interface(
+        device_index=0,
+        network_card_index=0 if is_multiple else None,
+        interface_type="efa" if has_efa(facts) and not is_multiple else None,
+        groups=list(groups),
+        associate_public_ip_address=True if is_public else None,
+        delete_on_termination=True,
+    )
     others = [
         Interface(
-            network_card_index=card,
             device_index=1 if card == 0 else 0,
+            network_card_index=card,
             interface_type="efa-only",
             groups=list(groups),
             delete_on_termination=True,
         )
-        for card in facts.efa_cards
+        for card in (facts.efa_cards if is_multiple else ())
     ]
-    return [Interface(**first, network_card_index=0), *others]
+    return [first, *others]

@@ -6,10 +6,10 @@ import jsii
 from aws_cdk import Aws, Fn
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as s3_assets
-from constructs import Construct
-from deeplearning_contract.names import NodeRole
+from constructs import Construct, DependencyGroup
 
 from deeplearning_cdk.coordination import Coordination
+from deeplearning_contract.names import NodeRole
 
 
 def make_node_role(
@@ -96,7 +96,7 @@ class NodesPrincipal:
     @property
     def grant_principal(self) -> iam.IPrincipal:
         """Itself."""
-        return self  # type: ignore[return-value]
+        return self
 
     @property
     def principal_account(self) -> str | None:
@@ -111,9 +111,10 @@ class NodesPrincipal:
             statement: The statement.
         """
         results = [role.add_to_principal_policy(statement) for role in self._roles]
+        dependables = [result.policy_dependable for result in results if result.policy_dependable is not None]
         return iam.AddToPrincipalPolicyResult(
             statement_added=all(result.statement_added for result in results),
-            policy_dependable=results[0].policy_dependable,
+            policy_dependable=DependencyGroup(*dependables),
         )
 
     def add_to_policy(self, statement: iam.PolicyStatement) -> bool:

@@ -1,38 +1,36 @@
 """What nodes run: the agent, the user's scripts, and the settings that tell the agent about its cluster."""
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
-from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import FileSystemSettings, NodeSettings, ScriptSettings
 
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_permissions import read_statement
 from deeplearning_cdk.node_user_data import AgentAsset, render_user_data
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.settings import FileSystemSettings, NodeSettings, ScriptSettings
 
 
 class NodePrograms(Construct):
-    """The agent's zip and the user's scripts, as assets."""
+    """
+    The agent's zip and the user's scripts, as assets.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        setup_script: Path of a script that runs as root on every node. Default: none.
+        run_script: Path of a script that runs on the formed master. Default: none.
+    """
 
     def __init__(
         self, scope: Construct, construct_id: str, *, setup_script: str | None = None, run_script: str | None = None
     ) -> None:
-        """
-        Take the programs in as assets.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-            setup_script: Path of a script that runs as root on every node. Default: none.
-            run_script: Path of a script that runs on the formed master. Default: none.
-        """
         super().__init__(scope, construct_id)
         self._agent = AgentAsset(self, "Agent")
         self._setup = self._add_script("SetupScript", setup_script)
@@ -95,22 +93,3 @@ class NodePrograms(Construct):
         asset = s3_assets.Asset(self, construct_id, path=path)
         sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         return asset, ScriptSettings(bucket=asset.s3_bucket_name, key=asset.s3_object_key, sha256=sha256)
-
-
-def check_scripts(scripts: Iterable[tuple[str, str | None]]) -> None:
-    """
-    Check that the user's scripts can be run.
-
-    Args:
-        scripts: Prop and path of each.
-
-    Raises:
-        ValueError: One is not a file, or does not say what runs it.
-    """
-    for prop, path in scripts:
-        if path is None:
-            continue
-        if not Path(path).is_file():
-            raise ValueError(f"{prop} must be a file, got {path!r}; pass its path from {Path.cwd()}")
-        if not Path(path).read_bytes().startswith(b"#!"):
-            raise ValueError(f"{prop} must begin with #!, got {path!r}; begin it with e.g. #!/bin/bash")

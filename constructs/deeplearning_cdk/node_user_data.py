@@ -7,9 +7,9 @@ from typing import Any
 from aws_cdk import Fn, Stack
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
-from deeplearning_contract.settings import NodeSettings
 
 from deeplearning_cdk.payload import find_payload, pack_agent
+from deeplearning_contract.settings import NodeSettings
 
 LIMIT = 16 * 1024
 """Bytes of user data that EC2 takes, before base64."""
@@ -23,22 +23,19 @@ class AgentAsset(Construct):
     """
     The agent's zip as an asset of the stack.
 
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+
     Attributes:
         asset: The asset.
         sha256: Digest of its bytes, in hex; nodes check it.
+
+    Raises:
+        ValueError: What the agent is packed from is not there.
     """
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
-        """
-        Pack the agent.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-
-        Raises:
-            ValueError: What the agent is packed from is not there.
-        """
         super().__init__(scope, construct_id)
         archive = pack_agent()
         self.asset = s3_assets.Asset(self, "Asset", path=archive.path)
@@ -108,4 +105,6 @@ def check_size(resolved: Any) -> None:
     literal = sum(len(part.encode()) for part in parts if isinstance(part, str))
     size = literal + _TOKEN_BYTES * sum(not isinstance(part, str) for part in parts) + _SIGNAL_URL_BYTES
     if size > LIMIT:
-        raise ValueError(f"user data must be at most {LIMIT} bytes, got about {size}; shorten paths and names in the props")
+        raise ValueError(
+            f"user data must be at most {LIMIT} bytes, got about {size}; shorten paths and names in the props"
+        )

@@ -1,22 +1,21 @@
 """The file system that all nodes mount: a new EFS, or one of the user's."""
 
-import re
 from typing import Any
 
 import jsii
-from aws_cdk import Aws, Fn, RemovalPolicy, Stack, Token
+from aws_cdk import Aws, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from constructs import Construct, DependencyGroup, IDependable
+
+from deeplearning_cdk.cluster_props import check_file_system_id, check_mount_point
+from deeplearning_cdk.node_image import FileSystemMode
 from deeplearning_contract.settings import FileSystemSettings
 
-from deeplearning_cdk.node_image import FileSystemMode
-
-_FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8}([0-9a-f]{9})?")
 _NFS_PORT = 2049
 # AWS's recommended options for NFS clients of EFS (EFS user guide, mounting considerations).
-_NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,_netdev"
+_NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 _LOGIN_USER_ID = "1000"
 
 
@@ -28,10 +27,26 @@ class SharedFileSystem(Construct):
     Mode `nfs4` is plain NFS 4.1 that only the security groups guard. Mode `efs` goes through an access point with
     IAM and TLS; a new file system then refuses clients without either.
 
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        vpc: The VPC of the nodes.
+        subnet: The subnet of the mount target.
+        mount_point: Where nodes mount it. Default: /efs.
+        mode: How nodes mount it. Default: plain NFS 4.1.
+        file_system_id: An existing file system. Default: a new one.
+        mount_target_security_group: Group of the mount target that the existing file system already has in the
+            nodes' zone; nodes are admitted to it. Default: a mount target is made.
+        removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
+            stack's own creation fails.
+
     Attributes:
         file_system_id: Id of the file system.
         mount_settings: What nodes are told.
         readiness: What must exist before a node can mount it.
+
+    Raises:
+        ValueError: The id is not one, or a group was given without it.
     """
 
     def __init__(
@@ -47,29 +62,13 @@ class SharedFileSystem(Construct):
         mount_target_security_group: ec2.ISecurityGroup | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     ) -> None:
-        """
-        Make the file system or take the user's.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-            vpc: The VPC of the nodes.
-            subnet: The subnet of the mount target.
-            mount_point: Where nodes mount it. Default: /efs.
-            mode: How nodes mount it. Default: plain NFS 4.1.
-            file_system_id: An existing file system. Default: a new one.
-            mount_target_security_group: Group of the mount target that the existing file system already has in the
-                nodes' zone; nodes are admitted to it. Default: a mount target is made.
-            removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
-                stack's own creation fails.
-
-        Raises:
-            ValueError: The id is not one, or a group was given without it.
-        """
         super().__init__(scope, construct_id)
         check_file_system_id(file_system_id)
+        check_mount_point(mount_point)
         if mount_target_security_group is not None and file_system_id is None:
-            raise ValueError("mount_target_security_group must come with file_system_id, got none; pass the id, or neither")
+            raise ValueError(
+                "mount_target_security_group must come with file_system_id, got none; pass the id, or neither"
+            )
         self._mode = mode
         self._readiness = DependencyGroup()
         self.readiness: IDependable = self._readiness
@@ -123,7 +122,11 @@ class SharedFileSystem(Construct):
 
     def _make_mount_target(self, vpc: ec2.IVpc, subnet: ec2.ISubnet) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(
-            self, "SecurityGroup", vpc=vpc, allow_all_outbound=False, description="Mount target of the shared file system"
+            self,
+            "SecurityGroup",
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Mount target of the shared file system",
         )
         target = efs.CfnMountTarget(
             self,
@@ -155,7 +158,7 @@ class SharedFileSystem(Construct):
 
     def _describe_mount(self, mount_point: str) -> FileSystemSettings:
         if self._access_point is not None:
-            options = Fn.join("", ["tls,iam,accesspoint=", self._access_point.ref, ",_netdev"])
+            options = Fn.join("", ["tls,iam,accesspoint=", self._access_point.ref])
             return FileSystemSettings("efs", f"{self.file_system_id}:/", options, mount_point)
         source = f"{self.file_system_id}.efs.{Stack.of(self).region}.{Aws.URL_SUFFIX}:/"
         return FileSystemSettings("nfs4", source, _NFS_OPTIONS, mount_point)
@@ -174,19 +177,3 @@ _ENCRYPTED_ONLY: dict[str, Any] = {
         }
     ],
 }
-
-
-def check_file_system_id(file_system_id: str | None) -> None:
-    """
-    Check the id of an existing file system.
-
-    Raises:
-        ValueError: It is neither a token nor `fs-` with 8 or 17 hex digits.
-    """
-    if file_system_id is None or Token.is_unresolved(file_system_id):
-        return
-    if not _FILE_SYSTEM_ID.fullmatch(file_system_id):
-        raise ValueError(
-            f"file_system_id must be fs- and 8 or 17 hex digits, got {file_system_id!r}; "
-            "list yours with `aws efs describe-file-systems`"
-        )

@@ -3,11 +3,13 @@
 import ipaddress
 from dataclasses import dataclass
 
-RESERVED_ADDRESSES = 5
+_RESERVED = 5
 """Addresses of a subnet that AWS keeps: the first four and the last."""
 
-_LARGEST, _SMALLEST = 16, 26
-_SMALLEST_SUBNET = 28
+_LARGEST_VPC, _SMALLEST_VPC, _SMALLEST_SUBNET = 16, 26, 28
+
+INTERFACE_ENDPOINTS = ("SQS", "SSM", "SSM_MESSAGES", "EC2_MESSAGES")
+"""What nodes without a route to the Internet call beside the gateways of S3 and DynamoDB."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class SubnetSizes:
 
 def plan_subnets(vpc_cidr: str) -> SubnetSizes:
     """
-    Give the private tier half of the VPC, and the public one a /24 or what is left.
+    Give the private tier half of the VPC, and the public one a /24 or a quarter.
 
     Args:
         vpc_cidr: IPv4 network of the VPC.
@@ -28,19 +30,50 @@ def plan_subnets(vpc_cidr: str) -> SubnetSizes:
     Raises:
         ValueError: It is not an IPv4 network from /16 to /26.
     """
-    try:
-        network = ipaddress.IPv4Network(vpc_cidr)
-    except ValueError as error:
-        raise ValueError(f"vpc_cidr must be an IPv4 network, got {vpc_cidr!r} ({error}); write e.g. 10.0.0.0/16") from error
-    if not _LARGEST <= network.prefixlen <= _SMALLEST or "/" not in vpc_cidr:
+    if not is_ipv4_network(vpc_cidr):
         raise ValueError(
-            f"vpc_cidr must be from /{_LARGEST} to /{_SMALLEST}, got {vpc_cidr!r}; "
-            "AWS takes /16 at the most, and two subnets must fit"
+            f"vpc_cidr must be an IPv4 network with its host bits 0, got {vpc_cidr!r}; write e.g. 10.0.0.0/16"
         )
-    public = min(_SMALLEST_SUBNET, max(network.prefixlen + 2, 24))
-    return SubnetSizes(private_prefix=network.prefixlen + 1, public_prefix=public)
+    prefix = ipaddress.IPv4Network(vpc_cidr).prefixlen
+    if not _LARGEST_VPC <= prefix <= _SMALLEST_VPC:
+        raise ValueError(
+            f"vpc_cidr must be from /{_LARGEST_VPC} to /{_SMALLEST_VPC}, got {vpc_cidr!r}; "
+            "a VPC takes no more, and two subnets must fit"
+        )
+    return SubnetSizes(private_prefix=prefix + 1, public_prefix=min(_SMALLEST_SUBNET, max(prefix + 2, 24)))
 
 
-def usable_addresses(cidr: str) -> int:
-    """Return how many addresses of a subnet instances can have."""
-    return max(0, ipaddress.IPv4Network(cidr).num_addresses - RESERVED_ADDRESSES)
+def is_ipv4_network(text: str) -> bool:
+    """Tell whether a text is an IPv4 network in CIDR form with its host bits 0."""
+    try:
+        ipaddress.IPv4Network(text)
+    except ValueError:
+        return False
+    return "/" in text
+
+
+def usable_addresses(prefix: int) -> int:
+    """Return how many addresses instances can have in a subnet of a prefix length."""
+    return (1 << (32 - prefix)) - _RESERVED
+
+
+def check_addresses(subnet: str, usable: int, *, workers: int, has_master: bool, isolated: bool) -> None:
+    """
+    Check that a subnet has an address for every node; an EFA-only interface takes none.
+
+    Args:
+        subnet: What the subnet is, for the error.
+        usable: Addresses that instances can have.
+        workers: Most workers.
+        has_master: Whether the master lives there too.
+        isolated: Whether interface endpoints live there too.
+
+    Raises:
+        ValueError: It has not.
+    """
+    others = 1 + has_master + (len(INTERFACE_ENDPOINTS) if isolated else 0)
+    if workers > usable - others:
+        raise ValueError(
+            f"worker_max_capacity must not exceed the {max(0, usable - others)} addresses that {subnet} has for "
+            f"workers, got {workers}; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"
+        )

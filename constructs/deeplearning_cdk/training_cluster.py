@@ -2,23 +2,19 @@
 
 import jsii
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from constructs import Construct
-from deeplearning_contract.names import NodeRole
+from constructs import Construct, IDependable
 
 from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
-from deeplearning_cdk.cluster_network import ClusterNetwork
-from deeplearning_cdk.cluster_plan import ClusterPlan, plan_cluster
+from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork
+from deeplearning_cdk.cluster_nodes import ClusterNodes
+from deeplearning_cdk.cluster_plan import check_network, plan_cluster
 from deeplearning_cdk.cluster_warnings import warn_about
 from deeplearning_cdk.coordination import Coordination, name_cluster
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.login_commands import session_command, ssh_command
-from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_image import NodeImage
-from deeplearning_cdk.node_permissions import NodesPrincipal, make_node_role, master_statements, worker_statements
-from deeplearning_cdk.node_programs import NodePrograms, check_scripts
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 
 
@@ -35,7 +31,7 @@ class TrainingCluster(Construct):
         worker_instance_type: Type of the workers. Default: p3dn.24xlarge.
         master_instance_type: Type of the master. Default: the workers' type.
         worker_min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
-        worker_desired_capacity: Workers to launch. Default: 3.
+        worker_desired_capacity: Workers to launch. Default: 3, or the nearest that minimum and maximum allow.
         worker_max_capacity: Most workers that may be scaled to later. Default: the desired capacity.
         image: What all nodes start from. Default: what drives the instance type: the PyTorch Deep Learning AMI on
             Ubuntu, stock Ubuntu with the proprietary driver for P3, stock Ubuntu for CPU types.
@@ -104,17 +100,23 @@ class TrainingCluster(Construct):
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     ) -> None:
         self._plan = plan_cluster(
-            instance_types=(worker_instance_type, master_instance_type),
-            capacity=(worker_min_capacity, worker_desired_capacity, worker_max_capacity),
+            worker_instance_type=worker_instance_type,
+            master_instance_type=master_instance_type,
+            worker_min_capacity=worker_min_capacity,
+            worker_desired_capacity=worker_desired_capacity,
+            worker_max_capacity=worker_max_capacity,
             image=image,
-            mount_point=mount_point,
-            setup_timeout=setup_timeout,
             ssh_peer=ssh_peer,
             key_pair=key_pair,
+            mount_point=mount_point,
+            setup_script=setup_script,
+            run_script=run_script,
+            setup_timeout=setup_timeout,
+            vpc_cidr=None if vpc else vpc_cidr or DEFAULT_VPC_CIDR,
+            isolated=isolated,
+            file_system_id=file_system_id,
         )
-        check_scripts((("setup_script", setup_script), ("run_script", run_script)))
         super().__init__(scope, construct_id)
-        warn_about(self, self._plan, isolated=isolated)
         self.cluster_name = name_cluster(self)
         self.network = ClusterNetwork(
             self,
@@ -127,6 +129,8 @@ class TrainingCluster(Construct):
             public_master=self._plan.ssh_peer is not None,
             isolated=isolated,
         )
+        check_network(self._plan, self.network, isolated=isolated)
+        warn_about(self, self._plan, isolated=isolated)
         self.file_system = SharedFileSystem(
             self,
             "FileSystem",
@@ -147,84 +151,45 @@ class TrainingCluster(Construct):
             coordination=self.coordination,
             worker_min_capacity=self._plan.capacity.minimum,
         )
-        self._programs = NodePrograms(self, "Programs", setup_script=setup_script, run_script=run_script)
-        self._make_groups(volume_size)
-
-    def _make_groups(self, volume_size: Size | None) -> None:
-        roles = {role: self._make_role(role) for role in NodeRole}
-        self._principal = NodesPrincipal(list(roles.values()))
-        self._master_security_group = ec2.SecurityGroup(
-            self, "MasterSecurityGroup", vpc=self.network.vpc, description="Master of a deep-learning cluster"
+        self._nodes = ClusterNodes(
+            self,
+            "Nodes",
+            plan=self._plan,
+            cluster=self.cluster_name,
+            network=self.network,
+            file_system=self.file_system,
+            coordination=self.coordination,
+            volume_size=volume_size,
+            setup_script=setup_script,
+            run_script=run_script,
         )
-        if self._plan.ssh_peer is not None:
-            self._master_security_group.add_ingress_rule(self._plan.ssh_peer, ec2.Port.tcp(22), "SSH from the peer")
-        placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if self._plan.takes_placement_group else None
-        groups = {}
-        for role in NodeRole:
-            is_master = role is NodeRole.MASTER
-            group = self.network.security_group
-            facts = self._plan.master if is_master else self._plan.workers
-            groups[role] = NodeGroup(
-                self,
-                "Master" if is_master else "Workers",
-                cluster=self.cluster_name,
-                node_role=role,
-                facts=facts,
-                image=self._plan.image,
-                role=roles[role],
-                user_data=self._programs.user_data(
-                    cluster=self.cluster_name,
-                    node_role=role,
-                    coordination=self.coordination,
-                    worker_role=roles[NodeRole.WORKER],
-                    file_system=self.file_system.mount_settings,
-                    facts=facts,
-                    image=self._plan.image,
-                    setup_seconds=self._plan.setup_seconds,
-                ),
-                subnet=self.network.master_subnet if is_master else self.network.worker_subnet,
-                security_groups=[group, self._master_security_group] if is_master else [group],
-                topic=self.coordination.topic,
-                desired_capacity=1 if is_master else self._plan.capacity.desired,
-                max_capacity=1 if is_master else self._plan.capacity.maximum,
-                is_public=is_master and self.network.has_public_master,
-                volume_size=volume_size,
-                key_name=self._plan.key_name,
-                placement_group_name=placement.ref if placement else None,
-            )
-        self.master, self.workers = groups[NodeRole.MASTER], groups[NodeRole.WORKER]
-        needs = [
+        self.master, self.workers = self._nodes.master, self._nodes.workers
+        self._order_creation()
+
+    def _order_creation(self) -> None:
+        """Let nodes, and the clock of the stack's wait, start when all that nodes need is there."""
+        needs: list[IDependable] = [
             self.network.connectivity,
             self.file_system.readiness,
             self.adjuster,
             self.coordination.topic,
-            self._master_security_group,
-            *roles.values(),
+            self._nodes.master_security_group,
+            # With the policies that users grant later.
+            *self._nodes.roles.values(),
         ]
         self.master.launch_after(*needs)
         self.workers.launch_after(*needs)
         self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
 
-    def _make_role(self, node_role: NodeRole) -> iam.Role:
-        is_master = node_role is NodeRole.MASTER
-        statements = [
-            *(master_statements(self.coordination) if is_master else worker_statements(self.coordination)),
-            self._programs.read_statement(node_role),
-            *self.file_system.mount_statements(),
-        ]
-        return make_node_role(
-            self, "MasterRole" if is_master else "WorkerRole", node_role=node_role, statements=statements
-        )
-
     @property
     def connections(self) -> ec2.Connections:
         """Connections of every node."""
-        return ec2.Connections(security_groups=[self.network.security_group])
+        return self.network.connections
 
     @property
     def grant_principal(self) -> iam.IPrincipal:
         """The roles of all nodes: `bucket.grant_read(cluster)` reaches each."""
-        return self._principal  # type: ignore[return-value]
+        return self._nodes.principal
 
     @property
     def session_command(self) -> str:

@@ -1,0 +1,135 @@
+"""The nodes of a cluster: roles, programs, launch templates and groups of the master and the workers."""
+
+from aws_cdk import Size
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from deeplearning_cdk.cluster_network import ClusterNetwork
+from deeplearning_cdk.cluster_plan import ClusterPlan
+from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.node_group import NodeGroup
+from deeplearning_cdk.node_permissions import NodesPrincipal, make_node_role, master_statements, worker_statements
+from deeplearning_cdk.node_programs import NodePrograms
+from deeplearning_cdk.shared_file_system import SharedFileSystem
+from deeplearning_contract.names import NodeRole
+
+
+class ClusterNodes(Construct):
+    """
+    The master and the workers of a cluster.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        plan: What was chosen for the nodes.
+        cluster: The cluster's name.
+        network: Where they live.
+        file_system: What they mount.
+        coordination: What they meet at.
+        volume_size: Size of each root volume. Default: 150 GiB.
+        setup_script: Path of a script that runs as root on every node. Default: none.
+        run_script: Path of a script that runs on the formed master. Default: none.
+
+    Attributes:
+        roles: The role of the nodes of each kind.
+        principal: Stands for all roles.
+        master_security_group: Group of the master alone.
+        master: The master's node group.
+        workers: The workers' node group.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        plan: ClusterPlan,
+        cluster: str,
+        network: ClusterNetwork,
+        file_system: SharedFileSystem,
+        coordination: Coordination,
+        volume_size: Size | None = None,
+        setup_script: str | None = None,
+        run_script: str | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._plan, self._cluster, self._network = plan, cluster, network
+        self._file_system, self._coordination, self._volume_size = file_system, coordination, volume_size
+        self._programs = NodePrograms(self, "Programs", setup_script=setup_script, run_script=run_script)
+        self.roles = {role: self._make_role(role) for role in NodeRole}
+        self.principal = NodesPrincipal(list(self.roles.values()))
+        self.master_security_group = self._make_master_security_group()
+        self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.is_placed else None
+        self.master = self._make_master()
+        self.workers = self._make_workers()
+
+    def _make_role(self, node_role: NodeRole) -> iam.Role:
+        is_master = node_role is NodeRole.MASTER
+        statements = [
+            *(master_statements(self._coordination) if is_master else worker_statements(self._coordination)),
+            self._programs.read_statement(node_role),
+            *self._file_system.mount_statements(),
+        ]
+        return make_node_role(self, f"{node_role.name.title()}Role", node_role=node_role, statements=statements)
+
+    def _make_master_security_group(self) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
+            self, "MasterSecurityGroup", vpc=self._network.vpc, description="Master of a deep-learning cluster"
+        )
+        if self._plan.ssh_peer is not None:
+            group.add_ingress_rule(self._plan.ssh_peer, ec2.Port.tcp(22), "SSH from the peer")
+        return group
+
+    def _make_master(self) -> NodeGroup:
+        return NodeGroup(
+            self,
+            "Master",
+            cluster=self._cluster,
+            node_role=NodeRole.MASTER,
+            facts=self._plan.master,
+            image=self._plan.image,
+            role=self.roles[NodeRole.MASTER],
+            user_data=self._render_user_data(NodeRole.MASTER),
+            subnet=self._network.master_subnet,
+            security_groups=[self._network.security_group, self.master_security_group],
+            topic=self._coordination.topic,
+            desired_capacity=1,
+            max_capacity=1,
+            is_public=self._network.has_public_master,
+            volume_size=self._volume_size,
+            key_name=self._plan.key_name,
+            placement_group_name=self._placement.ref if self._placement else None,
+        )
+
+    def _make_workers(self) -> NodeGroup:
+        return NodeGroup(
+            self,
+            "Workers",
+            cluster=self._cluster,
+            node_role=NodeRole.WORKER,
+            facts=self._plan.workers,
+            image=self._plan.image,
+            role=self.roles[NodeRole.WORKER],
+            user_data=self._render_user_data(NodeRole.WORKER),
+            subnet=self._network.worker_subnet,
+            security_groups=[self._network.security_group],
+            topic=self._coordination.topic,
+            desired_capacity=self._plan.capacity.desired,
+            max_capacity=self._plan.capacity.maximum,
+            volume_size=self._volume_size,
+            key_name=self._plan.key_name,
+            placement_group_name=self._placement.ref if self._placement else None,
+        )
+
+    def _render_user_data(self, node_role: NodeRole) -> str:
+        return self._programs.user_data(
+            cluster=self._cluster,
+            node_role=node_role,
+            coordination=self._coordination,
+            worker_role=self.roles[NodeRole.WORKER],
+            file_system=self._file_system.mount_settings,
+            facts=self._plan.master if node_role is NodeRole.MASTER else self._plan.workers,
+            image=self._plan.image,
+            setup_seconds=self._plan.setup_seconds,
+        )

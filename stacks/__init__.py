@@ -1,0 +1,1 @@
+"""The stacks that this project deploys, one a file."""

@@ -1,0 +1,162 @@
+"""Reads the props of the cluster from the context: one reader a key."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aws_cdk import Duration, RemovalPolicy, Size
+
+from deeplearning_cdk import InstanceTypeFacts, NodeImage
+from deeplearning_cdk.cluster_plan import plan_cluster
+from stacks.context_values import (
+    ContextError,
+    Reader,
+    read_choice,
+    read_flag,
+    read_number,
+    read_object,
+    read_text,
+)
+
+Built = TypeVar("Built")
+
+_IMAGES: Mapping[str, Callable[..., NodeImage]] = {
+    "deep-learning-ubuntu": NodeImage.deep_learning_ubuntu,
+    "deep-learning-amazon-linux": NodeImage.deep_learning_amazon_linux,
+    "ubuntu": NodeImage.ubuntu,
+    "ssm-parameter": NodeImage.from_ssm_parameter,
+    "ami-id": NodeImage.from_ami_id,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VpcIds:
+    """
+    The ids of the user's VPC and of its subnets in the nodes' zone.
+
+    Attributes:
+        vpc_id: The VPC.
+        availability_zone: The zone of the subnets.
+        worker_subnet_id: Private subnet of the workers.
+        worker_route_table_id: Its route table; only endpoints need it. Default: not given.
+        worker_subnet_cidr: Its addresses, to check that the workers fit. Default: not checked.
+        master_subnet_id: Public subnet of the master. Default: the workers' one.
+    """
+
+    vpc_id: str
+    availability_zone: str
+    worker_subnet_id: str
+    worker_route_table_id: str | None = None
+    worker_subnet_cidr: str | None = None
+    master_subnet_id: str | None = None
+
+
+def read_instance_type(key: str, value: Any) -> str | InstanceTypeFacts:
+    """
+    Read an instance type: its name, or an object of `InstanceTypeFacts` for one that is newer than the catalogue.
+
+    Raises:
+        ContextError: It is something else.
+    """
+    if isinstance(value, str) and not value.startswith("{"):
+        return read_text(key, value)
+    facts = read_object(key, value)
+    listed = {name: tuple(item) if isinstance(item, list) else item for name, item in facts.items()}
+    return build(key, InstanceTypeFacts, listed)
+
+
+def read_image(key: str, value: Any) -> NodeImage:
+    """
+    Read an image: a name, or an object with `kind` and the arguments of the class method of `NodeImage`.
+
+    Raises:
+        ContextError: It is something else.
+    """
+    named = {"kind": value} if isinstance(value, str) and not value.startswith("{") else read_object(key, value)
+    arguments = dict(named)
+    make = read_choice(_IMAGES)(key, arguments.pop("kind", None))
+    if "like" in arguments:
+        arguments["like"] = read_image(f"{key}.like", arguments["like"])
+    if isinstance(arguments.get("packages"), dict):
+        arguments["packages"] = {command: tuple(names) for command, names in arguments["packages"].items()}
+    return build(key, make, arguments)
+
+
+def read_vpc(key: str, value: Any) -> VpcIds:
+    """
+    Read the ids of the user's VPC.
+
+    Raises:
+        ContextError: One is missing or not known.
+    """
+    return build(key, VpcIds, read_object(key, value))
+
+
+def build(key: str, make: Callable[..., Built], arguments: Mapping[str, Any]) -> Built:
+    """
+    Call with named arguments that a user wrote.
+
+    Raises:
+        ContextError: One is missing or not known, or the callee refuses it.
+    """
+    try:
+        return make(**arguments)
+    except TypeError as error:
+        raise ContextError(
+            f"{key} must have the right names, got {sorted(arguments)} ({error}); see the README"
+        ) from error
+    except ValueError as error:
+        raise ContextError(f"{key} cannot be read: {error}") from error
+
+
+CLUSTER_KEYS: Mapping[str, Reader] = {
+    "worker_instance_type": read_instance_type,
+    "master_instance_type": read_instance_type,
+    "worker_min_capacity": read_number,
+    "worker_desired_capacity": read_number,
+    "worker_max_capacity": read_number,
+    "image": read_image,
+    "volume_size": lambda key, value: Size.gibibytes(read_number(key, value)),
+    "ssh_peer": read_text,
+    "key_pair": read_text,
+    "mount_point": read_text,
+    "setup_script": read_text,
+    "run_script": read_text,
+    "setup_timeout": lambda key, value: Duration.minutes(read_number(key, value)),
+    "vpc_cidr": read_text,
+    "availability_zone": read_text,
+    "isolated": read_flag,
+    "file_system_id": read_text,
+    "removal_policy": read_choice(
+        {
+            "retain-on-update-or-delete": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+            "retain": RemovalPolicy.RETAIN,
+            "destroy": RemovalPolicy.DESTROY,
+        }
+    ),
+}
+"""The props of `TrainingCluster` that a context value can say, by the same names."""
+
+PLACE_KEYS: Mapping[str, Reader] = {"vpc": read_vpc, "mount_target_security_group": read_text}
+"""The props that the stack looks up by id."""
+
+
+def check_cluster(props: Mapping[str, Any], *, has_vpc: bool) -> None:
+    """
+    Check the props of a cluster together, before a stack is made.
+
+    Args:
+        props: What `CLUSTER_KEYS` read.
+        has_vpc: Whether the VPC is the user's.
+
+    Raises:
+        ValueError: They contradict each other.
+    """
+    planned = set(inspect.signature(plan_cluster).parameters)
+    choices = {name: value for name, value in props.items() if name in planned}
+    if has_vpc:
+        if "vpc_cidr" in choices:
+            raise ContextError(f"vpc_cidr must be left out with vpc, got {choices['vpc_cidr']!r}; leave one out")
+        choices["vpc_cidr"] = None
+    plan_cluster(**choices)
