@@ -140,7 +140,7 @@ class Master(Duty):
         """
         if self.install(state) and self.member:
             formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
-            self.signal.send("SUCCESS", f"{formed}. {state.reason}".strip())
+            self.signal.send("SUCCESS", f"{formed}: {state.reason}" if state.reason else formed)
             variables = contract_variables(self.node, len(state.members), self.member.gpu_count)
             self.training = self.training or run_stage(
                 self.node.clock, "start the run script", lambda: start_run_script(self.node, variables)

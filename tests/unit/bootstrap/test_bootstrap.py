@@ -1,0 +1,159 @@
+"""User data as a whole, run for real: its paths below a temporary folder, its programs tiny executables."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+USERDATA = Path(__file__).parents[3] / "userdata"
+AGENT = {
+    "deeplearning_agent/__init__.py": "",
+    "deeplearning_agent/__main__.py": "import sys\nassert sys.argv[1:] == ['--check']\n",
+}
+
+
+class Bootstrap:
+    """User data, rendered as the constructs do."""
+
+    def __init__(self, root, url, metadata_url, agent, bucket_url=None):
+        self.root = root
+        self.environment = {
+            "PATH": str(root / "programs"),
+            "AWS_ENDPOINT_URL": bucket_url or url,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata_url,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        settings = {"cluster": "c", "role": "master", "region": "eu-west-1", "signal_url": f"{url}/signal"}
+        self.replacements = {
+            "\n__SETTINGS__\n": "\n" + json.dumps(settings | {"report_queue_url": f"{url}/1/reports"}, indent=1) + "\n",
+            "\n__FETCH_AGENT__\n": "\n" + (USERDATA / "fetch_agent.py").read_text() + "\n",
+            "__PYTHON__": sys.executable,
+            "__AGENT_BUCKET__": "assets",
+            "__AGENT_KEY__": "agent.zip",
+            "__AGENT_SHA256__": hashlib.sha256(agent).hexdigest(),
+            "__REGION__": "eu-west-1",
+        }
+        for folder in ("opt", "var/log", "etc/systemd/system", "programs"):
+            (root / folder).mkdir(parents=True)
+        for name in ("bash", "mkdir", "cat", "mv"):
+            (root / "programs" / name).symlink_to(shutil.which(name))
+        (root / "programs/python3").symlink_to(sys.executable)
+        self.program("systemctl", f'echo "$@" >>{root}/systemctl.calls')
+
+    def program(self, name, body):
+        path = self.root / "programs" / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    def text(self):
+        text = (USERDATA / "bootstrap.sh").read_text()
+        for placeholder, value in self.replacements.items():
+            assert placeholder in text
+            text = text.replace(placeholder, value)
+        for path in ("/opt/deeplearning", "/var/log/", "/etc/systemd/"):
+            text = text.replace(path, f"{self.root}{path}")
+        return text
+
+    def run(self):
+        return subprocess.run(
+            ["/bin/bash", "-c", self.text()],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def files(self):
+        return {
+            str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mode)
+            for path in self.root.rglob("*")
+            if path.is_file() and "var/log" not in str(path) and path.name != "systemctl.calls"
+        }
+
+
+@pytest.fixture
+def bootstrap(tmp_path, server, metadata, make_zip):
+    data = make_zip(AGENT)
+    server.answers |= {"/assets/agent.zip": [(200, data)], "/signal": [(200, b"")]}
+    return Bootstrap(tmp_path, server.url, metadata.url, data)
+
+
+def signals(server):
+    return [json.loads(body) for method, path, _, body in server.requests if path == "/signal"]
+
+
+def test_installs_the_agent_as_a_service_and_starts_it(bootstrap, server):
+    done = bootstrap.run()
+    assert done.returncode == 0, done.stdout + (bootstrap.root / "var/log/deeplearning-bootstrap.log").read_text()
+    assert (bootstrap.root / "systemctl.calls").read_text().splitlines() == [
+        "daemon-reload",
+        "enable --now deeplearning-agent.service",
+    ]
+    unit = (bootstrap.root / "etc/systemd/system/deeplearning-agent.service").read_text()
+    assert f"ExecStart={sys.executable} -m deeplearning_agent\n" in unit
+    assert "Restart=always\n" in unit
+    assert (bootstrap.root / "opt/deeplearning/agent/deeplearning_agent/__main__.py").exists()
+    assert signals(server) == []
+
+
+def test_settings_are_for_root_alone_since_they_hold_the_signal_url(bootstrap):
+    bootstrap.run()
+    assert (bootstrap.root / "opt/deeplearning/settings.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_d32_user_data_that_runs_twice_leaves_identical_files(bootstrap):
+    bootstrap.run()
+    before = bootstrap.files()
+    assert bootstrap.run().returncode == 0
+    assert bootstrap.files() == before
+    assert len(before) >= 6
+
+
+def test_an_agent_that_cannot_start_fails_the_stack_with_its_last_lines(bootstrap, server, make_zip):
+    data = make_zip({**AGENT, "deeplearning_agent/__main__.py": "import no_such_module\n"})
+    server.answers["/assets/agent.zip"] = [(200, data)]
+    bootstrap.replacements["__AGENT_SHA256__"] = hashlib.sha256(data).hexdigest()
+    assert bootstrap.run().returncode == 1
+    [signal] = signals(server)
+    assert signal["Status"] == "FAILURE"
+    assert "-m deeplearning_agent --check" in signal["Reason"]
+    assert "No module named 'no_such_module'" in signal["Reason"]
+    assert not (bootstrap.root / "systemctl.calls").exists()
+
+
+def test_an_interpreter_that_the_image_lacks_fails_the_stack(bootstrap, server):
+    bootstrap.replacements["__PYTHON__"] = "/opt/pytorch/bin/python-of-another-image"
+    assert bootstrap.run().returncode == 1
+    [signal] = signals(server)
+    assert "python-of-another-image: No such file or directory" in signal["Reason"]
+
+
+def test_a_zip_with_another_digest_fails_the_stack(bootstrap, server):
+    bootstrap.replacements["__AGENT_SHA256__"] = "1" * 64
+    assert bootstrap.run().returncode == 1
+    assert f"must be {'1' * 64}" in signals(server)[0]["Reason"]
+
+
+def test_a_service_manager_that_refuses_fails_the_stack(bootstrap, server):
+    bootstrap.program("systemctl", 'echo "Failed to enable unit" >&2; exit 1')
+    assert bootstrap.run().returncode == 1
+    assert "Failed to enable unit" in signals(server)[0]["Reason"]
+
+
+def test_is_glue_only_and_leaves_most_of_user_data_free():
+    text = (USERDATA / "bootstrap.sh").read_text()
+    assert len(text.splitlines()) < 60
+    words = set(text.split())
+    assert not words & {"if", "for", "while", "until", "case", "jq", "awk", "sed", "grep"}
+    assert len(text) + (USERDATA / "fetch_agent.py").stat().st_size < 10 * 1024
+
+
+def test_shellcheck_has_nothing_to_say():
+    shellcheck = Path(sys.executable).parent / "shellcheck"
+    done = subprocess.run([shellcheck, USERDATA / "bootstrap.sh"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,196 @@
+"""Four agents against moto: from `launched` to `formed`, and every way in which that fails or is repeated."""
+
+import hashlib
+import json
+import math
+import time
+
+import pytest
+
+from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.settings import ScriptSettings
+
+
+def wait_for(lab, phase):
+    """Wait until the item has a phase; the agents' threads do the work."""
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        state = lab.read_state()
+        if state and state.phase is phase and lab.signals.bodies:
+            return state
+        lab.stop.wait(0.05)
+    raise AssertionError(f"the item never became {phase}: {lab.read_state()}")
+
+
+def script_settings(script):
+    return ScriptSettings("scripts", "setup.sh", hashlib.sha256(script).hexdigest())
+
+
+def form(lab):
+    """Let a master and three workers form; note what was written and called."""
+    lab.write_state(4)
+    began = time.monotonic()
+    agents = [lab.start(index) for index in range(4)]
+    lab.state = wait_for(lab, Phase.FORMED)
+    lab.elapsed = time.monotonic() - began + max(agent.node.clock.skipped for agent in agents)
+    lab.finish()
+    return lab
+
+
+@pytest.fixture
+def formed(lab):
+    """A formed cluster of a test's own, to do things to."""
+    return form(lab)
+
+
+@pytest.fixture(scope="module")
+def evidence(make_lab, tmp_path_factory):
+    """A formed cluster to look at; its AWS may be another's by now."""
+    with make_lab(tmp_path_factory.mktemp("evidence")) as lab:
+        yield form(lab)
+
+
+def test_forms_and_signals_success_once(evidence):
+    assert [body["Status"] for body in evidence.signals.bodies] == ["SUCCESS"]
+    assert evidence.signals.bodies[0]["Reason"] == "4 of 4 nodes formed generation 1"
+    assert evidence.signals.content_types == [""]
+
+
+def test_keeps_the_bound_on_aws_calls(evidence):
+    nodes, seconds = 4, evidence.elapsed
+    bound = nodes * (4 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
+    assert sum(evidence.calls.values()) <= bound
+
+
+def test_d37_the_master_is_rank_0_and_workers_keep_the_expected_order(evidence):
+    assert [member.instance_id for member in evidence.state.members] == [evidence.instance(index) for index in range(4)]
+    for index in range(4):
+        assert evidence.read(index, "/opt/deeplearning/workers").split() == [
+            "deeplearning-worker1",
+            "deeplearning-worker2",
+            "deeplearning-worker3",
+            "deeplearning-worker4",
+        ]
+        assert "10.0.0.9 deeplearning-worker1 deeplearning-master\n" in evidence.read(index, "/etc/hosts")
+
+
+def test_every_node_knows_every_host_key_and_lets_the_master_in(evidence):
+    for index in range(4):
+        known = evidence.read(index, "/etc/ssh/ssh_known_hosts")
+        assert all(f",{member.address} {member.host_key}\n" in known for member in evidence.state.members)
+        home = evidence.node(index).login_user().home
+        assert evidence.state.user_key in evidence.read(index, f"{home}/.ssh/authorized_keys")
+
+
+def test_a_private_key_never_leaves_its_node(evidence):
+    for index in range(1, 4):
+        home = evidence.node(index).login_user().home
+        assert not (evidence.directory / f"node{index}{home}/.ssh/id_ed25519").exists()
+    assert "secret" not in json.dumps(evidence.state.to_item())
+
+
+def test_d32_running_again_leaves_identical_bytes_on_every_node(formed):
+    before = [formed.digests(index) for index in range(4)]
+    for index in range(4):
+        (formed.directory / f"node{index}/run/deeplearning/agent-started").unlink()
+        formed.run(formed.agent(index))
+    assert [formed.digests(index) for index in range(4)] == before
+    assert len(before[0]) > 15
+    assert len(formed.signals.bodies) == 1
+
+
+def test_a_node_whose_files_were_lost_gets_them_back_at_its_next_start(formed):
+    before = formed.digests(2)
+    (formed.directory / "node2/etc/hosts").write_text("127.0.0.1 localhost\n")
+    (formed.directory / "node2/opt/deeplearning/hostfile").unlink()
+    formed.run(formed.agent(2))
+    assert formed.digests(2) == before
+
+
+def test_a_restart_between_formed_and_the_signal_signals_again(formed):
+    formed.node(0).instance_file("success-signalled").unlink()
+    formed.run(formed.agent(0))
+    assert [body["Status"] for body in formed.signals.bodies] == ["SUCCESS", "SUCCESS"]
+
+
+def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab, stopped):
+    lab.write_state(2)
+    lab.run(lab.agent(1))
+    master = lab.agent(0)
+
+    def die(_state):
+        raise stopped
+
+    master.store.write = die
+    lab.run(master)
+    assert not lab.bodies("report"), "the report is deleted, so only the disk has it"
+    lab.start(0)
+    lab.start(1)
+    assert len(wait_for(lab, Phase.FORMED).members) == 2
+
+
+def test_d28_a_worker_that_boots_after_publication_joins_from_the_item(formed):
+    formed.clients.sqs.purge_queue(QueueUrl=formed.queues["worker"])
+    before = formed.digests(3)
+    (formed.directory / "node3/opt/deeplearning/membership.json").unlink()
+    formed.run(formed.agent(3))
+    assert formed.digests(3) == before
+
+
+def test_d41_d42_a_worker_that_cannot_mount_fails_the_stack_with_its_reason(lab):
+    lab.write_state(4)
+    for index in range(4):
+        lab.node(index)
+    lab.program(2, "mount", 'echo "mount.nfs4: Connection timed out" >&2; exit 32')
+    for index in range(4):
+        lab.start(index)
+    state = wait_for(lab, Phase.FAILED)
+    [signal] = lab.signals.bodies
+    assert signal["Status"] == "FAILURE"
+    assert len(signal["Reason"]) <= 1000
+    for part in ("worker i-00000000000000002 (10.0.0.11)", "mount the file system", "fs-0123", "Connection timed out"):
+        assert part in signal["Reason"]
+    assert state.reason == signal["Reason"]
+
+
+def test_d40_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
+    lab.write_state(1)
+    lab.clients.s3.create_bucket(Bucket="scripts", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    script = b"#!/bin/sh\necho about to fail\nexit 3\n"
+    lab.clients.s3.put_object(Bucket="scripts", Key="setup.sh", Body=script)
+    lab.changes["setup_script"] = script_settings(script)
+    lab.run(lab.agent(0))
+    [signal] = lab.signals.bodies
+    assert "failed to run the set-up script" in signal["Reason"]
+    assert "status 3" in signal["Reason"]
+    assert "last lines: about to fail" in signal["Reason"]
+
+
+def test_d22_d23_a_time_out_names_the_workers_that_are_missing(lab, ticking_clock):
+    lab.write_state(3)
+    lab.run(lab.agent(1))
+    lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
+    reason = lab.read_state().reason
+    assert "2 of 2" not in reason
+    assert "1 of 2 workers are missing: i-00000000000000002 never reported" in reason
+    assert [body["Status"] for body in lab.signals.bodies] == ["FAILURE"]
+
+
+def test_a_time_out_before_the_adjuster_has_spoken_says_so(lab, ticking_clock):
+    lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
+    assert "the capacity adjuster has not said what launched" in lab.signals.bodies[0]["Reason"]
+    assert lab.read_state().phase is Phase.FAILED
+
+
+def test_a_cluster_without_workers_forms(lab):
+    lab.write_state(1)
+    lab.run(lab.agent(0))
+    assert lab.read_state().phase is Phase.FORMED
+    assert lab.bodies("worker") == []
+
+
+def test_a_smaller_cluster_says_why_in_its_success(lab):
+    lab.write_state(1, requested=4, reason="3 workers did not launch: InsufficientInstanceCapacity")
+    lab.run(lab.agent(0))
+    reason = lab.signals.bodies[0]["Reason"]
+    assert reason == "1 of 4 nodes formed generation 1: 3 workers did not launch: InsufficientInstanceCapacity"
