@@ -56,4 +56,4 @@ def _prepare_base(options: RehearsalOptions) -> None:
     from deeplearning_rehearsal.lab.base_root import prepare_base_root  # noqa: PLC0415 - after the cheap checks
 
     options.out.mkdir(parents=True, exist_ok=True)
-    prepare_base_root(options.base_cache, report=lambda line: print(line, file=sys.stderr, flush=True))
+    prepare_base_root(options.base_cache, tell=lambda line: print(line, file=sys.stderr, flush=True))

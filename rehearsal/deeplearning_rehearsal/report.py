@@ -36,6 +36,7 @@ class ClusterReport:
         formation_seconds: From the first instance's launch to the success signal; None when none formed.
         aws_calls: Calls that nodes and Lambda made until the cluster formed.
         aws_calls_by_name: The same by `service.Operation`.
+        aws_calls_by_kind: The same by who called.
         aws_call_bound: The most calls that the design allows for this size and time.
         reason: Why the cluster is smaller than asked for; else empty.
     """
@@ -46,6 +47,7 @@ class ClusterReport:
     formation_seconds: float | None
     aws_calls: int
     aws_calls_by_name: Mapping[str, int]
+    aws_calls_by_kind: Mapping[str, int]
     aws_call_bound: int | None
     reason: str
 

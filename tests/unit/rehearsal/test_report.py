@@ -33,7 +33,7 @@ def report() -> Report:
         expected="trained",
         reasons=(),
         stack=StackReport("trial", "CREATE_COMPLETE", "", {"AWS::SQS::Queue": 3}, {"Login": "aws ssm"}, {}),
-        cluster=ClusterReport(2, 2, 1, 12.5, 40, {"sqs.ReceiveMessage": 40}, 60, ""),
+        cluster=ClusterReport(2, 2, 1, 12.5, 40, {"sqs.ReceiveMessage": 40}, {"node": 40}, 60, ""),
         nodes=(NodeReport("deeplearning-worker1", "master", "i-0", "10.0.0.5", CONTRACT, {"login shell": True}),),
         training=TrainingReport("horovod", "torch 1.13", 2, ("a", "b"), "digits", 0.97, 3.2),
         phases=({"name": "deploy", "start": 0.0, "seconds": 2.0}, {"name": "train", "start": 2.0, "seconds": 5.0}),

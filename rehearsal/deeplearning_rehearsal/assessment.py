@@ -1,0 +1,160 @@
+"""Turns what a rehearsal saw into a verdict and a report."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
+from deeplearning_rehearsal.contract_check import Roster
+from deeplearning_rehearsal.embedded_aws import CallCounts, StackOutcome
+from deeplearning_rehearsal.lab import StandIn
+from deeplearning_rehearsal.options import Expectation
+from deeplearning_rehearsal.report import ClusterReport, NodeReport, Report, StackReport, TrainingReport
+from deeplearning_rehearsal.timeline import Timeline
+from deeplearning_rehearsal.training import judge_training
+
+
+@dataclass
+class Evidence:
+    """
+    What a rehearsal saw.
+
+    Attributes:
+        stack: Name of the stack.
+        overrides: What was changed in its template before it was deployed.
+        requested: Nodes asked for, master included.
+        outcome: How the stack ended.
+        calls: AWS calls of nodes and Lambda until the success signal.
+        formation_seconds: From the first launch to the signal; None when one of them is missing.
+        state: The state item; None when no cluster formed.
+        roster: The master's membership; None when no cluster formed.
+        nodes: The nodes with their checks.
+        training: The job's result; None without one.
+        problems: What went wrong while looking.
+    """
+
+    stack: str
+    overrides: Mapping[str, str]
+    requested: int
+    outcome: StackOutcome
+    calls: CallCounts
+    formation_seconds: float | None = None
+    state: ClusterState | None = None
+    roster: Roster | None = None
+    nodes: tuple[NodeReport, ...] = ()
+    training: TrainingReport | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def has_formed(self) -> bool:
+        """Whether the stack says that the cluster formed."""
+        return self.outcome.status == "CREATE_COMPLETE"
+
+
+def bound_calls(nodes: int, seconds: float) -> int:
+    """
+    Return the most AWS calls that forming a cluster may take.
+
+    Args:
+        nodes: Nodes, master included.
+        seconds: How long they waited for one another.
+    """
+    return nodes * (4 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
+
+
+def judge(
+    expect: Expectation, evidence: Evidence, timeline: Timeline, stand_ins: Sequence[StandIn], peak_memory_mib: int
+) -> Report:
+    """
+    Write the report of a rehearsal.
+
+    Args:
+        expect: What was expected.
+        evidence: What was seen.
+        timeline: What happened when.
+        stand_ins: What of the nodes was not the real thing.
+        peak_memory_mib: Most memory that the lab took, in MiB.
+    """
+    problems = find_problems(expect, evidence)
+    outcome = evidence.outcome
+    return Report(
+        verdict="fail" if problems else "pass",
+        expected=expect,
+        reasons=problems,
+        stack=StackReport(
+            name=evidence.stack,
+            status=outcome.status,
+            reason=outcome.reason,
+            resources=dict(sorted(Counter(resource.resource_type for resource in outcome.resources).items())),
+            outputs=dict(outcome.outputs),
+            overrides=dict(evidence.overrides),
+        ),
+        cluster=_describe_cluster(evidence),
+        nodes=evidence.nodes,
+        training=evidence.training,
+        phases=tuple(asdict(span) for span in timeline.spans),
+        stand_ins=tuple({"name": s.name, "replaces": s.replaces, "does": s.behaviour} for s in stand_ins),
+        peak_memory_mib=peak_memory_mib,
+        timeline=tuple(asdict(happening) for happening in timeline.happenings),
+    )
+
+
+def find_problems(expect: Expectation, evidence: Evidence) -> tuple[str, ...]:
+    """
+    Say everything that is not as expected.
+
+    Args:
+        expect: What was expected.
+        evidence: What was seen.
+    """
+    outcome = evidence.outcome
+    if expect == "failed":
+        has_reason = outcome.status == "ROLLBACK_COMPLETE" and outcome.reason
+        return () if has_reason else (f"the stack must fail with a reason, it is {outcome.status}",)
+    if not evidence.has_formed:
+        return (f"the stack must complete, it is {outcome.status}: {outcome.reason or 'no reason given'}",)
+    problems = list(evidence.problems)
+    formed = 0 if evidence.roster is None else len(evidence.roster.hosts)
+    if formed == 0 or formed != len(evidence.nodes):
+        problems.append(f"every node of the membership must be checked, got {len(evidence.nodes)} of {formed}")
+    if evidence.state and formed < evidence.requested and not evidence.state.reason:
+        problems.append(f"a smaller cluster must give its reason, got {formed} of {evidence.requested} without")
+    for node in evidence.nodes:
+        broken = [name for name, held in node.checks.items() if not held]
+        problems += [f"{node.host} must keep the contract, it fails: {name}" for name in broken]
+    if expect == "trained":
+        problems += _find_training_problems(evidence)
+    return tuple(problems)
+
+
+def _find_training_problems(evidence: Evidence) -> Sequence[str]:
+    if evidence.training is None:
+        return ["the cluster must train, it did not"]
+    hosts = [node.host for node in evidence.nodes]
+    slots = sum(max(1, int(node.contract.get(WORKER_GPU_COUNT_VARIABLE, "0"))) for node in evidence.nodes)
+    return judge_training(evidence.training, hosts, slots)
+
+
+def _describe_cluster(evidence: Evidence) -> ClusterReport:
+    formed = 0 if evidence.roster is None else len(evidence.roster.hosts)
+    seconds = evidence.formation_seconds if formed else None
+    return ClusterReport(
+        requested=evidence.requested,
+        formed=formed,
+        generation=0 if evidence.roster is None else evidence.roster.generation,
+        formation_seconds=seconds,
+        aws_calls=evidence.calls.total,
+        aws_calls_by_name=dict(sorted(evidence.calls.by_operation.items())),
+        aws_calls_by_kind=dict(sorted(evidence.calls.by_kind.items())),
+        aws_call_bound=None if seconds is None else bound_calls(formed, seconds),
+        reason="" if evidence.state is None else evidence.state.reason,
+    )
+
+
+def count_requested(template: Mapping[str, Any]) -> int:
+    """Return the nodes that the groups of a template ask for."""
+    groups = [r for r in template["Resources"].values() if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+    return sum(int(group["Properties"]["DesiredCapacity"]) for group in groups)

@@ -1,0 +1,130 @@
+"""The machines of a rehearsal: boots them in the lab, remembers them, and reads their agents' logs as they grow."""
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, NodeRole
+from deeplearning_rehearsal.embedded_aws import Observation, StackEvent
+from deeplearning_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.machine import Machine
+from deeplearning_rehearsal.timeline import Timeline
+
+_INTERVAL_SECONDS = 0.5
+_TELLING_TYPES = (
+    "AWS::AutoScaling::AutoScalingGroup",
+    "AWS::CloudFormation::Stack",
+    "AWS::CloudFormation::WaitCondition",
+)
+
+
+class Fleet:
+    """
+    Passes machines on to the lab and what happens to them on to the timeline.
+
+    Args:
+        lab: Where machines boot.
+        timeline: Told what happens.
+    """
+
+    def __init__(self, lab: Lab, timeline: Timeline) -> None:
+        self._lab = lab
+        self._timeline = timeline
+        self._machines: dict[str, Machine] = {}
+        self._read: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.launched_at: float | None = None
+        self.signalled_at: float | None = None
+        self._reader = threading.Thread(target=self._follow_logs, name="logs", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._reader.join()
+
+    def boot(self, machine: Machine) -> None:
+        """Start a machine in the lab."""
+        with self._lock:
+            self._machines[machine.instance_id] = machine
+            self.launched_at = self.launched_at or time.monotonic()
+        self._timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
+        self._lab.boot(machine)
+
+    def power_off(self, instance_id: str) -> None:
+        """End a machine of the lab."""
+        self._timeline.tell(self.lane(instance_id), "is powered off")
+        self._lab.power_off(instance_id)
+        with self._lock:
+            self._machines.pop(instance_id, None)
+
+    def observe(self, observation: Observation) -> None:
+        """Put what the embedded AWS observed on the timeline."""
+        if observation.topic == "signal":
+            self.signalled_at = self.signalled_at or observation.at
+        event = observation.detail.get("event")
+        if isinstance(event, StackEvent) and not _is_telling(event):
+            return
+        lane = self.lane(observation.subject) if observation.subject in self._machines else observation.topic
+        self._timeline.tell(lane, observation.text)
+
+    def formation_seconds(self) -> float | None:
+        """Return the time from the first launch to the first signal; None while one of them is missing."""
+        if self.launched_at is None or self.signalled_at is None:
+            return None
+        return self.signalled_at - self.launched_at
+
+    def machines(self) -> tuple[Machine, ...]:
+        """Return the machines that run, the master first."""
+        with self._lock:
+            machines = tuple(self._machines.values())
+        return tuple(sorted(machines, key=lambda machine: (not _is_master(machine), machine.address)))
+
+    def master(self) -> Machine:
+        """
+        Return the master.
+
+        Raises:
+            PromiseError: None runs.
+        """
+        machines = self.machines()
+        if not machines or not _is_master(machines[0]):
+            raise PromiseError("no master is running")
+        return machines[0]
+
+    def lane(self, instance_id: str) -> str:
+        """Name a machine's line in the timeline: its role and the end of its address."""
+        machine = self._machines.get(instance_id)
+        if machine is None:
+            return instance_id
+        return f"{machine.tags.get(ROLE_TAG, 'node')} {machine.address.rsplit('.', 1)[1]}"
+
+    def _follow_logs(self) -> None:
+        while not self._stop.wait(_INTERVAL_SECONDS):
+            for machine in self.machines():
+                lines = self._lines(machine.instance_id, AGENT_LOG)
+                for line in lines[self._read.get(machine.instance_id, 0) :]:
+                    self._timeline.tell(self.lane(machine.instance_id), line)
+                self._read[machine.instance_id] = len(lines)
+
+    def _lines(self, instance_id: str, path: str) -> list[str]:
+        try:
+            text = (self._lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
+        except OSError:
+            return []
+        return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _is_master(machine: Machine) -> bool:
+    return machine.tags.get(ROLE_TAG) == NodeRole.MASTER.value
+
+
+def _is_telling(event: StackEvent) -> bool:
+    return event.resource_type in _TELLING_TYPES or event.status.endswith("_FAILED")

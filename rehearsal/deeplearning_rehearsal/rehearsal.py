@@ -1,0 +1,182 @@
+"""
+The recipe of a rehearsal; runs as the first process of the lab's namespaces.
+
+    python -m deeplearning_rehearsal.rehearsal OPTIONS_JSON
+"""
+
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deeplearning_contract.cluster_state import ClusterState, get_request
+from deeplearning_contract.names import SETTINGS_FILE
+from deeplearning_contract.settings import NodeSettings
+from deeplearning_rehearsal.assessment import Evidence, count_requested, judge
+from deeplearning_rehearsal.contract_check import check_nodes, read_roster
+from deeplearning_rehearsal.embedded_aws import EmbeddedAws
+from deeplearning_rehearsal.embedded_aws.assembly import read_stack
+from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.fleet import Fleet
+from deeplearning_rehearsal.lab import Lab, prepare_base_root
+from deeplearning_rehearsal.memory import MemoryWatch
+from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.progress import show_progress
+from deeplearning_rehearsal.report import Report, render_text, write_report
+from deeplearning_rehearsal.report_page import render_page
+from deeplearning_rehearsal.timeline import Timeline
+from deeplearning_rehearsal.training import train
+
+ROUTER = "100.64.0.1"
+"""Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
+
+PORT = 4566
+_LAB_PID = "$(pgrep --newest --full 'm deeplearning_rehearsal.rehearsal')"
+_UNAVAILABLE = 2
+_INTERRUPTED = 130
+
+
+def main(argument: str) -> int:
+    """
+    Rehearse, report, and return the exit status.
+
+    Args:
+        argument: The options as JSON.
+    """
+    options = RehearsalOptions.from_json(argument)
+    timeline = Timeline()
+    try:
+        with show_progress(timeline):
+            report = rehearse(options, timeline)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; nothing is left behind\n")
+        return _INTERRUPTED
+    except RehearsalError as error:
+        sys.stderr.write(f"deeplearning-cdk: {error}\n")
+        return _UNAVAILABLE
+    write_report(report, options.out, render_page(report))
+    sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else render_text(report)) + "\n")
+    sys.stderr.write(f"report     {options.out / 'report.html'} (also .json and .txt)\n")
+    return 0 if report.verdict == "pass" else 1
+
+
+def rehearse(options: RehearsalOptions, timeline: Timeline) -> Report:
+    """
+    Deploy, boot, form, check and train.
+
+    Args:
+        options: What to do.
+        timeline: Told everything that happens.
+
+    Returns:
+        The report; something that was not as promised is in its verdict.
+
+    Raises:
+        RehearsalError: The rehearsal itself could not be carried out.
+    """
+    with _open_lab(options, timeline) as lab, MemoryWatch() as memory:
+        fleet = Fleet(lab, timeline)
+        with EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe) as aws, fleet:
+            run = _Run(options, timeline, lab, fleet, aws, time.monotonic() + options.minutes * 60)
+            report = judge(options.expect, run.gather(), timeline, lab.stand_ins, memory.peak_mib)
+            if options.keep:
+                run.keep()
+    return report
+
+
+@contextmanager
+def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
+    base_root = prepare_base_root(options.base_cache, lambda line: timeline.tell("rehearsal", line))
+    with (
+        tempfile.TemporaryDirectory(prefix="rehearsal-") as work,
+        Lab(
+            base_root=base_root,
+            work=Path(work),
+            endpoint_url=f"http://{ROUTER}:{PORT}",
+            gateway=ROUTER,
+            gpus_per_node=options.gpus_per_node,
+        ) as lab,
+    ):
+        yield lab
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The parts of one rehearsal."""
+
+    options: RehearsalOptions
+    timeline: Timeline
+    lab: Lab
+    fleet: Fleet
+    aws: EmbeddedAws
+    give_up: float
+
+    def gather(self) -> Evidence:
+        """Deploy the stack, wait for its end, and look at what has become of it."""
+        options = self.options
+        template = read_stack(options.assembly, options.stack).template
+        with self.timeline.phase("deploy"):
+            workers = None if options.nodes is None else options.nodes - 1
+            self.aws.deploy(options.assembly, options.stack, worker_desired_capacity=workers)
+        with self.timeline.phase("form"):
+            outcome = self.aws.wait(self.give_up - time.monotonic())
+        evidence = Evidence(
+            stack=self.aws.stack_name,
+            overrides=self.aws.overrides,
+            requested=options.nodes or count_requested(template),
+            outcome=outcome,
+            calls=self.aws.calls(until=self.fleet.signalled_at),
+            formation_seconds=self.fleet.formation_seconds(),
+        )
+        if evidence.has_formed:
+            try:
+                self._examine(evidence)
+            except RehearsalError as error:
+                evidence.problems.append(str(error))
+        return evidence
+
+    def _examine(self, evidence: Evidence) -> None:
+        master, lane = self.fleet.master(), self.fleet.lane
+        settings = NodeSettings.from_json(self.lab.read_file(master.instance_id, SETTINGS_FILE).decode())
+        database = self.aws.place.client("dynamodb")
+        item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
+        evidence.state = ClusterState.from_item(item)
+        with self.timeline.phase("check"):
+            evidence.roster = read_roster(self.lab, master.instance_id)
+            evidence.nodes = check_nodes(
+                self.lab,
+                evidence.roster,
+                settings.login_user,
+                lambda instance_id, text: self.timeline.tell(lane(instance_id), text),
+            )
+        if self.options.expect == "trained":
+            self._train(evidence, settings.login_user)
+
+    def _train(self, evidence: Evidence, login_user: str) -> None:
+        master = self.fleet.master().instance_id
+        lane = self.fleet.lane(master)
+        with self.timeline.phase("train"):
+            self.timeline.tell(lane, "training starts")
+            evidence.training = train(self.lab, master, login_user, self.give_up - time.monotonic())
+            self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def keep(self) -> None:
+        """Keep the cluster running until it is interrupted, and say how to get in."""
+        for machine in self.fleet.machines():
+            inner = f"nsenter {self.lab.entry(machine.instance_id)} -- su --login {machine.login_user}"
+            command = f"nsenter --target {_LAB_PID} --all -- {inner}"
+            self.timeline.tell(self.fleet.lane(machine.instance_id), f"enter with: {command}")
+        self.timeline.tell("rehearsal", "the cluster keeps running; Ctrl-C ends it")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            self.timeline.tell("rehearsal", "ending")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
