@@ -1,0 +1,7 @@
+"""Nodes as namespaces of this machine: they boot real user data on a cached base root file system."""
+
+from deeplearning_rehearsal.lab.base_root import prepare_base_root
+from deeplearning_rehearsal.lab.image_layer import StandIn
+from deeplearning_rehearsal.lab.lab import AccessPoint, Lab
+
+__all__ = ["AccessPoint", "Lab", "StandIn", "prepare_base_root"]

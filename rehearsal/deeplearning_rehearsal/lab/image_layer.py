@@ -1,0 +1,91 @@
+"""
+The layer of the nodes' image over the base root: stand-ins and what an image for this endpoint would carry.
+
+Written once for a lab, read by all its nodes. User data and agent stay unmodified: they find AWS because the image's machine-wide
+environment says where it is, as an image for a private cloud would.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROGRAMS = Path(__file__).with_name("node_programs")
+_LIBRARY = "usr/lib/lab"
+_LAUNCHER = """#!/usr/bin/python3 -I
+import sys
+
+sys.path.insert(0, "/usr/lib/lab")
+from node_programs.{module} import main
+
+sys.exit(main({arguments}))
+"""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """
+    Something of the nodes that is not the real thing.
+
+    Attributes:
+        name: What it is called.
+        replaces: What it stands for.
+        behaviour: What it does instead.
+    """
+
+    name: str
+    replaces: str
+    behaviour: str
+
+
+STAND_INS = (
+    StandIn("network namespaces", "EC2 instances", "one kernel, one bridge; no hypervisor, no EBS, no security groups"),
+    StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),
+    StandIn("cloud-init", "cloud-init", "login user, keys and user data that is a script, on an instance's first boot"),
+    StandIn("systemctl", "systemd", "runs real unit files of services; no cgroups, no dependencies, one target"),
+    StandIn("mount.nfs4, mount.efs", "the NFS client and efs-utils", "check name, zone and options; bind a folder"),
+    StandIn("nvidia-smi", "the NVIDIA driver", "lists as many GPUs as asked for; training runs on the CPU"),
+    StandIn("own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"),
+    StandIn("AWS_ENDPOINT_URL", "an image's environment", "DefaultEnvironment of systemd names the embedded AWS"),
+)
+
+
+def write_image_layer(folder: Path, endpoint_url: str, gpu_count: int, *, with_efs_utils: bool) -> None:
+    """
+    Write the layer.
+
+    Args:
+        folder: Where to; made when absent.
+        endpoint_url: The embedded AWS.
+        gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program out.
+        with_efs_utils: Whether the image has `mount.efs`.
+    """
+    files: dict[str, str] = {
+        f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
+    }
+    files |= _launchers(has_gpus=gpu_count > 0, with_efs_utils=with_efs_utils)
+    files[f"{_LIBRARY}/gpu-count"] = f"{gpu_count}\n"
+    environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
+    files["etc/systemd/system.conf.d/10-image.conf"] = environment
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755 if text.startswith("#!") else 0o644)
+    for parent in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        parent.chmod(0o755)
+
+
+def _launchers(*, has_gpus: bool, with_efs_utils: bool) -> Mapping[str, str]:
+    launchers = {
+        f"{_LIBRARY}/supervisor": ("supervisor", ""),
+        f"{_LIBRARY}/cloud-init": ("cloud_init", "sys.argv[1]"),
+        "usr/bin/systemctl": ("systemctl", "sys.argv[1:]"),
+        "usr/sbin/mount.nfs4": ("mount_helper", '"mount.nfs4", sys.argv[1:]'),
+    }
+    if with_efs_utils:
+        launchers["usr/sbin/mount.efs"] = ("mount_helper", '"mount.efs", sys.argv[1:]')
+    if has_gpus:
+        launchers["usr/bin/nvidia-smi"] = ("nvidia_smi", "sys.argv[1:]")
+    return {
+        name: _LAUNCHER.format(module=module, arguments=arguments) for name, (module, arguments) in launchers.items()
+    }

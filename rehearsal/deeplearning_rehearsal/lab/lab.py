@@ -1,0 +1,241 @@
+"""
+The lab: EC2 instances as namespaces of this machine.
+
+Runs as root inside network, mount and pid namespaces of its own, which take everything away when they end. Nodes boot an
+image (a base root file system and a layer of stand-ins) with their unmodified user data.
+"""
+
+import base64
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.lab.image_layer import STAND_INS, StandIn, write_image_layer
+from deeplearning_rehearsal.lab.metadata_service import MetadataServer
+from deeplearning_rehearsal.lab.network import Network
+from deeplearning_rehearsal.lab.node import Node
+from deeplearning_rehearsal.machine import Machine
+
+
+@dataclass(frozen=True)
+class AccessPoint:
+    """
+    An EFS access point.
+
+    Attributes:
+        file_system_id: Its file system.
+        path: Its root directory, made with owner and mode when absent.
+        uid: Owner.
+        gid: Owning group.
+        mode: Permission bits.
+    """
+
+    file_system_id: str
+    path: str
+    uid: int
+    gid: int
+    mode: int
+
+
+@dataclass
+class _Running:
+    node: Node
+    metadata: MetadataServer
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Lab:
+    """
+    Boots machines and lets the caller into them.
+
+    Args:
+        base_root: Of `prepare_base_root`; only read.
+        work: Empty folder for disks and file systems; they are in memory and end with the namespaces.
+        endpoint_url: The embedded AWS, as nodes reach it.
+        gateway: IPv4 address of the VPC's router; this process can listen on it.
+        gpus_per_node: GPUs that `nvidia-smi` lists; 0 leaves the program out.
+        with_efs_utils: Whether the image has `mount.efs`. Default: it has not, like Ubuntu's.
+        access_points: Access point id -> what it is; read at each boot. Default: none.
+    """
+
+    stand_ins: tuple[StandIn, ...] = STAND_INS
+
+    def __init__(
+        self,
+        *,
+        base_root: Path,
+        work: Path,
+        endpoint_url: str,
+        gateway: str,
+        gpus_per_node: int,
+        with_efs_utils: bool = False,
+        access_points: Mapping[str, AccessPoint] | None = None,
+    ) -> None:
+        for name, path in {"base_root": base_root, "work": work}.items():
+            if set(":,\\") & set(str(path.resolve())):
+                raise RehearsalError(f"{name} must not have ':', ',' or '\\' in its path, got {path.resolve()}")
+        self._base_root = base_root.resolve()
+        self._work = work.resolve()
+        self._write_layer: Callable[[Path], None] = lambda folder: write_image_layer(
+            folder, endpoint_url, gpus_per_node, with_efs_utils=with_efs_utils
+        )
+        self._access_points = access_points if access_points is not None else {}
+        self._network = Network(gateway)
+        self._nodes: dict[str, _Running] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> "Lab":
+        self._work.mkdir(parents=True, exist_ok=True)
+        _run(["mount", "-t", "tmpfs", "-o", "mode=755", "rehearsal", str(self._work)])
+        self._network.open()
+        self._write_layer(self._work / "image")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for instance_id in list(self._nodes):
+            self.power_off(instance_id)
+        subprocess.run(["umount", "--lazy", str(self._work)], check=False)
+
+    def boot(self, machine: Machine) -> None:
+        """
+        Start a machine; returns when it runs, which is before its user data ends.
+
+        Raises:
+            RehearsalError: The machine exists, or the kernel refused.
+        """
+        with self._lock:
+            if machine.instance_id in self._nodes:
+                raise RehearsalError(f"instance_id must be new to the lab, got {machine.instance_id}")
+            link = self._network.add_node(machine.address, machine.prefix_length)
+            node = Node(machine, self._work / "nodes" / machine.instance_id, link)
+            running = _Running(node, MetadataServer(link.metadata_socket, machine))
+            self._nodes[machine.instance_id] = running
+        with running.lock:
+            node.make_disk([self._work / "image", self._base_root])
+            self._start(node)
+
+    def power_off(self, instance_id: str) -> None:
+        """End a machine at once and forget it, as EC2 does on termination; an unknown or ended one is not an error."""
+        with self._lock:
+            running = self._nodes.pop(instance_id, None)
+            if running is None:
+                return
+        with running.lock:
+            running.node.kill()
+            running.metadata.close()
+            self._network.remove_node(running.node.link, running.node.machine.address)
+            running.node.remove_disk()
+
+    def reboot(self, instance_id: str) -> None:
+        """
+        Cut a machine's power and start it again: its disk and address stay, user data does not run again.
+
+        Raises:
+            RehearsalError: There is no such machine.
+        """
+        running = self._find(instance_id)
+        with running.lock:
+            running.node.kill()
+            self._start(running.node)
+
+    def run(
+        self,
+        instance_id: str,
+        argv: Sequence[str],
+        *,
+        user: str | None = None,
+        login_shell: bool = False,
+        timeout: float = 60,
+    ) -> "subprocess.CompletedProcess[str]":
+        """
+        Run a program in a machine.
+
+        Args:
+            instance_id: Which machine.
+            argv: The program and its arguments.
+            user: As whom. Default: root.
+            login_shell: Whether through a login shell. Default: with a bare environment, which nothing has filled.
+            timeout: Seconds after which it is killed; its status is then 137. Default: 60.
+
+        Raises:
+            RehearsalError: There is no such machine, or it is off.
+        """
+        return self._find(instance_id).node.run(argv, user=user, login_shell=login_shell, timeout=timeout)
+
+    def read_file(self, instance_id: str, path: str) -> bytes:
+        """
+        Read a file of a machine.
+
+        Raises:
+            RehearsalError: There is no such machine or file.
+        """
+        answer = self.run(instance_id, ["base64", path])
+        if answer.returncode != 0:
+            raise RehearsalError(f"{instance_id}: {answer.stderr.strip()}")
+        return base64.b64decode(answer.stdout)
+
+    def disk(self, instance_id: str) -> Path:
+        """Return the folder under which a machine's files can be read; its mounts are not among them."""
+        return self._find(instance_id).node.root
+
+    def entry(self, instance_id: str) -> str:
+        """
+        Return the arguments of `nsenter` that lead from the lab into a machine.
+
+        Raises:
+            RehearsalError: There is no such machine, or it is off.
+        """
+        return " ".join(self._find(instance_id).node.entry())
+
+    def console(self, instance_id: str) -> str:
+        """Return what the machine's start and its service manager wrote."""
+        return (self._find(instance_id).node.folder / "console.log").read_text(errors="replace")
+
+    def silence(self, instance_id: str) -> None:
+        """Drop all of a machine's packets, while it goes on running."""
+        self._network.set_up(self._find(instance_id).node.link, up=False)
+
+    def restore(self, instance_id: str) -> None:
+        """Let a silenced machine's packets through again."""
+        self._network.set_up(self._find(instance_id).node.link, up=True)
+
+    def file_system(self, file_system_id: str) -> Path:
+        """Return the folder behind an EFS file system; a new one belongs to root with mode 0755, as on AWS."""
+        folder = self._work / "file-systems" / file_system_id
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return folder
+
+    def _start(self, node: Node) -> None:
+        addresses = node.machine.mount_targets
+        points = {name: asdict(point) for name, point in self._access_points.items() if point.file_system_id in addresses}
+        for point in self._access_points.values():
+            if point.file_system_id in addresses:
+                self._make_access_root(point)
+        targets = {"region": node.machine.region, "addresses": dict(addresses), "access_points": points}
+        node.start(targets, [self.file_system(name) for name in addresses])
+
+    def _make_access_root(self, point: AccessPoint) -> None:
+        folder = self.file_system(point.file_system_id) / point.path.lstrip("/")
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            os.chown(folder, point.uid, point.gid)
+            folder.chmod(point.mode)
+
+    def _find(self, instance_id: str) -> _Running:
+        running = self._nodes.get(instance_id)
+        if running is None:
+            raise RehearsalError(f"instance_id must name a machine of the lab, got {instance_id}")
+        return running
+
+
+def _run(command: list[str]) -> None:
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

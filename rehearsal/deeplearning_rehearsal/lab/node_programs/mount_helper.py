@@ -1,0 +1,165 @@
+"""
+Stands in for `mount.nfs4` and `mount.efs`: checks what it is asked for as they would, then binds the lab's folder.
+
+The kernel of the lab need not know NFS. What is checked: the server's name (it must be a file system that has a mount target
+in the node's zone, in the node's region), the options, the path. Locking, caching and NFS errors are not like EFS's.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE_SYSTEMS = Path("/run/lab/file-systems")
+TARGETS = FILE_SYSTEMS / "targets.json"
+_SERVER = re.compile(r"(?P<id>fs-[0-9a-f]{8,17})\.efs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
+_NFS_FLAGS = frozenset({"hard", "soft", "noresvport", "resvport", "_netdev", "nofail", "rw", "ro", "defaults", "noatime"})
+_NFS_NUMBERS = frozenset({"rsize", "wsize", "timeo", "retrans", "retry", "actimeo"})
+_VERSIONS = frozenset({"nfsvers=4.1", "vers=4.1"})
+_EFS_FLAGS = frozenset({"tls", "iam", "_netdev", "nofail", "rw", "ro", "defaults", "noatime"})
+_FAILED, _USAGE = 32, 1
+
+
+class MountError(Exception):
+    """The mount would be refused; the message is what the real helper would say."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """
+    A mount that may be made.
+
+    Attributes:
+        file_system_id: EFS file system.
+        path: Path inside it, from its root.
+        access_point: Id of an access point; empty for the file system's root.
+        is_read_only: Whether `ro` was asked for.
+    """
+
+    file_system_id: str
+    path: str
+    access_point: str
+    is_read_only: bool
+
+
+def check_nfs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
+    """
+    Check a mount over NFS 4.1.
+
+    Args:
+        source: `<id>.efs.<region>.amazonaws.com:/<path>`, or `<address of the mount target>:/<path>`.
+        options: Mount options, comma-separated.
+        targets: What the lab says: `region` and `addresses`.
+
+    Raises:
+        MountError: `mount.nfs4` or EFS would refuse it.
+    """
+    server, separator, path = source.partition(":")
+    if not separator or not path.startswith("/"):
+        raise MountError(f"mount.nfs4: remote share not in 'host:dir' format: {source}")
+    given = [option for option in options.split(",") if option]
+    for option in given:
+        name, _, number = option.partition("=")
+        if option not in _NFS_FLAGS | _VERSIONS and not (name in _NFS_NUMBERS and number.isdigit()):
+            raise MountError(f"mount.nfs4: an incorrect mount option was specified: {option}")
+    if not _VERSIONS & set(given):
+        raise MountError("mount.nfs4: Protocol not supported; EFS wants nfsvers=4.1 among the options")
+    return Mount(_find_file_system(server, targets), path, "", "ro" in given)
+
+
+def check_efs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
+    """
+    Check a mount by efs-utils.
+
+    Args:
+        source: `<id>` or `<id>:/<path>`.
+        options: Mount options, comma-separated.
+        targets: What the lab says: `addresses` and `access_points`.
+
+    Raises:
+        MountError: `mount.efs` or EFS would refuse it.
+    """
+    file_system_id, _, path = source.partition(":")
+    given = [option for option in options.split(",") if option]
+    access_points = [option.partition("=")[2] for option in given if option.startswith("accesspoint=")]
+    for option in given:
+        if option not in _EFS_FLAGS and not option.startswith("accesspoint="):
+            raise MountError(f"mount.efs stand-in: option {option} is not implemented")
+    if (access_points or "iam" in given) and "tls" not in given:
+        raise MountError('The "tls" option is required when mounting with "iam" or "accesspoint"')
+    if file_system_id not in targets["addresses"]:
+        raise MountError(f"Failed to resolve {file_system_id}: the file system has no mount target in this zone")
+    if not access_points:
+        return Mount(file_system_id, path or "/", "", "ro" in given)
+    known = targets["access_points"].get(access_points[0])
+    if known is None or known["file_system_id"] != file_system_id:
+        raise MountError(f"mount.nfs4: access denied by server: no access point {access_points[0]} of {file_system_id}")
+    if path not in {"", "/"}:
+        raise MountError(f"mount.efs stand-in: a path below an access point is not implemented, got {path}")
+    return Mount(file_system_id, known["path"], access_points[0], "ro" in given)
+
+
+def bind(mount: Mount, mount_point: str) -> None:
+    """
+    Bind the lab's folder to the mount point.
+
+    Raises:
+        MountError: The path does not exist in the file system, or the kernel refused.
+    """
+    folder = FILE_SYSTEMS / mount.file_system_id / mount.path.lstrip("/")
+    if not folder.is_dir():
+        raise MountError(f"mount.nfs4: mounting {mount.file_system_id}:{mount.path} failed: No such file or directory")
+    commands = [["--bind", str(folder), mount_point]]
+    if mount.is_read_only:
+        commands.append(["-o", "remount,bind,ro", mount_point])
+    for arguments in commands:
+        answer = subprocess.run(["mount", "-i", *arguments], capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            raise MountError(answer.stderr.strip())
+
+
+def main(program: str, arguments: Sequence[str]) -> int:
+    """
+    Serve one call by mount(8): `SOURCE DIRECTORY [-sfnvw] [-o OPTIONS]`.
+
+    Returns:
+        0, or mount's status for a failure.
+    """
+    words, options = _split(arguments)
+    if len(words) != 2:  # noqa: PLR2004
+        sys.stderr.write(f"{program}: usage: {program} SOURCE DIRECTORY [-o OPTIONS]\n")
+        return _USAGE
+    check = check_efs if program == "mount.efs" else check_nfs
+    try:
+        bind(check(words[0], options, json.loads(TARGETS.read_text())), words[1])
+    except MountError as error:
+        sys.stderr.write(f"{error}\n")
+        return _FAILED
+    return 0
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], str]:
+    words, options, rest = [], "", list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "-o" and rest:
+            options = rest.pop(0)
+        elif not argument.startswith("-"):
+            words.append(argument)
+    return words, options
+
+
+def _find_file_system(server: str, targets: Mapping[str, Any]) -> str:
+    """Resolve a server's name as the VPC's DNS does: a name exists where a mount target does."""
+    by_address = {address: file_system_id for file_system_id, address in targets["addresses"].items()}
+    if server in by_address:
+        found: str = by_address[server]
+        return found
+    match = _SERVER.fullmatch(server)
+    if match is None or match["region"] != targets["region"] or match["id"] not in targets["addresses"]:
+        raise MountError(f"mount.nfs4: Failed to resolve server {server}: Name or service not known")
+    return match["id"]
