@@ -172,7 +172,6 @@ class TrainingCluster(Construct):
             self.network.connectivity,
             self.file_system.readiness,
             self.adjuster,
-            self.coordination.topic,
             self._nodes.master_security_group,
             # With the policies that users grant later.
             *self._nodes.roles.values(),

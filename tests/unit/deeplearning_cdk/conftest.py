@@ -1,0 +1,125 @@
+"""Synthesizes clusters in this process, with the template validator and the copying of assets off."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24")
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import assertions
+from deeplearning_cdk import TrainingCluster
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.settings import NodeSettings
+
+
+@dataclass
+class Synthesis:
+    """A synthesized stack with one cluster, and readers of what tests ask about."""
+
+    template: Mapping[str, Any]
+    warnings: list[str]
+
+    def of_type(self, kind: str) -> dict[str, Any]:
+        """Return the resources of a type by logical id."""
+        return {name: entry for name, entry in self.template["Resources"].items() if entry["Type"] == kind}
+
+    def only(self, kind: str) -> Any:
+        """Return the properties of the one resource of a type."""
+        (entry,) = self.of_type(kind).values()
+        return entry.get("Properties", {})
+
+    def part(self, kind: str, part: str) -> Any:
+        """Return the one resource of a type whose logical id has a part."""
+        (entry,) = (entry for name, entry in self.of_type(kind).items() if part in name)
+        return entry
+
+    def group(self, role: NodeRole) -> Any:
+        """Return the Auto Scaling group of a role, found by its tag."""
+        (entry,) = (
+            entry
+            for entry in self.of_type("AWS::AutoScaling::AutoScalingGroup").values()
+            if {"Key": "deeplearning:role", "PropagateAtLaunch": True, "Value": role.value} in entry["Properties"]["Tags"]
+        )
+        return entry
+
+    def launch_data(self, role: NodeRole) -> Any:
+        """Return the launch template data of a role."""
+        template = self.group(role)["Properties"]["LaunchTemplate"]["LaunchTemplateId"]["Ref"]
+        return self.template["Resources"][template]["Properties"]["LaunchTemplateData"]
+
+    def user_data(self, role: NodeRole) -> str:
+        """Return the user data of a role, with `<LogicalId>` for what is known at deployment only."""
+        return render(self.launch_data(role)["UserData"]["Fn::Base64"])
+
+    def settings(self, role: NodeRole) -> NodeSettings:
+        """Return the settings that a node of a role reads."""
+        match = re.search(r"<<'SETTINGS'\n(.*)\nSETTINGS\n", self.user_data(role))
+        assert match is not None
+        return NodeSettings.from_json(match[1])
+
+    def statements(self, part: str) -> list[Any]:
+        """Return the inline statements of the role whose logical id has a part."""
+        (policy,) = self.part("AWS::IAM::Role", part)["Properties"]["Policies"]
+        return list(policy["PolicyDocument"]["Statement"])
+
+
+def render(value: Any) -> str:
+    """Return an intrinsic as text."""
+    if isinstance(value, str):
+        return value
+    ((kind, argument),) = value.items()
+    if kind == "Fn::Join":
+        return str(argument[0]).join(render(part) for part in argument[1])
+    return f"<{argument if isinstance(argument, str) else '.'.join(map(str, argument))}>"
+
+
+@pytest.fixture(scope="session")
+def make_app() -> Callable[..., cdk.App]:
+    def make(**context: Any) -> cdk.App:
+        return cdk.App(
+            context={"aws:cdk:disable-asset-staging": True, **context},
+            analytics_reporting=False,
+            builtin_cloud_formation_validation=False,
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_stack(make_app: Callable[..., cdk.App]) -> Callable[..., cdk.Stack]:
+    def make(name: str = "Stack", region: str | None = None, **context: Any) -> cdk.Stack:
+        return cdk.Stack(make_app(**context), name, env=cdk.Environment(region=region))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def read_stack() -> Callable[[cdk.Stack], Synthesis]:
+    def read(stack: cdk.Stack) -> Synthesis:
+        template = assertions.Template.from_stack(stack).to_json()
+        found = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
+        return Synthesis(template, [str(entry.entry.data) for entry in found])
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def synthesize(
+    make_app: Callable[..., cdk.App], read_stack: Callable[[cdk.Stack], Synthesis]
+) -> Callable[..., Synthesis]:
+    """Return a function from props to a synthesis; equal plain props are synthesized once."""
+    known: dict[str, Synthesis] = {}
+
+    def make(*, stack_name: str = "Stack", region: str | None = None, **props: Any) -> Synthesis:
+        key = repr((stack_name, region, sorted(props.items(), key=lambda item: item[0])))
+        if key not in known:
+            stack = cdk.Stack(make_app(), stack_name, env=cdk.Environment(region=region))
+            TrainingCluster(stack, "Cluster", **props)
+            known[key] = read_stack(stack)
+        return known[key]
+
+    return make

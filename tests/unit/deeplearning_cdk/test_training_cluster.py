@@ -1,0 +1,460 @@
+"""What the template of a cluster promises."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_s3 as s3
+from deeplearning_cdk import InstanceTypeFacts, NodeImage, TrainingCluster
+from deeplearning_contract.names import NodeRole
+
+ROLES = tuple(NodeRole)
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
+
+
+def _references(value: Any) -> set[str]:
+    """Return every logical id that a part of a template names."""
+    if isinstance(value, dict):
+        found = set().union(*(_references(inner) for inner in value.values()))
+        if isinstance(value.get("Ref"), str):
+            found.add(value["Ref"])
+        if isinstance(value.get("Fn::GetAtt"), list):
+            found.add(value["Fn::GetAtt"][0])
+        return found
+    if isinstance(value, list):
+        return set().union(*(_references(inner) for inner in value))
+    return set(re.findall(r"\$\{(\w+)[.}]", value)) if isinstance(value, str) else set()
+
+
+def _ancestors(resources: dict[str, Any], start: str) -> set[str]:
+    """Return everything that CloudFormation makes before a resource."""
+    found: set[str] = set()
+    ahead = [start]
+    while ahead:
+        entry = resources[ahead.pop()]
+        near = (_references(entry.get("Properties", {})) | set(entry.get("DependsOn", []))) & set(resources)
+        ahead += near - found
+        found |= near
+    return found
+
+
+def _id_of(synthesis: Any, role: NodeRole) -> str:
+    return next(name for name, entry in synthesis.of_type(GROUP).items() if entry is synthesis.group(role))
+
+
+# --- Groups -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_groups_have_a_minimum_of_zero_and_keep_an_adjusted_capacity(synthesize: Any, role: NodeRole) -> None:
+    group = synthesize().group(role)
+    assert group["Properties"]["MinSize"] == "0"
+    assert group["UpdatePolicy"] == {"AutoScalingScheduledAction": {"IgnoreUnmodifiedGroupSizeProperties": True}}
+    assert "CreationPolicy" not in group
+
+
+@pytest.mark.parametrize(
+    ("props", "desired", "most"),
+    [
+        ({}, "3", "3"),
+        ({"worker_desired_capacity": 0}, "0", "0"),
+        ({"worker_desired_capacity": 1}, "1", "1"),
+        ({"worker_desired_capacity": 40}, "40", "40"),
+        ({"worker_desired_capacity": 2, "worker_max_capacity": 8}, "2", "8"),
+        ({"worker_min_capacity": 5}, "5", "5"),
+        ({"worker_max_capacity": 2}, "2", "2"),
+    ],
+)
+def test_workers_have_the_capacity_asked_for(synthesize: Any, props: dict[str, int], desired: str, most: str) -> None:
+    workers = synthesize(**props).group(NodeRole.WORKER)["Properties"]
+    assert (workers["DesiredCapacity"], workers["MaxSize"]) == (desired, most)
+
+
+@pytest.mark.parametrize(("props", "fewest"), [({}, "1"), ({"worker_desired_capacity": 0}, "0"), ({"worker_min_capacity": 2}, "2")])
+def test_adjuster_holds_the_users_minimum(synthesize: Any, props: dict[str, int], fewest: str) -> None:
+    variables = synthesize(**props).only("AWS::Lambda::Function")["Environment"]["Variables"]
+    assert variables["DEEPLEARNING_WORKER_MIN_CAPACITY"] == fewest
+
+
+def test_there_is_one_master_however_many_workers(synthesize: Any) -> None:
+    master = synthesize(worker_desired_capacity=40).group(NodeRole.MASTER)["Properties"]
+    assert (master["DesiredCapacity"], master["MaxSize"]) == ("1", "1")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_groups_tell_the_topic_of_launches_terminations_and_their_errors(synthesize: Any, role: NodeRole) -> None:
+    (notification,) = synthesize().group(role)["Properties"]["NotificationConfigurations"]
+    assert notification["NotificationTypes"] == [
+        f"autoscaling:EC2_INSTANCE_{event}" for event in ("LAUNCH", "LAUNCH_ERROR", "TERMINATE", "TERMINATE_ERROR")
+    ]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_d14_role_is_a_tag_even_under_a_misleading_stack_name(synthesize: Any, role: NodeRole) -> None:
+    synthesis = synthesize(stack_name="master-WorkerAutoScalingGroup")
+    tags = {tag["Key"]: tag for tag in synthesis.group(role)["Properties"]["Tags"]}
+    assert tags["deeplearning:role"]["Value"] == role.value
+    assert tags["deeplearning:cluster"]["Value"].startswith("master-WorkerAutoScalingGroup-")
+    assert all(tag["PropagateAtLaunch"] for tag in tags.values())
+    assert synthesis.settings(role).role is role
+
+
+def test_d24_two_clusters_of_one_stack_have_different_names(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    assert TrainingCluster(stack, "First").cluster_name != TrainingCluster(stack, "Second").cluster_name
+
+
+def test_d48_every_group_uses_a_launch_template_and_none_a_launch_configuration(synthesize: Any) -> None:
+    synthesis = synthesize()
+    assert not synthesis.of_type("AWS::AutoScaling::LaunchConfiguration")
+    assert all("LaunchTemplate" in group["Properties"] for group in synthesis.of_type(GROUP).values())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_instances_ask_for_imdsv2_with_one_hop_and_read_their_tags(synthesize: Any, role: NodeRole) -> None:
+    assert synthesize().launch_data(role)["MetadataOptions"] == {
+        "HttpTokens": "required",
+        "HttpPutResponseHopLimit": 1,
+        "InstanceMetadataTags": "enabled",
+    }
+
+
+@pytest.mark.parametrize(("image", "device"), [(None, "/dev/sda1"), (NodeImage.deep_learning_amazon_linux(), "/dev/xvda")])
+def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: Any, image: Any, device: str) -> None:
+    (volume,) = synthesize(image=image, volume_size=cdk.Size.gibibytes(500)).launch_data(NodeRole.WORKER)[
+        "BlockDeviceMappings"
+    ]
+    assert volume == {
+        "DeviceName": device,
+        "Ebs": {"DeleteOnTermination": True, "Encrypted": True, "VolumeSize": 500, "VolumeType": "gp3"},
+    }
+
+
+def test_all_nodes_live_in_one_subnet_of_one_zone(synthesize: Any) -> None:
+    synthesis = synthesize(availability_zone="us-east-1b", region="us-east-1")
+    zones = {subnet["Properties"]["AvailabilityZone"] for subnet in synthesis.of_type("AWS::EC2::Subnet").values()}
+    assert zones == {"us-east-1b"}
+    subnets = {json.dumps(group["Properties"]["VPCZoneIdentifier"]) for group in synthesis.of_type(GROUP).values()}
+    assert len(subnets) == 1
+
+
+# --- Order of creation --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_d49_groups_come_after_everything_that_their_nodes_need(synthesize: Any, role: NodeRole) -> None:
+    synthesis = synthesize()
+    resources = synthesis.template["Resources"]
+    before = _ancestors(resources, _id_of(synthesis, role))
+    for kind in (
+        "AWS::EC2::Route",
+        "AWS::EC2::SubnetRouteTableAssociation",
+        "AWS::EC2::NatGateway",
+        "AWS::EC2::VPCGatewayAttachment",
+        "AWS::EC2::VPCEndpoint",
+        "AWS::EC2::SecurityGroupIngress",
+        "AWS::EC2::SecurityGroupEgress",
+        "AWS::EFS::MountTarget",
+        "AWS::IAM::Role",
+        "AWS::Lambda::Permission",
+        "AWS::SNS::Subscription",
+        "AWS::Events::Rule",
+        "AWS::SQS::Queue",
+        "AWS::DynamoDB::Table",
+    ):
+        assert set(synthesis.of_type(kind)) <= before, kind
+
+
+def test_d68_groups_start_in_parallel(synthesize: Any) -> None:
+    synthesis = synthesize()
+    for role in ROLES:
+        assert not set(synthesis.of_type(GROUP)) & _ancestors(synthesis.template["Resources"], _id_of(synthesis, role))
+
+
+def test_d43_wait_starts_with_the_groups_and_never_waits_for_them(synthesize: Any) -> None:
+    synthesis = synthesize()
+    resources = synthesis.template["Resources"]
+    (wait,) = synthesis.of_type("AWS::CloudFormation::WaitCondition")
+    before = _ancestors(resources, wait)
+    assert not set(synthesis.of_type(GROUP)) & before
+    needs = {name for role in ROLES for name in synthesis.group(role)["DependsOn"]}
+    assert needs <= before
+
+
+def test_nothing_depends_on_itself(synthesize: Any) -> None:
+    resources = synthesize(image=NodeImage.deep_learning_amazon_linux()).template["Resources"]
+    assert not [name for name in resources if name in _ancestors(resources, name)]
+
+
+def test_wait_ends_with_the_setup_timeout_and_nodes_stop_before_it(synthesize: Any) -> None:
+    synthesis = synthesize(setup_timeout=cdk.Duration.minutes(20))
+    wait = synthesis.only("AWS::CloudFormation::WaitCondition")
+    assert (wait["Timeout"], wait["Count"]) == ("1200", 1)
+    assert 0 < synthesis.settings(NodeRole.MASTER).setup_seconds < 1200
+
+
+def test_grants_of_users_come_before_the_nodes(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    s3.Bucket(stack, "Data").grant_read(TrainingCluster(stack, "Cluster"))
+    synthesis = read_stack(stack)
+    for role in ROLES:
+        before = _ancestors(synthesis.template["Resources"], _id_of(synthesis, role))
+        assert set(synthesis.of_type("AWS::IAM::Policy")) <= before
+
+
+# --- What users do with a cluster ---------------------------------------------------------------------
+
+
+def test_grant_to_the_cluster_reaches_both_roles(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    s3.Bucket(stack, "Data").grant_read(TrainingCluster(stack, "Cluster"))
+    policies = read_stack(stack).of_type("AWS::IAM::Policy")
+    roles = {policy["Properties"]["Roles"][0]["Ref"] for policy in policies.values()}
+    assert sorted(re.sub(r"[0-9A-F]{8}$", "", role) for role in roles) == [
+        "ClusterNodesMasterRole",
+        "ClusterNodesWorkerRole",
+    ]
+    assert all("s3:GetObject*" in json.dumps(policy) for policy in policies.values())
+
+
+def test_grant_to_one_node_group_reaches_its_role_alone(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    s3.Bucket(stack, "Data").grant_write(TrainingCluster(stack, "Cluster").master)
+    (policy,) = read_stack(stack).of_type("AWS::IAM::Policy").values()
+    assert "MasterRole" in policy["Properties"]["Roles"][0]["Ref"]
+
+
+def test_resource_policy_names_both_roles(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    cluster = TrainingCluster(stack, "Cluster")
+    bucket = s3.Bucket(stack, "Data")
+    bucket.add_to_resource_policy(
+        cdk.aws_iam.PolicyStatement(
+            actions=["s3:GetObject"], resources=[bucket.arn_for_objects("*")], principals=[cluster.grant_principal]
+        )
+    )
+    (statement,) = read_stack(stack).only("AWS::S3::BucketPolicy")["PolicyDocument"]["Statement"]
+    assert len(statement["Principal"]["AWS"]) == 2
+
+
+def test_connections_of_the_cluster_are_those_of_every_node(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    cluster = TrainingCluster(stack, "Cluster")
+    cluster.connections.allow_from(ec2.Peer.ipv4("192.0.2.0/24"), ec2.Port.tcp(8265))
+    nodes = read_stack(stack).part("AWS::EC2::SecurityGroup", "NodesSecurityGroup")
+    assert nodes["Properties"]["SecurityGroupIngress"][0]["FromPort"] == 8265
+
+
+def test_file_system_admits_other_clients_by_its_connections(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    cluster = TrainingCluster(stack, "Cluster")
+    other = ec2.SecurityGroup(stack, "Other", vpc=cluster.network.vpc)
+    cluster.file_system.connections.allow_default_port_from(other)
+    rules = read_stack(stack).of_type("AWS::EC2::SecurityGroupIngress").values()
+    assert sum(rule["Properties"].get("FromPort") == 2049 for rule in rules) == 2
+
+
+def test_metrics_are_of_the_group(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    workers = TrainingCluster(stack, "Cluster").workers
+    for metric in (workers.metric_cpu_utilization(), workers.metric_network_in(), workers.metric_network_out()):
+        assert metric.namespace == "AWS/EC2"
+        assert stack.resolve(metric.dimensions["AutoScalingGroupName"]) == stack.resolve(workers.group.ref)
+
+
+def test_commands_say_how_to_log_in(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack(region="eu-west-1")
+    quiet = TrainingCluster(stack, "Quiet")
+    assert quiet.session_command.startswith("aws ssm start-session --region eu-west-1 --target $(aws ec2 ")
+    assert f"Values={quiet.cluster_name} " in quiet.session_command
+    assert quiet.ssh_command is None
+    open_ = TrainingCluster(stack, "Open", ssh_peer="203.0.113.7/32", key_pair="mine")
+    assert open_.ssh_command is not None
+    assert open_.ssh_command.startswith("ssh -A ubuntu@$(aws ec2 ")
+    assert "PublicIpAddress" in open_.ssh_command
+
+
+# --- Images and instance types ------------------------------------------------------------------------
+
+
+def _image_parameter(synthesis: Any) -> str:
+    parameter = synthesis.launch_data(NodeRole.WORKER)["ImageId"]["Ref"]
+    return str(synthesis.template["Parameters"][parameter]["Default"])
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "parameter"),
+    [
+        ("m5.large", "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"),
+        ("c7g.large", "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id"),
+        ("p3dn.24xlarge", "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"),
+        (
+            "p5.48xlarge",
+            "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04/latest/ami-id",
+        ),
+        (
+            "g5g.xlarge",
+            "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+        ),
+    ],
+)
+def test_default_image_follows_the_family(synthesize: Any, instance_type: str, parameter: str) -> None:
+    assert _image_parameter(synthesize(worker_instance_type=instance_type)) == parameter
+
+
+def test_p3_gets_the_proprietary_driver_and_a_warning_that_it_was_not_tried(synthesize: Any) -> None:
+    synthesis = synthesize(worker_instance_type="p3dn.24xlarge")
+    packages = synthesis.settings(NodeRole.WORKER).packages["nvidia-smi"]
+    assert "nvidia-headless-580-server" in packages
+    assert [text for text in synthesis.warnings if "not tried on AWS" in text]
+
+
+@pytest.mark.parametrize("name", ["p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p2.xlarge", "g3.4xlarge"])
+def test_retired_type_is_taken_with_a_warning_that_names_its_successor(synthesize: Any, name: str) -> None:
+    synthesis = synthesize(worker_instance_type=name)
+    assert synthesis.launch_data(NodeRole.WORKER)["InstanceType"] == name
+    assert [text for text in synthesis.warnings if f"AWS has retired {name}" in text and "; take " in text]
+
+
+def test_type_that_a_region_did_not_offer_is_warned_about(synthesize: Any) -> None:
+    assert [t for t in synthesize(region="eu-north-1").warnings if "p3dn.24xlarge was not offered in eu-north-1" in t]
+    assert not [t for t in synthesize(region="us-east-1").warnings if "was not offered" in t]
+
+
+def test_cpu_cluster_warns_of_nothing_and_expects_no_gpu(synthesize: Any) -> None:
+    synthesis = synthesize(worker_instance_type="m5.large", region="us-east-1")
+    assert synthesis.warnings == []
+    assert synthesis.settings(NodeRole.WORKER).expected_gpu_count == 0
+
+
+def test_type_newer_than_the_catalogue_is_taken_when_described(synthesize: Any) -> None:
+    newer = InstanceTypeFacts(name="p9.48xlarge", gpu_count=16, network_cards=2, efa_cards=(0, 1))
+    synthesis = synthesize(worker_instance_type=newer, image=NodeImage.deep_learning_ubuntu())
+    assert synthesis.launch_data(NodeRole.MASTER)["InstanceType"] == "p9.48xlarge"
+    assert synthesis.settings(NodeRole.WORKER).expected_gpu_count == 16
+
+
+def test_master_has_the_workers_type_unless_told_otherwise(synthesize: Any) -> None:
+    assert synthesize(worker_instance_type="m5.large").launch_data(NodeRole.MASTER)["InstanceType"] == "m5.large"
+    mixed = synthesize(worker_instance_type="p5.48xlarge", master_instance_type="m5.large")
+    assert mixed.launch_data(NodeRole.MASTER)["InstanceType"] == "m5.large"
+    assert "pytorch" in _image_parameter(mixed)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "is_placed"),
+    [("p5.48xlarge", True), ("t3.micro", False), ("m5.large", False)],
+)
+def test_d60_only_types_that_gain_by_it_are_placed_together(synthesize: Any, instance_type: str, is_placed: bool) -> None:
+    synthesis = synthesize(worker_instance_type=instance_type)
+    assert bool(synthesis.of_type("AWS::EC2::PlacementGroup")) is is_placed
+    assert ("PlacementGroup" in synthesis.group(NodeRole.WORKER)["Properties"]) is is_placed
+
+
+def test_amazon_linux_mounts_with_iam_and_tls_through_an_access_point(synthesize: Any) -> None:
+    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux(), worker_instance_type="g5.12xlarge")
+    settings = synthesis.settings(NodeRole.WORKER)
+    (access_point,) = synthesis.of_type("AWS::EFS::AccessPoint")
+    assert settings.file_system.kind == "efs"
+    assert settings.file_system.options == f"tls,iam,accesspoint=<{access_point}>"
+    assert settings.login_user == "ec2-user"
+    assert '"/usr/bin/python3.12" ' in synthesis.user_data(NodeRole.WORKER)
+    assert synthesis.only("AWS::EFS::FileSystem")["FileSystemPolicy"]["Statement"][0]["Effect"] == "Deny"
+
+
+def test_d54_ubuntu_mounts_plain_nfs_at_the_regions_own_domain(synthesize: Any) -> None:
+    synthesis = synthesize()
+    (file_system,) = synthesis.of_type("AWS::EFS::FileSystem")
+    settings = synthesis.settings(NodeRole.MASTER).file_system
+    assert (settings.kind, settings.mount_point) == ("nfs4", "/efs")
+    assert settings.source == f"<{file_system}>.efs.<AWS::Region>.<AWS::URLSuffix>:/"
+    assert not synthesis.of_type("AWS::EFS::AccessPoint")
+
+
+# --- User data ----------------------------------------------------------------------------------------
+
+
+def test_only_the_master_holds_the_signal_url_and_whom_to_believe(synthesize: Any) -> None:
+    master, worker = (synthesize().settings(role) for role in ROLES)
+    assert master.signal_url.startswith("<ClusterCoordinationFormationHandle")
+    assert re.fullmatch(r"<ClusterNodesWorkerRole[0-9A-F]{8}\.RoleId>", master.report_sender)
+    assert (worker.signal_url, worker.report_sender) == ("", "")
+
+
+def test_scripts_of_users_are_assets_with_their_digest(synthesize: Any, tmp_path: Path) -> None:
+    setup, run = tmp_path / "setup.sh", tmp_path / "run.sh"
+    setup.write_text("#!/bin/bash\ntrue\n")
+    run.write_text("#!/bin/bash\nfalse\n")
+    synthesis = synthesize(setup_script=str(setup), run_script=str(run))
+    master, worker = (synthesis.settings(role) for role in ROLES)
+    assert master.setup_script == worker.setup_script
+    assert master.run_script is not None
+    assert master.run_script.sha256 == "5cb4fcb9e1e7d3a1df6e1bb1d0ba8e3e6b6d0c2f" or len(master.run_script.sha256) == 64
+    assert worker.run_script is None
+
+
+# --- File system --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file_system_id", ["fs-0123abcd", "fs-0123456789abcdef0"])
+def test_d52_existing_file_system_is_taken_by_its_id(synthesize: Any, file_system_id: str) -> None:
+    synthesis = synthesize(file_system_id=file_system_id)
+    assert not synthesis.of_type("AWS::EFS::FileSystem")
+    assert synthesis.only("AWS::EFS::MountTarget")["FileSystemId"] == file_system_id
+    assert synthesis.settings(NodeRole.MASTER).file_system.source.startswith(f"{file_system_id}.efs.")
+
+
+def test_d53_existing_mount_target_is_used_when_its_group_is_given(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
+    TrainingCluster(stack, "Cluster", file_system_id="fs-0123abcd", mount_target_security_group=group)
+    synthesis = read_stack(stack)
+    assert not synthesis.of_type("AWS::EFS::MountTarget")
+    rules = synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()
+    assert [r for r in rules if r["Properties"]["GroupId"] == "sg-0123456789abcdef0"]
+
+
+def test_d54_new_file_system_is_encrypted_elastic_and_kept_but_not_after_a_failed_creation(synthesize: Any) -> None:
+    (entry,) = synthesize().of_type("AWS::EFS::FileSystem").values()
+    assert entry["Properties"]["Encrypted"] is True
+    assert entry["Properties"]["ThroughputMode"] == "elastic"
+    assert (entry["DeletionPolicy"], entry["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
+
+
+def test_file_system_goes_with_the_stack_when_asked(synthesize: Any) -> None:
+    (entry,) = synthesize(removal_policy=cdk.RemovalPolicy.DESTROY).of_type("AWS::EFS::FileSystem").values()
+    assert entry["DeletionPolicy"] == "Delete"
+
+
+# --- Encryption and names -----------------------------------------------------------------------------
+
+
+def test_d64_queues_are_encrypted_and_nothing_has_a_fixed_name(synthesize: Any) -> None:
+    synthesis = synthesize()
+    queues = synthesis.of_type("AWS::SQS::Queue").values()
+    assert len(queues) == 3
+    assert all(queue["Properties"]["SqsManagedSseEnabled"] for queue in queues)
+    named = re.compile(r'"(Queue|Topic|Role|Table|Function|LogGroup|AutoScalingGroup|LaunchTemplate)Name": "')
+    assert not named.search(json.dumps(synthesis.template["Resources"]).replace('"LogGroupName": {', ""))
+
+
+def test_d28_rings_of_workers_are_never_hidden_and_expire(synthesize: Any) -> None:
+    queue = synthesize().part("AWS::SQS::Queue", "WorkerQueue")["Properties"]
+    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (0, 300)
+    assert "RedrivePolicy" not in queue
+
+
+def test_d19_adjuster_runs_on_a_current_python_from_our_own_asset(synthesize: Any) -> None:
+    function = synthesize().only("AWS::Lambda::Function")
+    assert function["Runtime"] == "python3.13"
+    assert "ReservedConcurrentExecutions" not in function
+
+
+def test_d63_nodes_fetch_nothing_but_our_own_assets(synthesize: Any) -> None:
+    text = synthesize().user_data(NodeRole.WORKER)
+    assert not re.search(r"curl|wget|pip install|git clone|apt-get|http://(?!169\.254)", text)
