@@ -173,7 +173,13 @@ class AdjusterSettings:
         """
         try:
             text = {name: environment[f"DEEPLEARNING_{name.upper()}"] for name in cls.__dataclass_fields__}
-            numbers = {name: int(text.pop(name)) for name in ("worker_min_capacity", "settle_seconds")}
+            return cls(
+                cluster=text["cluster"],
+                state_table=text["state_table"],
+                master_queue_url=text["master_queue_url"],
+                signal_url=text["signal_url"],
+                worker_min_capacity=int(text["worker_min_capacity"]),
+                settle_seconds=int(text["settle_seconds"]),
+            )
         except (KeyError, ValueError) as error:
             raise ContractError(f"adjuster environment is incomplete or malformed: {error}") from error
-        return cls(**text, **numbers)

@@ -1,0 +1,68 @@
+"""
+The record of a shrink, written before the shrink begins: a second item beside the state item, for the adjuster alone.
+
+It answers what a crash between two calls would make unanswerable. How many workers were asked for, once desired has
+been lowered? Which suspended processes are ours to resume, and which are a user's? Is another invocation at it now?
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from deeplearning_contract.document import field, parse_object, text_list
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """
+    A shrink of the workers' group.
+
+    Attributes:
+        revision: Counts every write; the compare-and-set condition.
+        group: Name of the group.
+        requested: Workers asked for before the first shrink.
+        target: Workers that had launched; what desired is, or was to be, lowered to.
+        reason: Why fewer launched, for the user.
+        processes: Processes that were not suspended before, so that they are ours to resume.
+        lease_until: While the shrink is under way, the time after which its invocation cannot be alive any more, in
+            seconds since the epoch; 0 once the processes are resumed.
+    """
+
+    revision: int
+    group: str
+    requested: int
+    target: int
+    reason: str
+    processes: tuple[str, ...]
+    lease_until: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its processes may still be suspended."""
+        return self.lease_until > 0
+
+    def close(self) -> "Adjustment":
+        """Return the next revision, with its processes resumed."""
+        return replace(self, revision=self.revision + 1, processes=(), lease_until=0)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Adjustment":
+        """
+        Read the record's document.
+
+        Raises:
+            ContractError: It does not have this shape.
+        """
+        document = parse_object(text, "adjustment")
+        return cls(
+            revision=field(document, "revision", int, "adjustment"),
+            group=field(document, "group", str, "adjustment"),
+            requested=field(document, "requested", int, "adjustment"),
+            target=field(document, "target", int, "adjustment"),
+            reason=field(document, "reason", str, "adjustment"),
+            processes=text_list(document, "processes", "adjustment"),
+            lease_until=field(document, "lease_until", int, "adjustment"),
+        )

@@ -1,0 +1,78 @@
+"""What a reconciliation acts on, as protocols: AWS in the Lambda, a model in the tests."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.observation import Activity, GroupObservation
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.messages import Doorbell
+
+
+class Clock(Protocol):
+    """Time, as an invocation has it; all in seconds."""
+
+    def now(self) -> float:
+        """Return the time since the epoch."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def remaining(self) -> float:
+        """Return the time until the invocation is stopped."""
+
+
+class Groups(Protocol):
+    """The Auto Scaling edge."""
+
+    def find(self) -> tuple[GroupObservation, ...]:
+        """Read the cluster's groups, without their activities."""
+
+    def read_activities(self, group: str) -> tuple[Activity, ...] | None:
+        """Read all scaling activities of a group."""
+
+    def suspend(self, group: str, processes: tuple[str, ...]) -> None:
+        """Suspend processes of a group."""
+
+    def resume(self, group: str, processes: tuple[str, ...]) -> None:
+        """Resume processes of a group."""
+
+    def set_desired(self, group: str, desired: int) -> None:
+        """Set the desired capacity of a group."""
+
+
+class Records(Protocol):
+    """The DynamoDB edge."""
+
+    def read_state(self) -> ClusterState | None:
+        """Read the state item."""
+
+    def write_state(self, state: ClusterState) -> bool:
+        """Write the state item by compare-and-set."""
+
+    def read_adjustment(self) -> Adjustment | None:
+        """Read the record of the last shrink."""
+
+    def write_adjustment(self, adjustment: Adjustment) -> bool:
+        """Write the record of a shrink by compare-and-set."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """
+    What a reconciliation acts on.
+
+    Attributes:
+        groups: The Auto Scaling groups.
+        records: The state item and the record of the last shrink.
+        ring_master: Sends a doorbell to the master.
+        signal_failure: Tells the stack that the cluster failed, and why.
+        clock: The invocation's time.
+    """
+
+    groups: Groups
+    records: Records
+    ring_master: Callable[[Doorbell], None]
+    signal_failure: Callable[[str], None]
+    clock: Clock

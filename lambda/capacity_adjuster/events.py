@@ -1,0 +1,46 @@
+"""
+Describes what woke the adjuster, for its log only.
+
+Events are lost, repeated, late and in any order, and some say nothing at all; no decision rests on one.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_LONGEST = 200
+_MOST_RECORDS = 10
+
+
+def describe_event(event: Any) -> str:
+    """Say in one line what an event is; anything at all is described, and nothing is raised."""
+    if not isinstance(event, Mapping):
+        return f"an unknown event: {_shorten(event)}"
+    records = event.get("Records")
+    if isinstance(records, list) and records:
+        described = ", ".join(_describe_record(record) for record in records[:_MOST_RECORDS])
+        return described if len(records) <= _MOST_RECORDS else f"{described} and {len(records) - _MOST_RECORDS} more"
+    if event.get("source") == "aws.events" or event.get("detail-type") == "Scheduled Event":
+        return "the timer"
+    return f"an unknown event: {_shorten(event)}"
+
+
+def _describe_record(record: Any) -> str:
+    sns = record.get("Sns") if isinstance(record, Mapping) else None
+    text = sns.get("Message") if isinstance(sns, Mapping) else None
+    try:
+        message = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, Mapping):
+        return f"an unknown record: {_shorten(record)}"
+    words = [message.get(key) for key in ("Event", "AutoScalingGroupName", "EC2InstanceId", "StatusMessage")]
+    return _shorten(" ".join(str(word) for word in words if word) or message)
+
+
+def _shorten(value: Any) -> str:
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except RecursionError:
+        text = "nested too deeply"
+    return " ".join(text[:_LONGEST].split())

@@ -1,0 +1,82 @@
+"""Turns failed launches into a reason that a user can act on."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from capacity_adjuster.launch_failures import (
+    LAUNCH_FAILURE_KINDS,
+    QUOTAS,
+    UNKNOWN_FAILURE,
+    UNKNOWN_QUOTA,
+    LaunchFailureKind,
+)
+from capacity_adjuster.observation import Activity
+from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.names import NodeRole
+
+_NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
+"""What says nothing, and what differs at each attempt."""
+_INSTANCE_TYPE = re.compile(r"\b[a-z][a-z0-9-]*\d[a-z0-9-]*\.(?:\d*x?large|metal[a-z0-9-]*|medium|small|micro|nano)\b")
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """
+    How far a group came.
+
+    Attributes:
+        role: The group's role.
+        launched: Instances that launched.
+        requested: Instances that were asked for.
+        minimum: Fewest with which the cluster is wanted.
+    """
+
+    role: NodeRole
+    launched: int
+    requested: int
+    minimum: int
+
+
+def classify_failure(message: str) -> LaunchFailureKind:
+    """Find the kind of a failed launch by its status message."""
+    return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
+
+
+def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = ()) -> str:
+    """
+    Say why there is no cluster, and what to do.
+
+    Args:
+        shortfall: How far the group came.
+        failure: The failed launch that stands.
+        instance_types: Types that the group has launched, for the name of a quota.
+    """
+    remedy = _find_remedy(failure, instance_types)
+    if shortfall.role is NodeRole.MASTER:
+        return _compose("master did not launch", failure, remedy)
+    least = max(1, shortfall.minimum)
+    what = f"launched workers must be at least {least}, got {shortfall.launched} of {shortfall.requested}"
+    if 0 < shortfall.launched < shortfall.minimum and not classify_failure(failure.message).is_configuration:
+        remedy += ", or lower worker_min_capacity"
+    return _compose(what, failure, remedy)
+
+
+def explain_shrink(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = ()) -> str:
+    """Say why the cluster is smaller than asked for, and what to do; arguments as of `explain_failure`."""
+    what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were wanted"
+    return _compose(what, failure, _find_remedy(failure, instance_types))
+
+
+def _compose(what: str, failure: Activity, remedy: str) -> str:
+    zone = f" in {failure.zone}" if failure.zone else ""
+    head, tail = f"{what}: {classify_failure(failure.message).name}{zone}: ", f"; {remedy}"
+    message = " ".join(_NOISE.sub("", failure.message).split()).rstrip(".") or "no message"
+    space = MAX_REASON - len(head) - len(tail)
+    return head + (message if len(message) <= space else f"{message[: space - 3]}...") + tail
+
+
+def _find_remedy(failure: Activity, instance_types: Iterable[str]) -> str:
+    named = _INSTANCE_TYPE.findall(failure.message) or sorted(instance_types)
+    quotas = (quota for pattern, quota in QUOTAS for name in named[:1] if re.match(pattern, name))
+    return classify_failure(failure.message).remedy.format(quota=f'"{next(quotas, UNKNOWN_QUOTA)}"')

@@ -1,0 +1,98 @@
+"""The Lambda's entry point: every event, whatever it is, leads to one reconciliation."""
+
+import logging
+import os
+import time
+from functools import cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from capacity_adjuster.edges import Edges
+from capacity_adjuster.events import describe_event
+from capacity_adjuster.groups import AutoScalingGroups
+from capacity_adjuster.reconciliation import Reconciliation
+from capacity_adjuster.records import ClusterRecords
+from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.settings import AdjusterSettings
+from deeplearning_contract.stack_signal import send_signal, signal_body
+
+logger = logging.getLogger(__name__)
+logging.getLogger("capacity_adjuster").setLevel(logging.INFO)
+
+_CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
+
+
+class InvocationClock:
+    """
+    The time of one invocation.
+
+    Args:
+        context: Lambda's context object.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def now(self) -> float:
+        """Return the time since the epoch, in seconds."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, in seconds."""
+        time.sleep(seconds)
+
+    def remaining(self) -> float:
+        """Return the time until Lambda stops the invocation, in seconds."""
+        return float(self._context.get_remaining_time_in_millis()) / 1000
+
+
+def handle(event: Any, context: Any) -> dict[str, str]:
+    """
+    Reconcile the cluster's capacity.
+
+    Args:
+        event: What Lambda was invoked with; it is only logged.
+        context: Lambda's context object.
+
+    Returns:
+        What came of it.
+
+    Raises:
+        Exception: Anything that went wrong, so that Lambda tries again; the timer does in any case.
+    """
+    logger.info("woken by %s", describe_event(event))
+    try:
+        settings = AdjusterSettings.from_environment(os.environ)
+        outcome = Reconciliation(settings, make_edges(settings, InvocationClock(context))).run()
+    except Exception:
+        logger.exception("reconciliation failed; the next event or minute tries again")
+        raise
+    logger.info("outcome: %s", outcome)
+    return {"outcome": outcome}
+
+
+def make_edges(settings: AdjusterSettings, clock: InvocationClock) -> Edges:
+    """Connect a reconciliation to AWS."""
+    sqs = _make_client("sqs")
+
+    def ring_master(doorbell: Doorbell) -> None:
+        sqs.send_message(QueueUrl=settings.master_queue_url, MessageBody=doorbell.to_body())
+
+    def signal_failure(reason: str) -> None:
+        send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", reason))
+
+    return Edges(
+        groups=AutoScalingGroups(_make_client("autoscaling"), settings.cluster),
+        records=ClusterRecords(_make_client("dynamodb"), settings.state_table, settings.cluster),
+        ring_master=ring_master,
+        signal_failure=signal_failure,
+        clock=clock,
+    )
+
+
+@cache
+def _make_client(service: str) -> Any:
+    # Loading a service's model takes longer than the calls; a warm environment keeps it, and keeps nothing else.
+    return boto3.client(service, config=_CONFIG)

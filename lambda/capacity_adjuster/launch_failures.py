@@ -1,0 +1,164 @@
+"""
+The ways in which a launch fails, as data: how Auto Scaling words them, what they mean and what a user can do.
+
+Status messages carry EC2's sentence and only sometimes its code, so each kind is known by either.
+"""
+
+import re
+from dataclasses import dataclass
+
+_PASSING_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class LaunchFailureKind:
+    """
+    A way in which a launch fails.
+
+    Attributes:
+        name: EC2's error code, or the nearest there is.
+        pattern: Matches the status message, in any case.
+        remedy: What the user can do.
+        is_configuration: A mistake that no later attempt mends.
+        grace_seconds: How long it may be no more than a new role or profile that AWS has not spread yet.
+    """
+
+    name: str
+    pattern: str
+    remedy: str
+    is_configuration: bool = False
+    grace_seconds: int = 0
+
+    def matches(self, message: str) -> bool:
+        """Tell whether a status message is of this kind."""
+        return re.search(self.pattern, message, re.IGNORECASE) is not None
+
+
+UNKNOWN_FAILURE = LaunchFailureKind("LaunchFailed", "", "see the group's activity history in the Auto Scaling console")
+
+LAUNCH_FAILURE_KINDS = (
+    LaunchFailureKind(
+        "MaxSpotInstanceCountExceeded",
+        r"MaxSpotInstanceCountExceeded|max spot instance count",
+        "raise the quota for Spot instance requests of this type, or take on-demand instances",
+    ),
+    LaunchFailureKind(
+        "SpotPriceTooLow",
+        r"SpotMaxPriceTooLow|spot (request )?price .*(lower|minimum)",
+        "raise or drop the maximum Spot price, or take on-demand instances",
+    ),
+    LaunchFailureKind(
+        "InsufficientSpotCapacity",
+        r"UnfulfillableCapacity|no spot capacity|capacity-not-available",
+        "try again later, choose another zone or instance type, or take on-demand instances",
+    ),
+    LaunchFailureKind(
+        "VcpuLimitExceeded",
+        r"VcpuLimitExceeded|vCPU (capacity|limit)",
+        "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer or smaller instances",
+    ),
+    LaunchFailureKind(
+        "InstanceLimitExceeded",
+        r"InstanceLimitExceeded|more instances \(\d+\) than your current instance limit|quota.*exceeded|limit exceeded",
+        "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer instances",
+    ),
+    LaunchFailureKind(
+        "VolumeLimitExceeded",
+        r"VolumeLimitExceeded|maximum .*(volume|storage)|MaxIOPSLimitExceeded",
+        "ask for more of the EBS quota of gp3 storage in Service Quotas, or lower volume_size",
+    ),
+    LaunchFailureKind(
+        "InsufficientFreeAddressesInSubnet",
+        r"InsufficientFreeAddressesInSubnet|not enough free addresses",
+        "free addresses in the subnet, or take a larger one",
+    ),
+    LaunchFailureKind(
+        "ReservationCapacityExceeded",
+        r"ReservationCapacityExceeded|capacity (reservation|block)",
+        "check that the reservation is active, in the zone of the nodes, and has as many instances left",
+    ),
+    LaunchFailureKind(
+        "InsufficientInstanceCapacity",
+        r"InsufficientInstanceCapacity|InsufficientCapacity|(do not|not) have (sufficient|enough) .*capacity"
+        r"|insufficient capacity|no longer available.*availability zone",
+        "try again later, choose another availability_zone, region or instance type, or reserve capacity",
+    ),
+    LaunchFailureKind(
+        "InvalidIamInstanceProfile",
+        r"iamInstanceProfile|invalid iam instance profile",
+        "check that the instance profile exists and has its role",
+        is_configuration=True,
+        grace_seconds=_PASSING_SECONDS,
+    ),
+    LaunchFailureKind(
+        "UnauthorizedOperation",
+        r"UnauthorizedOperation|not authorized|AccessDenied|access denied|OptInRequired",
+        "check what the Auto Scaling service-linked role may do, and the organization's policies",
+        is_configuration=True,
+        grace_seconds=_PASSING_SECONDS,
+    ),
+    LaunchFailureKind(
+        "InvalidKmsKey",
+        r"Client\.InternalError|client error on launch|KMS|InvalidKMSKey",
+        "grant the Auto Scaling service-linked role the use of the key that encrypts volumes by default",
+        is_configuration=True,
+    ),
+    LaunchFailureKind(
+        "InvalidAMIID",
+        r"InvalidAMIID|image id .*(does not exist|not valid|invalid)|AMI .*(does not exist|not found|pending|invalid)"
+        r"|not authorized for images",
+        "choose an image that exists in this region",
+        is_configuration=True,
+    ),
+    LaunchFailureKind(
+        "InvalidKeyPair",
+        r"InvalidKeyPair|key pair .*does not exist",
+        "choose a key_pair that exists in this region, or none",
+        is_configuration=True,
+    ),
+    LaunchFailureKind(
+        "InvalidGroup",
+        r"InvalidGroup|InvalidSecurityGroup|security group .*(does not exist|not valid)"
+        r"|placement group .*(unknown|does not exist)",
+        "check that the security groups and the placement group exist in the VPC of the nodes",
+        is_configuration=True,
+    ),
+    LaunchFailureKind(
+        "InvalidLaunchTemplate",
+        r"InvalidLaunchTemplate|launch template|InvalidSubnetID|subnet ID .*does not exist",
+        "check that the launch template, its version and the subnet still exist",
+        is_configuration=True,
+    ),
+    LaunchFailureKind(
+        "Unsupported",
+        r"Unsupported|not supported|Invalid value .* for InstanceType|does not match .*architecture",
+        "choose another availability_zone, instance type or image, which go together",
+        is_configuration=True,
+    ),
+    LaunchFailureKind(
+        "InvalidParameter",
+        r"InvalidParameter|InvalidBlockDeviceMapping|invalid device name|value .* for parameter .* is invalid",
+        "correct the launch template",
+        is_configuration=True,
+    ),
+    LaunchFailureKind(
+        "UnhealthyInstance",
+        r"became unhealthy while waiting|InstanceFailure|server\.internalerror",
+        "try again; when it happens again, see the instance's state reason in the EC2 console",
+    ),
+)
+
+QUOTAS = (
+    (r"p\d", "Running On-Demand P instances"),
+    (r"(g|vt)\d", "Running On-Demand G and VT instances"),
+    (r"inf\d", "Running On-Demand Inf instances"),
+    (r"trn\d", "Running On-Demand Trn instances"),
+    (r"dl\d", "Running On-Demand DL instances"),
+    (r"f\d", "Running On-Demand F instances"),
+    (r"x\d", "Running On-Demand X instances"),
+    (r"u-", "Running On-Demand High Memory instances"),
+    (r"hpc\d", "Running On-Demand HPC instances"),
+    (r"(a|c|d|h|i|im|is|m|mac|r|t|z)\d", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
+)
+"""Start of an instance type -> the EC2 quota of its vCPUs, as Service Quotas names it."""
+UNKNOWN_QUOTA = "Running On-Demand instances of the type's family"

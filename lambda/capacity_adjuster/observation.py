@@ -1,0 +1,181 @@
+"""
+What the adjuster saw of the Auto Scaling groups, as values.
+
+Only `InService` and healthy counts as launched. Every other lifecycle state, known or not, counts as in
+progress: Auto Scaling adds states, and waiting costs less than deciding on one that means something.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deeplearning_contract.names import NodeRole
+
+TERMINAL_STATUS = frozenset({"Successful", "Failed", "Cancelled"})
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance as its group lists it."""
+
+    instance_id: str
+    lifecycle: str
+    health: str = "Healthy"
+    instance_type: str = ""
+    is_protected: bool = False
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether it is in service, and nothing is known against it."""
+        return self.lifecycle == "InService" and self.health == "Healthy"
+
+
+@dataclass(frozen=True)
+class Activity:
+    """
+    A scaling activity of a group.
+
+    Attributes:
+        activity_id: Its id.
+        kind: `launch`, `terminate` or `other`.
+        status: Auto Scaling's status code.
+        start: When it began, seconds since the epoch.
+        end: When it ended, the same; None while it runs.
+        message: Auto Scaling's status message; why it failed.
+        zone: Availability zone; empty when Auto Scaling did not say.
+    """
+
+    activity_id: str
+    kind: str
+    status: str
+    start: float
+    end: float | None = None
+    message: str = ""
+    zone: str = ""
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether it still runs, as far as its status is known."""
+        return self.status not in TERMINAL_STATUS
+
+    @property
+    def is_failed_launch(self) -> bool:
+        """Whether it was a launch that failed."""
+        return self.kind == "launch" and self.status == "Failed"
+
+    @property
+    def last_moment(self) -> float:
+        """When it may last have run, seconds since the epoch: Auto Scaling tells ends in whole seconds, cut off."""
+        return self.start if self.end is None else max(self.start, self.end + 1)
+
+
+@dataclass(frozen=True)
+class GroupObservation:
+    """
+    One Auto Scaling group.
+
+    Attributes:
+        name: The group's name.
+        role: Value of its role tag.
+        min_size: The group's own minimum, which Auto Scaling enforces; not the user's minimum.
+        desired: Desired capacity.
+        max_size: Maximum.
+        instances: All instances that it lists.
+        activities: Its scaling activities; None when they were not read, and then the group counts as busy.
+        suspended: Processes that somebody suspended.
+        created: When it was made, seconds since the epoch.
+        is_deleting: Whether it is being deleted.
+    """
+
+    name: str
+    role: NodeRole
+    min_size: int
+    desired: int
+    max_size: int
+    instances: tuple[Instance, ...] = ()
+    activities: tuple[Activity, ...] | None = ()
+    suspended: frozenset[str] = frozenset()
+    created: float = 0.0
+    is_deleting: bool = False
+
+    @property
+    def launched(self) -> tuple[str, ...]:
+        """Ids of the instances that count as launched, sorted."""
+        return tuple(sorted(instance.instance_id for instance in self.instances if instance.is_launched))
+
+    @property
+    def has_unsettled_instances(self) -> bool:
+        """Whether an instance comes or goes."""
+        return not all(instance.is_launched for instance in self.instances)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is in progress, or might be."""
+        if self.has_unsettled_instances or self.activities is None:
+            return True
+        return any(activity.is_in_progress for activity in self.activities)
+
+    @property
+    def keeps_surplus(self) -> bool:
+        """Whether the group cannot terminate what it has beyond its desired capacity."""
+        unprotected = sum(not instance.is_protected for instance in self.instances)
+        return "Terminate" in self.suspended or unprotected == 0
+
+    @property
+    def failed_launches(self) -> tuple[Activity, ...]:
+        """Launches that failed, oldest first."""
+        failed = (activity for activity in self.activities or () if activity.is_failed_launch)
+        return tuple(sorted(failed, key=lambda activity: activity.last_moment))
+
+    @property
+    def standing_failure(self) -> Activity | None:
+        """
+        The failed launch that explains why instances are missing; None when something else does.
+
+        A group tries a failed launch again, for ever, and replaces what it terminates. So when anything began after
+        the last failure had ended, the next attempt is still to come, and the failure explains nothing any more.
+        """
+        failed = self.failed_launches
+        if not failed:
+            return None
+        last = failed[-1]
+        has_next = any(activity.start > last.last_moment for activity in self.activities or ())
+        return None if has_next else last
+
+
+@dataclass(frozen=True)
+class ClusterObservation:
+    """The groups of one cluster; a role without exactly one group has none yet."""
+
+    groups: tuple[GroupObservation, ...] = ()
+
+    @property
+    def master(self) -> GroupObservation | None:
+        """The master's group."""
+        return _only(self.groups, NodeRole.MASTER)
+
+    @property
+    def workers(self) -> GroupObservation | None:
+        """The workers' group."""
+        return _only(self.groups, NodeRole.WORKER)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is in progress in any group, or might be."""
+        return any(group.is_busy for group in self.groups)
+
+
+def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]) -> bool:
+    """
+    Tell whether a decision needs the activities of a group.
+
+    While instances come and go it mostly does not, and a cluster of N nodes wakes the adjuster N times. A group that
+    lacks instances without any on the way may have failed, and that must not wait for other groups.
+    """
+    if group.has_unsettled_instances:
+        return False
+    return len(group.launched) < group.desired or not any(other.has_unsettled_instances for other in groups)
+
+
+def _only(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:
+    found = [group for group in groups if group.role is role]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,65 @@
+"""The DynamoDB edge: the state item and the record of a shrink, read consistently and written by compare-and-set."""
+
+import json
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from capacity_adjuster.adjustment import Adjustment
+from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, put_request
+
+LOST_RACE_CODE = "ConditionalCheckFailedException"
+
+
+class ClusterRecords:
+    """
+    The records of one cluster.
+
+    Args:
+        client: boto3's DynamoDB client.
+        table: The table that holds the state item.
+        cluster: The cluster's name.
+    """
+
+    def __init__(self, client: Any, table: str, cluster: str) -> None:
+        self._client = client
+        self._table = table
+        self._cluster = cluster
+        self._adjustment_key = f"{cluster}#adjustment"
+
+    def read_state(self) -> ClusterState | None:
+        """Read the state item; None when there is none."""
+        item = self._client.get_item(**get_request(self._table, self._cluster)).get("Item")
+        return ClusterState.from_item(item) if item else None
+
+    def write_state(self, state: ClusterState) -> bool:
+        """Write the state item, and tell whether no other writer was faster."""
+        return self._put(put_request(self._table, state))
+
+    def read_adjustment(self) -> Adjustment | None:
+        """Read the record of the last shrink; None when there is none."""
+        item = self._client.get_item(**get_request(self._table, self._adjustment_key)).get("Item")
+        return Adjustment.from_json(item.get("document", {}).get("S", "")) if item else None
+
+    def write_adjustment(self, adjustment: Adjustment) -> bool:
+        """Write the record of a shrink, and tell whether no other writer was faster."""
+        item = {
+            TABLE_KEY: {"S": self._adjustment_key},
+            "revision": {"N": str(adjustment.revision)},
+            "document": {"S": json.dumps(adjustment.to_document(), sort_keys=True)},
+        }
+        request = {"TableName": self._table, "Item": item, "ExpressionAttributeNames": {"#revision": "revision"}}
+        if adjustment.revision == 1:
+            return self._put(request | {"ConditionExpression": "attribute_not_exists(#revision)"})
+        previous = {":previous": {"N": str(adjustment.revision - 1)}}
+        condition = {"ConditionExpression": "#revision = :previous", "ExpressionAttributeValues": previous}
+        return self._put(request | condition)
+
+    def _put(self, request: dict[str, Any]) -> bool:
+        try:
+            self._client.put_item(**request)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == LOST_RACE_CODE:
+                return False
+            raise
+        return True

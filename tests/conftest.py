@@ -1,0 +1,135 @@
+"""
+What holds for every test: no trace of the user's AWS, no way to the network, and the CPU time of the unit part.
+
+Pinning happens when pytest starts, so that fixtures of any scope find it, and again before each test.
+"""
+
+import ipaddress
+import os
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+UNIT_TESTS = Path(__file__).parent / "unit"
+NOBODY_LISTENS = "http://127.0.0.1:9"
+"""The discard port of this machine: a call to AWS that no test expects is refused at once."""
+PINNED_ENVIRONMENT = {
+    "AWS_ENDPOINT_URL": NOBODY_LISTENS,
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "/nonexistent",
+    "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+}
+LAB_NETWORKS = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("100.64.0.0/10"))
+"""Addresses of rehearsed nodes and their router; beyond the lab's namespaces nothing answers there."""
+KEPT_VARIABLES = frozenset({"DEEPLEARNING_SKIP_ROOT_TESTS"})
+
+
+class BlockedAddressError(BaseException):
+    """A test tried to reach the world; no `except Exception` of the code under test hides it."""
+
+
+def is_allowed(address: object) -> bool:
+    """Tell whether a socket address is this machine's, or the lab's."""
+    if not isinstance(address, tuple):
+        return True  # A path, or a kernel's own socket: it leads nowhere else.
+    host = address[0]
+    if host in ("", "localhost"):
+        return True
+    try:
+        found = ipaddress.ip_address(str(host).partition("%")[0])
+    except ValueError:
+        return False
+    return found.is_loopback or found.is_unspecified or any(found in network for network in LAB_NETWORKS)
+
+
+def guard_sockets(patch: pytest.MonkeyPatch) -> None:
+    """Refuse every address that is not allowed, and every look-up of a name."""
+    real = {name: getattr(socket.socket, name) for name in ("connect", "connect_ex", "sendto")}
+    real_lookup = socket.getaddrinfo
+
+    def check(address: object) -> None:
+        if not is_allowed(address):
+            raise BlockedAddressError(f"tests may reach this machine only, got {address!r}")
+
+    def connect(self, address):
+        check(address)
+        return real["connect"](self, address)
+
+    def connect_ex(self, address):
+        check(address)
+        return real["connect_ex"](self, address)
+
+    def sendto(self, data, *arguments):
+        check(arguments[-1])
+        return real["sendto"](self, data, *arguments)
+
+    def getaddrinfo(host, *arguments, **options):
+        check((host.decode() if isinstance(host, bytes) else host or "",))
+        return real_lookup(host, *arguments, **options)
+
+    for method in (connect, connect_ex, sendto):
+        patch.setattr(socket.socket, method.__name__, method)
+    patch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+def pin_environment(patch: pytest.MonkeyPatch) -> None:
+    """Remove the user's own settings and lead every AWS client to where nobody listens."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "DEEPLEARNING_"))]:
+        if name not in KEPT_VARIABLES:
+            patch.delenv(name)
+    for name, value in PINNED_ENVIRONMENT.items():
+        patch.setenv(name, value)
+
+
+class CpuMeter:
+    """Adds up the CPU time of the unit tests and their child processes."""
+
+    def __init__(self) -> None:
+        self.start = self.read()
+        self.collected = 0.0
+        self.unit_seconds = 0.0
+        self.unit_tests = 0
+
+    @staticmethod
+    def read() -> float:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+    @pytest.hookimpl
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.collected = self.read() - self.start
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item):
+        before = self.read()
+        result = yield
+        if item.path.is_relative_to(UNIT_TESTS):
+            self.unit_seconds += self.read() - before
+            self.unit_tests += 1
+        return result
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.unit_tests:
+            terminalreporter.write_line(
+                f"unit part: {self.unit_seconds:.1f} s of CPU in {self.unit_tests} tests"
+                f" and {self.collected:.1f} s to collect, children included"
+            )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    patch = pytest.MonkeyPatch()
+    pin_environment(patch)
+    guard_sockets(patch)
+    config.add_cleanup(patch.undo)
+    config.pluginmanager.register(CpuMeter(), "cpu-meter")
+
+
+@pytest.fixture(autouse=True)
+def _isolate(monkeypatch: pytest.MonkeyPatch) -> None:
+    pin_environment(monkeypatch)

@@ -1,0 +1,25 @@
+"""The in-process AWS of the unit tests: one moto server a session, empty before each test."""
+
+import urllib.request
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def aws_server_url():
+    """Start moto on a free port of this machine; return its URL."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - it takes a second, and few tests need it
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def aws_server(aws_server_url, monkeypatch):
+    """Lead every AWS client of the test to an empty moto; return its URL."""
+    request = urllib.request.Request(f"{aws_server_url}/moto-api/reset", method="POST")  # noqa: S310 - loopback
+    with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
+        monkeypatch.setenv("AWS_ENDPOINT_URL", aws_server_url)
+    return aws_server_url
