@@ -1,0 +1,190 @@
+"""Where nodes live: new VPCs, the user's own, isolated ones, public masters."""
+
+from collections.abc import Callable
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from deeplearning_cdk import TrainingCluster
+from deeplearning_contract.names import NodeRole
+
+ZONE = "us-east-1a"
+
+
+def _import_vpc(scope: cdk.Stack, *, cidr: str | None = None, zones: tuple[str, ...] = (ZONE,)) -> ec2.IVpc:
+    return ec2.Vpc.from_vpc_attributes(
+        scope,
+        "Mine",
+        vpc_id="vpc-0123456789abcdef0",
+        availability_zones=list(zones),
+        private_subnet_ids=[f"subnet-0{index}" for index in range(len(zones))],
+        private_subnet_route_table_ids=[f"rtb-0{index}" for index in range(len(zones))],
+        private_subnet_ipv4_cidr_blocks=[cidr] * len(zones) if cidr else None,
+        public_subnet_ids=[f"subnet-1{index}" for index in range(len(zones))],
+        public_subnet_route_table_ids=[f"rtb-1{index}" for index in range(len(zones))],
+    )
+
+
+def _interfaces(synthesis: Any, role: NodeRole) -> list[Any]:
+    return list(synthesis.launch_data(role)["NetworkInterfaces"])
+
+
+def test_new_vpc_has_nodes_in_a_private_subnet_behind_one_nat_gateway(synthesize: Any) -> None:
+    synthesis = synthesize()
+    assert len(synthesis.of_type("AWS::EC2::NatGateway")) == 1
+    for role in NodeRole:
+        (subnet,) = synthesis.group(role)["Properties"]["VPCZoneIdentifier"]
+        assert "PrivateSubnet" in subnet["Ref"]
+        assert "AssociatePublicIpAddress" not in _interfaces(synthesis, role)[0]
+
+
+def test_d57_new_vpc_reaches_s3_and_dynamodb_without_the_nat_gateway(synthesize: Any) -> None:
+    endpoints = [entry["Properties"] for entry in synthesize().of_type("AWS::EC2::VPCEndpoint").values()]
+    assert {entry["VpcEndpointType"] for entry in endpoints} == {"Gateway"}
+    assert len(endpoints) == 2
+
+
+def test_d61_nobody_may_open_a_connection_from_outside_by_default(synthesize: Any) -> None:
+    synthesis = synthesize()
+    for group in synthesis.of_type("AWS::EC2::SecurityGroup").values():
+        assert "SecurityGroupIngress" not in group["Properties"]
+    rules = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()]
+    assert all("SourceSecurityGroupId" in rule for rule in rules)
+
+
+def test_d59_members_say_anything_to_each_other_in_both_directions(synthesize: Any) -> None:
+    synthesis = synthesize()
+    nodes = {"Fn::GetAtt": [next(n for n in synthesis.of_type("AWS::EC2::SecurityGroup") if "Nodes" in n), "GroupId"]}
+    egress = synthesis.only("AWS::EC2::SecurityGroupEgress")
+    assert (egress["GroupId"], egress["DestinationSecurityGroupId"], egress["IpProtocol"]) == (nodes, nodes, "-1")
+    inward = [
+        rule["Properties"]
+        for rule in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()
+        if rule["Properties"]["GroupId"] == nodes
+    ]
+    assert [(rule["SourceSecurityGroupId"], rule["IpProtocol"]) for rule in inward] == [(nodes, "-1")]
+
+
+def test_ssh_peer_puts_the_master_alone_into_the_public_subnet(synthesize: Any) -> None:
+    synthesis = synthesize(ssh_peer="203.0.113.7/32", key_pair="mine")
+    (subnet,) = synthesis.group(NodeRole.MASTER)["Properties"]["VPCZoneIdentifier"]
+    assert "PublicSubnet" in subnet["Ref"]
+    (interface,) = _interfaces(synthesis, NodeRole.MASTER)
+    assert interface["AssociatePublicIpAddress"] is True
+    assert "AssociatePublicIpAddress" not in _interfaces(synthesis, NodeRole.WORKER)[0]
+    group = synthesis.part("AWS::EC2::SecurityGroup", "MasterSecurityGroup")["Properties"]
+    assert [(rule["CidrIp"], rule["ToPort"]) for rule in group["SecurityGroupIngress"]] == [("203.0.113.7/32", 22)]
+    assert synthesis.launch_data(NodeRole.MASTER)["KeyName"] == "mine"
+
+
+def test_public_master_with_several_cards_is_refused(synthesize: Any) -> None:
+    with pytest.raises(ValueError, match=r"one network card in a public subnet, got p5\.48xlarge with 32; leave ssh"):
+        synthesize(worker_instance_type="p5.48xlarge", ssh_peer="203.0.113.7/32")
+
+
+def test_isolated_vpc_has_no_way_out_and_the_endpoints_that_nodes_call(synthesize: Any) -> None:
+    synthesis = synthesize(isolated=True, worker_instance_type="m5.large", region="us-east-1")
+    for kind in ("NatGateway", "InternetGateway", "Route", "EIP"):
+        assert not synthesis.of_type(f"AWS::EC2::{kind}")
+    endpoints = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
+    services = {str(entry["ServiceName"]).rpartition(".")[2].rstrip("]}'") for entry in endpoints}
+    assert services == {"dynamodb", "ec2messages", "s3", "sqs", "ssm", "ssmmessages"}
+    assert all(entry["PrivateDnsEnabled"] for entry in endpoints if entry["VpcEndpointType"] == "Interface")
+    assert [text for text in synthesis.warnings if "isolated nodes cannot install packages" in text]
+
+
+def test_isolated_and_ssh_peer_contradict_each_other(synthesize: Any) -> None:
+    with pytest.raises(ValueError, match="ssh_peer must be left out with isolated"):
+        synthesize(isolated=True, ssh_peer="203.0.113.7/32")
+
+
+def test_own_private_vpc_is_taken_as_it_is(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), worker_instance_type="m5.large")
+    synthesis = read_stack(stack)
+    for kind in ("VPC", "Subnet", "NatGateway", "VPCEndpoint", "Route"):
+        assert not synthesis.of_type(f"AWS::EC2::{kind}")
+    for role in NodeRole:
+        assert synthesis.group(role)["Properties"]["VPCZoneIdentifier"] == ["subnet-00"]
+
+
+def test_own_isolated_vpc_gets_the_endpoints(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), isolated=True, worker_instance_type="m5.large")
+    synthesis = read_stack(stack)
+    assert len(synthesis.of_type("AWS::EC2::VPCEndpoint")) == 6
+    gateways = [e["Properties"] for e in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
+    assert [e["RouteTableIds"] for e in gateways if e["VpcEndpointType"] == "Gateway"] == [["rtb-00"], ["rtb-00"]]
+
+
+def test_subnets_of_the_wanted_zone_are_chosen(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    vpc = _import_vpc(stack, zones=("us-east-1a", "us-east-1b"))
+    TrainingCluster(stack, "Cluster", vpc=vpc, availability_zone="us-east-1b", ssh_peer="203.0.113.0/24")
+    synthesis = read_stack(stack)
+    assert synthesis.group(NodeRole.WORKER)["Properties"]["VPCZoneIdentifier"] == ["subnet-01"]
+    assert synthesis.group(NodeRole.MASTER)["Properties"]["VPCZoneIdentifier"] == ["subnet-11"]
+    assert synthesis.only("AWS::EFS::MountTarget")["SubnetId"] == "subnet-01"
+
+
+def test_vpc_of_the_same_app_is_ready_before_the_nodes(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    vpc = ec2.Vpc(stack, "Mine", max_azs=2, nat_gateways=1, restrict_default_security_group=False)
+    TrainingCluster(stack, "Cluster", vpc=vpc, ssh_peer="203.0.113.0/24")
+    synthesis = read_stack(stack)
+    for role in NodeRole:
+        assert set(synthesis.of_type("AWS::EC2::Route")) <= set(synthesis.group(role)["DependsOn"])
+    zones = {
+        str(entry["Properties"]["AvailabilityZone"])
+        for name, entry in synthesis.of_type("AWS::EC2::Subnet").items()
+        if {"Ref": name} in [s for role in NodeRole for s in synthesis.group(role)["Properties"]["VPCZoneIdentifier"]]
+    }
+    assert len(zones) == 1
+
+
+@pytest.mark.parametrize("zones", [("us-east-1a", "us-east-1b")])
+def test_subnets_of_two_zones_are_refused(make_stack: Callable[..., cdk.Stack], zones: tuple[str, ...]) -> None:
+    stack = make_stack()
+    vpc = _import_vpc(stack, zones=zones)
+    with pytest.raises(ValueError, match=r"one availability zone, got \['us-east-1a', 'us-east-1b'\]"):
+        TrainingCluster(stack, "Cluster", vpc=vpc, master_subnet=vpc.private_subnets[1])
+
+
+def test_subnets_of_two_zones_are_refused_when_only_their_positions_are_known(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    vpc = ec2.Vpc(stack, "Mine", max_azs=2, restrict_default_security_group=False)
+    with pytest.raises(ValueError, match="one availability zone"):
+        TrainingCluster(stack, "Cluster", vpc=vpc, master_subnet=vpc.private_subnets[1])
+
+
+def test_zone_without_a_subnet_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    with pytest.raises(ValueError, match="worker_subnet must be given when the vpc has no private subnet in us-east-1z"):
+        TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), availability_zone="us-east-1z")
+
+
+def test_subnet_without_its_vpc_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    subnet = _import_vpc(stack).private_subnets[0]
+    with pytest.raises(ValueError, match="vpc must be given with worker_subnet"):
+        TrainingCluster(stack, "Cluster", worker_subnet=subnet)
+
+
+def test_addresses_of_an_own_vpc_are_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    with pytest.raises(ValueError, match="vpc_cidr must be left out with vpc"):
+        TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), vpc_cidr="10.0.0.0/16")
+
+
+def test_d58_own_subnet_too_small_for_the_workers_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    vpc = _import_vpc(stack, cidr="10.1.0.0/27")
+    with pytest.raises(ValueError, match=r"must not exceed the 25 addresses that worker_subnet 10\.1\.0\.0/27 has"):
+        TrainingCluster(stack, "Cluster", vpc=vpc, worker_desired_capacity=26)
+
+
+def test_d58_own_subnet_of_just_the_right_size_is_taken(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack, cidr="10.1.0.0/27"), worker_desired_capacity=25)
+    assert read_stack(stack).group(NodeRole.WORKER)["Properties"]["DesiredCapacity"] == "25"
