@@ -78,14 +78,15 @@ def replace_block(text: str, block: str, *, at_top: bool = False) -> str:
     """
     lines = text.splitlines(keepends=True)
     marks = [line.rstrip("\n") for line in lines]
-    begin = marks.index(BEGIN) if BEGIN in marks else None
-    end = marks.index(END, begin) if begin is not None and END in marks[begin:] else None
     body = f"{BEGIN}\n{block.rstrip(chr(10))}\n{END}\n" if block else ""
-    if begin is not None and end is not None:
-        return "".join(lines[:begin]) + body + "".join(lines[end + 1 :])
+    if BEGIN in marks and END in marks[marks.index(BEGIN) :]:
+        begin = marks.index(BEGIN)
+        return "".join(lines[:begin]) + body + "".join(lines[marks.index(END, begin) + 1 :])
+    # A marker that somebody left alone must not meet the new ones.
+    rest = "".join(line for line, mark in zip(lines, marks, strict=True) if mark not in (BEGIN, END))
     if at_top:
-        return body + text
-    return text + ("\n" if text and not text.endswith("\n") else "") + body
+        return body + rest
+    return rest + ("\n" if rest and not rest.endswith("\n") else "") + body
 
 
 def write_block(

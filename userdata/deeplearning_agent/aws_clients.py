@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
-import botocore.session  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.failure import StageFailure

@@ -2,12 +2,11 @@
 The SQS edge: doorbells that are waited for, and reports that are believed only from whom they come.
 
 A long poll costs one call in 20 s. Rings stay visible on the broadcast queue after they were read, so
-a poll that brought nothing new is followed by a pause up to those 20 s: nobody spins.
+a poll that came back at once is followed by a pause up to those 20 s: nobody spins.
 """
 
 import json
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 from deeplearning_agent.aws_clients import AwsClients
@@ -23,28 +22,32 @@ BATCH = 10
 """The most messages that SQS hands out or deletes in one call."""
 
 
-@dataclass(frozen=True)
 class DoorbellQueue:
-    """
-    A queue of rings for one cluster.
+    """A queue of rings for one cluster."""
 
-    Attributes:
-        clients: The clients.
-        url: The queue's URL.
-        cluster: The cluster's name.
-        is_shared: Whether other nodes read the same rings, which then must stay.
-        poll_seconds: Length of a long poll.
-    """
+    def __init__(
+        self, clients: AwsClients, url: str, cluster: str, *, is_shared: bool, poll_seconds: int = POLL_SECONDS
+    ) -> None:
+        """
+        Remember the queue; nothing is called yet.
 
-    clients: AwsClients
-    url: str
-    cluster: str
-    is_shared: bool
-    poll_seconds: int = POLL_SECONDS
+        Args:
+            clients: The clients.
+            url: The queue's URL.
+            cluster: The cluster's name.
+            is_shared: Whether other nodes read the same rings, which then must stay.
+            poll_seconds: Length of a long poll, and the least time between the beginnings of two.
+        """
+        self._clients = clients
+        self._url = url
+        self._cluster = cluster
+        self._is_shared = is_shared
+        self._poll_seconds = poll_seconds
+        self._poll_end: Deadline | None = None
 
     def ring(self, generation: int) -> None:
         """Send a ring: the state item has reached a generation."""
-        self.clients.sqs.send_message(QueueUrl=self.url, MessageBody=Doorbell(self.cluster, generation).to_body())
+        self._clients.sqs.send_message(QueueUrl=self._url, MessageBody=Doorbell(self._cluster, generation).to_body())
 
     def wait(self, known_generation: int, deadline: Deadline) -> bool:
         """
@@ -58,21 +61,21 @@ class DoorbellQueue:
             Whether it rang; False at the deadline.
         """
         while not deadline.is_over:
-            poll_end = deadline.at_most(self.poll_seconds)
-            messages = self._receive(poll_end)
-            if any(ring_generation(message["Body"], self.cluster) > known_generation for message in messages):
+            if self._poll_end is not None:
+                deadline.pause(self._poll_end.remaining)
+            self._poll_end = Deadline.after(deadline.clock, self._poll_seconds)
+            messages = self._receive(round(min(self._poll_seconds, deadline.remaining)))
+            if any(ring_generation(message["Body"], self._cluster) > known_generation for message in messages):
                 return True
-            poll_end.pause(self.poll_seconds)
         return False
 
-    def _receive(self, poll_end: Deadline) -> list[dict[str, Any]]:
-        wait_seconds = min(self.poll_seconds, round(poll_end.remaining))
-        answer = self.clients.sqs.receive_message(
-            QueueUrl=self.url, MaxNumberOfMessages=BATCH, WaitTimeSeconds=wait_seconds
+    def _receive(self, wait_seconds: int) -> list[dict[str, Any]]:
+        answer = self._clients.sqs.receive_message(
+            QueueUrl=self._url, MaxNumberOfMessages=BATCH, WaitTimeSeconds=wait_seconds
         )
         messages: list[dict[str, Any]] = answer.get("Messages", [])
-        if messages and not self.is_shared:
-            delete_messages(self.clients, self.url, messages)
+        if messages and not self._is_shared:
+            delete_messages(self._clients, self._url, messages)
         return messages
 
 

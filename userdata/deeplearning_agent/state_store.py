@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+from botocore.exceptions import ClientError
 
 from deeplearning_agent.aws_clients import AwsClients, error_code
 from deeplearning_contract.cluster_state import ClusterState, get_request, put_request

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 USERDATA = Path(__file__).parents[3] / "userdata"
 INSTANCE = "i-0123456789abcdef0"
@@ -95,17 +94,8 @@ def fetch_agent(metadata, monkeypatch):
     return module
 
 
-@pytest.fixture(scope="session")
-def moto_server():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
-
-
 @pytest.fixture
-def aws(moto_server, monkeypatch):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_server)
+def aws(aws_server, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     return boto3.Session(region_name="eu-west-1")

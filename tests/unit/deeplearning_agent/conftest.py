@@ -13,8 +13,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import botocore.loaders
 import pytest
-from moto.server import ThreadedMotoServer
 
 from deeplearning_agent.aws_clients import AwsClients
 from deeplearning_agent.deadline import Clock
@@ -30,6 +30,7 @@ from deeplearning_contract.settings import FileSystemSettings, NodeSettings
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""
 REGION = "eu-west-1"
+LOADER = botocore.loaders.create_loader()
 ROLE_ID = "AROAEXAMPLEEXAMPLE123"
 COREUTILS = ("sh", "mkdir", "ls", "chown", "test", "cat", "sed", "touch", "env", "sleep")
 PROGRAMS = {
@@ -134,7 +135,7 @@ class Lab:
         self.stop = threading.Event()
         self.threads = []
         self.changes = {}
-        self.clients = AwsClients(REGION)
+        self.clients = make_clients()
         self.queues = {
             name: self.clients.sqs.create_queue(
                 QueueName=f"{name}-queue", Attributes={"VisibilityTimeout": "0" if name == "worker" else "30"}
@@ -217,7 +218,7 @@ class Lab:
 
     def agent(self, index, clock=None, poll_seconds=0, **changes):
         """Return the agent of a node, its AWS calls counted and its SenderId filled in, which moto keeps constant."""
-        clients = AwsClients(REGION)
+        clients = make_clients()
         clients.session.register("before-call", lambda model, **_: self.calls.update([model.name]))
         clients.session.register("after-call.sqs.ReceiveMessage", fill_sender)
         duty = Worker if index else Master
@@ -275,22 +276,22 @@ class Lab:
         }
 
 
+def make_clients():
+    """Return clients whose service models are read once for all tests."""
+    clients = AwsClients(REGION)
+    clients.session.register_component("data_loader", LOADER)
+    return clients
+
+
 def fill_sender(parsed, **_):
     for message in parsed.get("Messages", []):
         try:
             document = json.loads(message["Body"])
         except ValueError:
             document = {}
+        document = document if isinstance(document, dict) else {}
         sender = f"{ROLE_ID}:{document.get('sent_by') or document.get('instance_id')}"
         message.setdefault("Attributes", {})["SenderId"] = sender
-
-
-@pytest.fixture(scope="session")
-def moto_server():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
 
 
 @contextlib.contextmanager
@@ -311,8 +312,8 @@ def empty_aws(endpoint):
 
 
 @pytest.fixture
-def aws(moto_server):
-    with empty_aws(moto_server) as endpoint:
+def aws(aws_server_url):
+    with empty_aws(aws_server_url) as endpoint:
         yield endpoint
 
 
@@ -323,10 +324,10 @@ def signals():
 
 
 @pytest.fixture(scope="session")
-def make_lab(moto_server):
+def make_lab(aws_server_url):
     @contextlib.contextmanager
     def make(directory):
-        with empty_aws(moto_server), contextlib.closing(SignalServer()) as signals:
+        with empty_aws(aws_server_url), contextlib.closing(SignalServer()) as signals:
             lab = Lab(directory, signals)
             yield lab
             lab.finish()
@@ -353,3 +354,43 @@ def stopped():
 @pytest.fixture
 def package_directory():
     return Path(__file__).parents[3] / "userdata" / "deeplearning_agent"
+
+
+class MetadataServer:
+    """Instance metadata, version 2; refuses so many requests first."""
+
+    def __init__(self):
+        self.refusals = 0
+        self.clock = TickingClock()
+        metadata = self
+        texts = {"/latest/meta-data/instance-id": "i-0123456789abcdef0", "/latest/meta-data/local-ipv4": "10.1.2.3"}
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                metadata.refusals -= 1
+                is_put = self.command == "PUT" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+                is_known = is_put or self.headers["X-aws-ec2-metadata-token"] == "token"
+                text = b"token" if is_put else texts.get(self.path, "").encode()
+                self.send_response(200 if is_known and metadata.refusals < 0 else 401)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_PUT = answer  # noqa: N815 - the names that http.server calls
+
+            def log_message(self, *_arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def imds():
+    with contextlib.closing(MetadataServer()) as server:
+        yield server

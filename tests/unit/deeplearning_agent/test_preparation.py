@@ -1,0 +1,212 @@
+"""The steps that make a node ready, each against tiny programs in place of the machine's."""
+
+import re
+import time
+
+import pytest
+
+from deeplearning_agent.devices import count_gpus
+from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.file_system import mount_file_system
+from deeplearning_agent.packages import install_packages
+from deeplearning_agent.programs import ProgramError, Programs
+from deeplearning_agent.ssh_identity import make_user_key, read_host_key
+from deeplearning_contract.settings import FileSystemSettings
+
+
+def calls(lab, name):
+    path = lab.directory / "programs0" / f"{name}.calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def node(lab, ticking_clock):
+    return lab.node(0, ticking_clock())
+
+
+# --- The file system --------------------------------------------------------------------------------
+
+
+def test_mounts_once_and_writes_fstab_so_that_a_reboot_mounts_again(lab, node):
+    mount_file_system(node, node.limit(1000))
+    mount_file_system(node, node.limit(1000))
+    [call] = calls(lab, "mount")
+    assert call.startswith("-t nfs4 -o nfsvers=4.1 fs-0123.efs.eu-west-1.amazonaws.com:/ ")
+    fstab = lab.read(0, "/etc/fstab")
+    line = "fs-0123.efs.eu-west-1.amazonaws.com:/ /mnt/efs nfs4 nfsvers=4.1,_netdev,nofail 0 0\n"
+    assert fstab.startswith("LABEL=root / ext4 defaults 0 1\n")
+    assert fstab.count(line) == 1
+
+
+def test_tries_again_while_the_name_does_not_resolve(lab, node):
+    lab.program(
+        0,
+        "mount",
+        'echo x >>"$FAKES/mount.calls"; [ $(cat "$FAKES/mount.calls" | grep -c x) -ge 3 ] || { echo "mount.nfs4: '
+        'Failed to resolve server" >&2; exit 32; }; for target; do :; done; touch "$target/.mounted"',
+    )
+    mount_file_system(node, node.limit(1000))
+    assert len(calls(lab, "mount")) == 3
+
+
+def test_gives_up_on_a_mount_in_time_for_the_failure_to_travel(lab, node):
+    lab.program(0, "mount", 'echo "mount.nfs4: Connection timed out" >&2; exit 32')
+    began, deadline = node.clock.now, node.limit(900)
+    with pytest.raises(StageFailure, match="could not be mounted on /mnt/efs") as raised:
+        mount_file_system(node, deadline)
+    assert "port 2049" in raised.value.remedy
+    assert "Connection timed out" in raised.value.output
+    assert node.clock.now - began < 400
+
+
+@pytest.mark.parametrize("mount_point", ["/mnt/e fs", "mnt/efs", "/mnt/efs\n/dev/sda1 / ext4", "/mnt/$(id)", ""])
+def test_refuses_a_mount_point_that_could_become_more_than_a_path(lab, ticking_clock, mount_point):
+    node = lab.node(0, ticking_clock(), file_system=FileSystemSettings("nfs4", "fs:/", "ro", mount_point))
+    with pytest.raises(StageFailure, match="plain absolute path"):
+        mount_file_system(node, node.limit(100))
+
+
+def test_gives_a_fresh_file_system_to_the_login_user(lab, node):
+    lab.program(0, "runuser", 'test -e "$FAKES/given"')
+    lab.program(0, "ls", "true")
+    lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"; touch "$FAKES/given"')
+    mount_file_system(node, node.limit(1000))
+    user = node.login_user()
+    assert calls(lab, "chown") == [f"{user.user_id}:{user.group_id} {node.path('/mnt/efs')}"]
+
+
+def test_never_takes_over_a_file_system_that_holds_files(lab, node):
+    lab.program(0, "runuser", "false")
+    lab.program(0, "ls", "echo data")
+    lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"')
+    with pytest.raises(StageFailure, match="may not write to /mnt/efs, which already holds files"):
+        mount_file_system(node, node.limit(1000))
+    assert calls(lab, "chown") == []
+
+
+def test_accepts_what_another_node_opened_meanwhile(lab, node):
+    lab.program(0, "runuser", 'test -e "$FAKES/opened" || { touch "$FAKES/opened"; false; }')
+    lab.program(0, "ls", "echo data")
+    mount_file_system(node, node.limit(1000))
+
+
+# --- Programs ---------------------------------------------------------------------------------------
+
+
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path):
+    (tmp_path / "hang").write_text(f"#!/bin/sh\necho started\n(/bin/sleep 300; touch {tmp_path}/survived) &\nwait\n")
+    (tmp_path / "hang").chmod(0o755)
+    with pytest.raises(ProgramError, match="hang took longer than 0 s") as raised:
+        Programs(f"{tmp_path}:/bin:/usr/bin").run(["hang"], timeout_seconds=0.2)
+    assert "started" in raised.value.output
+
+
+def test_a_time_out_does_not_wait_for_who_holds_the_output_open(tmp_path):
+    """A process that the kernel cannot kill looks like this: its end of the pipe stays open."""
+    (tmp_path / "hang").write_text("#!/bin/sh\nsetsid /bin/sleep 5 &\nwait\n")
+    (tmp_path / "hang").chmod(0o755)
+    time.monotonic()
+    with pytest.raises(ProgramError):
+        Programs(f"{tmp_path}:/bin:/usr/bin").run(["hang"], timeout_seconds=0.2)
+
+
+def test_a_program_is_never_read_by_a_shell(tmp_path):
+    written = Programs().run(["echo", "a; touch b", "$(id)"], timeout_seconds=10)
+    assert written == "a; touch b $(id)\n"
+
+
+# --- GPUs -------------------------------------------------------------------------------------------
+
+
+def test_d33_gpus_are_counted_by_the_driver_not_by_the_type(lab, node):
+    lines = [f"GPU {index}: NVIDIA B300 (UUID: GPU-{index})" for index in range(16)]
+    lines.insert(1, "  MIG 1g.18gb Device 0: (UUID: MIG-1)")
+    lab.program(0, "nvidia-smi", "cat <<X\n" + "\n".join(lines) + "\nX")
+    assert count_gpus(node) == 16
+
+
+def test_d34_no_driver_means_no_gpu_on_a_cpu_node(lab):
+    node = lab.node(0, expected_gpu_count=0)
+    lab.program(0, "nvidia-smi", None)
+    assert count_gpus(node) == 0
+
+
+@pytest.mark.parametrize("program", [None, "echo No devices were found", "echo driver mismatch >&2; exit 18"])
+def test_a_gpu_type_never_joins_without_its_driver(lab, node, program):
+    lab.program(0, "nvidia-smi", program)
+    with pytest.raises(StageFailure, match="has 2 GPUs and the node shows 0") as raised:
+        count_gpus(node)
+    assert "never joins without its driver" in raised.value.remedy
+
+
+def test_d35_a_node_with_a_broken_gpu_has_fewer_slots(lab, node):
+    lab.program(0, "nvidia-smi", 'echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"')
+    assert count_gpus(node) == 1
+
+
+# --- Packages ---------------------------------------------------------------------------------------
+
+
+def test_installs_nothing_that_the_image_has(lab, node):
+    lab.program(0, "apt-get", 'echo "$@" >>"$FAKES/apt-get.calls"')
+    install_packages(node, node.limit(1000))
+    assert calls(lab, "apt-get") == []
+
+
+def test_installs_what_is_absent_and_loads_the_driver(lab, ticking_clock):
+    node = lab.node(0, ticking_clock(), packages={"nvidia-smi": ("nvidia-driver-580",), "mount": ("nfs-common",)})
+    lab.program(0, "nvidia-smi", None)
+    install = 'case "$*" in *install*) echo >"$FAKES/nvidia-smi"; chmod +x "$FAKES/nvidia-smi";; esac'
+    lab.program(0, "apt-get", 'PATH=$PATH:/bin:/usr/bin; echo "$@" >>"$FAKES/apt-get.calls"; ' + install)
+    lab.program(0, "modprobe", 'echo "$@" >>"$FAKES/modprobe.calls"')
+    install_packages(node, node.limit(1000))
+    update, install = calls(lab, "apt-get")
+    assert update.endswith(" update")
+    assert install.endswith(" install --yes --no-install-recommends nvidia-driver-580")
+    assert calls(lab, "modprobe") == ["nvidia"]
+
+
+@pytest.mark.parametrize(
+    ("program", "cause"),
+    [("echo E: Unable to locate package; exit 100", "status 100"), ("true", "do not bring mount.nfs4")],
+)
+def test_packages_that_cannot_be_had_are_a_failure_with_its_reason(lab, ticking_clock, program, cause):
+    node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("nfs-common",)})
+    lab.program(0, "apt-get", program)
+    with pytest.raises(StageFailure, match=cause):
+        install_packages(node, node.limit(200))
+
+
+def test_an_image_without_a_package_manager_is_told_apart(lab):
+    node = lab.node(0, packages={"mount.nfs4": ("nfs-common",)})
+    with pytest.raises(StageFailure, match="neither apt-get nor dnf is there to install nfs-common"):
+        install_packages(node, node.limit(200))
+
+
+# --- SSH --------------------------------------------------------------------------------------------
+
+
+def test_the_host_key_stays_the_same_whatever_happens(lab, node):
+    first = read_host_key(node)
+    assert read_host_key(node) == first
+    assert re.fullmatch(r"ssh-ed25519 \S+", first)
+
+
+def test_the_user_key_is_made_once_and_in_a_private_folder(lab, node):
+    first = make_user_key(node)
+    ssh = node.path(f"{node.login_user().home}/.ssh")
+    assert make_user_key(node) == first
+    assert ssh.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_key_with_a_passphrase_is_refused_rather_than_published(lab, node):
+    make_user_key(node)
+    lab.program(0, "ssh-keygen", "echo 'Load key: incorrect passphrase supplied' >&2; exit 255")
+    with pytest.raises(ProgramError, match="status 255"):
+        make_user_key(node)
+
+
+def test_an_image_without_the_login_user_says_which(lab):
+    node = lab.node(0, login_user="nobody-here")
+    with pytest.raises(StageFailure, match="the image has no user 'nobody-here'"):
+        make_user_key(node)
