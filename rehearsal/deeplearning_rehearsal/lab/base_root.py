@@ -1,8 +1,8 @@
 """
 The nodes' base root file system: what a cloud image for training holds.
 
-Debian with an SSH server, Python, CPU PyTorch and Horovod; no boto3, no efs-utils, no AWS CLI. Made once, then only read:
-the nodes see it through overlays.
+Debian with an SSH server, Python, CPU PyTorch and Horovod; no boto3, no efs-utils, no AWS CLI. Made once, then only
+read: the nodes see it through overlays.
 """
 
 import fcntl
@@ -69,7 +69,7 @@ def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> Path:
     with _lock(cache):
         if not root.is_dir():
             for left in cache.glob("building-*"):
-                _remove(left)
+                shutil.rmtree(left)
             _build(root, tell)
     return root
 
@@ -83,7 +83,7 @@ def _build(root: Path, tell: Callable[[str], None]) -> None:
     log = root.parent / "build.log"
     _run_mmdebstrap(_mmdebstrap_command(target, source), read_host_sources(), log, tell)
     target.rename(root)
-    _remove(work)
+    shutil.rmtree(work)
     tell(f"base root file system ready after {time.monotonic() - begin:.0f} s: {root}")
 
 
@@ -105,7 +105,17 @@ def _download_horovod(work: Path, tell: Callable[[str], None]) -> Path:
 
 def _mmdebstrap_command(target: Path, source: Path) -> list[str]:
     # Namespaces, so that mounts and processes of an interrupted build are gone with it.
-    enclosed = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    enclosed = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
     build = " ".join(["sh", str(_BUILD_SCRIPT), '"$1"', str(source), *BUILD_PACKAGES])
     return [
         *enclosed,
@@ -142,8 +152,3 @@ def _lock(cache: Path) -> Iterator[None]:
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _remove(folder: Path) -> None:
-    # rmtree does not cross into another file system's tree only by luck: a killed build's mounts went with its namespaces.
-    shutil.rmtree(folder)

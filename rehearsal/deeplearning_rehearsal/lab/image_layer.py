@@ -1,8 +1,8 @@
 """
 The layer of the nodes' image over the base root: stand-ins and what an image for this endpoint would carry.
 
-Written once for a lab, read by all its nodes. User data and agent stay unmodified: they find AWS because the image's machine-wide
-environment says where it is, as an image for a private cloud would.
+Written once for a lab, read by all its nodes. User data and agent stay unmodified: they find AWS because the image's
+machine-wide environment says where it is, as an image for a private cloud would.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,9 @@ STAND_INS = (
     StandIn("systemctl", "systemd", "runs real unit files of services; no cgroups, no dependencies, one target"),
     StandIn("mount.nfs4, mount.efs", "the NFS client and efs-utils", "check name, zone and options; bind a folder"),
     StandIn("nvidia-smi", "the NVIDIA driver", "lists as many GPUs as asked for; training runs on the CPU"),
-    StandIn("own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"),
+    StandIn(
+        "own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"
+    ),
     StandIn("AWS_ENDPOINT_URL", "an image's environment", "DefaultEnvironment of systemd names the embedded AWS"),
 )
 

@@ -1,8 +1,8 @@
 """
 The lab: EC2 instances as namespaces of this machine.
 
-Runs as root inside network, mount and pid namespaces of its own, which take everything away when they end. Nodes boot an
-image (a base root file system and a layer of stand-ins) with their unmodified user data.
+Runs as root inside network, mount and pid namespaces of its own, which take everything away when they end. Nodes boot
+an image (a base root file system and a layer of stand-ins) with their unmodified user data.
 """
 
 import base64
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab.image_layer import STAND_INS, StandIn, write_image_layer
@@ -89,7 +90,7 @@ class Lab:
         self._nodes: dict[str, _Running] = {}
         self._lock = threading.Lock()
 
-    def __enter__(self) -> "Lab":
+    def __enter__(self) -> Self:
         self._work.mkdir(parents=True, exist_ok=True)
         _run(["mount", "-t", "tmpfs", "-o", "mode=755", "rehearsal", str(self._work)])
         self._network.open()
@@ -116,10 +117,16 @@ class Lab:
             link = self._network.add_node(machine.address, machine.prefix_length)
             node = Node(machine, self._work / "nodes" / machine.instance_id, link)
             running = _Running(node, MetadataServer(link.metadata_socket, machine))
+            running.lock.acquire()  # before anyone else can find it
             self._nodes[machine.instance_id] = running
-        with running.lock:
+        try:
             node.make_disk([self._work / "image", self._base_root])
             self._start(node)
+        except RehearsalError:
+            running.lock.release()
+            self.power_off(machine.instance_id)
+            raise
+        running.lock.release()
 
     def power_off(self, instance_id: str) -> None:
         """End a machine at once and forget it, as EC2 does on termination; an unknown or ended one is not an error."""
@@ -214,11 +221,14 @@ class Lab:
 
     def _start(self, node: Node) -> None:
         addresses = node.machine.mount_targets
-        points = {name: asdict(point) for name, point in self._access_points.items() if point.file_system_id in addresses}
-        for point in self._access_points.values():
-            if point.file_system_id in addresses:
-                self._make_access_root(point)
-        targets = {"region": node.machine.region, "addresses": dict(addresses), "access_points": points}
+        points = {name: point for name, point in self._access_points.items() if point.file_system_id in addresses}
+        for point in points.values():
+            self._make_access_root(point)
+        targets = {
+            "region": node.machine.region,
+            "addresses": dict(addresses),
+            "access_points": {name: asdict(point) for name, point in points.items()},
+        }
         node.start(targets, [self.file_system(name) for name in addresses])
 
     def _make_access_root(self, point: AccessPoint) -> None:

@@ -124,6 +124,12 @@ def run_ip(lines: list[str]) -> None:
         raise RehearsalError(f"ip failed: {answer.stderr.strip()}; batch: {'; '.join(lines)}")
 
 
+def _leave_network_namespace() -> None:
+    """Give the calling thread, and it alone, an empty network namespace."""
+    if _libc.unshare(_CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
+
+
 def _make_namespace(inside: list[str]) -> tuple[int, socket.socket]:
     """Make a network namespace in a thread of its own, so that no other thread ever leaves the lab's."""
     made: list[tuple[int, socket.socket]] = []
@@ -131,8 +137,7 @@ def _make_namespace(inside: list[str]) -> tuple[int, socket.socket]:
 
     def make() -> None:
         try:
-            if _libc.unshare(_CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
+            _leave_network_namespace()
             run_ip(inside)
             listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
             made.append((os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener))

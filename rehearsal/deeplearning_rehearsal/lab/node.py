@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,8 @@ class Node:
     def remove_disk(self) -> None:
         """Unmount and forget the disk."""
         subprocess.run(["umount", "--lazy", str(self.root)], check=False, capture_output=True)
+        for name in ("upper", "scratch"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)  # it is memory, and other nodes go on
 
     def start(self, targets: Mapping[str, object], file_systems: Sequence[Path]) -> None:
         """
@@ -88,13 +91,14 @@ class Node:
         command += ["sh", str(_START), str(self.root), str(self.folder / "targets.json"), *map(str, file_systems)]
         with (self.folder / "console.log").open("ab") as console:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console)
-        self.process = process
         # Entering the node before it has left this machine's root would run programs on this machine.
         with process.stdout or nullcontext() as ready:
             is_ready = bool(ready and ready.readline())  # unshare keeps the pipe open: there is no end of file
         if not is_ready:
-            self.kill()
+            process.kill()
+            process.wait()
             raise RehearsalError(f"{self.machine.instance_id} did not start: {self.console()[-400:]}")
+        self.process = process
 
     def console(self) -> str:
         """Return what the node's start and its service manager wrote."""
@@ -106,9 +110,9 @@ class Node:
         if process is None:
             return
         first = _first_child(process.pid)
-        if first is not None:
-            _kill(first)  # the first process of a pid namespace takes all others with it
-        process.kill()
+        # The first process of a pid namespace takes all others with it, and `unshare` ends when they have ended.
+        if first is None or not _kill(first):
+            process.kill()
         process.wait()
 
     def run(
@@ -170,11 +174,12 @@ def _first_child(pid: int) -> int | None:
     return int(children[0]) if children else None
 
 
-def _kill(pid: int) -> None:
+def _kill(pid: int) -> bool:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
-        return
+        return False
+    return True
 
 
 def _check(command: list[str]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 SUITE = "bookworm"
 _SUITES = frozenset({SUITE, f"{SUITE}-updates", f"{SUITE}-security"})
 
+_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>[^#]+)(#.*)?")
+
 
 def read_host_sources(etc: Path = Path("/etc")) -> str | None:
     """
@@ -40,8 +42,9 @@ def pick_stanzas(text: str) -> list[str]:
         lines = [line for line in block.splitlines() if line.strip() and not line.startswith("#")]
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         suites = [suite for suite in fields.get("suites", "").split() if suite in _SUITES]
-        if "deb" in fields.get("types", "").split() and suites and _is_debian(fields.get("signed-by", ""), fields):
-            picked.append(_stanza(fields["uris"], suites, fields.get("components", "main"), fields.get("signed-by", "")))
+        signed_by = fields.get("signed-by", "")
+        if "deb" in fields.get("types", "").split() and suites and _is_debian(signed_by, fields):
+            picked.append(_stanza(fields["uris"], suites, fields.get("components", "main"), signed_by))
     return picked
 
 
@@ -49,7 +52,7 @@ def pick_lines(text: str) -> list[str]:
     """Return, as stanzas, the `deb` lines of a `.list` file that offer Debian's own packages of the suite."""
     picked = []
     for line in text.splitlines():
-        match = re.fullmatch(r"deb\s+(?:\[(?P<options>[^]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>.+)", line)
+        match = _LINE.fullmatch(line)
         if match and match["suite"] in _SUITES:
             options = dict(option.split("=", 1) for option in (match["options"] or "").split() if "=" in option)
             signed_by = options.get("signed-by", "")
@@ -64,5 +67,5 @@ def _is_debian(signed_by: str, options: Mapping[str, str]) -> bool:
 
 
 def _stanza(uris: str, suites: list[str], components: str, signed_by: str) -> str:
-    stanza = f"Types: deb\nURIs: {uris}\nSuites: {' '.join(suites)}\nComponents: {components.split('#')[0].strip()}"
+    stanza = f"Types: deb\nURIs: {uris}\nSuites: {' '.join(suites)}\nComponents: {components.strip()}"
     return f"{stanza}\nSigned-By: {signed_by}" if signed_by else stanza

@@ -1,7 +1,7 @@
 """
 Stands in for cloud-init: what an image does with its instance's metadata at boot.
 
-Stage `init` (every boot, before sshd): on an instance's first boot the login user, its authorized key and the host keys.
+Stage `init` (before sshd): on an instance's first boot the login user, its authorized key and the host keys.
 Stage `final` (after services): user data, on an instance's first boot only. Only scripts are known as user data.
 """
 
@@ -22,16 +22,17 @@ _HOST_KEY_TYPES = ("ed25519", "ecdsa")
 
 def read_metadata() -> Callable[[str], bytes | None]:
     """Get an IMDSv2 token; return a reader of paths, which returns None where there is nothing."""
-    request = urllib.request.Request(f"{METADATA}/api/token", method="PUT")
+    request = urllib.request.Request(f"{METADATA}/api/token", method="PUT")  # noqa: S310 - a constant http address
     request.add_header("X-aws-ec2-metadata-token-ttl-seconds", "600")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=30) as answer:
         token = answer.read().decode()
 
     def read(path: str) -> bytes | None:
-        headers = {"X-aws-ec2-metadata-token": token}
+        asked = urllib.request.Request(f"{METADATA}/{path}")  # noqa: S310 - a constant http address
+        asked.add_header("X-aws-ec2-metadata-token", token)
         try:
-            with opener.open(urllib.request.Request(f"{METADATA}/{path}", headers=headers), timeout=30) as found:
+            with opener.open(asked, timeout=30) as found:
                 content: bytes = found.read()
                 return content
         except urllib.error.HTTPError as error:

@@ -1,8 +1,8 @@
 """
 Stands in for `mount.nfs4` and `mount.efs`: checks what it is asked for as they would, then binds the lab's folder.
 
-The kernel of the lab need not know NFS. What is checked: the server's name (it must be a file system that has a mount target
-in the node's zone, in the node's region), the options, the path. Locking, caching and NFS errors are not like EFS's.
+The kernel of the lab need not know NFS. What is checked: the server's name (it must be a file system that has a mount
+target in the node's zone, in the node's region), the options, the path. Locking and caching are not like EFS's.
 """
 
 import json
@@ -17,7 +17,9 @@ from typing import Any
 FILE_SYSTEMS = Path("/run/lab/file-systems")
 TARGETS = FILE_SYSTEMS / "targets.json"
 _SERVER = re.compile(r"(?P<id>fs-[0-9a-f]{8,17})\.efs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
-_NFS_FLAGS = frozenset({"hard", "soft", "noresvport", "resvport", "_netdev", "nofail", "rw", "ro", "defaults", "noatime"})
+_NFS_FLAGS = frozenset(
+    {"hard", "soft", "noresvport", "resvport", "_netdev", "nofail", "rw", "ro", "defaults", "noatime"}
+)
 _NFS_NUMBERS = frozenset({"rsize", "wsize", "timeo", "retrans", "retry", "actimeo"})
 _VERSIONS = frozenset({"nfsvers=4.1", "vers=4.1"})
 _EFS_FLAGS = frozenset({"tls", "iam", "_netdev", "nofail", "rw", "ro", "defaults", "noatime"})

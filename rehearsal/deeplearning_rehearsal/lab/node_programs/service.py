@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -161,10 +162,17 @@ class Service:
                     output.write(f"{error}\n".encode())
 
     def _environment(self) -> dict[str, str]:
-        variables = {"PATH": PATH, "LANG": "C.UTF-8", "INVOCATION_ID": self.invocation} | self._default_environment()
+        variables: dict[str, str] = {"PATH": PATH, "LANG": "C.UTF-8", "INVOCATION_ID": self.invocation} | dict(
+            self._default_environment()
+        )
         if self.unit.one("Service", "User", ""):
             entry = pwd.getpwnam(self.unit.one("Service", "User", ""))
-            variables |= {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
+            variables |= {
+                "HOME": entry.pw_dir,
+                "USER": entry.pw_name,
+                "LOGNAME": entry.pw_name,
+                "SHELL": entry.pw_shell,
+            }
         variables |= self.unit.environment()
         for name in self.unit.all("Service", "EnvironmentFile"):
             path = Path(name.lstrip("-"))
@@ -173,7 +181,7 @@ class Service:
         return variables
 
     def _run_control(self, command: str, more: Mapping[str, str]) -> None:
-        environment = self._environment() | more
+        environment = self._environment() | dict(more)
         forgiven, words = split_command(command, environment)
         with self._output() as output:
             status = subprocess.run(words, env=environment, stdout=output, stderr=output, check=False).returncode
@@ -188,10 +196,8 @@ class Service:
                 process.send_signal(number)
             return
         for pid in find_members(self.invocation):
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                continue
 
     def _make_runtime_directory(self) -> None:
         for name in self.unit.one("Service", "RuntimeDirectory", "").split():
@@ -212,7 +218,7 @@ def find_members(invocation: str) -> list[int]:
     """
     Find the processes of one start of a service.
 
-    There are no cgroups in the lab's nodes: the members are those that carry its `INVOCATION_ID`, which children inherit.
+    There are no cgroups in the lab's nodes: members are those that carry its `INVOCATION_ID`, which children inherit.
     """
     needle = f"INVOCATION_ID={invocation}".encode()
     members = []

@@ -123,11 +123,18 @@ def _answer(connection: socket.socket, units: Units) -> None:
 
 def _run_cloud_init(units: Units, stage: str) -> None:
     """Run a stage of cloud-init in the environment that systemd gives to a service without `User=`: no HOME."""
-    environment = {"PATH": PATH, "LANG": "C.UTF-8"} | units.default_environment
+    environment = {"PATH": PATH, "LANG": "C.UTF-8"} | dict(units.default_environment)
     command = [sys.executable, "-I", "/usr/lib/lab/cloud-init", stage]
     with Path("/var/log/cloud-init.log").open("ab") as log:
         subprocess.run(
-            command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, umask=0o022, check=False
+            command,
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            umask=0o022,
+            check=False,
         )
 
 

@@ -14,7 +14,8 @@ ORDERING_KEYS = frozenset({"Description", "Documentation", "After", "Before", "W
 UNIT_KEYS = ORDERING_KEYS | {"ConditionPathExists", "StartLimitIntervalSec", "StartLimitBurst"}
 SERVICE_KEYS = frozenset(
     {
-        *("Type", "ExecStartPre", "ExecStart", "ExecReload", "Environment", "EnvironmentFile", "User", "WorkingDirectory"),
+        *("Type", "ExecStartPre", "ExecStart", "ExecReload", "Environment", "EnvironmentFile", "User"),
+        *("WorkingDirectory",),
         *("Restart", "RestartSec", "RestartPreventExitStatus", "RemainAfterExit", "KillMode", "TimeoutStartSec"),
         *("TimeoutStopSec", "RuntimeDirectory", "RuntimeDirectoryMode", "StandardOutput", "StandardError"),
         *("SyslogIdentifier", "OOMScoreAdjust"),
@@ -190,7 +191,7 @@ def _check(name: str, key: str, value: str) -> None:
     if key == "After" and _AFTER_USER_DATA & set(value.split()):
         raise UnitError(f"{name}: After={value} would wait for the user data that starts the unit")
     if key in {"Wants", "Requires"} and not all(unit.endswith(".target") for unit in value.split()):
-        raise UnitError(f"{name}: {key}= of other than targets is not implemented by the systemctl stand-in, got {value}")
+        raise UnitError(f"{name}: {key}= of other than targets is not implemented by the stand-in, got {value}")
     if key not in ORDERING_KEYS and re.search(r"%[^%]", value.replace("%%", "")):
         raise UnitError(f"{name}: specifiers are not implemented by the systemctl stand-in, got {key}={value}")
 

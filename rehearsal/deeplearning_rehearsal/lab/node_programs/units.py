@@ -89,7 +89,7 @@ class Units:
         for link in sorted(ENABLED.glob("*.service")):
             try:
                 self.get(link.name).start()
-            except (ServiceError, UnitError, OSError, KeyError) as error:
+            except (ServiceError, UnitError, OSError, KeyError) as error:  # noqa: PERF203 - each unit fails alone
                 print(f"{link.name}: {error}", flush=True)  # noqa: T201 - the node's console
 
 
@@ -117,5 +117,6 @@ def _read(name: str) -> UnitFile:
     path = _find_file(name)
     if path is None:
         raise ServiceError(f"Unit {name} not found.")
-    drop_ins = {found.name: found for folder in reversed(UNIT_FOLDERS) for found in (folder / f"{name}.d").glob("*.conf")}
+    folders = [folder / f"{name}.d" for folder in reversed(UNIT_FOLDERS)]
+    drop_ins = {found.name: found for folder in folders for found in folder.glob("*.conf")}
     return parse_unit(name, [path.read_text(), *(drop_ins[key].read_text() for key in sorted(drop_ins))])
