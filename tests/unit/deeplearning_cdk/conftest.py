@@ -11,6 +11,7 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24
 import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
+
 from deeplearning_cdk import TrainingCluster
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import NodeSettings
@@ -42,7 +43,8 @@ class Synthesis:
         (entry,) = (
             entry
             for entry in self.of_type("AWS::AutoScaling::AutoScalingGroup").values()
-            if {"Key": "deeplearning:role", "PropagateAtLaunch": True, "Value": role.value} in entry["Properties"]["Tags"]
+            if {"Key": "deeplearning:role", "PropagateAtLaunch": True, "Value": role.value}
+            in entry["Properties"]["Tags"]
         )
         return entry
 

@@ -6,6 +6,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
+
 from deeplearning_cdk import TrainingCluster
 from deeplearning_contract.names import NodeRole
 
@@ -151,7 +152,9 @@ def test_subnets_of_two_zones_are_refused(make_stack: Callable[..., cdk.Stack], 
         TrainingCluster(stack, "Cluster", vpc=vpc, master_subnet=vpc.private_subnets[1])
 
 
-def test_subnets_of_two_zones_are_refused_when_only_their_positions_are_known(make_stack: Callable[..., cdk.Stack]) -> None:
+def test_subnets_of_two_zones_are_refused_when_only_their_positions_are_known(
+    make_stack: Callable[..., cdk.Stack],
+) -> None:
     stack = make_stack()
     vpc = ec2.Vpc(stack, "Mine", max_azs=2, restrict_default_security_group=False)
     with pytest.raises(ValueError, match="one availability zone"):
@@ -160,7 +163,9 @@ def test_subnets_of_two_zones_are_refused_when_only_their_positions_are_known(ma
 
 def test_zone_without_a_subnet_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
     stack = make_stack()
-    with pytest.raises(ValueError, match="worker_subnet must be given when the vpc has no private subnet in us-east-1z"):
+    with pytest.raises(
+        ValueError, match="worker_subnet must be given when the vpc has no private subnet in us-east-1z"
+    ):
         TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), availability_zone="us-east-1z")
 
 

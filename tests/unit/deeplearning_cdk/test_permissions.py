@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from deeplearning_cdk import NodeImage
 
 ASSETS = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"

@@ -11,6 +11,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_s3 as s3
+
 from deeplearning_cdk import InstanceTypeFacts, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
@@ -76,7 +77,9 @@ def test_workers_have_the_capacity_asked_for(synthesize: Any, props: dict[str, i
     assert (workers["DesiredCapacity"], workers["MaxSize"]) == (desired, most)
 
 
-@pytest.mark.parametrize(("props", "fewest"), [({}, "1"), ({"worker_desired_capacity": 0}, "0"), ({"worker_min_capacity": 2}, "2")])
+@pytest.mark.parametrize(
+    ("props", "fewest"), [({}, "1"), ({"worker_desired_capacity": 0}, "0"), ({"worker_min_capacity": 2}, "2")]
+)
 def test_adjuster_holds_the_users_minimum(synthesize: Any, props: dict[str, int], fewest: str) -> None:
     variables = synthesize(**props).only("AWS::Lambda::Function")["Environment"]["Variables"]
     assert variables["DEEPLEARNING_WORKER_MIN_CAPACITY"] == fewest
@@ -125,7 +128,9 @@ def test_instances_ask_for_imdsv2_with_one_hop_and_read_their_tags(synthesize: A
     }
 
 
-@pytest.mark.parametrize(("image", "device"), [(None, "/dev/sda1"), (NodeImage.deep_learning_amazon_linux(), "/dev/xvda")])
+@pytest.mark.parametrize(
+    ("image", "device"), [(None, "/dev/sda1"), (NodeImage.deep_learning_amazon_linux(), "/dev/xvda")]
+)
 def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: Any, image: Any, device: str) -> None:
     (volume,) = synthesize(image=image, volume_size=cdk.Size.gibibytes(500)).launch_data(NodeRole.WORKER)[
         "BlockDeviceMappings"
@@ -243,7 +248,9 @@ def test_resource_policy_names_both_roles(make_stack: Callable[..., cdk.Stack], 
     assert len(statement["Principal"]["AWS"]) == 2
 
 
-def test_connections_of_the_cluster_are_those_of_every_node(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+def test_connections_of_the_cluster_are_those_of_every_node(
+    make_stack: Callable[..., cdk.Stack], read_stack: Any
+) -> None:
     stack = make_stack()
     cluster = TrainingCluster(stack, "Cluster")
     cluster.connections.allow_from(ec2.Peer.ipv4("192.0.2.0/24"), ec2.Port.tcp(8265))
@@ -251,7 +258,9 @@ def test_connections_of_the_cluster_are_those_of_every_node(make_stack: Callable
     assert nodes["Properties"]["SecurityGroupIngress"][0]["FromPort"] == 8265
 
 
-def test_file_system_admits_other_clients_by_its_connections(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+def test_file_system_admits_other_clients_by_its_connections(
+    make_stack: Callable[..., cdk.Stack], read_stack: Any
+) -> None:
     stack = make_stack()
     cluster = TrainingCluster(stack, "Cluster")
     other = ec2.SecurityGroup(stack, "Other", vpc=cluster.network.vpc)
@@ -351,7 +360,9 @@ def test_master_has_the_workers_type_unless_told_otherwise(synthesize: Any) -> N
     ("instance_type", "is_placed"),
     [("p5.48xlarge", True), ("t3.micro", False), ("m5.large", False)],
 )
-def test_d60_only_types_that_gain_by_it_are_placed_together(synthesize: Any, instance_type: str, is_placed: bool) -> None:
+def test_d60_only_types_that_gain_by_it_are_placed_together(
+    synthesize: Any, instance_type: str, is_placed: bool
+) -> None:
     synthesis = synthesize(worker_instance_type=instance_type)
     assert bool(synthesis.of_type("AWS::EC2::PlacementGroup")) is is_placed
     assert ("PlacementGroup" in synthesis.group(NodeRole.WORKER)["Properties"]) is is_placed

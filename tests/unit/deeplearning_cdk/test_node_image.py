@@ -1,0 +1,76 @@
+"""Images say everything that a node depends on, and nothing that could break user data."""
+
+from collections.abc import Callable
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from deeplearning_cdk import NodeImage
+
+
+@pytest.mark.parametrize("user", ["", "Root", "ubuntu\nSETTINGS", "a b", "$(id)", "x" * 33])
+def test_login_user_that_is_not_a_user_name_is_refused(user: str) -> None:
+    with pytest.raises(ValueError, match="login_user must match"):
+        NodeImage.from_ami_id("ami-0123456789abcdef0", login_user=user)
+
+
+@pytest.mark.parametrize("interpreter", ["python3", "/usr/bin/python3 -c", '/usr/bin/"python3', "/a/../b c"])
+def test_interpreter_that_is_not_a_path_is_refused(interpreter: str) -> None:
+    with pytest.raises(ValueError, match="interpreter must match"):
+        NodeImage.from_ssm_parameter("/my/image", login_user="ubuntu", interpreter=interpreter)
+
+
+@pytest.mark.parametrize("ami_id", ["ami-xyz", "ami-123", "0123456789abcdef0"])
+def test_d52_ami_id_must_be_hexadecimal(ami_id: str) -> None:
+    with pytest.raises(ValueError, match="ami_id must match"):
+        NodeImage.from_ami_id(ami_id, login_user="ubuntu")
+
+
+def test_parameter_must_be_a_full_name() -> None:
+    with pytest.raises(ValueError, match="parameter must match"):
+        NodeImage.from_ssm_parameter("image", login_user="ubuntu")
+
+
+def test_image_without_an_id_is_refused() -> None:
+    with pytest.raises(ValueError, match="image must have a parameter or ami_ids, got both or none"):
+        NodeImage(login_user="ubuntu")
+
+
+def test_own_image_keeps_what_its_base_has() -> None:
+    image = NodeImage.from_ami_id(
+        "ami-0123456789abcdef0", login_user="ec2-user", like=NodeImage.deep_learning_amazon_linux()
+    )
+    assert image.file_system_mode == "efs"
+    assert image.root_device == "/dev/xvda"
+    assert image.parameter == ""
+
+
+def test_id_of_the_stacks_region_is_taken(make_stack: Callable[..., cdk.Stack]) -> None:
+    image = NodeImage.from_ami_id({"us-east-1": "ami-00000001", "eu-west-1": "ami-00000002"}, login_user="ubuntu")
+    assert image.read_ami_id(make_stack(region="eu-west-1")) == "ami-00000002"
+
+
+def test_region_without_an_id_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    image = NodeImage.from_ami_id({"us-east-1": "ami-00000001"}, login_user="ubuntu")
+    with pytest.raises(ValueError, match="image must have an AMI id for eu-west-1"):
+        image.read_ami_id(make_stack(region="eu-west-1"))
+    with pytest.raises(ValueError, match="image must have one AMI id in a stack without a region"):
+        image.read_ami_id(make_stack())
+
+
+def test_pinned_id_needs_no_parameter(synthesize: Any) -> None:
+    image = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+    synthesis = synthesize(image=image)
+    assert "ami-0123456789abcdef0" in str(synthesis.template["Resources"])
+    assert not [name for name in synthesis.template.get("Parameters", {}) if name.startswith("Ssm")]
+
+
+def test_d65_images_are_found_in_any_region() -> None:
+    images = (NodeImage.deep_learning_ubuntu(), NodeImage.deep_learning_amazon_linux(), NodeImage.ubuntu())
+    assert all(image.parameter.startswith("/aws/service/") and not image.ami_ids for image in images)
+
+
+def test_d51_packages_are_named_by_what_the_image_lacks() -> None:
+    assert NodeImage.ubuntu().packages == {"mount.nfs4": ("nfs-common",)}
+    assert NodeImage.deep_learning_amazon_linux().packages == {"mount.efs": ("amazon-efs-utils",)}

@@ -1,0 +1,61 @@
+"""The interfaces of a node follow EC2's rules for EFA."""
+
+import pytest
+
+from deeplearning_cdk.instance_catalog import read_catalog
+from deeplearning_cdk.node_interfaces import has_efa, needs_private_subnet, plan_interfaces
+
+ACCELERATED = [facts.name for facts in read_catalog().values() if facts.accelerator is not None]
+
+
+def _plan(name: str, *, is_public: bool = False) -> list[tuple[object, object, object]]:
+    interfaces = plan_interfaces(read_catalog()[name], ["sg-1"], is_public=is_public)
+    return [(each.network_card_index, each.device_index, each.interface_type) for each in interfaces]
+
+
+def test_cpu_type_has_one_plain_interface() -> None:
+    assert _plan("m5.large") == [(None, 0, None)]
+    assert _plan("c6in.32xlarge") == [(None, 0, None)]
+
+
+def test_small_gpu_type_without_efa_has_one_plain_interface() -> None:
+    assert _plan("g5.xlarge") == [(None, 0, None)]
+
+
+def test_single_card_type_has_one_efa_interface() -> None:
+    assert _plan("p3dn.24xlarge") == [(None, 0, "efa")]
+    assert _plan("p3dn.24xlarge", is_public=True) == [(None, 0, "efa")]
+
+
+def test_several_cards_have_a_plain_primary_and_an_efa_only_interface_each() -> None:
+    assert _plan("p4d.24xlarge") == [
+        (0, 0, None),
+        (0, 1, "efa-only"),
+        (1, 0, "efa-only"),
+        (2, 0, "efa-only"),
+        (3, 0, "efa-only"),
+    ]
+
+
+def test_card_without_efa_has_the_primary_alone() -> None:
+    plan = _plan("p6-b300.48xlarge")
+    assert plan[:2] == [(0, 0, None), (1, 0, "efa-only")]
+    assert len(plan) == 17
+
+
+@pytest.mark.parametrize("name", ACCELERATED)
+def test_no_two_interfaces_share_a_place_and_efa_only_is_never_first(name: str) -> None:
+    plan = _plan(name)
+    places = [(card or 0, device) for card, device, _ in plan]
+    assert len(set(places)) == len(places)
+    assert plan[0][1] == 0
+    assert plan[0][2] != "efa-only"
+    assert len(plan) == 1 or needs_private_subnet(read_catalog()[name])
+    assert sum(kind in {"efa", "efa-only"} for *_, kind in plan) == len(read_catalog()[name].efa_cards)
+
+
+def test_every_interface_has_the_groups() -> None:
+    interfaces = plan_interfaces(read_catalog()["p5.48xlarge"], ["sg-1", "sg-2"], is_public=False)
+    assert len(interfaces) == 33
+    assert all(interface.groups == ["sg-1", "sg-2"] for interface in interfaces)
+    assert has_efa(read_catalog()["p5.48xlarge"])
