@@ -133,9 +133,8 @@ def find_problems(expect: Expectation, evidence: Evidence) -> tuple[str, ...]:
 def _find_training_problems(evidence: Evidence) -> Sequence[str]:
     if evidence.training is None:
         return ["the cluster must train, it did not"]
-    hosts = [node.host for node in evidence.nodes]
     slots = sum(max(1, int(node.contract.get(WORKER_GPU_COUNT_VARIABLE, "0"))) for node in evidence.nodes)
-    return judge_training(evidence.training, hosts, slots)
+    return judge_training(evidence.training, len(evidence.nodes), slots)
 
 
 def _describe_cluster(evidence: Evidence) -> ClusterReport:

@@ -1,5 +1,6 @@
 """The machines of a rehearsal: boots them in the lab, remembers them, and reads their agents' logs as they grow."""
 
+import re
 import threading
 import time
 from types import TracebackType
@@ -7,12 +8,14 @@ from typing import Self
 
 from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, NodeRole
 from deeplearning_rehearsal.embedded_aws import Observation, StackEvent
-from deeplearning_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_rehearsal.lab import Lab
 from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.timeline import Timeline
 
 _INTERVAL_SECONDS = 0.5
+# The agent's lines begin with a time and a level; the timeline has its own times.
+_LOG_PREFIX = re.compile(r"^\S+Z INFO ")
 _TELLING_TYPES = (
     "AWS::AutoScaling::AutoScalingGroup",
     "AWS::CloudFormation::Stack",
@@ -111,14 +114,14 @@ class Fleet:
             for machine in self.machines():
                 lines = self._lines(machine.instance_id, AGENT_LOG)
                 for line in lines[self._read.get(machine.instance_id, 0) :]:
-                    self._timeline.tell(self.lane(machine.instance_id), line)
+                    self._timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
                 self._read[machine.instance_id] = len(lines)
 
     def _lines(self, instance_id: str, path: str) -> list[str]:
         try:
             text = (self._lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
-        except OSError:
-            return []
+        except (OSError, RehearsalError):
+            return []  # not there yet, or powered off just now
         return text[: text.rfind("\n") + 1].splitlines()
 
 

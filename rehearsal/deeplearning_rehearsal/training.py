@@ -54,20 +54,20 @@ def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> Trainin
     )
 
 
-def judge_training(training: TrainingReport, hosts: Sequence[str], slots: int) -> tuple[str, ...]:
+def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[str, ...]:
     """
     Say what is not as promised about a training job.
 
     Args:
         training: The job's result.
-        hosts: Host names of the cluster.
+        nodes: Nodes of the cluster.
         slots: Ranks that the hostfile offers.
     """
     problems = []
     if training.ranks != slots:
         problems.append(f"training must use every slot, got {training.ranks} ranks for {slots} slots")
-    if sorted(set(training.hosts)) != sorted(hosts):
-        problems.append(f"training must run on every host, got {sorted(set(training.hosts))} of {sorted(hosts)}")
+    if len(set(training.hosts)) != nodes:
+        problems.append(f"training must run on each of {nodes} hosts, got {sorted(set(training.hosts))}")
     if training.accuracy < MINIMUM_ACCURACY:
         problems.append(f"held-out accuracy must be at least {MINIMUM_ACCURACY}, got {training.accuracy:.3f}")
     return tuple(problems)
