@@ -51,10 +51,16 @@ class Network:
 
     Args:
         gateway: The router's address; also the one where nodes reach this process.
+
+    Raises:
+        RehearsalError: The gateway is not an IPv4 address.
     """
 
     def __init__(self, gateway: str) -> None:
-        self._gateway = str(ipaddress.IPv4Address(gateway))
+        try:
+            self._gateway = str(ipaddress.IPv4Address(gateway))
+        except ValueError as error:
+            raise RehearsalError(f"gateway must be an IPv4 address, got {gateway!r}") from error
         self._numbers = itertools.count()
 
     def open(self) -> None:
