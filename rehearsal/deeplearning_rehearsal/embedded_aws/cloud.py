@@ -1,6 +1,5 @@
 """The embedded AWS as a whole: start it, deploy a cloud assembly, watch the stack, read what happened."""
 
-import os
 import threading
 import time
 import uuid
@@ -9,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
+
+from moto.moto_api._internal.models import moto_api_backend
 
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack, upload_assets
 from deeplearning_rehearsal.embedded_aws.calls import CallCounts, CallLog
@@ -55,7 +56,7 @@ class EmbeddedAws:
     """
     AWS in this process, for one stack.
 
-    moto's state belongs to the process, so there is one embedded AWS a process.
+    moto's state belongs to the process, so there is one at a time in a process; each begins empty.
 
     Args:
         address: Address to serve on; nodes and functions must reach it.
@@ -65,7 +66,7 @@ class EmbeddedAws:
         options: How it behaves. Default: as AWS does.
 
     Raises:
-        RehearsalError: This process already has one.
+        RehearsalError: This process has one that was not stopped.
     """
 
     _taken: ClassVar[threading.Lock] = threading.Lock()
@@ -80,7 +81,7 @@ class EmbeddedAws:
         options: CloudOptions | None = None,
     ) -> None:
         if not self._taken.acquire(blocking=False):
-            raise RehearsalError("an embedded AWS must be the only one of its process; start another process")
+            raise RehearsalError("an embedded AWS must be the only one of its process; stop the other one first")
         self._machines = machines
         self._options = options or CloudOptions()
         self._observations = Observations(observer)
@@ -126,7 +127,7 @@ class EmbeddedAws:
 
     def start(self) -> None:
         """Begin to serve."""
-        os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"  # moto reads it when IAM is first used
+        moto_api_backend.reset()
         self._server.start()
 
     def deploy(
@@ -152,7 +153,7 @@ class EmbeddedAws:
             RehearsalError: A stack was deployed before.
         """
         if self._services is not None:
-            raise RehearsalError("an embedded AWS must have one stack; start another process for another one")
+            raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
         source = read_stack(assembly, stack_name)
         template, self.overrides = apply_overrides(
             source.template, Overrides(worker_desired_capacity, parameters or {})
@@ -231,6 +232,7 @@ class EmbeddedAws:
         if self._services is not None:
             close_services(self._services)
         self._server.stop()
+        self._taken.release()
 
     def _deployed(self) -> Services:
         if self._services is None:

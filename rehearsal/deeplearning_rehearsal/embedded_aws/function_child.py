@@ -7,6 +7,7 @@ Its interpreter sees the standard library, boto3 and the function's own code, an
 import contextlib
 import importlib
 import json
+import logging
 import os
 import sys
 import time
@@ -39,6 +40,8 @@ def answer_events(answers: int) -> None:
     """Load the handler and answer every event on a file descriptor, until standard input ends."""
     module_name, _, function_name = os.environ["_HANDLER"].rpartition(".")
     sys.path.insert(0, os.environ["LAMBDA_TASK_ROOT"])
+    # As the real runtime does: a handler on the root logger, which stays at WARNING until the function says otherwise.
+    logging.basicConfig(stream=sys.stdout, format="[%(levelname)s]\t%(asctime)s\t%(message)s")
     handler = None
     for line in sys.stdin:
         request = json.loads(line)

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
+from deeplearning_rehearsal.embedded_aws.instance_tags import collect_tags
 from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.principals import PrincipalKind, PrincipalRegistry
@@ -139,7 +140,7 @@ class InstanceLauncher:
             "MinCount": 1,
             "MaxCount": 1,
             "NetworkInterfaces": [interface],
-            "TagSpecifications": [{"ResourceType": "instance", "Tags": _instance_tags(group, data)}],
+            "TagSpecifications": [{"ResourceType": "instance", "Tags": _listed(collect_tags(group, data))}],
             "UserData": base64.b64decode(data.get("UserData", "")).decode("latin-1"),
         }
         for name in ("KeyName", "IamInstanceProfile", "BlockDeviceMappings"):
@@ -171,7 +172,7 @@ class InstanceLauncher:
     def _describe(
         self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str, instance_id: str
     ) -> Machine:
-        tags = {tag["Key"]: tag["Value"] for tag in _instance_tags(group, data)}
+        tags = collect_tags(group, data)
         role = tags.get(ROLE_TAG, "")
         kind: PrincipalKind = NodeRole(role).value if role in {entry.value for entry in NodeRole} else "other"
         role_name, role_arn = self._instance_role(data)
@@ -221,13 +222,5 @@ class InstanceLauncher:
         }
 
 
-def _instance_tags(group: ScalingGroup, data: Mapping[str, Any]) -> list[dict[str, str]]:
-    tags = {
-        tag["Key"]: tag["Value"]
-        for specification in data.get("TagSpecifications", [])
-        if specification["ResourceType"] == "instance"
-        for tag in specification["Tags"]
-    }
-    tags |= {tag.key: tag.value for tag in group.tags if tag.propagate}
-    tags |= {"aws:autoscaling:groupName": group.name}
+def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]

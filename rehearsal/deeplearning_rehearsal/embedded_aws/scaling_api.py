@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import moto.autoscaling.urls
+from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 from moto.core.common_types import TYPE_RESPONSE
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, BaseResponse, EmptyResult
 
 from deeplearning_rehearsal.embedded_aws import scaling_requests
 from deeplearning_rehearsal.embedded_aws.scaling_driver import ScalingDriver
 from deeplearning_rehearsal.embedded_aws.scaling_group import ScalingGroup
-from deeplearning_rehearsal.embedded_aws.scaling_requests import ValidationError, find_group
+from deeplearning_rehearsal.embedded_aws.scaling_requests import find_group
 
 _MAX_PAGE = 100
 
@@ -41,7 +41,7 @@ class ScalingApi(BaseResponse):
         """Answer one call."""
         operation = self._get_action()
         if operation not in self.OPERATIONS:
-            error = ServiceException("InvalidAction", f"the rehearsal does not implement autoscaling:{operation}")
+            error = AutoscalingClientError("InvalidAction", f"the rehearsal does not implement autoscaling:{operation}")
             return self.serialized(ActionResult(error))
         return super().call_action()
 
@@ -128,7 +128,7 @@ class ScalingApi(BaseResponse):
             raise ValidationError(f"The number of records requested must be from 1 to {_MAX_PAGE}")
         token = str(self._get_param("NextToken", if_none="0"))
         if not token.isdecimal():
-            raise ServiceException("InvalidNextToken", "The token is not valid.")
+            raise AutoscalingClientError("InvalidNextToken", "The token is not valid.")
         end = int(token) + size
         return rows[int(token) : end], str(end) if end < len(rows) else None
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from moto.core.exceptions import ServiceException
+from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 
 from deeplearning_rehearsal.embedded_aws.scaling_driver import ScalingDriver
 from deeplearning_rehearsal.embedded_aws.scaling_group import (
@@ -14,18 +14,6 @@ from deeplearning_rehearsal.embedded_aws.scaling_group import (
     now,
     stamp,
 )
-
-
-class ValidationError(ServiceException):
-    """The request is not valid."""
-
-    code = "ValidationError"
-
-
-class ScalingInProgressError(ServiceException):
-    """A cooldown has not ended."""
-
-    code = "ScalingActivityInProgress"
 
 
 def find_group(driver: ScalingDriver, name: str) -> ScalingGroup:
@@ -47,7 +35,7 @@ def set_desired_capacity(driver: ScalingDriver, name: str, desired: int, *, hono
 
     Raises:
         ValidationError: It is outside of minimum and maximum, or the group is being deleted.
-        ScalingInProgressError: The cooldown has not ended, and is to be honoured.
+        AutoscalingClientError: The cooldown has not ended, and is to be honoured.
     """
     with driver.lock:
         group = find_group(driver, name)
@@ -61,7 +49,9 @@ def set_desired_capacity(driver: ScalingDriver, name: str, desired: int, *, hono
             )
         last = next((activity.end_time for activity in group.activities if activity.end_time), None)
         if honor_cooldown and last and (now() - last).total_seconds() < group.default_cooldown:
-            raise ScalingInProgressError(f"Scaling activity in progress for {name}: cooldown has not ended")
+            raise AutoscalingClientError(
+                "ScalingActivityInProgress", f"Scaling activity in progress for {name}: cooldown has not ended"
+            )
         _change_desired(driver, group, desired)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+import moto.backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
@@ -20,6 +21,10 @@ from deeplearning_rehearsal.embedded_aws.calls import CallLog
 from deeplearning_rehearsal.embedded_aws.operation_names import name_operation
 from deeplearning_rehearsal.embedded_aws.principals import OPERATOR, Principal, PrincipalRegistry, caller
 from deeplearning_rehearsal.embedded_aws.request_signature import Authorization, SignedRequest, is_signature_valid
+
+# moto lists its folder at every request to find this; the answer never changes.
+_MODULES = tuple(moto.backends.list_of_moto_modules())
+moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
 
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]

@@ -3,8 +3,8 @@
 from typing import Any, ClassVar
 
 import moto.cloudformation.urls
+from moto.cloudformation.exceptions import CloudFormationError
 from moto.core.common_types import TYPE_RESPONSE
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, BaseResponse
 
 from deeplearning_rehearsal.embedded_aws.stack import Stack
@@ -24,7 +24,7 @@ class StackApi(BaseResponse):
         """Answer one call."""
         operation = self._get_action()
         if operation not in self.OPERATIONS:
-            error = ServiceException("InvalidAction", f"the rehearsal does not implement cloudformation:{operation}")
+            error = CloudFormationError("InvalidAction", f"the rehearsal does not implement cloudformation:{operation}")
             return self.serialized(ActionResult(error))
         return super().call_action()
 
@@ -75,7 +75,7 @@ class StackApi(BaseResponse):
         for stack in self.stacks.values():
             if name in (stack.name, stack.arn):
                 return stack
-        raise ServiceException("ValidationError", f"Stack with id {name} does not exist")
+        raise CloudFormationError("ValidationError", f"Stack with id {name} does not exist")
 
 
 def install_stack_api(stacks: dict[str, Stack]) -> None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from deeplearning_rehearsal.embedded_aws.managed_policies import admit_managed_policy
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 
 
@@ -15,6 +16,7 @@ def _create_role(creation: Creation) -> Created:
         **properties.select("Path", "Description", "MaxSessionDuration", "Tags"),
     )["Role"]
     for arn in properties.get("ManagedPolicyArns", []):
+        admit_managed_policy(creation.services.place, arn)
         iam.attach_role_policy(RoleName=role["RoleName"], PolicyArn=arn)
     for policy in properties.get("Policies", []):
         _put_policy(creation, role["RoleName"], policy)

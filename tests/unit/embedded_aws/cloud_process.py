@@ -1,0 +1,98 @@
+"""
+Runs an embedded AWS in a process of its own for the tests; moto's state and patches stay here.
+
+Reads one JSON command a line from standard input; writes one JSON line for each answer and each observation.
+"""
+
+import dataclasses
+import json
+import sys
+import threading
+from pathlib import Path
+
+from deeplearning_rehearsal.embedded_aws import CloudOptions, EmbeddedAws, LaunchFault, ScalingPace
+from deeplearning_rehearsal.errors import RehearsalError
+
+_writing = threading.Lock()
+
+
+def write(kind, **content):
+    """Write a line for the test."""
+    with _writing:
+        sys.stdout.write(json.dumps({"kind": kind, **content}, default=str) + "\n")
+        sys.stdout.flush()
+
+
+class RecordingHost:
+    """Records machines instead of booting them."""
+
+    def boot(self, machine):
+        """Tell the test about the machine."""
+        write("boot", machine=dataclasses.asdict(machine) | {"user_data": machine.user_data.decode()})
+
+    def power_off(self, instance_id):
+        """Tell the test that the machine has ended."""
+        write("power_off", instance_id=instance_id)
+
+
+def observe(observation):
+    """Pass an observation on to the test."""
+    write("observation", topic=observation.topic, subject=observation.subject, text=observation.text)
+
+
+def answer(aws, command):
+    """Carry out one command."""
+    if command["do"] == "deploy":
+        aws.deploy(Path(command["assembly"]), **command["arguments"])
+        return {"endpoint": aws.endpoint, "overrides": aws.overrides}
+    if command["do"] == "wait":
+        return dataclasses.asdict(aws.wait(command["seconds"]))
+    if command["do"] == "report":
+        return {
+            "calls": dataclasses.asdict(aws.calls()),
+            "invocations": [dataclasses.asdict(entry) for entry in aws.invocations()],
+            "activities": aws.activities(),
+        }
+    return aws.fail_instance(command["instance_id"])
+
+
+def open_cloud(options):
+    """Start an embedded AWS with options given as JSON."""
+    faults = [
+        LaunchFault(**fault | {"ordinals": frozenset(fault["ordinals"]) if "ordinals" in fault else None})
+        for fault in options.pop("faults", [])
+    ]
+    pace = ScalingPace(**options.pop("pace", {}))
+    retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
+    aws = EmbeddedAws(
+        address="127.0.0.1",
+        port=0,
+        machines=RecordingHost(),
+        observer=observe,
+        options=CloudOptions(pace=pace, faults=faults, retry_seconds=retries, **options),
+    )
+    aws.start()
+    return aws
+
+
+def main():
+    """Serve commands until standard input ends."""
+    aws = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            if command["do"] == "open":
+                if aws is not None:
+                    aws.stop()
+                aws = open_cloud(command["options"])
+                write("answer", value=None)
+            else:
+                write("answer", value=answer(aws, command))
+        except RehearsalError as error:
+            write("error", text=str(error))
+    if aws is not None:
+        aws.stop()
+
+
+if __name__ == "__main__":
+    main()

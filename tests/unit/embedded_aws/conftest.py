@@ -1,0 +1,181 @@
+"""A cloud assembly to deploy, and an embedded AWS in a process of its own to deploy it to."""
+
+import http.client
+import json
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.parse
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.config import Config
+
+HERE = Path(__file__).parent
+ANSWER_SECONDS = 60
+
+
+class CloudProcess:
+    """Talks to the process that runs one embedded AWS after the other."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "cloud_process.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._lines = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._backlog = []
+        self.endpoint = ""
+
+    def open(self, **options):
+        """Start an embedded AWS with options, after the one before it was stopped."""
+        pace = {"reaction": 0.05, "launch": 0.05, "failure": 0.05, "termination": 0.05, "notification_gap": 0.02}
+        self.command("open", options={**options, "pace": pace | options.get("pace", {})})
+        self._backlog.clear()
+
+    def command(self, do, **content):
+        """Give a command and return its answer; an error of the rehearsal comes back as its text."""
+        self._process.stdin.write(json.dumps({"do": do, **content}) + "\n")
+        self._process.stdin.flush()
+        line = self.next(lambda entry: entry["kind"] in ("answer", "error"))
+        return line["value"] if line["kind"] == "answer" else line["text"]
+
+    def deploy(self, assembly, **arguments):
+        """Deploy an assembly and return the answer."""
+        value = self.command("deploy", assembly=str(assembly), arguments=arguments)
+        if isinstance(value, dict):
+            self.endpoint = value["endpoint"]
+        return value
+
+    def next(self, wanted):
+        """Return the first line that fits and was not taken before, waiting for it if need be."""
+        for position, line in enumerate(self._backlog):
+            if wanted(line):
+                return self._backlog.pop(position)
+        while True:
+            line = self._lines.get(timeout=ANSWER_SECONDS)
+            assert line is not None, "the embedded AWS has ended"
+            if wanted(line):
+                return line
+            self._backlog.append(line)
+
+    def observation(self, text):
+        """Wait for an observation that contains a text."""
+        return self.next(lambda line: line["kind"] == "observation" and text in line["text"])
+
+    def machine(self, role):
+        """Wait for the boot of a machine of a role that was not taken before."""
+        line = self.next(lambda line: line["kind"] == "boot" and line["machine"]["tags"]["deeplearning:role"] == role)
+        return line["machine"]
+
+    def client(self, service, machine=None):
+        """Return a client with a machine's credentials, or the operator's."""
+        keys = {
+            "aws_access_key_id": machine["access_key_id"] if machine else "AKIAREHEARSALOPERATR",
+            "aws_secret_access_key": machine["secret_access_key"] if machine else "any",
+            "aws_session_token": machine["session_token"] if machine else None,
+        }
+        config = Config(retries={"total_max_attempts": 1}, proxies={})
+        return boto3.client(service, region_name="us-east-1", endpoint_url=self.endpoint, config=config, **keys)
+
+    def physical_id(self, logical_id):
+        """Return the physical id of a resource of the sample stack."""
+        answer = self.client("cloudformation").describe_stack_resources(StackName="sample")["StackResources"]
+        return next(entry["PhysicalResourceId"] for entry in answer if entry["LogicalResourceId"] == logical_id)
+
+    def put_signal(self, url, body, content_type=""):
+        """PUT a body to a handle's URL with a content type, and return the HTTP status."""
+        parts = urllib.parse.urlsplit(url)
+        connection = http.client.HTTPConnection(parts.netloc)
+        connection.request("PUT", f"{parts.path}?{parts.query}", body=body, headers={"Content-Type": content_type})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    def close(self):
+        """End the process."""
+        self._process.stdin.close()
+        self._process.wait(timeout=ANSWER_SECONDS)
+        self._reader.join()
+        self._process.stdout.close()
+        assert self._process.returncode == 0
+
+    def _read(self):
+        for line in self._process.stdout:
+            self._lines.put(json.loads(line))
+        self._lines.put(None)
+
+
+def write_assembly(folder, template, environment="aws://unknown-account/unknown-region"):
+    """Write a cloud assembly with one stack, as CDK does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sample.template.json").write_text(json.dumps(template))
+    shutil.copytree(HERE / "sample_function", folder / "asset.sample", ignore=shutil.ignore_patterns("__pycache__"))
+    bucket = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
+    files = {
+        "function": {
+            "source": {"path": "asset.sample", "packaging": "zip"},
+            "destinations": {"here": {"bucketName": bucket, "objectKey": "sample-function.zip"}},
+        },
+        "template": {
+            "source": {"path": "sample.template.json", "packaging": "file"},
+            "destinations": {"here": {"bucketName": bucket, "objectKey": "template.json"}},
+        },
+    }
+    (folder / "sample.assets.json").write_text(json.dumps({"version": "55.0.0", "files": files}))
+    artifacts = {
+        "sample.assets": {"type": "cdk:asset-manifest", "properties": {"file": "sample.assets.json"}},
+        "sample": {
+            "type": "aws:cloudformation:stack",
+            "environment": environment,
+            "properties": {"templateFile": "sample.template.json"},
+            "dependencies": ["sample.assets"],
+        },
+    }
+    (folder / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": artifacts}))
+    return folder
+
+
+@pytest.fixture
+def sample_template():
+    """A fresh copy of the sample template."""
+    return json.loads((HERE / "sample_template.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def assemble():
+    """Return the function that writes an assembly."""
+    return write_assembly
+
+
+@pytest.fixture(scope="module")
+def sample_assembly(tmp_path_factory):
+    """The sample template as a cloud assembly."""
+    template = json.loads((HERE / "sample_template.json").read_text())
+    return write_assembly(tmp_path_factory.mktemp("assembly") / "cdk.out", template)
+
+
+@pytest.fixture(scope="session")
+def cloud_process():
+    """The process that runs the embedded AWS."""
+    process = CloudProcess()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def start_cloud(cloud_process):
+    """Return the function that starts an embedded AWS with options; it ends the one before."""
+
+    def start(**options):
+        cloud_process.open(**options)
+        return cloud_process
+
+    return start

@@ -1,0 +1,105 @@
+"""Stacks that fail: launch faults, failure signals, time-outs, groups that do not stabilize, and refusals."""
+
+import json
+import re
+
+
+def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_signal_rolls_back(
+    start_cloud, sample_assembly
+):
+    fault = {"code": "InsufficientInstanceCapacity", "role": "worker", "ordinals": [2]}
+    cloud = start_cloud(faults=[fault], pace={"retries": [0.3], "failure": 0.2})
+    cloud.deploy(sample_assembly)
+    cloud.observation("launch failed: InsufficientInstanceCapacity")
+    machines = [cloud.machine("master"), cloud.machine("worker"), cloud.machine("worker")]
+    cloud.observation("sns → ")
+
+    group = cloud.physical_id("WorkerGroup")
+    activities = cloud.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
+    failed = [entry for entry in activities if entry["StatusCode"] == "Failed"]
+    assert len(failed) == 1
+    assert failed[0]["StatusMessage"].startswith("We currently do not have sufficient c5.large capacity")
+    assert failed[0]["StatusMessage"].endswith("Launching EC2 instance failed.")
+    assert failed[0]["Description"].startswith("Launching a new EC2 instance.  Status Reason: We currently")
+    events = {}
+    sqs, url = cloud.client("sqs"), cloud.physical_id("FunctionQueue")
+    while "autoscaling:EC2_INSTANCE_LAUNCH_ERROR" not in events:
+        answer = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20, MaxNumberOfMessages=10)
+        assert answer.get("Messages"), f"no more messages after {sorted(events)}"
+        events |= {body["kind"]: body for body in (json.loads(entry["Body"]) for entry in answer["Messages"])}
+    assert events["autoscaling:EC2_INSTANCE_LAUNCH_ERROR"]["status"] == failed[0]["StatusMessage"]
+
+    body = {"Status": "FAILURE", "Reason": "too few workers", "UniqueId": "sample", "Data": ""}
+    assert cloud.put_signal(cloud.physical_id("Handle"), json.dumps(body).encode()) == 200
+    outcome = cloud.command("wait", seconds=30)
+
+    reason = "WaitCondition received failed message: 'too few workers' for uniqueId: sample"
+    assert (outcome["status"], outcome["reason"]) == ("ROLLBACK_COMPLETE", reason)
+    described = cloud.client("cloudformation").describe_stack_events(StackName="sample")["StackEvents"]
+    assert any(
+        event["ResourceStatus"] == "CREATE_FAILED" and event["ResourceStatusReason"] == reason for event in described
+    )
+    ended = {cloud.next(lambda line: line["kind"] == "power_off")["instance_id"] for _ in machines}
+    assert ended == {machine["instance_id"] for machine in machines}
+    assert cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []
+
+
+def test_an_error_before_the_notifications_are_set_is_told_to_nobody(start_cloud, sample_assembly):
+    fault = {"code": "VcpuLimitExceeded", "role": "worker"}
+    cloud = start_cloud(faults=[fault], pace={"retries": [3600], "notification_gap": 3600})
+    cloud.deploy(sample_assembly)
+    for _ in range(2):
+        cloud.observation("launch failed: VcpuLimitExceeded")
+    cloud.machine("master")
+    cloud.observation("in service")
+
+    report = cloud.command("report")
+    assert report["invocations"] == []
+    assert [entry["StatusCode"] for entry in report["activities"]].count("Failed") == 2
+
+
+def test_a_wait_condition_without_signals_times_out(start_cloud, sample_template, assemble, tmp_path):
+    sample_template["Resources"]["Formation"]["Properties"]["Timeout"] = "1"
+    cloud = start_cloud()
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    outcome = cloud.command("wait", seconds=30)
+
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert outcome["reason"] == "WaitCondition timed out. Received 0 conditions when expecting 1"
+
+
+def test_a_group_that_cannot_reach_its_minimum_does_not_stabilize(start_cloud, sample_template, assemble, tmp_path):
+    sample_template["Resources"]["WorkerGroup"]["Properties"]["MinSize"] = "2"
+    cloud = start_cloud(faults=[{"code": "InsufficientInstanceCapacity", "role": "worker", "from_ordinal": 2}])
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    outcome = cloud.command("wait", seconds=30)
+
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert re.match(
+        r"Group did not stabilize\. Last scaling activity: We currently do not have sufficient c5\.large capacity",
+        outcome["reason"],
+    )
+
+
+def test_a_function_without_permission_is_not_invoked(start_cloud, sample_template, assemble, tmp_path):
+    del sample_template["Resources"]["TopicPermission"]
+    sample_template["Resources"]["MasterGroup"]["DependsOn"].remove("TopicPermission")
+    sample_template["Resources"]["WorkerGroup"]["DependsOn"].remove("TopicPermission")
+    cloud = start_cloud()
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud.observation("refused: its policy does not admit sns.amazonaws.com")
+
+    invocations = cloud.command("report")["invocations"]
+    assert {entry["attempt"] for entry in invocations} == {0}
+
+
+def test_deploys_nothing_of_a_template_that_it_cannot_rehearse(start_cloud, sample_template, assemble, tmp_path):
+    sample_template["Resources"]["Bucket"] = {"Type": "AWS::S3::Bucket"}
+    sample_template["Resources"]["Queue"]["Properties"]["FifoQueue"] = True
+    cloud = start_cloud()
+    text = cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+
+    assert "Bucket: type AWS::S3::Bucket" in text
+    assert "Queue: AWS::SQS::Queue property FifoQueue" in text
+    assert cloud.command("report")["activities"] == []
+    assert cloud.command("wait", seconds=0) == "a stack must have been deployed; call deploy first"
