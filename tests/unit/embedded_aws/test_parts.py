@@ -1,0 +1,229 @@
+"""The small parts: operation names, wait-condition handles, rates, faults, victims and the function's process."""
+
+import json
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from urllib.parse import urlsplit
+
+import pytest
+
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.embedded_aws.function_environment import ExecutionEnvironment, Function, link_runtime
+from deeplearning_rehearsal.embedded_aws.instance_tags import collect_tags
+from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError, LaunchFault
+from deeplearning_rehearsal.embedded_aws.observation import Observations
+from deeplearning_rehearsal.embedded_aws.operation_names import name_operation
+from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.embedded_aws.scaling_group import GroupInstance, GroupTag, ScalingGroup
+from deeplearning_rehearsal.embedded_aws.schedule import parse_rate
+from deeplearning_rehearsal.embedded_aws.wait_condition import WaitCondition, WaitConditionHandles
+
+
+@pytest.mark.parametrize(
+    ("request_parts", "name"),
+    [
+        (("sqs", "POST", "/", "", "AmazonSQS.SendMessage", b"{}"), "SendMessage"),
+        (("autoscaling", "POST", "/", "", "", b"Action=SetDesiredCapacity&Version=2011-01-01"), "SetDesiredCapacity"),
+        (("s3", "GET", "/bucket/a/b.zip", "", "", b""), "GetObject"),
+        (("s3", "GET", "/bucket", "list-type=2", "", b""), "ListObjectsV2"),
+        (("s3", "HEAD", "/bucket/key", "", "", b""), "HeadObject"),
+        (
+            ("elasticfilesystem", "GET", "/2015-02-01/mount-targets", "FileSystemId=fs-1", "", b""),
+            "DescribeMountTargets",
+        ),
+        (("nonsense", "GET", "/", "", "", b""), "Unknown"),
+    ],
+)
+def test_names_the_operation_of_a_request(request_parts, name):
+    assert name_operation(*request_parts) == name
+
+
+@pytest.fixture
+def handle():
+    """Return a handle's store, its URL, and a function that signals it."""
+    handles = WaitConditionHandles(Observations(None))
+    url = handles.create(Place("123456789012", "us-east-1", "http://10.0.0.1:80"), "arn:aws:cloudformation:x", "Handle")
+    parts = urlsplit(url)
+
+    def signal(**content):
+        return handles.answer("PUT", parts.path, parts.query, {}, json.dumps(content).encode())[0]
+
+    return handles, url, signal
+
+
+def test_fails_on_the_first_failure_whatever_came_before(handle):
+    handles, url, signal = handle
+    condition = WaitCondition(handles, url, count=2, timeout=3600)
+    assert condition.settle() is None
+    signal(Status="SUCCESS", UniqueId="a", Reason="", Data="1")
+    signal(Status="SUCCESS", UniqueId="a", Reason="", Data="2")
+    assert condition.settle() is None
+    signal(Status="FAILURE", UniqueId="b", Reason="it's broken", Data="")
+    assert condition.settle().reason == "WaitCondition received failed message: 'it's broken' for uniqueId: b"
+
+
+def test_counts_each_unique_id_once(handle):
+    handles, url, signal = handle
+    condition = WaitCondition(handles, url, count=2, timeout=3600)
+    for name in ("a", "a", "b"):
+        signal(Status="SUCCESS", UniqueId=name, Reason="", Data=f"data {name}")
+    assert condition.settle().reason == ""
+    assert json.loads(condition.attribute()) == {"a": "data a", "b": "data b"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"Status": "SUCCESS", "UniqueId": "a", "Reason": "x" * 4097, "Data": ""},
+        {"Status": "MAYBE", "UniqueId": "a"},
+        {"Status": "SUCCESS", "UniqueId": ""},
+        {"Status": "SUCCESS", "UniqueId": "a", "Data": {"not": "text"}},
+    ],
+)
+def test_takes_and_ignores_a_signal_that_is_none(handle, content):
+    handles, url, signal = handle
+    assert signal(**content) == 200
+    assert handles.signals(url) == ()
+
+
+@pytest.mark.parametrize(
+    ("expression", "minutes"), [("rate(1 minute)", 1), ("rate(5 minutes)", 5), ("rate(2 hours)", 120)]
+)
+def test_reads_rates(expression, minutes):
+    assert parse_rate(expression) == minutes
+
+
+@pytest.mark.parametrize("expression", ["cron(0 12 * * ? *)", "rate(0 minutes)", "rate(1 fortnight)"])
+def test_refuses_schedules_that_are_no_rate(expression):
+    with pytest.raises(AssemblyError, match="ScheduleExpression must be a rate"):
+        parse_rate(expression)
+
+
+def test_strikes_the_chosen_launches_only():
+    fault = LaunchFault("InsufficientInstanceCapacity", role="worker", ordinals=frozenset({2, 3}))
+    struck = [number for number in range(1, 6) if fault.strikes(role="worker", group="g", ordinal=number)]
+    assert struck == [2, 3]
+    assert not fault.strikes(role="master", group="g", ordinal=2)
+    rest = LaunchFault("InsufficientInstanceCapacity", from_ordinal=3)
+    assert [number for number in range(1, 6) if rest.strikes(role="", group="g", ordinal=number)] == [3, 4, 5]
+    assert "p4d.24xlarge" in fault.to_error(instance_type="p4d.24xlarge", zone="us-east-1a").message
+
+
+def test_needs_a_message_for_a_code_that_it_has_no_words_for():
+    with pytest.raises(ValueError, match="message must be given for code Strange"):
+        LaunchFault("Strange")
+
+
+def make_group(**changes):
+    """Return a group without instances."""
+    return ScalingGroup(
+        **{
+            "name": "group",
+            "arn": "arn",
+            "min_size": 0,
+            "max_size": 4,
+            "desired": 3,
+            "launch_template_id": "lt-1",
+            "launch_template_name": "template",
+            "launch_template_version": "1",
+            "subnet_ids": ("subnet-1",),
+            "tags": (),
+            "zones": ("us-east-1a",),
+        }
+        | changes
+    )
+
+
+@pytest.mark.parametrize(("policy", "victims"), [("Default", ["i-1"]), ("NewestInstance", ["i-2"])])
+def test_scales_in_by_policy_and_spares_the_protected_and_the_dying(policy, victims):
+    group = make_group(termination_policies=(policy,))
+    begin = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    for number in range(4):
+        launched = begin + timedelta(minutes=number)
+        group.instances.append(GroupInstance(f"i-{number}", "c5.large", "us-east-1a", launched, "InService"))
+    group.instances[0].protected = True
+    group.instances[3].lifecycle_state = "Terminating"
+
+    assert [entry.instance_id for entry in group.choose_victims(1)] == victims
+
+
+def test_refuses_a_tag_that_instance_metadata_cannot_show():
+    group = make_group(tags=(GroupTag("team/name", "x", propagate=True),))
+    assert collect_tags(group, {})["team/name"] == "x"
+    with pytest.raises(LaunchError, match="'team/name' is not a valid tag key"):
+        collect_tags(group, {"MetadataOptions": {"InstanceMetadataTags": "enabled"}})
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Return a function that starts an execution environment for a handler's source; all are closed."""
+    environments = []
+    runtime = link_runtime(tmp_path / "runtime")
+
+    def start(source, timeout=30.0):
+        code = tmp_path / f"code{len(environments)}"
+        code.mkdir()
+        (code / "module.py").write_text(source)
+        variables = {
+            "_HANDLER": "module.handle",
+            "LAMBDA_TASK_ROOT": str(code),
+            "AWS_LAMBDA_FUNCTION_NAME": "function",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
+            "AWS_LAMBDA_LOG_STREAM_NAME": "stream",
+        }
+        function = Function("function", "arn", "module.handle", timeout, 128, variables, code)
+        environments.append(ExecutionEnvironment(function, runtime))
+        return environments[-1]
+
+    yield start
+    for entry in environments:
+        entry.close()
+
+
+def test_keeps_a_warm_environments_memory_and_separates_its_logs(environment):
+    warm = environment("n = 0\ndef handle(event, context):\n global n\n n += 1\n print('call', n)\n return n + event")
+    first, second = warm.invoke(10), warm.invoke(20)
+    assert (first.result, second.result) == (11, 22)
+    assert (first.log, second.log) == ("call 1\n", "call 2\n")
+
+
+def test_shows_the_function_boto3_and_none_of_this_environments_other_packages(environment):
+    source = "import boto3, importlib.util as u\ndef handle(e, c):\n return [n for n in e if u.find_spec(n)]"
+    seen = environment(source).invoke(["boto3", "moto", "pytest", "deeplearning_contract", "deeplearning_rehearsal"])
+    assert (seen.result, seen.error) == (["boto3"], "")
+
+
+def test_kills_a_function_at_its_timeout(environment):
+    stuck = environment("import time\ndef handle(event, context):\n time.sleep(600)", timeout=1.0)
+    assert stuck.invoke({}).error == "Task timed out after 1.00 seconds"
+    assert not stuck.alive
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("def handle(event, context):\n raise ValueError('no')", "ValueError: no"),
+        ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("def other(): pass", "AttributeError: module 'module' has no attribute 'handle'"),
+        ("import os\ndef handle(event, context):\n os._exit(3)", "Runtime exited with error: exit status 3"),
+    ],
+)
+def test_tells_why_an_invocation_failed(environment, source, error):
+    assert environment(source).invoke({}).error == error
+
+
+def test_logs_warnings_as_the_real_runtime_does(environment):
+    source = "import logging\ndef handle(event, context):\n logging.info('quiet')\n logging.warning('loud')"
+    log = environment(source).invoke({}).log
+    assert "loud" in log
+    assert "quiet" not in log
+
+
+def test_is_imported_without_patching_moto():
+    program = (
+        "from moto.sqs.models import SQSBackend as before; f = before.send_message\n"
+        "import deeplearning_rehearsal.embedded_aws\n"
+        "assert before.send_message is f"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,73 @@
+"""What the rehearsal refuses of a template, and that its table tells the truth about itself."""
+
+import pytest
+
+from deeplearning_rehearsal.embedded_aws.errors import UnsupportedError
+from deeplearning_rehearsal.embedded_aws.resource_support import load_support, require_support
+from deeplearning_rehearsal.embedded_aws.resources import CREATORS
+
+
+def find_gaps(template):
+    """Return what is refused of a template."""
+    with pytest.raises(UnsupportedError) as error:
+        require_support(template)
+    return error.value.findings
+
+
+def test_has_a_creator_for_every_type_of_the_table_and_no_other():
+    assert set(load_support()) == set(CREATORS)
+
+
+@pytest.mark.parametrize("kind", sorted(load_support()))
+def test_gives_a_reason_for_everything_that_has_no_effect(kind):
+    support = load_support()[kind]
+    assert all(len(reason.split()) >= 4 for reason in support.without_effect.values())
+    assert not set(support.acts) & set(support.without_effect)
+
+
+def test_accepts_the_sample(sample_template):
+    require_support(sample_template)
+
+
+def test_lists_everything_that_it_lacks_at_once(sample_template):
+    resources = sample_template["Resources"]
+    resources["Bucket"] = {"Type": "AWS::S3::Bucket"}
+    resources["Alien"] = {"Type": "Custom::Thing", "Properties": {"ServiceToken": "x"}}
+    resources["Queue"]["Properties"]["FifoQueue"] = True
+    resources["WorkerGroup"]["CreationPolicy"] = {"ResourceSignal": {"Count": 1}}
+    resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpProtocolIpv6"] = "enabled"
+    resources["MasterTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpTokens"] = "optional"
+    sample_template["Transform"] = "AWS::LanguageExtensions"
+    sample_template["Outputs"]["Exported"] = {"Value": "x", "Export": {"Name": "y"}}
+    sample_template["Outputs"]["Arn"] = {"Value": {"Fn::GetAtt": ["Vpc", "Ipv6CidrBlocks"]}}
+    sample_template["Outputs"]["Length"] = {"Value": {"Fn::Length": [1, 2]}}
+    sample_template["Outputs"]["Nobody"] = {"Value": {"Ref": "Nobody"}}
+
+    template = "AWS::EC2::LaunchTemplate property LaunchTemplateData.MetadataOptions"
+    assert find_gaps(sample_template) == (
+        "Alien: type Custom::Thing",
+        "Bucket: type AWS::S3::Bucket",
+        "Exported: output key Export",
+        f"MasterTemplate: {template}.HttpTokens = 'optional' (only 'required')",
+        "Queue: AWS::SQS::Queue property FifoQueue",
+        "Vpc: AWS::EC2::VPC attribute Fn::GetAtt Ipv6CidrBlocks",
+        "WorkerGroup: AWS::AutoScaling::AutoScalingGroup attribute CreationPolicy",
+        f"WorkerTemplate: {template}.HttpProtocolIpv6",
+        "function Fn::Length",
+        "reference to Nobody, which the template does not define",
+        "template section Transform",
+    )
+
+
+def test_looks_into_both_branches_of_a_condition(sample_template):
+    properties = sample_template["Resources"]["WorkerTemplate"]["Properties"]["LaunchTemplateData"]
+    properties["MetadataOptions"] = {"Fn::If": ["Any", {"HttpTokens": "required"}, {"HttpProtocolIpv6": "enabled"}]}
+    properties["KeyName"] = {"Fn::If": ["Any", "mine", {"Ref": "AWS::NoValue"}]}
+
+    (gap,) = find_gaps(sample_template)
+    assert gap.endswith("property LaunchTemplateData.MetadataOptions.HttpProtocolIpv6")
+
+
+def test_refuses_more_resources_than_cloudformation_takes():
+    resources = {f"Handle{number}": {"Type": "AWS::CloudFormation::WaitConditionHandle"} for number in range(501)}
+    assert find_gaps({"Resources": resources}) == ("501 resources; CloudFormation takes at most 500",)
