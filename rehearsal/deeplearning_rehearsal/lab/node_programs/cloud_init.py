@@ -5,6 +5,7 @@ Stage `init` (before sshd): on an instance's first boot the login user, its auth
 Stage `final` (after services): user data, on an instance's first boot only. Only scripts are known as user data.
 """
 
+import json
 import subprocess
 import sys
 import urllib.error
@@ -15,6 +16,7 @@ from pathlib import Path
 METADATA = "http://169.254.169.254/latest"
 SEEN_INSTANCE = Path("/var/lib/cloud/data/instance-id")
 SEEN_KEYS = Path("/var/lib/cloud/data/keys-of")
+RESULT = Path("/run/cloud-init/result.json")
 USER_DATA_LOG = Path("/var/log/cloud-init-output.log")
 SETTINGS = Path("/usr/lib/lab/login-user")
 _HOST_KEY_TYPES = ("ed25519", "ecdsa")
@@ -101,7 +103,12 @@ def main(stage: str) -> int:
     if stage == "init":
         init_stage(read, instance_id)
         return 0
-    return final_stage(read, instance_id)
+    status = final_stage(read, instance_id)
+    # cloud-init's own sign that this boot is over.
+    errors = [f"user data ended with status {status}"] if status else []
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps({"v1": {"datasource": "DataSourceEc2Local", "errors": errors}}) + "\n")
+    return status
 
 
 def _remember(path: Path, instance_id: str) -> None:
