@@ -1,7 +1,6 @@
 """Runs the example training job on a formed cluster, as the login user on the master, from the shared file system."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
