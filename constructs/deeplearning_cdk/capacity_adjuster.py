@@ -2,11 +2,10 @@
 
 from aws_cdk import Duration, Fn, RemovalPolicy
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
-from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sns as sns
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.coordination import Coordination
@@ -70,16 +69,36 @@ class CapacityAdjuster(Construct):
             log_group=log_group,
             description="Adjusts the capacity of a deep-learning cluster to what launched",
         )
-        coordination.topic.add_subscription(subscriptions.LambdaSubscription(self.function))
-        self.timer = events.Rule(
-            self,
-            "Timer",
-            schedule=events.Schedule.rate(Duration.minutes(1)),
-            targets=[targets.LambdaFunction(self.function)],
-        )
+        self._wake_by_topic(coordination.topic)
+        self._wake_by_timer()
         readiness = DependencyGroup()
         readiness.add(self)
         self.readiness: IDependable = readiness
+
+    def _wake_by_topic(self, topic: sns.ITopic) -> None:
+        # The ids that LambdaSubscription and the rule's target would give depend on the stack's name.
+        self.function.add_permission(
+            "AllowTopic", principal=iam.ServicePrincipal("sns.amazonaws.com"), source_arn=topic.topic_arn
+        )
+        sns.Subscription(
+            self,
+            "Subscription",
+            topic=topic,
+            protocol=sns.SubscriptionProtocol.LAMBDA,
+            endpoint=self.function.function_arn,
+        )
+
+    def _wake_by_timer(self) -> None:
+        timer = events.CfnRule(
+            self,
+            "Timer",
+            schedule_expression="rate(1 minute)",
+            state="ENABLED",
+            targets=[events.CfnRule.TargetProperty(arn=self.function.function_arn, id="Adjuster")],
+        )
+        self.function.add_permission(
+            "AllowTimer", principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=timer.attr_arn
+        )
 
     def _make_role(self, cluster: str, coordination: Coordination, log_group: logs.LogGroup) -> iam.Role:
         groups = Fn.sub("arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*")

@@ -8,6 +8,7 @@ from aws_cdk import Fn, Stack, Token
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct, DependencyGroup, IDependable
 
+from deeplearning_cdk.security_rules import admit
 from deeplearning_cdk.subnet_sizes import INTERFACE_ENDPOINTS, plan_subnets
 
 DEFAULT_VPC_CIDR = "10.0.0.0/16"
@@ -132,7 +133,8 @@ class ClusterNetwork(Construct):
         group = ec2.SecurityGroup(
             self, "NodesSecurityGroup", vpc=self.vpc, description="Nodes of a deep-learning cluster"
         )
-        group.add_ingress_rule(group, ec2.Port.all_traffic(), "Anything among the nodes")
+        port = ec2.Port.all_traffic()
+        admit(group, "FromMembers", group=group, members=group, port=port, description="Anything among the nodes")
         # EFA needs the rule by group; the rule to any address does not cover its traffic.
         ec2.CfnSecurityGroupEgress(
             group,
@@ -167,7 +169,8 @@ class ClusterNetwork(Construct):
         group = ec2.SecurityGroup(
             self, "EndpointsSecurityGroup", vpc=self.vpc, allow_all_outbound=False, description="Endpoints of the nodes"
         )
-        group.add_ingress_rule(self.security_group, ec2.Port.tcp(443), "HTTPS from the nodes")
+        nodes, port = self.security_group, ec2.Port.tcp(443)
+        admit(group, "FromNodes", group=group, members=nodes, port=port, description="HTTPS from the nodes")
         endpoints = [
             ec2.InterfaceVpcEndpoint(
                 self,

@@ -11,6 +11,7 @@ from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.cluster_props import check_file_system_id, check_mount_point
 from deeplearning_cdk.node_image import FileSystemMode
+from deeplearning_cdk.security_rules import admit
 from deeplearning_contract.settings import FileSystemSettings
 
 _NFS_PORT = 2049
@@ -87,8 +88,15 @@ class SharedFileSystem(Construct):
 
     def admit(self, nodes: ec2.ISecurityGroup) -> None:
         """Let the members of a security group mount the file system."""
-        self._security_group.add_ingress_rule(nodes, ec2.Port.tcp(_NFS_PORT), "NFS from the nodes")
-        self._readiness.add(self._security_group)
+        rule = admit(
+            self,
+            "FromNodes",
+            group=self._security_group,
+            members=nodes,
+            port=ec2.Port.tcp(_NFS_PORT),
+            description="NFS from the nodes",
+        )
+        self._readiness.add(rule)
 
     def mount_statements(self) -> list[iam.PolicyStatement]:
         """Return what a node's role needs to mount it; nothing in mode `nfs4`."""

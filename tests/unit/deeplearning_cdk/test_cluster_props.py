@@ -21,18 +21,24 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
     [
         (
             {"worker_min_capacity": 5, "worker_desired_capacity": 4},
-            "worker_min_capacity must not exceed worker_desired_capacity, got 5 > 4; "
-            "lower it or raise worker_desired_capacity",
+            (
+                "worker_min_capacity must not exceed worker_desired_capacity, got 5 > 4; "
+                "lower it or raise worker_desired_capacity"
+            ),
         ),
         (
             {"worker_desired_capacity": 5, "worker_max_capacity": 4},
-            "worker_desired_capacity must not exceed worker_max_capacity, got 5 > 4; "
-            "lower it or raise worker_max_capacity",
+            (
+                "worker_desired_capacity must not exceed worker_max_capacity, got 5 > 4; "
+                "lower it or raise worker_max_capacity"
+            ),
         ),
         (
             {"worker_min_capacity": 3, "worker_max_capacity": 2},
-            "worker_desired_capacity must not exceed worker_max_capacity, got 3 > 2; "
-            "lower it or raise worker_max_capacity",
+            (
+                "worker_desired_capacity must not exceed worker_max_capacity, got 3 > 2; "
+                "lower it or raise worker_max_capacity"
+            ),
         ),
         ({"worker_min_capacity": -1}, "worker_min_capacity must be at least 0, got -1; raise it"),
         (
@@ -49,24 +55,33 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
         ),
         (
             {"worker_desired_capacity": 40, "vpc_cidr": "10.0.0.0/26"},
-            "worker_max_capacity must not exceed the 25 addresses that the private subnet of 10.0.0.0/26 has for "
-            "workers, got 40; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet",
+            (
+                "worker_max_capacity must not exceed the 25 addresses that the private subnet of 10.0.0.0/26 has for "
+                "workers, got 40; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"
+            ),
         ),
         (
             {"worker_desired_capacity": 22, "vpc_cidr": "10.0.0.0/26", "isolated": True},
-            "worker_max_capacity must not exceed the 21 addresses that the private subnet of 10.0.0.0/26 has for "
-            "workers, got 22; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet",
+            (
+                "worker_max_capacity must not exceed the 21 addresses that the private subnet of 10.0.0.0/26 has for "
+                "workers, got 22; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"
+            ),
         ),
         (
             {"mount_point": "efs"},
-            "mount_point must be an absolute path of letters, digits and ._- without '..' or a last slash, got 'efs'; "
-            "write e.g. /efs",
+            (
+                "mount_point must be an absolute path of letters, digits and ._- without '..' or a last slash, "
+                "got 'efs'; "
+                "write e.g. /efs"
+            ),
         ),
         ({"mount_point": "/usr"}, "mount_point must not be a folder of the system, got '/usr'; write e.g. /efs"),
         (
             {"file_system_id": "fs-123"},
-            "file_system_id must be fs- and 8 or 17 hex digits, got 'fs-123'; "
-            "list yours with `aws efs describe-file-systems`",
+            (
+                "file_system_id must be fs- and 8 or 17 hex digits, got 'fs-123'; "
+                "list yours with `aws efs describe-file-systems`"
+            ),
         ),
         (
             {"setup_timeout": Duration.minutes(2)},
@@ -82,28 +97,37 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
         ),
         (
             {"worker_instance_type": "m5.large", "master_instance_type": "c7g.large"},
-            "master_instance_type must have the architecture of worker_instance_type, got c7g.large (arm64) with "
-            "m5.large (x86_64); take two types of one architecture, since all nodes start from one image",
+            (
+                "master_instance_type must have the architecture of worker_instance_type, got c7g.large (arm64) with "
+                "m5.large (x86_64); take two types of one architecture, since all nodes start from one image"
+            ),
         ),
         (
             {"worker_instance_type": "c7g.large", "image": NodeImage.deep_learning_ubuntu()},
-            "image must have the architecture of the instance types, got x86_64 with c7g.large (arm64); "
-            "pass architecture='arm64' to the image",
+            (
+                "image must have the architecture of the instance types, got x86_64 with c7g.large (arm64); "
+                "pass architecture='arm64' to the image"
+            ),
         ),
         (
             {"worker_instance_type": "trn1.32xlarge"},
-            "image must be given for worker_instance_type trn1.32xlarge, got none; no image is known here that drives "
-            "it: pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id",
+            (
+                "image must be given for worker_instance_type trn1.32xlarge, got none; no image is known "
+                "here that drives it: pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
+            ),
         ),
         (
             {"worker_instance_type": "p5.4800xlarge"},
-            "worker_instance_type must be an instance type of the catalogue of 2026-08-02, got 'p5.4800xlarge'; take "
-            "one of p5.48xlarge, p5.4xlarge, or describe a newer type with InstanceTypeFacts(name='p5.4800xlarge', …)",
+            (
+                "worker_instance_type must be an instance type of the catalogue of 2026-08-02, got 'p5.4800xlarge'; "
+                "take one of p5.48xlarge, p5.4xlarge, or describe a newer type with "
+                "InstanceTypeFacts(name='p5.4800xlarge', …)"
+            ),
         ),
     ],
 )
 def test_props_that_cannot_work_are_refused(props: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="must") as caught:
         plan_cluster(**props)
     assert str(caught.value) == message
 

@@ -91,7 +91,7 @@ def test_no_type_with_gpus_gets_an_image_without_a_driver() -> None:
     ],
 )
 def test_described_type_must_make_sense(facts: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="must") as caught:
         InstanceTypeFacts(**facts)
     assert str(caught.value).startswith(message)
 

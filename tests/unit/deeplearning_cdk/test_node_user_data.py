@@ -53,7 +53,7 @@ def test_every_placeholder_is_filled_by_its_value_and_values_are_not_read_again(
     [("__ONE__ __OTHER__", "['__ONE__', '__OTHER__']"), ("", "[]")],
 )
 def test_unknown_or_missing_placeholder_is_refused(template: str, got: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="must") as caught:
         fill(template, {"__ONE__": "1"})
     assert str(caught.value).startswith(f"bootstrap.sh must have the placeholders ['__ONE__'], got {got}; ")
 

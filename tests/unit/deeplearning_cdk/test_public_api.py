@@ -46,6 +46,12 @@ def test_logical_ids_are_those_that_deployed_stacks_have(synthesize: Any, varian
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+def test_logical_ids_do_not_depend_on_the_stacks_name(synthesize: Any, variant: str) -> None:
+    named = synthesize(stack_name="another", **VARIANTS[variant]).template["Resources"]
+    assert set(named) == set(synthesize(**VARIANTS[variant]).template["Resources"])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("region", [None, "eu-west-1"])
 def test_feature_flags_of_the_users_app_change_nothing(
     make_stack: Callable[..., cdk.Stack], read_stack: Any, variant: str, region: str | None

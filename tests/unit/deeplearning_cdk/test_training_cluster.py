@@ -361,7 +361,7 @@ def test_master_has_the_workers_type_unless_told_otherwise(synthesize: Any) -> N
     [("p5.48xlarge", True), ("t3.micro", False), ("m5.large", False)],
 )
 def test_d60_only_types_that_gain_by_it_are_placed_together(
-    synthesize: Any, instance_type: str, is_placed: bool
+    synthesize: Any, instance_type: str, *, is_placed: bool
 ) -> None:
     synthesis = synthesize(worker_instance_type=instance_type)
     assert bool(synthesis.of_type("AWS::EC2::PlacementGroup")) is is_placed

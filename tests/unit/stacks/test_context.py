@@ -1,0 +1,232 @@
+"""Every choice of the context is read, and every wrong one refused by its key, before anything is made."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import RemovalPolicy
+
+from deeplearning_cdk import InstanceTypeFacts, TrainingCluster
+from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds
+from stacks.context import read_choices, read_context
+from stacks.context_values import ContextError
+
+ROOT = Path(__file__).parents[3]
+VPC = {"vpc_id": "vpc-1", "availability_zone": "us-east-1a", "worker_subnet_id": "subnet-1"}
+
+
+def test_every_prop_of_the_cluster_is_a_context_key() -> None:
+    props = set(list(inspect.signature(TrainingCluster.__init__).parameters)[3:])
+    of_vpc = {"worker_subnet", "master_subnet"}
+    assert {*CLUSTER_KEYS, *PLACE_KEYS} == props - of_vpc
+
+
+def test_nothing_chosen_is_one_stack_without_a_region() -> None:
+    (choice,) = read_choices({})
+    assert (choice.name, choice.region, choice.cluster) == ("deeplearning-cluster", None, {})
+    assert choice.tags == {"application": "deeplearning-cdk"}
+
+
+def test_each_region_is_a_stack_with_its_own_zone() -> None:
+    choices = read_choices(
+        {
+            "regions": "us-east-1,eu-west-1,us-west-2",
+            "availability_zones": "us-east-1=us-east-1b,eu-west-1=eu-west-1a",
+            "stack_name": "mine",
+        }
+    )
+    assert [(choice.name, choice.region, choice.cluster.get("availability_zone")) for choice in choices] == [
+        ("mine-us-east-1", "us-east-1", "us-east-1b"),
+        ("mine-eu-west-1", "eu-west-1", "eu-west-1a"),
+        ("mine-us-west-2", "us-west-2", None),
+    ]
+
+
+def test_one_region_keeps_the_stacks_name() -> None:
+    (choice,) = read_choices({"regions": ["eu-west-1"], "stack_name": "master-WorkerAutoScalingGroup"})
+    assert (choice.name, choice.region) == ("master-WorkerAutoScalingGroup", "eu-west-1")
+
+
+def test_values_may_be_text_or_json() -> None:
+    text = read_choices({"worker_desired_capacity": "2", "isolated": "true", "tags": "team=vision,cost:center=7"})[0]
+    typed = read_choices(
+        {"worker_desired_capacity": 2, "isolated": True, "tags": {"team": "vision", "cost:center": "7"}}
+    )[0]
+    assert text == typed
+    assert text.cluster == {"worker_desired_capacity": 2, "isolated": True}
+    assert text.tags["team"] == "vision"
+
+
+def test_units_are_those_that_the_key_says() -> None:
+    (choice,) = read_choices({"volume_size": 300, "setup_timeout": "20", "removal_policy": "destroy"})
+    assert choice.cluster["volume_size"].to_gibibytes() == 300
+    assert choice.cluster["setup_timeout"].to_minutes() == 20
+    assert choice.cluster["removal_policy"] is RemovalPolicy.DESTROY
+
+
+def test_newer_instance_type_can_be_described() -> None:
+    facts = {"name": "p9.48xlarge", "gpu_count": 8, "network_cards": 2, "efa_cards": [0, 1]}
+    for value in (facts, json.dumps(facts)):
+        (choice,) = read_choices({"worker_instance_type": value, "image": "deep-learning-ubuntu"})
+        assert choice.cluster["worker_instance_type"] == InstanceTypeFacts(
+            name="p9.48xlarge", gpu_count=8, network_cards=2, efa_cards=(0, 1)
+        )
+
+
+@pytest.mark.parametrize(
+    ("value", "parameter", "user"),
+    [
+        ("ubuntu", "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id", "ubuntu"),
+        (
+            {"kind": "deep-learning-amazon-linux", "name": "base"},
+            "/aws/service/deeplearning/ami/x86_64/base/latest/ami-id",
+            "ec2-user",
+        ),
+        ({"kind": "ssm-parameter", "parameter": "/my/image", "login_user": "me"}, "/my/image", "me"),
+        ('{"kind": "ami-id", "ami_id": "ami-01234567", "login_user": "me", "like": "ubuntu"}', "", "me"),
+    ],
+)
+def test_images_are_named_or_described(value: Any, parameter: str, user: str) -> None:
+    image = read_choices({"image": value, "worker_instance_type": "m5.large"})[0].cluster["image"]
+    assert (image.parameter, image.login_user) == (parameter, user)
+
+
+def test_packages_of_a_described_image_are_read() -> None:
+    value = {"kind": "ssm-parameter", "parameter": "/i", "login_user": "me", "packages": {"mount.nfs4": ["nfs-utils"]}}
+    image = read_choices({"image": value})[0].cluster["image"]
+    assert image.packages == {"mount.nfs4": ("nfs-utils",)}
+
+
+def test_own_vpc_is_given_by_ids() -> None:
+    (choice,) = read_choices({"vpc": VPC, "mount_target_security_group": "sg-1", "file_system_id": "fs-01234567"})
+    assert choice.vpc == VpcIds(**VPC)
+    assert choice.mount_target_security_group_id == "sg-1"
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ({"mount_pont": "/x"}, "context must have only known keys, got 'mount_pont'; did you mean mount_point?"),
+        ({"region": "us-east-1"}, "context must have only known keys, got 'region'; did you mean regions?"),
+        (
+            {"worker_desired_capacity": "three"},
+            "worker_desired_capacity must be a whole number, got 'three'; write e.g. -c worker_desired_capacity=3",
+        ),
+        (
+            {"worker_desired_capacity": 2.5},
+            "worker_desired_capacity must be a whole number, got 2.5; write e.g. -c worker_desired_capacity=3",
+        ),
+        (
+            {"worker_desired_capacity": True},
+            "worker_desired_capacity must be a whole number, got True; write e.g. -c worker_desired_capacity=3",
+        ),
+        ({"isolated": "yes"}, "isolated must be true or false, got 'yes'; write -c isolated=true"),
+        ({"mount_point": 7}, "mount_point must be a text, got 7; write -c mount_point=…"),
+        (
+            {"regions": "us-east-1,Ireland"},
+            "regions must be AWS regions, got 'Ireland'; write e.g. -c regions=us-east-1,eu-west-1",
+        ),
+        (
+            {"regions": "us-east-1,us-east-1"},
+            "regions must name each region once, got us-east-1,us-east-1; leave the second one out",
+        ),
+        ({"regions": ""}, "regions must be a list, got ''; write -c regions=first,second"),
+        (
+            {"availability_zones": "us-east-1"},
+            (
+                "availability_zones must be name=value pairs, got 'us-east-1'; "
+                "write -c availability_zones=name=value,name=value"
+            ),
+        ),
+        (
+            {"availability_zones": "us-east-1=us-east-1b"},
+            "availability_zones must be of chosen regions, got 'us-east-1'; add it to regions",
+        ),
+        (
+            {"regions": "us-east-1", "availability_zones": "us-east-1=eu-west-1b"},
+            "availability_zones must be of their region, got us-east-1=eu-west-1b; write us-east-1a",
+        ),
+        (
+            {"regions": "us-east-1,eu-west-1", "file_system_id": "fs-01234567"},
+            "file_system_id must be given for one region, got 2; deploy each by itself",
+        ),
+        (
+            {"stack_name": "1st"},
+            "stack_name must be letters, digits and hyphens, got '1st'; begin it with a letter",
+        ),
+        ({"tags": "a/b=c"}, "tags must have keys of letters, digits, colon, _ and -, got 'a/b'; rename it"),
+        (
+            {"removal_policy": "keep"},
+            "removal_policy must be one of retain-on-update-or-delete, retain, destroy, got 'keep'; write one of them",
+        ),
+        (
+            {"image": "windows"},
+            (
+                "image must be one of deep-learning-ubuntu, deep-learning-amazon-linux, ubuntu, ssm-parameter, ami-id, "
+                "got 'windows'; write one of them"
+            ),
+        ),
+        ({"vpc": {**VPC, "vpc_cidr": "x"}}, "vpc must have the right names, got "),
+        ({"vpc": "{"}, "vpc must be a JSON object, got '{' ("),
+        ({"vpc": VPC, "vpc_cidr": "10.0.0.0/16"}, "vpc_cidr must be left out with vpc, got '10.0.0.0/16'; "),
+        ({"worker_instance_type": '{"name": "P"}'}, "worker_instance_type cannot be read: name must be an instance"),
+        ({"vpc_cidr": "10.0.0.0/33"}, "vpc_cidr must be an IPv4 network with its host bits 0, got '10.0.0.0/33'; "),
+        ({"worker_min_capacity": 5, "worker_desired_capacity": 4}, "worker_min_capacity must not exceed "),
+        ({"worker_instance_type": "p5.big"}, "worker_instance_type must be an instance type of the catalogue of "),
+        ({"vpc_cidr": "10.0.0.0/26", "worker_desired_capacity": 40}, "worker_max_capacity must not exceed the 25 "),
+        ({"mount_point": "efs"}, "mount_point must be an absolute path "),
+    ],
+)
+def test_wrong_choices_are_refused(context: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        read_choices(context)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "@aws-cdk/core:newStyle",
+        "aws:cdk:enable-path-metadata",
+        "aws-cdk:enableDiffNoFail",
+        "availability-zones:account=1:region=us-east-1",
+        "ami:account=1:filters.name.0=x:region=us-east-1",
+        "cli-telemetry",
+        "acknowledged-issue-numbers",
+    ],
+)
+def test_keys_of_cdk_pass(key: str) -> None:
+    assert read_choices({key: ["whatever"]}) == read_choices({})
+
+
+def test_command_line_wins_over_cdk_json(tmp_path: Path) -> None:
+    (tmp_path / "cdk.json").write_text('{"context": {"mount_point": "/a", "isolated": true}}')
+    context = read_context(["-c", "mount_point=/b", "--context", "tags=a=b"], {}, tmp_path)
+    assert context == {"mount_point": "/b", "isolated": True, "tags": "a=b"}
+
+
+def test_cli_passes_the_context_that_it_has_merged(tmp_path: Path) -> None:
+    (tmp_path / "cdk.json").write_text('{"context": {"mount_point": "/a"}}')
+    long = tmp_path / "long.json"
+    long.write_text('{"volume_size": 100}')
+    environment = {"CDK_CONTEXT_JSON": '{"isolated": true}', "CONTEXT_OVERFLOW_LOCATION_ENV": str(long)}
+    assert read_context([], environment, tmp_path) == {"isolated": True, "volume_size": 100}
+
+
+@pytest.mark.parametrize("arguments", [["-c"], ["-c", "mount_point"], ["--mount-point", "/x"], ["-c", "=x"]])
+def test_other_arguments_are_refused(arguments: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ContextError, match="arguments must be -c key=value"):
+        read_context(arguments, {}, tmp_path)
+
+
+def test_app_says_what_is_wrong_in_one_line_and_writes_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "app.py"), "-c", "worker_min_capacity=5", "-c", "worker_desired_capacity=4"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert answer.returncode == 1
+    (line,) = (line for line in answer.stderr.splitlines() if not line.startswith("b'!!"))
+    assert line.startswith("error: worker_min_capacity must not exceed worker_desired_capacity, got 5 > 4; ")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,155 @@
+"""The stack that is deployed: one a region, the same every time, and without a template error."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from cfnlint import api as cfnlint
+from cfnlint.config import ManualArgs
+from syrupy.assertion import SnapshotAssertion
+
+from stacks.context import read_choices
+from stacks.horovod_stack import HorovodStack
+
+ROOT = Path(__file__).parents[3]
+CPU = {"worker_instance_type": "m5.large"}
+VPC = {
+    "vpc_id": "vpc-0123456789abcdef0",
+    "availability_zone": "us-east-1a",
+    "worker_subnet_id": "subnet-0123456789abcdef0",
+    "worker_route_table_id": "rtb-0123456789abcdef0",
+}
+CASES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "misleading-name": {"stack_name": "master-WorkerAutoScalingGroup", **CPU},
+    "one-worker": {"worker_desired_capacity": 1, **CPU},
+    "no-worker": {"worker_desired_capacity": 0, **CPU},
+    "forty-workers": {"worker_desired_capacity": 40, **CPU},
+    "own-private-vpc": {"vpc": VPC, "isolated": True, "regions": "us-east-1", **CPU},
+    "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
+    "amazon-linux": {"image": "deep-learning-amazon-linux", "worker_instance_type": "g5.12xlarge"},
+    "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
+    "many-cards": {"worker_instance_type": "p5.48xlarge"},
+}
+
+
+def _normalise(template: Mapping[str, Any]) -> Any:
+    """Replace what changes with the programs and not with the stack: digests, and user data but its settings."""
+    resources = json.loads(json.dumps(template))
+    for entry in resources["Resources"].values():
+        data = entry.get("Properties", {}).get("LaunchTemplateData")
+        if data:
+            data["UserData"] = _settings_of(data["UserData"]["Fn::Base64"])
+    text = re.sub(r"\b[0-9a-f]{64}\b", "<digest>", json.dumps(resources))
+    return json.loads(text)
+
+
+def _settings_of(value: Any) -> str:
+    parts = value["Fn::Join"][1]
+    text = "".join(part if isinstance(part, str) else f"<{next(iter(part.values()))}>" for part in parts)
+    return text.split("<<'SETTINGS'\n")[1].split("\nSETTINGS\n")[0]
+
+
+def _errors(template: Mapping[str, Any], regions: list[str]) -> list[str]:
+    matches = cfnlint.lint(json.dumps(template), config=ManualArgs(regions=regions))
+    return [f"{match.rule.id} {match.message}" for match in matches if match.rule.id.startswith("E")]
+
+
+def test_stack_is_what_it_was(synthesize: Any, snapshot: SnapshotAssertion) -> None:
+    (template,) = synthesize({}).values()
+    assert _normalise(template) == snapshot
+
+
+# One case of each set of resource types; linting takes two seconds.
+@pytest.mark.parametrize("case", ["own-private-vpc", "amazon-linux", "public-master", "many-cards"])
+def test_stack_has_no_lint_errors(synthesize: Any, case: str) -> None:
+    (template,) = synthesize(CASES[case]).values()
+    assert _errors(template, ["us-east-1"]) == []
+
+
+def test_three_regions_are_three_equal_stacks_without_lint_errors(synthesize: Any) -> None:
+    regions = ["us-east-1", "eu-west-1", "ap-northeast-1"]
+    templates = synthesize({"regions": regions})
+    assert sorted(templates) == sorted(f"deeplearning-cluster-{region}" for region in regions)
+    digits = re.compile(r"deeplearning-cluster-[a-z]+-[a-z]+-\d-[0-9a-f]{8}")
+    texts = {
+        digits.sub("<cluster>", json.dumps(templates[f"deeplearning-cluster-{region}"])).replace(region, "<region>")
+        for region in regions
+    }
+    assert len(texts) == 1
+    assert _errors(templates["deeplearning-cluster-us-east-1"], regions) == []
+
+
+def test_lint_errors_would_be_seen() -> None:
+    queue = {"Type": "AWS::SQS::Queue", "Properties": {"Colour": "blue"}}
+    assert _errors({"Resources": {"Queue": queue}}, ["us-east-1"])
+
+
+@pytest.mark.parametrize(
+    ("case", "workers"),
+    [("default", "3"), ("misleading-name", "3"), ("one-worker", "1"), ("no-worker", "0"), ("forty-workers", "40")],
+)
+def test_choices_reach_the_workers_group(synthesize: Any, case: str, workers: str) -> None:
+    (template,) = synthesize(CASES[case]).values()
+    groups = [entry["Properties"] for entry in template["Resources"].values() if entry["Type"].endswith("ScalingGroup")]
+    sizes = {tag["Value"]: group["DesiredCapacity"] for group in groups for tag in group["Tags"]}
+    assert (sizes["master"], sizes["worker"]) == ("1", workers)
+
+
+def test_existing_file_system_and_own_vpc_reach_the_template(synthesize: Any) -> None:
+    (template,) = synthesize(CASES["existing-file-system"]).values()
+    assert template["Outputs"]["FileSystemId"]["Value"] == "fs-0123456789abcdef0"
+    (own,) = synthesize(CASES["own-private-vpc"]).values()
+    assert not [entry for entry in own["Resources"].values() if entry["Type"] in {"AWS::EC2::VPC", "AWS::EC2::Subnet"}]
+
+
+def test_outputs_say_how_to_log_in(synthesize: Any) -> None:
+    (template,) = synthesize(CASES["public-master"]).values()
+    assert set(template["Outputs"]) == {"ClusterName", "FileSystemId", "LogIn", "LogInWithSsh"}
+    (private,) = synthesize(CPU).values()
+    assert set(private["Outputs"]) == {"ClusterName", "FileSystemId", "LogIn"}
+
+
+def test_tags_are_the_stacks_own(tmp_path: Path) -> None:
+    app = cdk.App(context={"aws:cdk:disable-asset-staging": True}, outdir=str(tmp_path), analytics_reporting=False)
+    (choice,) = read_choices({"tags": "team=vision", **CPU})
+    stack = HorovodStack(app, choice)
+    assert stack.tags.tag_values() == {"application": "deeplearning-cdk", "team": "vision"}
+
+
+def test_template_holds_no_resource_of_the_cli_and_no_bootstrap_rule(synthesize: Any) -> None:
+    (template,) = synthesize({"regions": "us-east-1", **CPU}).values()
+    assert "Rules" not in template
+    assert not [entry for entry in template["Resources"].values() if entry["Type"] == "AWS::CDK::Metadata"]
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["as-it-is", "with-a-planted-fault"])
+def test_cdks_own_validator_has_no_errors_but_sees_a_planted_one(tmp_path: Path, *, broken: bool) -> None:
+    context = {"aws:cdk:disable-asset-staging": True, "@aws-cdk/core:validateAgainstDefaultRules": True}
+    app = cdk.App(
+        context=context, outdir=str(tmp_path), analytics_reporting=False, builtin_cloud_formation_validation=True
+    )
+    (choice,) = read_choices({})
+    stack = HorovodStack(app, choice)
+    if broken:
+        stack.cluster.coordination.master_queue.node.default_child.add_property_override("Colour", "blue")
+        with pytest.raises(RuntimeError, match="alidation"):
+            app.synth()
+    else:
+        app.synth()
+
+
+def test_app_writes_the_same_template_without_the_cli(synthesize: Any, tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "CDK_"))}
+    command = [sys.executable, str(ROOT / "app.py"), "-c", "worker_instance_type=m5.large"]
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    written = json.loads((tmp_path / "cdk.out" / "deeplearning-cluster.template.json").read_text())
+    (expected,) = synthesize(CPU).values()
+    assert written == expected
