@@ -16,6 +16,8 @@ hosts=$(wc -l < "$hostfile")
 master=$(head -n 1 "$DEEPLEARNING_WORKERS_PATH")
 address=$(getent ahostsv4 "$master" | awk 'NR == 1 { print $1 }')
 interface=$(ip -oneline -4 address show to "$address" | awk 'NR == 1 { print $2 }')
+# Ranks of one host meet on the loopback interface, and Horovod takes no other for them.
+[ "$hosts" -gt 1 ] || interface=lo
 
 # Horovod's ssh turns the check of host keys off. The first value of an option wins, so this one keeps it on.
 shim=$(mktemp -d)
