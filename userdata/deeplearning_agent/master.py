@@ -200,16 +200,17 @@ class Master(Duty):
             raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
 
     def report_failure(self, failure: StageFailure) -> None:
-        """Tell CloudFormation and write the item, unless the cluster has formed."""
+        """Tell CloudFormation and write the item, unless it was told of a success: nothing undoes that."""
         reason = failure.reason(str(self.node))
         try:
             state = self.call(self.store.read)
         except Exception as error:  # noqa: BLE001 - the signal must go out whatever the item is
             LOG.error("could not read the state item: %s", error)  # noqa: TRY400 - the cause is in the line
             state = None
-        if state and state.phase is Phase.FORMED:
+        signal = StackSignal(self.node)
+        if signal.has_succeeded and state and state.phase is Phase.FORMED:
             return
-        StackSignal(self.node).send("FAILURE", reason)
+        signal.send("FAILURE", reason)
         try:
             self.write_failure(reason)
         except Exception as error:  # noqa: BLE001 - CloudFormation has been told

@@ -23,6 +23,11 @@ class StackSignal:
         self._sent_file = node.instance_file("success-signalled")
         self._sent = {"SUCCESS"} if self._sent_file.exists() else set()
 
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether CloudFormation was told of a success."""
+        return "SUCCESS" in self._sent
+
     def send(self, status: Literal["SUCCESS", "FAILURE"], reason: str) -> bool:
         """
         Send the signal unless it was sent; tried again for two minutes.

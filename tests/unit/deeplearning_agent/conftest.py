@@ -347,6 +347,11 @@ def ticking_clock():
 
 
 @pytest.fixture
+def hurried_clock():
+    return HurriedClock
+
+
+@pytest.fixture
 def stopped():
     return Stopped
 

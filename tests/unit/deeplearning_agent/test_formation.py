@@ -113,10 +113,10 @@ def test_a_restart_between_formed_and_the_signal_signals_again(formed):
     assert [body["Status"] for body in formed.signals.bodies] == ["SUCCESS", "SUCCESS"]
 
 
-def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab, stopped):
+def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab, stopped, hurried_clock):
     lab.write_state(2)
-    lab.run(lab.agent(1))
-    master = lab.agent(0)
+    lab.start(1)
+    master = lab.agent(0, hurried_clock(lab.stop), 1)
 
     def die(_state):
         raise stopped
@@ -125,8 +125,26 @@ def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab, stopp
     lab.run(master)
     assert not lab.bodies("report"), "the report is deleted, so only the disk has it"
     lab.start(0)
-    lab.start(1)
     assert len(wait_for(lab, Phase.FORMED).members) == 2
+
+
+def test_a_master_that_cannot_install_the_membership_fails_the_stack(lab, ticking_clock):
+    lab.write_state(1)
+    lab.node(0)
+    lab.program(0, "visudo", "echo syntax error >&2; exit 1")
+    lab.run(lab.agent(0, ticking_clock()))
+    assert lab.read_state().phase is Phase.FAILED
+    assert "failed to install generation 1: visudo" in lab.signals.bodies[0]["Reason"]
+
+
+def test_a_formed_cluster_of_which_nobody_was_told_still_fails_aloud(lab, ticking_clock):
+    lab.write_state(1)
+    lab.run(lab.agent(0))
+    lab.node(0).instance_file("success-signalled").unlink()
+    lab.program(0, "nvidia-smi", None)
+    lab.run(lab.agent(0, ticking_clock()))
+    assert [body["Status"] for body in lab.signals.bodies] == ["SUCCESS", "FAILURE"]
+    assert lab.read_state().phase is Phase.FORMED
 
 
 def test_d28_a_worker_that_boots_after_publication_joins_from_the_item(formed):
