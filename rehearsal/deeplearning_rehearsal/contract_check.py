@@ -6,6 +6,7 @@ The nodes are asked from outside: what counts is what a shell prints, not what a
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,7 @@ SEED_LOOP = (
 )
 """The predecessor's own loop, to the letter."""
 
+_CHECKED_AT_ONCE = 4
 _PROBE_UNIT = "deeplearning-rehearsal-probe.service"
 _PROBE_FILE = "/run/deeplearning-rehearsal-probe"
 _PRINT = "printenv " + " ".join(CONTRACT_VARIABLES)
@@ -77,8 +79,9 @@ def check_nodes(
         tell: Told (lane, text) for each node.
     """
     master = roster.hosts[0][1]
-    reports = []
-    for rank, (host, instance_id, address) in enumerate(roster.hosts):
+
+    def check(rank: int) -> NodeReport:
+        host, instance_id, address = roster.hosts[rank]
         contract, checks = _check_node(nodes, instance_id, login_user)
         over_ssh = _contract(
             nodes.run(master, ["ssh", "-oBatchMode=yes", host, _PRINT], user=login_user, login_shell=True)
@@ -87,9 +90,11 @@ def check_nodes(
         checks["same membership"] = _same_roster(nodes, instance_id, roster)
         if rank == 0:
             checks |= _check_loops(nodes, master, roster, login_user)
-        reports.append(NodeReport(host, "worker" if rank else "master", instance_id, address, contract, checks))
         tell(instance_id, f"{host} {'keeps the contract' if all(checks.values()) else 'BREAKS the contract'}")
-    return tuple(reports)
+        return NodeReport(host, "worker" if rank else "master", instance_id, address, contract, checks)
+
+    with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
+        return tuple(pool.map(check, range(len(roster.hosts))))
 
 
 def _check_node(nodes: Nodes, instance_id: str, user: str) -> tuple[Mapping[str, str], dict[str, bool]]:

@@ -1,0 +1,143 @@
+"""Whole rehearsals: what must come up does, and a broken part turns the verdict."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BASE_CACHE = ROOT / "build" / "rehearsal" / "base"
+Rehearsed = tuple[int, dict[str, Any]]
+
+
+@pytest.fixture
+def synthesize(tmp_path: Path) -> Callable[..., Path]:
+    def run(*context: str) -> Path:
+        assembly = tmp_path / "cdk.out"
+        arguments = [part for pair in context for part in ("-c", pair)]
+        environment = os.environ | {"CDK_OUTDIR": str(assembly)}
+        command = [sys.executable, str(ROOT / "app.py"), *arguments]
+        subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
+        return assembly
+
+    return run
+
+
+@pytest.fixture
+def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Rehearsed]:
+    def run(assembly: Path, *options: str) -> Rehearsed:
+        out = tmp_path / "out"
+        out.mkdir()
+        BASE_CACHE.mkdir(parents=True, exist_ok=True)
+        (out / "base").symlink_to(BASE_CACHE)
+        command = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse", str(assembly)]
+        answer = subprocess.run([*command, "--out", str(out), *options], check=False, capture_output=True, text=True)
+        report = out / "report.json"
+        assert report.is_file(), answer.stderr
+        document = json.loads(report.read_text())
+        with capfd.disabled():
+            seconds = {phase["name"]: round(phase["seconds"], 1) for phase in document["phases"]}
+            print(f"\n{document['verdict']}, {document['cluster']['formed']} nodes, {seconds}")
+        return answer.returncode, document
+
+    return run
+
+
+def _assert_trained(rehearsed: Rehearsed, nodes: int) -> None:
+    status, report = rehearsed
+    assert (status, report["verdict"], report["reasons"]) == (0, "pass", [])
+    assert report["cluster"]["requested"] == report["cluster"]["formed"] == nodes
+    assert report["training"]["ranks"] == len(set(report["training"]["hosts"])) == nodes
+    assert report["training"]["accuracy"] >= 0.90
+    assert [node["contract"]["DEEPLEARNING_WORKERS_COUNT"] for node in report["nodes"]] == [str(nodes)] * nodes
+
+
+def test_a_stack_named_like_both_roles_trains_on_one_worker(
+    synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
+) -> None:
+    assembly = synthesize("stack_name=master-WorkerAutoScalingGroup", "worker_desired_capacity=1")
+    rehearsed = rehearse(assembly)
+    _assert_trained(rehearsed, nodes=2)
+    assert [node["role"] for node in rehearsed[1]["nodes"]] == ["master", "worker"]
+
+
+def test_zero_workers_train_on_the_master_alone(
+    synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
+) -> None:
+    _assert_trained(rehearse(synthesize("worker_desired_capacity=0", "worker_min_capacity=0")), nodes=1)
+
+
+def test_40_workers_form(synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]) -> None:
+    status, report = rehearse(synthesize("worker_desired_capacity=40"), "--expect", "formed")
+    assert (status, report["verdict"], report["reasons"]) == (0, "pass", [])
+    assert report["cluster"]["formed"] == 41
+
+
+def test_a_broken_agent_fails_the_stack_with_the_reason(
+    synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
+) -> None:
+    assembly = synthesize("worker_desired_capacity=1")
+    _replace_in_agent(assembly, "deeplearning_agent/file_system.py", b"raise RuntimeError('planted in the agent')\n")
+    status, report = rehearse(assembly, "--minutes", "3")
+    assert (status, report["verdict"]) == (1, "fail")
+    assert report["stack"]["status"] == "ROLLBACK_COMPLETE"
+    assert "planted in the agent" in report["stack"]["reason"]
+
+
+def test_a_broken_adjuster_never_passes(synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]) -> None:
+    assembly = synthesize("worker_desired_capacity=1")
+    _replace_in_zip(_find_zip(assembly, "capacity_adjuster/decision.py"), "capacity_adjuster/decision.py", b"1 / 0\n")
+    status, report = rehearse(assembly, "--minutes", "0.4")
+    assert (status, report["verdict"]) == (1, "fail")
+    assert report["stack"]["status"] == "CREATE_IN_PROGRESS"
+    assert any("ZeroDivisionError" in happening["text"] for happening in report["timeline"])
+
+
+def test_broken_user_data_fails_the_stack_with_the_reason(
+    synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
+) -> None:
+    assembly = synthesize("worker_desired_capacity=1")
+    _edit_template(assembly, lambda text: text.replace("systemctl daemon-reload", "planted-in-user-data"))
+    status, report = rehearse(assembly, "--minutes", "3")
+    assert (status, report["verdict"]) == (1, "fail")
+    assert report["stack"]["status"] == "ROLLBACK_COMPLETE"
+    assert "planted-in-user-data" in report["stack"]["reason"]
+
+
+def _find_zip(assembly: Path, member: str) -> Path:
+    (found,) = (path for path in assembly.glob("*.zip") if member in zipfile.ZipFile(path).namelist())
+    return found
+
+
+def _replace_in_zip(archive: Path, member: str, content: bytes) -> None:
+    with zipfile.ZipFile(archive) as source:
+        files = {name: source.read(name) for name in source.namelist()}
+    assert member in files
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as target:
+        for name, data in (files | {member: content}).items():
+            target.writestr(name, data)
+    archive.write_bytes(packed.getvalue())
+
+
+def _replace_in_agent(assembly: Path, member: str, content: bytes) -> None:
+    archive = _find_zip(assembly, member)
+    before = hashlib.sha256(archive.read_bytes()).hexdigest()
+    _replace_in_zip(archive, member, content)
+    after = hashlib.sha256(archive.read_bytes()).hexdigest()
+    _edit_template(assembly, lambda text: text.replace(before, after))
+
+
+def _edit_template(assembly: Path, edit: Callable[[str], str]) -> None:
+    (path,) = assembly.glob("*.template.json")
+    text = path.read_text()
+    assert edit(text) != text
+    path.write_text(edit(text))
