@@ -119,6 +119,9 @@ class ClusterNetwork(Construct):
     def _check_zones(self, zone: str | None) -> None:
         zones = [self.worker_subnet.availability_zone, self.master_subnet.availability_zone, *([zone] if zone else [])]
         resolved = [Stack.of(self).resolve(name) for name in zones]
+        region = Stack.of(self).region
+        if zone and not Token.is_unresolved(zone) and not Token.is_unresolved(region) and not zone.startswith(region):
+            raise ValueError(f"availability_zone must lie in the stack's region {region}, got {zone}; write {region}a")
         # Names can be compared with names, and positions in the region's list with positions.
         named = {name for name in resolved if isinstance(name, str)}
         selected = {json.dumps(name) for name in resolved if isinstance(name, dict) and "Fn::Select" in name}

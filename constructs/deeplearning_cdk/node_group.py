@@ -14,6 +14,7 @@ from constructs import Construct, IDependable
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
+from deeplearning_cdk.tag_keys import InstanceTagKeys
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 DEFAULT_VOLUME_GIBIBYTES = 150
@@ -124,6 +125,7 @@ class NodeGroup(Construct):
             ],
             tags=[_propagate(CLUSTER_TAG, cluster), _propagate(ROLE_TAG, node_role.value)],
         )
+        self.group.node.add_validation(InstanceTagKeys(self.group))
         # Without it a deployment would reset what the adjuster or the user has set since (aws-cdk#5215).
         self.group.cfn_options.update_policy = CfnUpdatePolicy(
             auto_scaling_scheduled_action=CfnAutoScalingScheduledAction(ignore_unmodified_group_size_properties=True)

@@ -26,7 +26,8 @@ class SharedFileSystem(Construct):
     Shared file system of a cluster, in the nodes' zone, encrypted, elastic throughput.
 
     Mode `nfs4` is plain NFS 4.1 that only the security groups guard. Mode `efs` goes through an access point with
-    IAM and TLS; a new file system then refuses clients without either.
+    IAM and TLS; a new file system then refuses clients without either. An existing one is shown from its root,
+    which must let user 1000 write.
 
     Args:
         scope: The parent.

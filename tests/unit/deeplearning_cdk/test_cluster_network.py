@@ -169,6 +169,11 @@ def test_zone_without_a_subnet_is_refused(make_stack: Callable[..., cdk.Stack]) 
         TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), availability_zone="us-east-1z")
 
 
+def test_zone_of_another_region_is_refused(synthesize: Any) -> None:
+    with pytest.raises(ValueError, match="availability_zone must lie in the stack's region us-east-1, got eu-west-1a"):
+        synthesize(region="us-east-1", availability_zone="eu-west-1a")
+
+
 def test_subnet_without_its_vpc_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
     stack = make_stack()
     subnet = _import_vpc(stack).private_subnets[0]

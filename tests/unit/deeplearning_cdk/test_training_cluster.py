@@ -1,4 +1,9 @@
-"""What the template of a cluster promises."""
+"""
+What the template of a cluster promises.
+
+Three defects of the predecessor cannot occur: nothing is written to the file system to remember a choice (D55), no data
+archive is unpacked (D56), and no conda environment is touched (D66).
+"""
 
 import hashlib
 import json
@@ -72,7 +77,9 @@ def test_groups_have_a_minimum_of_zero_and_keep_an_adjusted_capacity(synthesize:
         ({"worker_max_capacity": 2}, "2", "2"),
     ],
 )
-def test_workers_have_the_capacity_asked_for(synthesize: Any, props: dict[str, int], desired: str, most: str) -> None:
+def test_d67_workers_have_the_capacity_asked_for_and_may_grow(
+    synthesize: Any, props: dict[str, int], desired: str, most: str
+) -> None:
     workers = synthesize(**props).group(NodeRole.WORKER)["Properties"]
     assert (workers["DesiredCapacity"], workers["MaxSize"]) == (desired, most)
 
@@ -277,7 +284,7 @@ def test_metrics_are_of_the_group(make_stack: Callable[..., cdk.Stack]) -> None:
         assert stack.resolve(metric.dimensions["AutoScalingGroupName"]) == stack.resolve(workers.group.ref)
 
 
-def test_commands_say_how_to_log_in(make_stack: Callable[..., cdk.Stack]) -> None:
+def test_d67_commands_say_how_to_log_in(make_stack: Callable[..., cdk.Stack]) -> None:
     stack = make_stack(region="eu-west-1")
     quiet = TrainingCluster(stack, "Quiet")
     assert quiet.session_command.startswith("aws ssm start-session --region eu-west-1 --target $(aws ec2 ")
@@ -287,6 +294,20 @@ def test_commands_say_how_to_log_in(make_stack: Callable[..., cdk.Stack]) -> Non
     assert open_.ssh_command is not None
     assert open_.ssh_command.startswith("ssh -A ubuntu@$(aws ec2 ")
     assert "PublicIpAddress" in open_.ssh_command
+
+
+def test_tag_key_that_would_fail_every_launch_is_refused(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    cdk.Tags.of(TrainingCluster(stack, "Cluster")).add("team/name", "vision")
+    with pytest.raises(RuntimeError, match="got 'team/name'; rename the tag"):
+        read_stack(stack)
+
+
+def test_other_tags_of_users_reach_the_instances(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    cdk.Tags.of(TrainingCluster(stack, "Cluster")).add("team:name", "vision")
+    tags = read_stack(stack).group(NodeRole.WORKER)["Properties"]["Tags"]
+    assert {"Key": "team:name", "PropagateAtLaunch": True, "Value": "vision"} in tags
 
 
 # --- Images and instance types ------------------------------------------------------------------------
