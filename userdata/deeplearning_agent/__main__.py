@@ -75,6 +75,7 @@ def start_log(path: Path) -> None:
         datefmt="%Y-%m-%dT%H:%M:%SZ",
         handlers=[logging.StreamHandler(sys.stdout), logging.FileHandler(path)],
     )
+    logging.getLogger("botocore").setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def fetch_run_script(node: Node, clients: AwsClients, deadline: Deadline) -> Non
     Raises:
         StageFailure: It cannot be fetched, or is not what was deployed.
     """
-    if node.settings.run_script is not None:
+    if node.settings.run_script is not None and not _started_file(node).exists():
         fetch_script(node, clients, node.settings.run_script, "run", deadline)
 
 
@@ -74,7 +74,7 @@ def start_run_script(node: Node, variables: Mapping[str, str]) -> "subprocess.Po
     Raises:
         ProgramError: It cannot be executed.
     """
-    started = node.instance_file("run-script-started")
+    started = _started_file(node)
     if node.settings.run_script is None or started.exists():
         return None
     user = node.login_user()
@@ -119,3 +119,7 @@ def fetch_script(node: Node, clients: AwsClients, script: ScriptSettings, name: 
     path = script_path(node, name)
     write_file(path, data.decode("utf-8", "surrogateescape"), 0o755)
     return path
+
+
+def _started_file(node: Node) -> Path:
+    return node.instance_file("run-script-started")

@@ -68,6 +68,12 @@ def test_a_torn_start_file_begins_anew(ticking_clock, tmp_path):
     assert not setup_deadline(ticking_clock(), tmp_path / "started", 10).is_over
 
 
+def test_d24_a_cluster_whose_name_says_master_still_has_workers(lab):
+    assert "master" in lab.node(1).settings.cluster
+    assert not lab.node(1).is_master
+    assert type(lab.agent(1)).__name__ == "Worker"
+
+
 # --- Queues -----------------------------------------------------------------------------------------
 
 
