@@ -1,9 +1,9 @@
 """
 Four agents against moto: from `launched` to `formed`, and every way in which that fails or is repeated.
 
-Tests named d22 to d47 hold a row of the predecessor's defects. Rows that cannot occur in the agent: D25 and D47 (it asks
-EC2 nothing: who counts is in the item), D26 (a worker waits for ever, the master has the deadline), D43 (the template
-starts the clock), D44 (no node stages data).
+Tests named d22 to d47 hold a row of the predecessor's defects. Rows that cannot occur in the agent: D25 and D47 (it
+asks EC2 nothing: who counts is in the item), D26 (a worker waits for ever, the master has the deadline), D43 (the
+template starts the clock), D44 (no node stages data).
 """
 
 import hashlib

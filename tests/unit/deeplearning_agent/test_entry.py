@@ -1,0 +1,156 @@
+"""How the agent starts, what it needs to know of itself, and how it says that something failed."""
+
+import ast
+import contextlib
+import http.server
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from deeplearning_agent.__main__ import main
+from deeplearning_agent.deadline import Deadline
+from deeplearning_agent.failure import StageFailure, describe_failure
+from deeplearning_agent.instance_metadata import read_identity
+from deeplearning_agent.signals import StackSignal
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
+
+
+class MetadataServer:
+    """Instance metadata, version 2; refuses so many requests first."""
+
+    def __init__(self, clock):
+        self.refusals = 0
+        self.clock = clock
+        metadata = self
+        texts = {"/latest/meta-data/instance-id": "i-0123456789abcdef0", "/latest/meta-data/local-ipv4": "10.1.2.3"}
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                metadata.refusals -= 1
+                is_put = self.command == "PUT" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+                is_known = is_put or self.headers["X-aws-ec2-metadata-token"] == "token"
+                text = b"token" if is_put else texts.get(self.path, "").encode()
+                self.send_response(200 if is_known and metadata.refusals < 0 else 401)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_PUT = answer  # noqa: N815 - the names that http.server calls
+
+            def log_message(self, *_arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def imds(ticking_clock):
+    with contextlib.closing(MetadataServer(ticking_clock())) as server:
+        yield server
+
+
+# --- Signals and reasons ----------------------------------------------------------------------------
+
+
+def test_a_signal_is_tried_again_and_success_is_sent_once(lab, ticking_clock):
+    node = lab.node(0, ticking_clock())
+    lab.signals.statuses = [500, 503]
+    signal = StackSignal(node)
+    assert signal.send("SUCCESS", "formed")
+    assert signal.send("SUCCESS", "formed")
+    assert StackSignal(node).send("SUCCESS", "formed")
+    assert len(lab.signals.bodies) == 1
+
+
+def test_an_expired_url_is_not_insisted_on(lab, ticking_clock):
+    lab.signals.statuses = [403] * 10
+    assert not StackSignal(lab.node(0, ticking_clock())).send("FAILURE", "late")
+    assert len(lab.signals.statuses) == 9
+
+
+def test_a_reason_keeps_cause_and_remedy_and_the_end_of_the_output():
+    failure = StageFailure(
+        "the mount failed", "open port 2049", stage="mount", output="noise\n" * 900 + "the last line"
+    )
+    reason = failure.reason("worker i-1")
+    assert reason.startswith("worker i-1 failed to mount: the mount failed; open port 2049; last lines: ...")
+    assert reason.endswith("| the last line")
+    assert len(reason) == 1000
+
+
+def test_an_unforeseen_error_still_has_a_stage_and_a_kind():
+    assert describe_failure(KeyError("x"), "count GPUs").reason("master i-1") == (
+        "master i-1 failed to count GPUs: KeyError: 'x'; see the agent's log on the node"
+    )
+
+
+# --- Metadata and entry -----------------------------------------------------------------------------
+
+
+def test_d39_identity_comes_from_metadata_version_2(imds):
+    identity = read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url})
+    assert (identity.instance_id, identity.address) == ("i-0123456789abcdef0", "10.1.2.3")
+
+
+def test_a_metadata_service_that_comes_late_is_waited_for_and_one_that_never_does_is_named(imds):
+    imds.refusals = 3
+    assert read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url}).address == "10.1.2.3"
+    imds.refusals = 1000
+    with pytest.raises(StageFailure, match="gave no identity: HTTP Error 401"):
+        read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url})
+
+
+def test_d38_missing_credentials_end_the_preparation(lab, ticking_clock, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    agent = lab.agent(0)
+    with pytest.raises(StageFailure, match="no AWS credentials"):
+        agent.clients.wait_for_credentials(Deadline.after(ticking_clock(), 3000))
+
+
+def test_check_tells_good_settings_from_bad_ones(lab, tmp_path, capsys):
+    assert main(["--check"], tmp_path) == 2
+    assert "settings.json cannot be read" in capsys.readouterr().err
+    node = lab.node(0)
+    settings = node.path("/opt/deeplearning/settings.json")
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps(node.settings.to_document()))
+    assert main(["--check"], node.root) == 0
+    assert main(["--unknown"], node.root) == 2
+    settings.write_text("{}")
+    assert main(["--check"], node.root) == 2
+
+
+def test_d46_the_modules_import_without_root_and_touch_nothing(package_directory, tmp_path):
+    modules = ", ".join(f"deeplearning_agent.{path.stem}" for path in package_directory.glob("[a-z]*.py"))
+    code = f"import os, logging; os.chdir({str(tmp_path)!r}); import {modules}; assert not logging.getLogger().handlers"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_sleeps_outside_the_deadline_module_and_no_shell_is_used(package_directory):
+    for path in package_directory.glob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 10))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in {"sleep", "system", "popen"}:
+                assert path.name == "deadline.py", f"{path.name}:{node.lineno} uses {node.attr}"
+            if isinstance(node, ast.keyword):
+                assert node.arg != "shell", f"{path.name}:{node.value.lineno} uses a shell"
+
+
+def test_imports_only_the_contract_botocore_and_the_standard_library(package_directory):
+    allowed = sys.stdlib_module_names | {"deeplearning_contract", "deeplearning_agent", "botocore"}
+    for path in package_directory.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert {name.split(".")[0] for name in names} <= allowed, path.name

@@ -1,0 +1,119 @@
+"""An agent that starts, or starts again, converges on the item from whatever phase it finds."""
+
+import logging
+
+import pytest
+
+from deeplearning_agent.failure import ReportedFailure
+from deeplearning_agent.roster import Roster
+from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.membership import Member
+from deeplearning_contract.messages import NodeReport, ReportStage
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
+
+
+def joined(lab, index, address="10.0.0.50"):
+    member = Member(lab.instance(index), address, 1, KEY)
+    return NodeReport("master-of-names", lab.instance(index), ReportStage.JOINED, member=member)
+
+
+@pytest.mark.parametrize("phase", [None, Phase.LAUNCHED, Phase.FAILED])
+def test_a_worker_that_starts_in_any_early_phase_only_joins(lab, phase):
+    if phase:
+        lab.write_state(2, phase)
+    lab.run(lab.agent(1))
+    stages = [body["stage"] for body in lab.bodies("report")]
+    assert stages == ([] if phase is Phase.FAILED else ["joined"])
+    assert not (lab.directory / "node1/opt/deeplearning/membership.json").exists()
+
+
+@pytest.mark.parametrize(("phase", "stages"), [(Phase.PUBLISHED, ["ready"]), (Phase.FORMED, [])])
+def test_a_worker_that_starts_late_installs_what_is_published(lab, phase, stages):
+    roster = tuple(Member(lab.instance(index), f"10.0.0.{9 + index}", 2, KEY) for index in range(2))
+    lab.write_state(2, phase, members=roster, user_key=KEY)
+    lab.run(lab.agent(1))
+    assert [body["stage"] for body in lab.bodies("report")] == stages
+    assert lab.read(1, "/opt/deeplearning/workers") == "deeplearning-worker1\ndeeplearning-worker2\n"
+
+
+def test_a_lower_generation_than_the_installed_one_is_ignored(lab):
+    roster = tuple(Member(lab.instance(index), f"10.0.0.{9 + index}", 2, KEY) for index in range(2))
+    lab.write_state(2, Phase.FORMED, members=roster, user_key=KEY, generation=5)
+    lab.run(lab.agent(1))
+    lab.write_state(1, Phase.FORMED, members=roster[1:], user_key=KEY, generation=4)
+    before = lab.digests(1)
+    lab.run(lab.agent(1))
+    assert lab.digests(1) == before
+
+
+def test_a_worker_that_is_not_in_the_roster_asks_for_the_next_one(lab):
+    roster = (Member(lab.instance(0), "10.0.0.9", 2, KEY),)
+    lab.write_state(1, Phase.FORMED, members=roster, user_key=KEY)
+    lab.run(lab.agent(1))
+    assert [body["stage"] for body in lab.bodies("report")] == ["joined"]
+    assert not (lab.directory / "node1/opt/deeplearning/workers").exists()
+
+
+def test_a_worker_that_failed_reports_once_and_then_calls_nobody(lab, ticking_clock):
+    agent = lab.agent(1, ticking_clock())
+    lab.program(1, "nvidia-smi", None)
+    lab.run(agent)
+    [report] = lab.bodies("report")
+    assert report["stage"] == "failed"
+    assert "failed to count GPUs: the instance type has 2 GPUs and the node shows 0" in report["reason"]
+    assert lab.calls == {"SendMessage": 1}
+
+
+def test_a_master_that_finds_failed_passes_the_reason_on_and_starts_nothing(lab):
+    lab.write_state(3, Phase.FAILED, reason="only 1 of 2 workers launched: VcpuLimitExceeded")
+    lab.run(lab.agent(0))
+    assert [body["Reason"] for body in lab.signals.bodies] == ["only 1 of 2 workers launched: VcpuLimitExceeded"]
+
+
+def test_a_master_that_reboots_broken_does_not_undo_a_formed_cluster(lab, ticking_clock):
+    lab.write_state(1)
+    lab.run(lab.agent(0))
+    lab.program(0, "nvidia-smi", None)
+    lab.run(lab.agent(0, ticking_clock()))
+    assert lab.read_state().phase is Phase.FORMED
+    assert [body["Status"] for body in lab.signals.bodies] == ["SUCCESS"]
+
+
+def test_a_master_that_fails_before_the_adjuster_spoke_writes_it_down(lab, ticking_clock):
+    lab.node(0)
+    lab.program(0, "nvidia-smi", None)
+    lab.run(lab.agent(0, ticking_clock()))
+    assert lab.read_state().phase is Phase.FAILED
+    assert lab.read_state().revision == 1
+    assert [body["Status"] for body in lab.signals.bodies] == ["FAILURE"]
+
+
+def test_a_failure_that_comes_before_the_adjuster_spoke_is_heard_at_the_next_look(lab, ticking_clock):
+    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
+    lab.send("report", report.to_body())
+    lab.run(lab.agent(0, ticking_clock()))
+    assert "disk full" in lab.signals.bodies[0]["Reason"]
+    assert lab.calls["GetItem"] == 3, "one to follow, then two to write the failure"
+
+
+def test_two_workers_with_one_address_never_become_a_roster(lab, ticking_clock):
+    lab.write_state(3)
+    for index in (1, 2):
+        lab.send("report", joined(lab, index).to_body())
+    lab.run(lab.agent(0, ticking_clock()))
+    assert "two members have one address" in lab.read_state().reason
+
+
+def test_the_failure_of_a_node_that_does_not_count_is_only_logged(lab, caplog):
+    roster = Roster(lab.node(0))
+    report = NodeReport("master-of-names", lab.instance(5), ReportStage.FAILED, reason="disk full")
+    roster.accept(report, (lab.instance(0), lab.instance(1)))
+    assert "disk full" in caplog.text
+    with pytest.raises(ReportedFailure, match="disk full"):
+        roster.accept(report, (lab.instance(0), lab.instance(5)))
+
+
+@pytest.fixture(autouse=True)
+def _log_everything(caplog):
+    caplog.set_level(logging.INFO, "deeplearning_agent")
