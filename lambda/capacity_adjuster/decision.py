@@ -187,7 +187,7 @@ def _is_hopeless(workers: GroupObservation) -> bool:
 
 def _may_pass(group: GroupObservation, failure: Activity, now: float) -> bool:
     grace = classify_failure(failure.message).grace_seconds
-    return now - group.failed_launches[0].last_moment < grace
+    return max(0.0, now - group.failed_launches[0].last_moment) < grace
 
 
 def _types(group: GroupObservation) -> frozenset[str]:

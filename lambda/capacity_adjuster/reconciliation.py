@@ -147,7 +147,7 @@ class Reconciliation:
             return False
         try:
             groups.suspend(opened.group, opened.processes)
-            if records.read_state() is None and self._settle(own=opened.close()) == decision:
+            if self._settle(own=opened.close()) == decision and records.read_state() is None:
                 groups.set_desired(opened.group, opened.target)
         finally:
             groups.resume(opened.group, opened.processes)

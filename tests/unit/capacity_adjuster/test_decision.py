@@ -1,0 +1,296 @@
+"""The policy, rule by rule, on values; the predecessor's defects by their numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.decision import Resume, Shrink, Verdict, Wait, decide, judge_denial
+from capacity_adjuster.observation import Activity, ClusterObservation, GroupObservation, Instance, needs_activities
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.names import NodeRole
+
+NOW = 1_700_000_600.0
+LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (eu-west-1a)."
+
+
+def nodes(count, lifecycle="InService", first=1, **options):
+    return tuple(Instance(f"i-{first + i:08x}", lifecycle, **options) for i in range(count))
+
+
+def launch(start, status="Successful", message="", *, end=None, kind="launch"):
+    end = start + 1 if end is None and status != "InProgress" else end
+    return Activity(
+        f"a-{start}-{status}-{kind}", kind, status, NOW - 500 + start, None if end is None else NOW - 500 + end, message
+    )
+
+
+FAILED = launch(0, "Failed", LACK)
+MASTER = GroupObservation("m", NodeRole.MASTER, 0, 1, 1, nodes(1, first=100), (launch(0),))
+WORKERS = GroupObservation("w", NodeRole.WORKER, 0, 3, 4, nodes(3), (launch(0),), created=NOW - 600)
+SHORT = replace(WORKERS, instances=nodes(2), activities=(launch(0), FAILED))
+EMPTY = replace(WORKERS, instances=(), activities=(FAILED,))
+NO_MASTER = replace(MASTER, instances=(), activities=(FAILED,))
+
+
+@pytest.fixture
+def judge(settings):
+    """Decide on groups; one that is None is not there."""
+
+    def judge(workers=WORKERS, master=MASTER, *, state=None, adjustment=None, now=NOW, minimum=2):
+        groups = tuple(group for group in (master, workers) if group)
+        chosen = replace(settings, worker_min_capacity=minimum)
+        return decide(ClusterObservation(groups), state=state, adjustment=adjustment, settings=chosen, now=now)
+
+    return judge
+
+
+def assert_launched(decision, *, requested, count, reason=""):
+    assert isinstance(decision, Verdict), decision
+    assert decision.state.phase is Phase.LAUNCHED
+    assert (decision.state.requested, len(decision.state.expected)) == (requested, count)
+    assert decision.state.reason == reason
+
+
+def assert_failed(decision, *words):
+    assert isinstance(decision, Verdict), decision
+    assert decision.state.phase is Phase.FAILED
+    assert all(word in decision.state.reason for word in words), decision.state.reason
+
+
+def test_launches_when_all_that_were_asked_for_are_in_service(judge):
+    decision = judge()
+    assert_launched(decision, requested=4, count=4)
+    assert decision.state == ClusterState(
+        "training", 1, 1, Phase.LAUNCHED, 4, ("i-00000064", "i-00000001", "i-00000002", "i-00000003")
+    )
+
+
+def test_zero_workers_asked_for_make_a_cluster_of_the_master(judge):
+    assert_launched(judge(replace(WORKERS, desired=0, instances=(), activities=())), requested=1, count=1)
+
+
+def test_a_user_who_asks_for_fewer_than_the_minimum_gets_them(judge):
+    assert_launched(judge(replace(WORKERS, desired=1, instances=nodes(1))), requested=2, count=2)
+
+
+def test_shrinks_to_what_launched_when_the_minimum_is_met(judge):
+    decision = judge(SHORT)
+    assert isinstance(decision, Shrink)
+    assert (decision.group, decision.launched, decision.requested) == ("w", ("i-00000001", "i-00000002"), 3)
+    assert decision.processes == ("Launch", "AZRebalance", "ReplaceUnhealthy")
+    assert decision.reason.startswith("2 of 3 workers launched, at least 2 were wanted: InsufficientInstanceCapacity")
+
+
+def test_suspends_only_what_nobody_has_suspended(judge):
+    decision = judge(replace(SHORT, suspended=frozenset({"AZRebalance", "Terminate"})))
+    assert decision.processes == ("Launch", "ReplaceUnhealthy")
+    assert decision == judge(SHORT), "what is suspended is no part of what is decided"
+
+
+def test_fails_with_the_reason_below_the_minimum(judge):
+    decision = judge(SHORT, minimum=3)
+    assert_failed(decision, "launched workers must be at least 3, got 2 of 3", "lower worker_min_capacity", LACK[:-1])
+    assert decision.state.expected == ()
+    assert decision.state.requested == 4
+
+
+def test_all_workers_fail_and_none_is_needed(judge):
+    """FAULTS 11: a cluster of the master alone, flagged as smaller."""
+    decision = judge(EMPTY, minimum=0)
+    assert isinstance(decision, Shrink)
+    assert decision.launched == ()
+
+
+def test_all_workers_fail_for_a_mistake_that_no_retry_mends(judge):
+    """FAULTS 6: never shrink and go on if all fail alike."""
+    broken = replace(EMPTY, activities=(launch(0, "Failed", "The image id '[ami-1]' does not exist."),))
+    assert_failed(judge(broken, minimum=0), "InvalidAMIID", "choose an image that exists in this region")
+
+
+def test_a_failure_that_a_new_role_explains_gets_a_minute(judge):
+    """FAULTS 7."""
+    denied = replace(EMPTY, activities=(launch(0, "Failed", "You are not authorized to perform this operation."),))
+    ended = denied.failed_launches[0].last_moment
+    assert isinstance(judge(denied, now=ended + 59), Wait)
+    assert isinstance(judge(denied, now=ended - 1), Wait)
+    assert_failed(judge(denied, now=ended + 60), "UnauthorizedOperation")
+
+
+def test_other_failures_get_no_grace(judge):
+    assert isinstance(judge(SHORT, now=FAILED.last_moment - 1), Shrink)
+
+
+def test_d01_the_first_launch_error_waits_for_the_launches_under_way(judge):
+    under_way = replace(
+        WORKERS, instances=nodes(2, "Pending"), activities=(FAILED, launch(0, "InProgress"), launch(0, "InProgress"))
+    )
+    assert isinstance(judge(under_way, minimum=0), Wait)
+    assert isinstance(judge(replace(under_way, instances=()), minimum=0), Wait)
+
+
+@pytest.mark.parametrize(
+    "lifecycle",
+    ["Pending", "Pending:Wait", "Pending:Proceed", "Terminating", "Terminating:Wait", "Quarantined", "EnteringStandby",
+     "Standby", "Detaching", "Warmed:Running", "ReplacingRootVolume", "Terminated", "Something:New", ""],
+)  # fmt: skip
+def test_d02_d16_only_in_service_counts_and_everything_else_is_in_progress(judge, lifecycle):
+    waiting = replace(WORKERS, instances=(*nodes(2), *nodes(1, lifecycle, first=9)), activities=(launch(0), FAILED))
+    assert isinstance(judge(waiting), Wait)
+    assert isinstance(judge(WORKERS, replace(MASTER, instances=nodes(1, lifecycle))), Wait)
+
+
+def test_d03_more_than_asked_for_waits_for_the_scale_in(judge):
+    assert isinstance(judge(replace(WORKERS, desired=2)), Wait)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"suspended": frozenset({"Terminate"})}, {"instances": nodes(3, is_protected=True)}],
+)
+def test_d03_more_than_asked_for_is_launched_when_no_scale_in_can_come(judge, change):
+    assert_launched(judge(replace(WORKERS, desired=2, **change)), requested=4, count=4)
+
+
+def test_d05_d06_rests_once_the_verdict_is_given(judge):
+    verdict = judge().state
+    for phase in Phase:
+        for group in (WORKERS, SHORT, EMPTY, replace(SHORT, desired=8)):
+            assert isinstance(judge(group, state=verdict.advance(phase)), Wait)
+
+
+def test_d07_an_unhealthy_instance_is_not_a_failed_launch(judge):
+    sick = replace(WORKERS, instances=(*nodes(2), *nodes(1, first=9, health="Unhealthy")))
+    assert isinstance(judge(sick), Wait)
+
+
+def test_d07_an_instance_that_is_being_replaced_is_not_a_failed_launch(judge):
+    history = (launch(0), FAILED, launch(20), launch(40, kind="terminate"))
+    assert isinstance(judge(replace(SHORT, activities=history)), Wait)
+    assert isinstance(judge(replace(SHORT, activities=(*history, launch(60, "Failed", LACK)))), Shrink)
+
+
+def test_d07_missing_workers_without_any_failure_are_still_to_come(judge):
+    assert isinstance(judge(replace(SHORT, activities=())), Wait)
+    assert isinstance(judge(replace(SHORT, activities=(launch(0, "Cancelled"),))), Wait)
+
+
+def test_launches_of_the_same_second_as_a_failure_are_no_retries(judge):
+    """Auto Scaling tells starts in milliseconds and ends in seconds, cut off."""
+    failure = launch(0.2, "Failed", LACK, end=0)
+    assert isinstance(judge(replace(SHORT, activities=(failure, launch(0.7, end=60)))), Shrink)
+    assert isinstance(judge(replace(SHORT, activities=(failure, launch(20, end=60)))), Wait)
+
+
+@pytest.mark.parametrize("workers", [WORKERS, replace(WORKERS, instances=nodes(1, "Pending"), activities=None)])
+def test_d08_a_failed_master_fails_at_once_whatever_the_workers_do(judge, workers):
+    assert_failed(judge(workers, NO_MASTER), "master did not launch: InsufficientInstanceCapacity", "try again later")
+
+
+def test_a_master_whose_launch_is_under_way_again_is_waited_for(judge):
+    again = replace(NO_MASTER, activities=(FAILED, launch(20, "InProgress")))
+    assert isinstance(judge(WORKERS, again), Wait)
+
+
+def test_d09_the_reason_names_the_zone(judge):
+    failure = replace(FAILED, zone="eu-west-1a")
+    assert_failed(judge(replace(EMPTY, activities=(failure,))), "InsufficientInstanceCapacity in eu-west-1a: ")
+
+
+def test_d14_the_role_is_the_tags_and_not_the_names(judge):
+    names = replace(WORKERS, name="MasterAutoScalingGroup-1"), replace(MASTER, name="WorkerAutoScalingGroup-master")
+    assert_launched(judge(*names), requested=4, count=4)
+
+
+@pytest.mark.parametrize("groups", [(None, MASTER), (WORKERS, None), (None, None)])
+def test_a_group_that_is_not_found_is_not_there_yet(judge, groups):
+    assert isinstance(judge(*groups), Wait)
+
+
+def test_two_groups_of_one_role_are_none_yet(settings):
+    observed = ClusterObservation((MASTER, WORKERS, replace(WORKERS, name="w2")))
+    decision = decide(observed, state=None, adjustment=None, settings=settings, now=NOW)
+    assert isinstance(decision, Wait)
+
+
+@pytest.mark.parametrize("workers", [SHORT, EMPTY, WORKERS])
+def test_a_group_that_is_being_deleted_is_left_alone(judge, workers):
+    assert isinstance(judge(replace(workers, is_deleting=True)), Wait)
+    assert isinstance(judge(workers, replace(NO_MASTER, is_deleting=True)), Wait)
+
+
+def test_activities_that_were_not_read_may_be_in_progress(judge):
+    assert isinstance(judge(replace(WORKERS, activities=None)), Wait)
+    assert isinstance(judge(WORKERS, replace(MASTER, activities=None)), Wait)
+
+
+@pytest.mark.parametrize("status", ["InProgress", "PreInService", "MidLifecycleAction", "WaitingForInstanceId", "New"])
+def test_an_activity_of_any_status_but_the_final_ones_is_waited_for(judge, status):
+    running = Activity("a", "other", status, NOW)
+    assert isinstance(judge(replace(WORKERS, activities=(running,))), Wait)
+    assert isinstance(judge(WORKERS, replace(MASTER, activities=(running,))), Wait)
+
+
+def test_more_than_one_master_is_waited_for(judge):
+    assert isinstance(judge(WORKERS, replace(MASTER, desired=2, instances=nodes(2))), Wait)
+
+
+def test_a_minimum_that_the_user_gave_the_group_counts_too(judge):
+    """FAULTS 15: Auto Scaling would refuse a desired capacity below it."""
+    assert_failed(judge(replace(SHORT, min_size=3), minimum=0), "must be at least 3, got 2 of 3")
+
+
+ADJUSTMENT = Adjustment(4, "w", requested=5, target=3, reason="why", processes=("Launch",), lease_until=int(NOW) + 30)
+
+
+def test_another_invocations_shrink_is_waited_for_until_it_cannot_be_alive(judge):
+    assert isinstance(judge(adjustment=ADJUSTMENT), Wait)
+    assert judge(adjustment=ADJUSTMENT, now=NOW + 31) == Resume(ADJUSTMENT)
+
+
+def test_an_orphaned_suspension_is_resumed_after_the_verdict_too(judge):
+    assert judge(adjustment=ADJUSTMENT, now=NOW + 31, state=judge().state) == Resume(ADJUSTMENT)
+
+
+def test_what_was_asked_for_outlives_the_shrink(judge):
+    assert_launched(judge(adjustment=ADJUSTMENT.close()), requested=6, count=4, reason="why")
+
+
+def test_a_desired_capacity_that_the_user_set_since_is_what_was_asked_for(judge):
+    four = replace(WORKERS, desired=4, instances=nodes(4))
+    assert_launched(judge(four, adjustment=ADJUSTMENT.close()), requested=5, count=5)
+
+
+def test_a_second_shrink_remembers_the_first(judge):
+    again = replace(WORKERS, instances=nodes(2), activities=(launch(0), FAILED))
+    assert judge(again, adjustment=ADJUSTMENT.close()).requested == 5
+
+
+def test_a_record_of_another_group_says_nothing(judge):
+    other = replace(ADJUSTMENT.close(), group="gone")
+    assert_launched(judge(adjustment=other), requested=4, count=4)
+
+
+def test_a_denial_fails_the_cluster_once_a_new_policy_has_had_its_time(settings):
+    """FAULTS 42."""
+    denial = "AccessDenied: User: adjuster is not authorized to perform: autoscaling:SetDesiredCapacity"
+    observed = ClusterObservation((MASTER, WORKERS))
+    early = judge_denial(observed, denial, settings=settings, now=WORKERS.created + 179)
+    assert isinstance(early, Wait)
+    late = judge_denial(observed, denial * 20, settings=settings, now=WORKERS.created + 180)
+    assert_failed(late, "autoscaling:SetDesiredCapacity")
+    assert len(late.state.reason) == 1000
+    assert isinstance(judge_denial(ClusterObservation(), denial, settings=settings, now=NOW), Wait)
+
+
+@pytest.mark.parametrize(
+    ("group", "other", "is_needed"),
+    [
+        (WORKERS, MASTER, True),
+        (replace(WORKERS, instances=nodes(3, "Pending")), MASTER, False),
+        (WORKERS, replace(MASTER, instances=nodes(1, "Pending")), False),
+        (EMPTY, replace(MASTER, instances=nodes(1, "Pending")), True),
+    ],
+)
+def test_activities_are_read_only_where_they_can_decide(group, other, is_needed):
+    assert needs_activities(group, (group, other)) is is_needed
