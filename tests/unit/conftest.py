@@ -1,5 +1,6 @@
 """The in-process AWS of the unit tests: one moto server a session, empty before each test."""
 
+import logging
 import urllib.request
 
 import pytest
@@ -10,6 +11,7 @@ def aws_server_url():
     """Start moto on a free port of this machine; return its URL."""
     from moto.server import ThreadedMotoServer  # noqa: PLC0415 - it takes a second, and few tests need it
 
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     yield "http://{}:{}".format(*server.get_host_and_port())

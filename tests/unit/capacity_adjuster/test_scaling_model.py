@@ -17,7 +17,7 @@ from deeplearning_contract.cluster_state import Phase as StatePhase
 from deeplearning_contract.names import NodeRole
 
 THOROUGH = settings(
-    max_examples=400,
+    max_examples=300,
     stateful_step_count=25,
     deadline=None,
     database=None,

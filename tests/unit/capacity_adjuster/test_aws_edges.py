@@ -1,0 +1,471 @@
+"""The adjuster against an in-process AWS: real calls, real records, a real signal."""
+
+import functools
+import http.server
+import json
+import logging
+import threading
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+
+from capacity_adjuster import handler
+from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.groups import AutoScalingGroups
+from capacity_adjuster.reconciliation import Reconciliation
+from capacity_adjuster.records import ClusterRecords
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+
+START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
+LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
+MUTATING = frozenset({"PutItem", "SendMessage", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses"})
+
+
+# Making a client costs more than all the calls of a test; the server's address is the same for all of them.
+make_client = functools.cache(boto3.client)
+
+
+class Crash(BaseException):
+    """The invocation dies."""
+
+
+class SteppedClock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self, age=60.0):
+        self.time = START.timestamp() + age
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += seconds
+
+    def remaining(self):
+        return 60.0
+
+
+class Context:
+    """Lambda's context object, as far as it is used."""
+
+    def get_remaining_time_in_millis(self):
+        return 60_000
+
+
+class Cloud:
+    """A cluster's groups, table and queue in moto, and the stack's signal server."""
+
+    def __init__(self, settings, signals):
+        self.signals = signals
+        self.scaling = make_client("autoscaling")
+        self.dynamodb = make_client("dynamodb")
+        self.sqs = make_client("sqs")
+        self.dynamodb.create_table(
+            TableName="state",
+            KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        make_client("ec2").create_launch_template(
+            LaunchTemplateName="node", LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "t3.micro"}
+        )
+        self.settings = replace(
+            settings,
+            master_queue_url=self.sqs.create_queue(QueueName="master")["QueueUrl"],
+            signal_url=signals.url,
+            worker_min_capacity=1,
+        )
+        self.is_short = False
+        self.calls = []
+        self.edges(SteppedClock())  # The adjuster's clients outlive a test; what watches them must not.
+
+    def create_group(self, role, desired, *, cluster=None, name=None):
+        tags = {CLUSTER_TAG: cluster or self.settings.cluster, ROLE_TAG: role}
+        self.scaling.create_auto_scaling_group(
+            # D14: a name that says the contrary of the tag.
+            AutoScalingGroupName=name or f"{self.settings.cluster}-master-{role}",
+            MinSize=0,
+            MaxSize=desired,
+            DesiredCapacity=desired,
+            AvailabilityZones=["us-east-1a"],
+            LaunchTemplate={"LaunchTemplateName": "node"},
+            Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()],
+        )
+
+    def create_groups(self, workers=3):
+        self.create_group("master", 1)
+        self.create_group("worker", workers)
+
+    def edges(self, clock, die_after=None, denied=None):
+        """Return edges whose clients are watched, and die or are denied when told."""
+        for make in ("autoscaling", "dynamodb", "sqs"):
+            events = handler._make_client(make).meta.events
+            events.unregister("before-call", unique_id="watch")
+            events.unregister("after-call", unique_id="watch-after")
+            events.register("before-call", self.deny(denied), unique_id="watch")
+            events.register("after-call", self.answer(die_after), unique_id="watch-after")
+        self.calls.clear()
+        return handler.make_edges(self.settings, clock)
+
+    def deny(self, denied):
+        def before(model, **_):
+            if model.name == denied:
+                text = f"User: adjuster is not authorized to perform: {model.name}"
+                raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, model.name)
+
+        return before
+
+    def answer(self, die_after):
+        """Say what moto cannot: that one worker's launch failed."""
+
+        def after(model, parsed, **_):
+            if model.name == "DescribeAutoScalingGroups":
+                for group in parsed["AutoScalingGroups"]:
+                    group["CreatedTime"] = START
+                    if self.is_short and len(group["Instances"]) == 3:
+                        group["Instances"].pop()
+            if model.name == "DescribeScalingActivities" and self.is_short:
+                parsed["Activities"] = [activity("launch-1", "Failed", StatusMessage=LACK)]
+            if model.name in MUTATING:
+                self.calls.append(model.name)
+                if len(self.calls) == die_after:
+                    raise Crash
+
+        return after
+
+    def run(self, clock=None, **options):
+        clock = clock or SteppedClock()
+        return Reconciliation(self.settings, self.edges(clock, **options)).run()
+
+    def group(self, role):
+        found = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+        return next(group for group in found if group["AutoScalingGroupName"].endswith(f"-master-{role}"))
+
+    def records(self):
+        return ClusterRecords(self.dynamodb, "state", self.settings.cluster)
+
+    def state(self):
+        return self.records().read_state()
+
+    def doorbells(self):
+        messages = self.sqs.receive_message(QueueUrl=self.settings.master_queue_url, MaxNumberOfMessages=10)
+        return [json.loads(message["Body"]) for message in messages.get("Messages", [])]
+
+
+class SignalServer:
+    """Takes the stack's signals."""
+
+    def __init__(self):
+        self.bodies = []
+        self.status = 200
+        signals = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_PUT(self):
+                signals.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(signals.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/signal"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+
+@pytest.fixture
+def signals():
+    server = SignalServer()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def _forget_clients():
+    yield
+    make_client.cache_clear()
+    handler._make_client.cache_clear()
+
+
+@pytest.fixture
+def cloud(aws_server, _forget_clients, settings, signals):
+    return Cloud(settings, signals)
+
+
+def activity(name, status, *, minutes=0, **more):
+    start = START + timedelta(minutes=minutes)
+    return {
+        "ActivityId": name,
+        "AutoScalingGroupName": "w",
+        "Description": "Launching a new EC2 instance",
+        "Cause": "At 2026 ...",
+        "StartTime": start,
+        "EndTime": start,
+        "StatusCode": status,
+        "Details": '{"Subnet ID":"subnet-1","Availability Zone":"us-east-1a"}',
+        **more,
+    }
+
+
+def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
+    cloud.create_groups()
+    assert cloud.run() == "verdict launched: 4 of 4 nodes"
+    state = cloud.state()
+    ids = {role: [i["InstanceId"] for i in cloud.group(role)["Instances"]] for role in ("master", "worker")}
+    assert state.expected == (*ids["master"], *sorted(ids["worker"]))
+    assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, "")
+    assert cloud.doorbells() == [{"kind": "doorbell", "cluster": "training", "generation": 1}]
+    assert cloud.calls == ["PutItem", "SendMessage"]
+
+
+def test_after_the_verdict_nothing_is_changed_any_more(cloud):
+    """D06: an adjuster that lives for ever must not cut what a user scales later."""
+    cloud.create_groups()
+    cloud.run()
+    cloud.is_short = True
+    assert cloud.run() == "the verdict has been given: launched"
+    assert cloud.calls == []
+
+
+def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
+    cloud.create_groups()
+    cloud.is_short = True
+    outcome = cloud.run()
+    assert outcome.startswith("verdict launched: 3 of 4 nodes 2 of 3 workers launched, at least 1 were wanted: Insuff")
+    assert cloud.group("worker")["DesiredCapacity"] == 2
+    assert not cloud.group("worker")["SuspendedProcesses"]
+    assert cloud.calls == [
+        "PutItem", "SuspendProcesses", "SetDesiredCapacity", "ResumeProcesses", "PutItem", "PutItem", "SendMessage",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("die_after", range(1, 8))
+def test_a_crash_after_any_change_is_made_good(cloud, die_after):
+    """FAULTS 33."""
+    cloud.create_groups()
+    cloud.is_short = True
+    clock = SteppedClock()
+    with pytest.raises(Crash):
+        cloud.run(clock, die_after=die_after)
+    for _ in range(3):
+        clock.time += 60
+        cloud.run(clock)
+    state, group = cloud.state(), cloud.group("worker")
+    assert (state.phase, state.requested, len(state.expected)) == (Phase.LAUNCHED, 4, 3)
+    assert group["DesiredCapacity"] == 2
+    assert not group["SuspendedProcesses"]
+
+
+def test_a_users_own_suspension_is_left(cloud):
+    """D15, and its contrary."""
+    cloud.create_groups()
+    cloud.is_short = True
+    name = cloud.group("worker")["AutoScalingGroupName"]
+    cloud.scaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=["ReplaceUnhealthy"])
+    cloud.run()
+    assert [entry["ProcessName"] for entry in cloud.group("worker")["SuspendedProcesses"]] == ["ReplaceUnhealthy"]
+
+
+def test_a_failure_tells_the_stack_and_then_the_item(cloud):
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    cloud.run()
+    (body,) = cloud.signals.bodies
+    assert (body["Status"], body["UniqueId"]) == ("FAILURE", "training")
+    assert body["Reason"].startswith(
+        "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in us-"
+    )
+    assert cloud.state().phase is Phase.FAILED
+    assert cloud.state().reason == body["Reason"]
+    assert cloud.doorbells() == []
+    assert cloud.group("worker")["DesiredCapacity"] == 3
+
+
+def test_a_signal_that_is_not_taken_is_sent_again(cloud):
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    cloud.signals.status = 500
+    with pytest.raises(OSError, match="500"):
+        cloud.run()
+    assert cloud.state() is None
+    cloud.signals.status = 200
+    cloud.run()
+    assert len(cloud.signals.bodies) == 2
+    assert cloud.state().phase is Phase.FAILED
+
+
+@pytest.mark.parametrize("action", ["SuspendProcesses", "SetDesiredCapacity", "PutItem"])
+def test_a_denied_call_is_named_once_its_policy_has_had_its_time(cloud, action):
+    """FAULTS 42."""
+    cloud.create_groups()
+    cloud.is_short = True
+    with pytest.raises(ClientError):
+        cloud.run(SteppedClock(), denied=action)
+    assert cloud.signals.bodies == []
+    with pytest.raises(ClientError):
+        cloud.run(SteppedClock(age=400.0), denied=action)
+    assert f"is not authorized to perform: {action}" in cloud.signals.bodies[0]["Reason"]
+
+
+def test_only_this_clusters_groups_are_found_and_by_their_tags(cloud):
+    cloud.create_groups()
+    cloud.create_group("worker", 0, cluster="other", name="not-ours")
+    cloud.create_group("observer", 0, name="no-role-of-ours")
+    found = AutoScalingGroups(cloud.scaling, "training").find()
+    assert {(group.name, group.role) for group in found} == {
+        ("training-master-master", NodeRole.MASTER),
+        ("training-master-worker", NodeRole.WORKER),
+    }
+    assert all(group.activities is None for group in found)
+
+
+def test_no_groups_is_not_yet(cloud):
+    assert cloud.run() == "a group is not there yet, or is being deleted"
+
+
+def describe(name="w", **more):
+    return {
+        "AutoScalingGroupName": name,
+        "MinSize": 0,
+        "MaxSize": 3,
+        "DesiredCapacity": 3,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": ["us-east-1a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": START,
+        "Tags": [{"Key": CLUSTER_TAG, "Value": "training"}, {"Key": ROLE_TAG, "Value": "worker"}],
+        **more,
+    }
+
+
+@pytest.fixture
+def stubbed():
+    """Groups of a client that answers what it is given."""
+    client = boto3.client("autoscaling")
+    with Stubber(client) as stubber:
+        yield AutoScalingGroups(client, "training"), stubber
+        stubber.assert_no_pending_responses()
+
+
+def test_d17_every_page_of_groups_is_read(stubbed):
+    groups, stubber = stubbed
+    query = {"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": ["training"]}]}
+    stubber.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [], "NextToken": "2"}, query)
+    page = {"AutoScalingGroups": [describe(Status="Delete in progress")]}
+    stubber.add_response("describe_auto_scaling_groups", page, query | {"NextToken": "2"})
+    (group,) = groups.find()
+    assert (group.name, group.desired, group.instances, group.is_deleting) == ("w", 3, (), True)
+    assert group.created == START.timestamp()
+
+
+def test_d17_every_page_of_activities_is_read(stubbed):
+    groups, stubber = stubbed
+    query = {"AutoScalingGroupName": "w"}
+    first = activity("a-2", "Failed", StatusMessage="no capacity", minutes=2)
+    stubber.add_response("describe_scaling_activities", {"Activities": [first], "NextToken": "2"}, query)
+    old = activity("a-1", "InProgress", Description="Terminating EC2 instance: i-1", Details="{}")
+    del old["EndTime"]
+    odd = activity("a-0", "Successful", Description="Moving EC2 instance to Standby", Details="no JSON")
+    stubber.add_response("describe_scaling_activities", {"Activities": [old, odd]}, query | {"NextToken": "2"})
+    failed, terminating, moving = groups.read_activities("w")
+    assert (failed.kind, failed.zone, failed.message, failed.is_failed_launch) == (
+        "launch", "us-east-1a", "no capacity", True,
+    )  # fmt: skip
+    assert failed.start == START.timestamp() + 120
+    # D11: details without a zone, or without sense.
+    assert (terminating.kind, terminating.zone, terminating.end, terminating.is_in_progress) == (
+        "terminate", "", None, True,
+    )  # fmt: skip
+    assert (moving.kind, moving.zone) == ("other", "")
+
+
+def test_a_group_that_goes_while_it_is_read_has_unread_activities(stubbed):
+    groups, stubber = stubbed
+    for method in ("describe_scaling_activities", "resume_processes"):
+        stubber.add_client_error(method, "ValidationError", "AutoScalingGroup name not found - null", 400)
+    assert groups.read_activities("w") is None
+    groups.resume("w", ("Launch",))
+
+
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("describe_scaling_activities", lambda groups: groups.read_activities("w")),
+        ("resume_processes", lambda groups: groups.resume("w", ("Launch",))),
+    ],
+)
+def test_any_other_refusal_is_raised(stubbed, method, call):
+    groups, stubber = stubbed
+    stubber.add_client_error(method, "ValidationError", "1 validation error detected", 400)
+    with pytest.raises(ClientError):
+        call(groups)
+
+
+def test_no_processes_are_named_none_are_touched(stubbed):
+    """Without names Auto Scaling would take all of them; the stub has no answer, so a call would fail."""
+    groups, _ = stubbed
+    groups.suspend("w", ())
+    groups.resume("w", ())
+
+
+def test_the_slower_of_two_writers_loses(cloud):
+    records = cloud.records()
+    verdict = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
+    assert records.write_state(verdict)
+    assert not records.write_state(replace(verdict, reason="slower"))
+    assert records.read_state() == verdict
+    record = Adjustment(1, "w", 4, 3, "why", ("Launch",), 77)
+    assert not records.write_adjustment(replace(record, revision=2))
+    assert records.write_adjustment(record)
+    assert not records.write_adjustment(replace(record, reason="slower"))
+    assert records.write_adjustment(record.close())
+    assert records.read_adjustment() == replace(record, revision=2, processes=(), lease_until=0)
+
+
+def test_records_of_another_shape_are_errors(cloud):
+    item = {"cluster": {"S": "training#adjustment"}, "document": {"S": '{"revision": "one"}'}}
+    cloud.dynamodb.put_item(TableName="state", Item=item)
+    with pytest.raises(ContractError, match=r"adjustment.revision must be of type int"):
+        cloud.records().read_adjustment()
+
+
+@pytest.fixture
+def environment(cloud, monkeypatch):
+    # Two looks without a pause between them, so that no test sleeps.
+    for name, value in replace(cloud.settings, settle_seconds=0).to_environment().items():
+        monkeypatch.setenv(name, value)
+    return cloud
+
+
+@pytest.mark.parametrize("event", [None, {}, {"Records": [{"Sns": {"Message": "{"}}]}, {"source": "aws.events"}, [1]])
+def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog):
+    environment.create_groups(workers=1)
+    caplog.set_level(logging.INFO, "capacity_adjuster")
+    assert handler.handle(event, Context()) == {"outcome": "verdict launched: 2 of 2 nodes"}
+    assert caplog.messages[0].startswith("woken by ")
+    assert caplog.messages[-1] == "outcome: verdict launched: 2 of 2 nodes"
+
+
+def test_what_goes_wrong_is_logged_with_its_cause_and_raised(environment, caplog):
+    """D12: the error itself must not be lost."""
+    environment.dynamodb.delete_table(TableName="state")
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        handler.handle({}, Context())
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "ResourceNotFoundException" in record.exc_text
+
+
+def test_a_missing_setting_is_named(monkeypatch):
+    with pytest.raises(ContractError, match="DEEPLEARNING_CLUSTER"):
+        handler.handle({}, Context())
