@@ -19,6 +19,8 @@ _HIDDEN_MESSAGE_SECONDS = 0.25
 _arrival = threading.Condition(threading.RLock())
 _moto_send = SQSBackend.send_message
 _moto_receive = SQSBackend.receive_message
+_moto_delete = SQSBackend.delete_message
+_moto_change_visibility = SQSBackend.change_message_visibility
 
 
 def _send_message(self: SQSBackend, *args: Any, **kwargs: Any) -> Message:
@@ -48,7 +50,20 @@ def _receive_message(  # noqa: PLR0917 - moto's signature
             _arrival.wait(min(left, _HIDDEN_MESSAGE_SECONDS) if hidden else left)
 
 
+def _delete_message(self: SQSBackend, *args: Any, **kwargs: Any) -> None:
+    with _arrival:
+        _moto_delete(self, *args, **kwargs)
+
+
+def _change_message_visibility(self: SQSBackend, *args: Any, **kwargs: Any) -> None:
+    with _arrival:
+        _moto_change_visibility(self, *args, **kwargs)
+        _arrival.notify_all()
+
+
 def install_queue_delivery() -> None:
     """Replace moto's methods; doing so again changes nothing."""
     SQSBackend.send_message = _send_message  # type: ignore[method-assign]
+    SQSBackend.delete_message = _delete_message  # type: ignore[method-assign]
+    SQSBackend.change_message_visibility = _change_message_visibility  # type: ignore[method-assign]
     SQSBackend.receive_message = _receive_message  # type: ignore[method-assign]

@@ -8,7 +8,6 @@ recorded. Calls of one service are served one at a time, because moto's conditio
 import io
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -65,7 +64,7 @@ class Server:
         self._signals = signals
         self._signal_prefix = signal_prefix
         self._moto = DomainDispatcherApplication(create_backend_app)
-        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._locks: dict[str, threading.RLock] = {}
         self._server: BaseWSGIServer = make_server(
             address, port, self._serve, threaded=True, request_handler=_QuietHandler
         )
@@ -118,7 +117,8 @@ class Server:
 
         token = caller.set(principal)
         # A long poll waits inside moto; it takes the queue lock itself.
-        lock = threading.RLock() if operation == "sqs.ReceiveMessage" else self._locks[operation.partition(".")[0]]
+        service, name = operation.split(".", 1)
+        lock = threading.RLock() if name == "ReceiveMessage" else self._locks.setdefault(service, threading.RLock())
         try:
             with lock:
                 body = list(self._moto(environ, start))

@@ -70,6 +70,11 @@ class CloudProcess:
         """Wait for an observation that contains a text."""
         return self.next(lambda line: line["kind"] == "observation" and text in line["text"])
 
+    def seen(self, text):
+        """Return the observations so far that contain a text and were not taken."""
+        self.command("report")  # its answer comes after everything that was told before
+        return [line for line in self._backlog if line["kind"] == "observation" and text in line["text"]]
+
     def machine(self, role):
         """Wait for the boot of a machine of a role that was not taken before."""
         line = self.next(lambda line: line["kind"] == "boot" and line["machine"]["tags"]["deeplearning:role"] == role)

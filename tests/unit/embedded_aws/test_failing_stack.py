@@ -53,6 +53,7 @@ def test_an_error_before_the_notifications_are_set_is_told_to_nobody(start_cloud
     cloud.machine("master")
     cloud.observation("in service")
 
+    assert cloud.seen("autoscaling:EC2_INSTANCE") == []
     report = cloud.command("report")
     assert report["invocations"] == []
     assert [entry["StatusCode"] for entry in report["activities"]].count("Failed") == 2

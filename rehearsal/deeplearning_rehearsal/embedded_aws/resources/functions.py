@@ -75,7 +75,9 @@ def _create_rule(creation: Creation) -> Created:
     events = creation.client("events")
     properties = creation.properties
     name = properties.get("Name") or creation.name(64)
-    arn = events.put_rule(Name=name, **properties.select("Description", "ScheduleExpression", "State"))["RuleArn"]
+    arn = events.put_rule(Name=name, **properties.select("Description", "ScheduleExpression", "State", "Tags"))[
+        "RuleArn"
+    ]
     targets = [{"Id": target["Id"], "Arn": target["Arn"]} for target in properties.get("Targets", [])]
     if targets:
         events.put_targets(Rule=name, Targets=targets)

@@ -14,7 +14,7 @@ def handle(event, context):
     """Send a description of the event and of this environment to the queue."""
     record = event.get("Records", [{}])[0]
     message = json.loads(record["Sns"]["Message"]) if "Sns" in record else {}
-    print("handling", event.get("detail-type", message.get("Event", "a direct event")))  # noqa: T201 - the log of a function
+    print("handling", event.get("detail-type", message.get("Event", "a direct event")))
     if message.get("Fail"):
         raise RuntimeError("asked to fail")
     body = {
