@@ -1,0 +1,225 @@
+"""
+The arrows and limits of docs/architecture.md as checks over a folder, so that a test can plant a violation elsewhere.
+
+Each check returns its findings, a line each; none means that all is well.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+SOURCE_ROOTS = ("cli", "constructs", "lambda", "rehearsal", "userdata")
+FIRST_PARTY = frozenset(
+    {
+        "capacity_adjuster",
+        "deeplearning_agent",
+        "deeplearning_cdk",
+        "deeplearning_cli",
+        "deeplearning_contract",
+        "deeplearning_rehearsal",
+        "stacks",
+    }
+)
+AWS = frozenset({"boto3", "botocore"})
+CDK = frozenset({"aws_cdk", "constructs", "jsii"})
+ROOMS = {
+    "app.py": (frozenset({"stacks"}), CDK),
+    "stacks": (frozenset({"deeplearning_cdk"}), CDK),
+    "constructs/deeplearning_cdk": (frozenset({"deeplearning_contract"}), CDK),
+    "userdata/deeplearning_contract": (frozenset(), frozenset()),
+    "userdata/deeplearning_agent": (frozenset({"deeplearning_contract"}), AWS),
+    "userdata/fetch_agent.py": (frozenset(), frozenset()),
+    "lambda/capacity_adjuster": (frozenset({"deeplearning_contract"}), AWS),
+    "rehearsal/deeplearning_rehearsal": (frozenset({"deeplearning_contract"}), None),
+    "cli/deeplearning_cli": (frozenset({"deeplearning_rehearsal"}), None),
+}
+"""Room -> the first-party packages that it may import, and the third-party ones; None: any but the CDK's."""
+OLD_SYNTAX = (
+    "userdata/deeplearning_agent",
+    "userdata/deeplearning_contract",
+    "userdata/fetch_agent.py",
+    "lambda/capacity_adjuster",
+)
+HEAVY = AWS | CDK | frozenset({"jinja2", "moto", "rich", "werkzeug"})
+MOST_MODULE_LINES = 250
+MOST_FUNCTION_LINES = 40
+MOST_BOOTSTRAP_LINES = 60
+SKIPPED = frozenset({"build", "cdk.out", "node_modules"})
+
+
+def find_modules(folder):
+    """Return the Python files of a folder, or the one file; nothing that was built."""
+    if folder.is_file():
+        return [folder]
+    return sorted(
+        path
+        for path in folder.rglob("*.py")
+        if not any(part in SKIPPED or part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def find_imports(nodes, package):
+    """Return the dotted names that nodes import; relative ones are resolved within the package."""
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            prefix = ".".join([*base, *([node.module] if node.module else [])])
+            names |= {prefix, *(f"{prefix}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def parse(path):
+    return ast.parse(path.read_text(), str(path))
+
+
+def check_arrows(root):
+    """Each room imports only what its arrows lead to."""
+    findings = []
+    for room, (first_party, third_party) in ROOMS.items():
+        for path in find_modules(root / room):
+            own = Path(room).name
+            for name in sorted({n.partition(".")[0] for n in find_imports(ast.walk(parse(path)), own)}):
+                if name in FIRST_PARTY:
+                    is_allowed = name == own or name in first_party
+                else:
+                    is_known = name in sys.stdlib_module_names or name == "__future__"
+                    is_allowed = is_known or (name not in CDK if third_party is None else name in third_party)
+                if not is_allowed:
+                    findings.append(f"{path.relative_to(root)} imports {name}")
+    return findings
+
+
+def check_source_roots(root):
+    """Source roots are no packages, and nothing takes the place of the package `constructs`."""
+    findings = [f"{name}/__init__.py exists" for name in SOURCE_ROOTS if (root / name / "__init__.py").exists()]
+    folders = (path for path in (root / "tests").rglob("constructs") if path.is_dir())
+    findings += [f"{path.relative_to(root)} is called constructs" for path in folders]
+    for path in find_modules(root):
+        names = find_imports(ast.walk(parse(path)), "")
+        if any(name.startswith("constructs.deeplearning_cdk") for name in names):
+            findings.append(f"{path.relative_to(root)} imports constructs.deeplearning_cdk")
+    return findings
+
+
+def check_lazy_command(root):
+    """What the command imports when it starts, directly or not, is light."""
+    modules = {}
+    for source in ("cli", "rehearsal", "userdata"):
+        for path in find_modules(root / source):
+            name = ".".join(path.relative_to(root / source).with_suffix("").parts).removesuffix(".__init__")
+            modules[name] = path
+    findings, reached, waiting = [], set(), sorted(name for name in modules if name.startswith("deeplearning_cli"))
+    while waiting:
+        name = waiting.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        package = name if modules[name].name == "__init__.py" else name.rpartition(".")[0]
+        for found in find_imports(_run_at_import(parse(modules[name]).body), package):
+            if found.partition(".")[0] in HEAVY:
+                findings.append(f"{name} imports {found.partition('.')[0]} when it starts")
+            parts = found.split(".")
+            waiting += [p for p in (".".join(parts[:end]) for end in range(1, len(parts) + 1)) if p in modules]
+    return sorted(set(findings))
+
+
+def _run_at_import(statements):
+    """Yield what runs when a module is imported: no bodies of functions, nothing that only type checkers see."""
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _run_at_import(node.orelse)
+            continue
+        yield node
+        yield from _run_at_import(ast.iter_child_nodes(node))
+
+
+def check_agent(root):
+    """The agent runs no shell, and waits in one place."""
+    findings = []
+    for path in find_modules(root / "userdata/deeplearning_agent"):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.keyword) and node.arg == "shell":
+                findings.append(f"{path.relative_to(root)}:{node.value.lineno} passes shell=")
+            calls = isinstance(node, ast.Attribute) and node.attr in ("system", "popen") and _names(node.value, "os")
+            sleeps = isinstance(node, ast.Attribute) and node.attr == "sleep" and _names(node.value, "time")
+            sleeps |= isinstance(node, ast.ImportFrom) and node.module == "time"
+            if calls:
+                findings.append(f"{path.relative_to(root)}:{node.lineno} calls os.{node.attr}")
+            if sleeps and path.name != "deadline.py":
+                findings.append(f"{path.relative_to(root)}:{node.lineno} sleeps")
+    return findings
+
+
+def _names(node, name):
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def check_sizes(root):
+    """Modules, functions and the bootstrap stay small enough to be read."""
+    findings = []
+    for room in ("app.py", "stacks", "docs", *SOURCE_ROOTS):
+        for path in find_modules(root / room):
+            where, text = path.relative_to(root), path.read_text()
+            if len(text.splitlines()) > MOST_MODULE_LINES:
+                findings.append(f"{where} has {len(text.splitlines())} lines")
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    lines = _count_statement_lines(node)
+                    if lines > MOST_FUNCTION_LINES:
+                        findings.append(f"{where}:{node.lineno} {node.name} has {lines} lines")
+    bootstrap = root / "userdata/bootstrap.sh"
+    if bootstrap.exists() and len(bootstrap.read_text().splitlines()) >= MOST_BOOTSTRAP_LINES:
+        findings.append(f"userdata/bootstrap.sh has {len(bootstrap.read_text().splitlines())} lines")
+    return findings
+
+
+def _count_statement_lines(node):
+    """Count the lines of what a function does; its arguments and its docstring may take what they need."""
+    statements = node.body[1:] if ast.get_docstring(node) else node.body
+    return node.end_lineno - statements[0].lineno + 1 if statements else 0
+
+
+def check_old_syntax(root):
+    """What runs on nodes and in the Lambda parses as Python 3.10."""
+    findings = []
+    for room in OLD_SYNTAX:
+        for path in find_modules(root / room):
+            try:
+                ast.parse(path.read_text(), feature_version=(3, 10))
+            except SyntaxError as error:  # noqa: PERF203 - each finding counts
+                findings.append(f"{path.relative_to(root)}:{error.lineno} is newer than Python 3.10: {error.msg}")
+    return findings
+
+
+def check_public_names(root):
+    """The library's front door holds a sorted `__all__` of what it imports, and nothing else."""
+    path = root / "constructs/deeplearning_cdk/__init__.py"
+    if not path.exists():
+        return []
+    imported, public, other = [], [], []
+    for node in parse(path).body:
+        if isinstance(node, ast.ImportFrom):
+            imported += [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, ast.Assign) and _names(node.targets[0], "__all__"):
+            public = ast.literal_eval(node.value)
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            other.append(f"line {node.lineno} is neither an import nor __all__")
+    findings = [] if public == sorted(public) else ["__all__ is not sorted"]
+    findings += [f"{name} is not in both" for name in sorted(set(public) ^ set(imported))]
+    return [f"{path.relative_to(root)}: {finding}" for finding in [*findings, *other]]
+
+
+CHECKS = (
+    check_arrows,
+    check_source_roots,
+    check_lazy_command,
+    check_agent,
+    check_sizes,
+    check_old_syntax,
+    check_public_names,
+)
