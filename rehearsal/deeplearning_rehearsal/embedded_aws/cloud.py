@@ -155,33 +155,17 @@ class EmbeddedAws:
         if self._services is not None:
             raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
         source = read_stack(assembly, stack_name)
-        template, self.overrides = apply_overrides(
-            source.template, Overrides(worker_desired_capacity, parameters or {})
-        )
+        overrides = Overrides(worker_desired_capacity, parameters or {})
+        template, self.overrides = apply_overrides(source.template, overrides)
         require_support(template)
         place = Place(source.account, source.region, self.endpoint)
-        self._services = open_services(
-            place,
-            self._machines,
-            principals=self._principals,
-            handles=self._handles,
-            observations=self._observations,
-            options=self._options,
-        )
-        stacks: dict[str, Stack] = {}
-        install(self._services, stacks)
+        services = self._services = self._open(place)
         arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
-        bound = BoundTemplate(
-            template,
-            place=place,
-            images=self._services.images,
-            stack_name=source.name,
-            stack_arn=arn,
-            parameters=parameters,
-        )
+        bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
         bound.require_order()
         self.assets = upload_assets(source, place)
-        self._stack = stacks[source.name] = Stack(source.name, arn, bound, self._services, self._observations)
+        self._stack = Stack(source.name, arn, bound, services, self._observations)
+        install(services, self._stack)
         self._stack.start()
 
     def wait(self, seconds: float, on_event: Callable[[StackEvent], None] | None = None) -> StackOutcome:
@@ -233,6 +217,16 @@ class EmbeddedAws:
             close_services(self._services)
         self._server.stop()
         self._taken.release()
+
+    def _open(self, place: Place) -> Services:
+        return open_services(
+            place,
+            self._machines,
+            principals=self._principals,
+            handles=self._handles,
+            observations=self._observations,
+            options=self._options,
+        )
 
     def _deployed(self) -> Services:
         if self._services is None:

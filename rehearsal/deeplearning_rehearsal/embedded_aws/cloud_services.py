@@ -1,5 +1,6 @@
 """Puts the parts of the embedded AWS together, and in front of moto's own."""
 
+from collections.abc import Callable
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
@@ -31,24 +32,8 @@ def open_services(
     observations: Observations,
     options: CloudOptions,
 ) -> Services:
-    """
-    Make the services of one account and region.
-
-    Args:
-        place: The account and region.
-        machines: Turns instances into machines.
-        principals: Mints credentials.
-        handles: Makes wait-condition handles.
-        observations: Where happenings are told.
-        options: How the services behave.
-    """
+    """Make the services of one account and region, with its key pairs."""
     functions = FunctionRunner(observations, options.retry_seconds)
-
-    def deliver_tick(function_arn: str, event: dict[str, Any], rule_arn: str) -> None:
-        functions.invoke_asynchronously(
-            function_arn, event, source="events", principal="events.amazonaws.com", source_arn=rule_arn
-        )
-
     images = ImageCatalogue(place, options.login_users)
     launcher = InstanceLauncher(place, principals, images)
     for name, key in options.key_pairs.items():
@@ -67,9 +52,18 @@ def open_services(
             faults=options.faults,
         ),
         functions=functions,
-        schedule=Schedule(place, deliver_tick, options.minute_seconds),
+        schedule=Schedule(place, _tick(functions), options.minute_seconds),
         handles=handles,
     )
+
+
+def _tick(functions: FunctionRunner) -> Callable[[str, dict[str, Any], str], None]:
+    def deliver(function_arn: str, event: dict[str, Any], rule_arn: str) -> None:
+        functions.invoke_asynchronously(
+            function_arn, event, source="events", principal="events.amazonaws.com", source_arn=rule_arn
+        )
+
+    return deliver
 
 
 def close_services(services: Services) -> None:
@@ -79,7 +73,7 @@ def close_services(services: Services) -> None:
     services.functions.close()
 
 
-def install(services: Services, stacks: dict[str, Stack]) -> None:
+def install(services: Services, stack: Stack) -> None:
     """Replace the parts of moto that the services stand in for."""
 
     def deliver_message(function_arn: str, event: dict[str, Any], topic_arn: str) -> None:
@@ -90,4 +84,4 @@ def install(services: Services, stacks: dict[str, Stack]) -> None:
     install_queue_delivery()
     install_topic_delivery(deliver_message)
     install_scaling_api(services.scaling)
-    install_stack_api(stacks)
+    install_stack_api(stack)

@@ -1,4 +1,4 @@
-"""The read-only part of the CloudFormation API, for the stacks that the rehearsal creates."""
+"""The read-only part of the CloudFormation API, for the stack that the rehearsal creates."""
 
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ class StackApi(BaseResponse):
     """Answers the operations of CloudFormation that look at a stack."""
 
     OPERATIONS: ClassVar = frozenset({"DescribeStacks", "DescribeStackEvents", "DescribeStackResources"})
-    stacks: ClassVar[dict[str, Stack]]
+    stack: ClassVar[Stack]
 
     def __init__(self) -> None:
         super().__init__(service_name="cloudformation")
@@ -30,8 +30,8 @@ class StackApi(BaseResponse):
 
     def describe_stacks(self) -> ActionResult:
         """Answer `DescribeStacks`."""
-        stacks = [self._find()] if self._get_param("StackName") else list(self.stacks.values())
-        return ActionResult({"Stacks": [_describe(stack) for stack in stacks]})
+        stack = self._find() if self._get_param("StackName") else self.stack
+        return ActionResult({"Stacks": [_describe(stack)]})
 
     def describe_stack_events(self) -> ActionResult:
         """Answer `DescribeStackEvents`, newest first, all on one page."""
@@ -72,20 +72,19 @@ class StackApi(BaseResponse):
 
     def _find(self) -> Stack:
         name = self._get_param("StackName")
-        for stack in self.stacks.values():
-            if name in (stack.name, stack.arn):
-                return stack
+        if name in (self.stack.name, self.stack.arn):
+            return self.stack
         raise CloudFormationError("ValidationError", f"Stack with id {name} does not exist")
 
 
-def install_stack_api(stacks: dict[str, Stack]) -> None:
+def install_stack_api(stack: Stack) -> None:
     """
     Put the API in the place of moto's.
 
     Args:
-        stacks: The stacks that it shows; the dictionary is read at each call.
+        stack: The stack that it shows.
     """
-    api: type[StackApi] = type("RehearsalStackApi", (StackApi,), {"stacks": stacks})
+    api: type[StackApi] = type("RehearsalStackApi", (StackApi,), {"stack": stack})
     moto.cloudformation.urls.url_paths["{0}/$"] = api.dispatch
 
 

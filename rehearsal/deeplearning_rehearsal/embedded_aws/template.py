@@ -8,9 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
-from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.intrinsics import NO_VALUE, evaluate, find_references
-from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.embedded_aws.services import Services
 
 BOOTSTRAP_VERSION = "28"
 """Version that a fresh `cdk bootstrap` leaves behind (aws-cdk 2.1148)."""
@@ -31,8 +30,7 @@ class BoundTemplate:
 
     Args:
         template: The template.
-        place: Account and region.
-        images: Makes public image parameters resolvable.
+        services: Knows account and region, and makes public image parameters resolvable.
         stack_name: Name of the stack.
         stack_arn: ARN of the stack.
         parameters: Values given for parameters. Default: their defaults.
@@ -41,16 +39,15 @@ class BoundTemplate:
     def __init__(
         self,
         template: Mapping[str, Any],
+        services: Services,
         *,
-        place: Place,
-        images: ImageCatalogue,
         stack_name: str,
         stack_arn: str,
         parameters: Mapping[str, str] | None = None,
     ) -> None:
         self._template = template
-        self._place = place
-        self._images = images
+        self._place = place = services.place
+        self._images = services.images
         self.created: dict[str, ResourceValues] = {}
         self._values: dict[str, Any] = {
             "AWS::AccountId": place.account,

@@ -14,12 +14,7 @@ _moto_publish = Subscription.publish
 
 
 def install_topic_delivery(deliver: FunctionDelivery) -> None:
-    """
-    Replace moto's delivery to functions; other protocols stay moto's.
-
-    Args:
-        deliver: Hands an event to a function.
-    """
+    """Replace moto's delivery to functions; other protocols stay moto's."""
 
     def publish(
         self: Subscription,

@@ -27,8 +27,23 @@ def _create_function(creation: Creation) -> Created:
         **properties.select("Handler", "Runtime", "Role", "Description"),
     )["FunctionArn"]
     zipped = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
-    credentials = services.principals.mint(services.place, role_arn=properties["Role"], session=name, kind="lambda")
-    runtime = {
+    services.functions.add_function(
+        name=name,
+        arn=arn,
+        handler=properties["Handler"],
+        timeout=timeout,
+        memory=memory,
+        environment={key: str(value) for key, value in variables.items()} | _runtime_variables(creation, name, memory),
+        zipped=zipped,
+    )
+    return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+
+def _runtime_variables(creation: Creation, name: str, memory: int) -> dict[str, str]:
+    services = creation.services
+    role = creation.properties["Role"]
+    credentials = services.principals.mint(services.place, role_arn=role, session=name, kind="lambda")
+    return {
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
         "AWS_SESSION_TOKEN": credentials.session_token,
@@ -36,7 +51,7 @@ def _create_function(creation: Creation) -> Created:
         "AWS_DEFAULT_REGION": services.place.region,
         "AWS_ENDPOINT_URL": services.place.endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_EXECUTION_ENV": f"AWS_Lambda_{properties['Runtime']}",
+        "AWS_EXECUTION_ENV": f"AWS_Lambda_{creation.properties['Runtime']}",
         "AWS_LAMBDA_FUNCTION_NAME": name,
         "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory),
@@ -46,16 +61,6 @@ def _create_function(creation: Creation) -> Created:
         "TZ": ":UTC",
         "PATH": "/usr/local/bin:/usr/bin:/bin",
     }
-    services.functions.add_function(
-        name=name,
-        arn=arn,
-        handler=properties["Handler"],
-        timeout=timeout,
-        memory=memory,
-        environment={key: str(value) for key, value in variables.items()} | runtime,
-        zipped=zipped,
-    )
-    return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
 
 
 def _create_permission(creation: Creation) -> Created:
