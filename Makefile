@@ -7,6 +7,7 @@ MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CASE ?=
 NODES ?=
 GPUS_PER_NODE ?= 1
@@ -30,11 +31,17 @@ build/stamps/host:
 	@command -v npm >/dev/null || { echo "missing: npm; run: apt-get install npm"; exit 2; }
 	@mkdir -p $(@D) && touch $@
 
-build/stamps/venv: requirements.lock pyproject.toml | build/stamps/host
-	@echo "setting up .venv (locked dependencies, about 900 MB on disk, once)"
+# The wheels stay in build/wheelhouse: the test of our own wheel installs from it, and reaches no registry.
+build/stamps/wheelhouse: requirements.lock | build/stamps/host
+	@echo "downloading the locked dependencies (about 170 MB, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) download --only-binary :all: --require-hashes --requirement requirements.lock --dest build/wheelhouse
+	@touch $@
+
+build/stamps/venv: build/stamps/wheelhouse pyproject.toml
+	@echo "setting up .venv (about 900 MB on disk, once)"
+	@$(PIP) install --no-index --find-links build/wheelhouse --require-hashes --requirement requirements.lock
+	@$(PIP) install --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
 build/stamps/cli: package.json package-lock.json .npmrc | build/stamps/host
@@ -64,10 +71,10 @@ test: setup ## Run every test (unit, package, rehearsal; the last as root)
 	@$(BIN)/python -m pytest
 
 .PHONY: check
-check: setup ## Lint, types, shell, templates
+check: setup ## Lint, format, types, shell; templates are checked by the tests
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/mypy constructs/deeplearning_cdk stacks app.py
-	@$(BIN)/shellcheck userdata/*.sh
+	@$(BIN)/mypy app.py stacks constructs lambda userdata rehearsal cli docs
+	@$(BIN)/shellcheck .ci/run $$(git ls-files '*.sh')
 
 .PHONY: synth
 synth: setup ## Write cdk.out (CONTEXT="-c regions=us-east-1,eu-west-1")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import App, CfnElement, Stack
+from aws_cdk import App, CfnResource, Stack
 from constructs import IConstruct
 
 from deeplearning_cdk import TrainingCluster
@@ -61,11 +61,15 @@ def _documented_arguments(docstring: str) -> Iterator[tuple[str, str]]:
 
 def architecture() -> str:
     """Return a Mermaid flowchart of the default cluster: its parts, what they hold, and which refers to which."""
-    stack = Stack(App(), "Picture")
+    app = App(builtin_cloud_formation_validation=False)
+    stack = Stack(app, "Picture")
     cluster = TrainingCluster(stack, "Cluster")
-    template = App.of(stack).synth().get_stack_by_name("Picture").template["Resources"]
+    template = app.synth().get_stack_by_name("Picture").template["Resources"]
     part_of = dict(_parts(stack, cluster))
-    held = {part: Counter(_LABEL.sub(" ", template[i]["Type"]).strip() for i in part_of if part_of[i] == part) for part in sorted(set(part_of.values()))}
+    held = {
+        part: Counter(_LABEL.sub(" ", template[i]["Type"]).strip() for i in part_of if part_of[i] == part)
+        for part in sorted(set(part_of.values()))
+    }
     edges = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
     lines = ["flowchart LR"]
     for part, types in held.items():
@@ -78,7 +82,7 @@ def architecture() -> str:
 def _parts(stack: Stack, cluster: IConstruct) -> Iterator[tuple[str, str]]:
     for part in cluster.node.children:
         for construct in part.node.find_all():
-            if CfnElement.is_cfn_element(construct) and hasattr(construct, "cfn_resource_type"):
+            if isinstance(construct, CfnResource):
                 yield stack.resolve(construct.logical_id), part.node.id
 
 

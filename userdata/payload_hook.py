@@ -1,4 +1,8 @@
-"""Put what the nodes, the Lambda and the rehearsal run into the wheel, as data; an editable install reads the checkout instead."""
+"""
+Put what the nodes, the Lambda and the rehearsal run into the wheel, as data.
+
+An editable install has none of it and reads the checkout instead.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,7 @@ PAYLOAD = {
 }
 
 
-class PayloadHook(BuildHookInterface):
+class PayloadHook(BuildHookInterface[Any]):
     """Adds the payload to a standard wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -23,11 +23,9 @@ def main(target: Path) -> None:
     """Install the locked packages below a target folder, which is replaced."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         staging = Path(scratch) / "vendor"
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--only-binary=:all:"]
-            + ["--require-hashes", "--requirement", str(LOCK), "--target", str(staging)],
-            check=True,
-        )
+        options = ["--quiet", "--no-compile", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+        locked = ["--requirement", str(LOCK), "--target", str(staging)]
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, *locked], check=True)
         prune(staging)
         shutil.rmtree(target, ignore_errors=True)
         staging.rename(target)

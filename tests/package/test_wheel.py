@@ -6,12 +6,12 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+WHEELHOUSE = ROOT / "build" / "wheelhouse"
 EXAMPLE = ROOT / "examples" / "consumer_app"
 
 
@@ -29,15 +29,13 @@ def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("clean")
     venv.create(home / "venv", with_pip=True)
     python = home / "venv" / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    constraints = home / "constraints.txt"
-    constraints.write_text(_without_hashes((ROOT / "requirements.lock").read_text()))
-    subprocess.run([*install, "--constraint", str(constraints), str(wheel)], check=True, capture_output=True)
+    install = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(WHEELHOUSE)]
+    subprocess.run([*install, str(wheel)], check=True, capture_output=True)
     return python
 
 
 @pytest.fixture(scope="module")
-def assemblies(clean_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+def assemblies(clean_python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     outputs = []
     for name, python in (("checkout", Path(sys.executable)), ("wheel", clean_python)):
         output = tmp_path_factory.mktemp(name)
@@ -45,11 +43,7 @@ def assemblies(clean_python: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         environment |= {"CDK_OUTDIR": str(output)}
         subprocess.run([str(python), str(EXAMPLE / "app.py")], check=True, cwd=output, env=environment)
         outputs.append(output)
-    yield outputs[0], outputs[1]
-
-
-def _without_hashes(lock: str) -> str:
-    return "\n".join(line.rstrip(" \\") for line in lock.splitlines() if "==" in line)
+    return outputs[0], outputs[1]
 
 
 def _assets(assembly: Path) -> set[str]:
@@ -59,6 +53,10 @@ def _assets(assembly: Path) -> set[str]:
         for identifier, asset in json.loads(manifest.read_text())["files"].items()
         if not asset["source"]["path"].endswith(".template.json")
     }
+
+
+def _templates(assembly: Path) -> dict[str, object]:
+    return {path.name: json.loads(path.read_text()) for path in assembly.glob("*.template.json")}
 
 
 def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> None:
@@ -79,12 +77,13 @@ def test_consumer_app_gets_the_same_asset_hashes_from_wheel_and_checkout(assembl
 
 
 def test_consumer_app_gets_the_same_template_from_wheel_and_checkout(assemblies: tuple[Path, Path]) -> None:
-    checkout, wheel = ({path.name: json.loads(path.read_text()) for path in a.glob("*.template.json")} for a in assemblies)
+    checkout, wheel = (_templates(assembly) for assembly in assemblies)
     assert checkout
     assert wheel == checkout
 
 
 def test_command_of_the_wheel_needs_nothing_of_the_checkout(clean_python: Path, tmp_path: Path) -> None:
     command = clean_python.with_name("deeplearning-cdk")
-    answer = subprocess.run([str(command), "rehearse", "--help"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = [str(command), "rehearse", "--help"]
+    answer = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "cloud assembly" in answer.stdout

@@ -36,7 +36,7 @@ def test_help_imports_nothing_heavy(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["rehearse", "cdk.out", "--nodes", "0"], "argument --nodes: must be a whole number from 1 to 250, got '0'"),
         (["rehearse", "cdk.out", "--nodes", "four"], "must be a whole number from 1 to 250, got 'four'"),
-        (["rehearse", "cdk.out", "--gpus-per-node", "-1"], "argument --gpus-per-node: must be a whole number from 0 to 16, got '-1'"),
+        (["rehearse", "cdk.out", "--gpus-per-node", "-1"], "must be a whole number from 0 to 16, got '-1'"),
         (["rehearse"], "the following arguments are required: assembly"),
         (["train"], "invalid choice: 'train'"),
     ],
@@ -54,7 +54,8 @@ def test_a_folder_that_is_no_assembly_ends_with_status_2_and_the_remedy(
     tmp_path: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["rehearse", str(tmp_path)]) == 2
-    assert f"assembly must be a folder that `cdk synth` wrote, got {tmp_path}; run: cdk synth" in capsys.readouterr().err
+    expected = f"assembly must be a folder that `cdk synth` wrote, got {tmp_path}; run: cdk synth"
+    assert expected in capsys.readouterr().err
 
 
 def test_without_root_it_says_why_and_ends_with_status_2(tmp_path: object) -> None:
