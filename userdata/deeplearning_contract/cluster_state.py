@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.document import field, parse_object, text_list
+from deeplearning_contract.document import excerpt, field, object_list, parse_object, text_list
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member, is_public_key
+from deeplearning_contract.messages import MAX_REASON
 
 TABLE_KEY = "cluster"
 
@@ -62,7 +63,7 @@ class ClusterState:
 
     def to_item(self) -> dict[str, dict[str, str]]:
         """Return the DynamoDB item, in the low-level client's form."""
-        document = asdict(self) | {"phase": self.phase.value}
+        document = asdict(self) | {"phase": self.phase.value, "reason": self.reason[:MAX_REASON]}
         return {
             TABLE_KEY: {"S": self.cluster},
             "revision": {"N": str(self.revision)},
@@ -79,10 +80,11 @@ class ClusterState:
         Raises:
             ContractError: The item does not have the contract's shape.
         """
-        document = parse_object(item.get("document", {}).get("S", ""), "state")
+        attribute = field(item, "document", dict, "item")
+        document = parse_object(attribute.get("S", ""), "state")
         user_key = field(document, "user_key", str, "state")
         if user_key and not is_public_key(user_key):
-            raise ContractError(f"state.user_key must be an SSH public key, got {user_key[:80]!r}")
+            raise ContractError(f"state.user_key must be an SSH public key, got {excerpt(user_key)}")
         try:
             phase = Phase(field(document, "phase", str, "state"))
         except ValueError as error:
@@ -95,7 +97,7 @@ class ClusterState:
             requested=field(document, "requested", int, "state"),
             expected=text_list(document, "expected", "state"),
             reason=field(document, "reason", str, "state"),
-            members=tuple(Member.from_document(entry) for entry in field(document, "members", list, "state")),
+            members=tuple(Member.from_document(entry) for entry in object_list(document, "members", "state")),
             user_key=user_key,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deeplearning_contract.document import field
+from deeplearning_contract.document import excerpt, field
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import host_name
 
@@ -34,15 +34,17 @@ class Member:
 
     def __post_init__(self) -> None:
         if not _INSTANCE_ID.fullmatch(self.instance_id):
-            raise ContractError(f"member.instance_id must be an EC2 instance id, got {self.instance_id!r}")
+            raise ContractError(f"member.instance_id must be an EC2 instance id, got {excerpt(self.instance_id)}")
         try:
-            ipaddress.IPv4Address(self.address)
+            address = ipaddress.IPv4Address(self.address)
         except ValueError as error:
-            raise ContractError(f"member.address must be an IPv4 address, got {self.address!r}") from error
+            raise ContractError(f"member.address must be an IPv4 address, got {excerpt(self.address)}") from error
+        if address.is_loopback or address.is_unspecified or address.is_multicast:
+            raise ContractError(f"member.address must be one that other nodes reach, got {self.address}")
         if not 0 <= self.gpu_count <= _MOST_GPUS:
             raise ContractError(f"member.gpu_count must be from 0 to {_MOST_GPUS}, got {self.gpu_count}")
         if not is_public_key(self.host_key):
-            raise ContractError(f"member.host_key must be an SSH public key, got {self.host_key[:80]!r}")
+            raise ContractError(f"member.host_key must be an SSH public key, got {excerpt(self.host_key)}")
 
     @property
     def slots(self) -> int:

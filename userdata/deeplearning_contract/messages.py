@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 
-from deeplearning_contract.document import field, parse_object
+from deeplearning_contract.document import excerpt, field, parse_object
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member
 
@@ -82,7 +82,7 @@ class NodeReport:
         """
         document = parse_object(body, "report")
         if document.get("kind") != "report":
-            raise ContractError(f"report.kind must be 'report', got {document.get('kind')!r}")
+            raise ContractError(f"report.kind must be 'report', got {excerpt(document.get('kind'))}")
         try:
             stage = ReportStage(field(document, "stage", str, "report"))
         except ValueError as error:
@@ -99,5 +99,5 @@ class NodeReport:
             stage=stage,
             generation=field(document, "generation", int, "report"),
             member=member,
-            reason=field(document, "reason", str, "report"),
+            reason=field(document, "reason", str, "report")[:MAX_REASON],
         )

@@ -1,4 +1,10 @@
-"""The policy, rule by rule, on values; the predecessor's defects by their numbers."""
+"""
+The policy, rule by rule, on values; the predecessor's defects by their numbers.
+
+D04 (a verdict that hangs on the last event) and D20 (success at launch) are promises I5 and I11 of the model. D10 to
+D13, D15 and D17 are tried in `test_events.py` and `test_aws_edges.py`. D18, D19 and D21 are the template's, tried with
+the constructs.
+"""
 
 from dataclasses import replace
 

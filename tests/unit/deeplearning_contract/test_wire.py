@@ -1,0 +1,104 @@
+"""The requests of the contract against real services: a conditional table, and a signal's receiver."""
+
+import http.server
+import json
+import threading
+import urllib.error
+from dataclasses import replace
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, put_request
+from deeplearning_contract.stack_signal import send_signal, signal_body
+
+STATE = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
+
+
+@pytest.fixture
+def table(aws_server):
+    client = boto3.client("dynamodb")
+    client.create_table(
+        TableName="state",
+        KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return client
+
+
+def read(table):
+    item = table.get_item(**get_request("state", "training")).get("Item")
+    return ClusterState.from_item(item) if item else None
+
+
+def lose(table, state):
+    with pytest.raises(ClientError) as caught:
+        table.put_item(**put_request("state", state))
+    assert caught.value.response["Error"]["Code"] == "ConditionalCheckFailedException"
+
+
+def test_the_first_revision_is_written_once(table):
+    assert read(table) is None
+    table.put_item(**put_request("state", STATE))
+    lose(table, replace(STATE, reason="slower"))
+    assert read(table) == STATE
+
+
+def test_each_revision_follows_the_one_before(table):
+    table.put_item(**put_request("state", STATE))
+    published = STATE.advance(Phase.PUBLISHED)
+    table.put_item(**put_request("state", published))
+    lose(table, STATE.advance(Phase.FAILED, reason="slower"))
+    lose(table, published.advance(Phase.FORMED).advance(Phase.FAILED))
+    assert read(table) == published
+
+
+def test_a_later_revision_needs_an_item(table):
+    lose(table, STATE.advance(Phase.PUBLISHED))
+    assert read(table) is None
+
+
+def test_clusters_do_not_meet(table):
+    table.put_item(**put_request("state", replace(STATE, cluster="other")))
+    assert read(table) is None
+    table.put_item(**put_request("state", STATE))
+
+
+def test_reads_are_strongly_consistent():
+    assert get_request("state", "training")["ConsistentRead"] is True
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.received.append((self.path, self.headers["Content-Type"], json.loads(body)))
+        self.send_response(403 if "expired" in self.path else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def receiver():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    server.received = []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_signal_is_put_with_the_content_type_that_was_signed(receiver):
+    send_signal(f"{receiver.url}/handle?X-Amz-Signature=a%2Fb", signal_body("training", "SUCCESS", "4 nodes"))
+    document = {"Status": "SUCCESS", "Reason": "4 nodes", "UniqueId": "training", "Data": "4 nodes"}
+    assert receiver.received == [("/handle?X-Amz-Signature=a%2Fb", "", document)]
+
+
+def test_a_signal_that_is_refused_is_an_error(receiver):
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        send_signal(f"{receiver.url}/expired", signal_body("training", "FAILURE", "why"))
