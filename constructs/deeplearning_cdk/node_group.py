@@ -118,18 +118,11 @@ class NodeGroup(Construct):
             ),
             vpc_zone_identifier=[subnet.subnet_id],
             placement_group=placement_group_name,
-            notification_configurations=[
-                autoscaling.CfnAutoScalingGroup.NotificationConfigurationProperty(
-                    topic_arn=topic.topic_arn, notification_types=_EVENTS
-                )
-            ],
+            notification_configurations=[_notify(topic)],
             tags=[_propagate(CLUSTER_TAG, cluster), _propagate(ROLE_TAG, node_role.value)],
         )
         self.group.node.add_validation(InstanceTagKeys(self.group))
-        # Without it a deployment would reset what the adjuster or the user has set since (aws-cdk#5215).
-        self.group.cfn_options.update_policy = CfnUpdatePolicy(
-            auto_scaling_scheduled_action=CfnAutoScalingScheduledAction(ignore_unmodified_group_size_properties=True)
-        )
+        _keep_adjusted_capacity(self.group)
 
     @property
     def connections(self) -> ec2.Connections:
@@ -193,3 +186,16 @@ def _describe_volume(image: NodeImage, size: Size) -> ec2.CfnLaunchTemplate.Bloc
 
 def _propagate(key: str, value: str) -> autoscaling.CfnAutoScalingGroup.TagPropertyProperty:
     return autoscaling.CfnAutoScalingGroup.TagPropertyProperty(key=key, value=value, propagate_at_launch=True)
+
+
+def _notify(topic: sns.ITopic) -> autoscaling.CfnAutoScalingGroup.NotificationConfigurationProperty:
+    return autoscaling.CfnAutoScalingGroup.NotificationConfigurationProperty(
+        topic_arn=topic.topic_arn, notification_types=_EVENTS
+    )
+
+
+def _keep_adjusted_capacity(group: autoscaling.CfnAutoScalingGroup) -> None:
+    """Without it a deployment would reset what the adjuster or the user has set since (aws-cdk#5215)."""
+    group.cfn_options.update_policy = CfnUpdatePolicy(
+        auto_scaling_scheduled_action=CfnAutoScalingScheduledAction(ignore_unmodified_group_size_properties=True)
+    )

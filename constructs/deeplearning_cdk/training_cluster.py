@@ -131,7 +131,23 @@ class TrainingCluster(Construct):
         )
         check_network(self._plan, self.network, isolated=isolated)
         warn_about(self, self._plan, isolated=isolated)
-        self.file_system = SharedFileSystem(
+        self.file_system = self._make_file_system(
+            mount_point, file_system_id, mount_target_security_group, removal_policy
+        )
+        self.coordination = Coordination(self, "Coordination")
+        self.adjuster = self._make_adjuster()
+        self._nodes = self._make_nodes(volume_size, setup_script, run_script)
+        self.master, self.workers = self._nodes.master, self._nodes.workers
+        self._order_creation()
+
+    def _make_file_system(
+        self,
+        mount_point: str,
+        file_system_id: str | None,
+        mount_target_security_group: ec2.ISecurityGroup | None,
+        removal_policy: RemovalPolicy,
+    ) -> SharedFileSystem:
+        file_system = SharedFileSystem(
             self,
             "FileSystem",
             vpc=self.network.vpc,
@@ -142,16 +158,20 @@ class TrainingCluster(Construct):
             mount_target_security_group=mount_target_security_group,
             removal_policy=removal_policy,
         )
-        self.file_system.admit(self.network.security_group)
-        self.coordination = Coordination(self, "Coordination")
-        self.adjuster = CapacityAdjuster(
+        file_system.admit(self.network.security_group)
+        return file_system
+
+    def _make_adjuster(self) -> CapacityAdjuster:
+        return CapacityAdjuster(
             self,
             "CapacityAdjuster",
             cluster=self.cluster_name,
             coordination=self.coordination,
             worker_min_capacity=self._plan.capacity.minimum,
         )
-        self._nodes = ClusterNodes(
+
+    def _make_nodes(self, volume_size: Size | None, setup_script: str | None, run_script: str | None) -> ClusterNodes:
+        return ClusterNodes(
             self,
             "Nodes",
             plan=self._plan,
@@ -163,8 +183,6 @@ class TrainingCluster(Construct):
             setup_script=setup_script,
             run_script=run_script,
         )
-        self.master, self.workers = self._nodes.master, self._nodes.workers
-        self._order_creation()
 
     def _order_creation(self) -> None:
         """Let nodes, and the clock of the stack's wait, start when all that nodes need is there."""

@@ -193,12 +193,7 @@ class Lab:
         return self._find(instance_id).node.root
 
     def entry(self, instance_id: str) -> str:
-        """
-        Return the arguments of `nsenter` that lead from the lab into a machine.
-
-        Raises:
-            RehearsalError: There is no such machine, or it is off.
-        """
+        """Return the arguments of `nsenter` that lead from the lab into a machine that is on."""
         return " ".join(self._find(instance_id).node.entry())
 
     def console(self, instance_id: str) -> str:
