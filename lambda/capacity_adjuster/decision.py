@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.failure_reason import Shortfall, classify_failure, explain_failure, explain_shrink
-from capacity_adjuster.observation import Activity, ClusterObservation, GroupObservation
+from capacity_adjuster.observation import (
+    SUSPENDED_PROCESSES,
+    Activity,
+    ClusterObservation,
+    GroupObservation,
+)
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole
@@ -17,8 +22,6 @@ from deeplearning_contract.settings import AdjusterSettings
 
 DENIED_SECONDS = 180
 """A new role can be denied what it may do for a while, until AWS has spread its policy."""
-SUSPENDED_PROCESSES = ("Launch", "AZRebalance", "ReplaceUnhealthy")
-"""What a group must not do while its desired capacity is set to what it has."""
 _FIRST = 1
 """Revision and generation of the first verdict, the only one that the adjuster gives."""
 

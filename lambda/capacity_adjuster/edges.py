@@ -57,6 +57,12 @@ class Records(Protocol):
     def write_adjustment(self, adjustment: Adjustment) -> bool:
         """Write the record of a shrink by compare-and-set."""
 
+    def begin_watch(self, now: float, until: float) -> bool:
+        """Become the one invocation that looks twice, unless another one is."""
+
+    def end_watch(self) -> None:
+        """Let another invocation look twice."""
+
 
 @dataclass(frozen=True)
 class Edges:

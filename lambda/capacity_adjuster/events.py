@@ -1,7 +1,8 @@
 """
 Describes what woke the adjuster, for its log only.
 
-Events are lost, repeated, late and in any order, and some say nothing at all; no decision rests on one.
+Events are lost, repeated, late and in any order, and some say nothing at all; no decision rests on one. The only thing
+taken from an event is that it is a test.
 """
 
 import json
@@ -23,6 +24,14 @@ def describe_event(event: Any) -> str:
     if event.get("source") == "aws.events" or event.get("detail-type") == "Scheduled Event":
         return "the timer"
     return f"an unknown event: {_shorten(event)}"
+
+
+def is_test(event: Any) -> bool:
+    """Tell whether an event only says that notifications were set up, so that nothing can have changed."""
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list) or not records:
+        return False
+    return all(_describe_record(record).startswith("autoscaling:TEST_NOTIFICATION") for record in records)
 
 
 def _describe_record(record: Any) -> str:

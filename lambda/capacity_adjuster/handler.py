@@ -1,4 +1,4 @@
-"""The Lambda's entry point: every event, whatever it is, leads to one reconciliation."""
+"""The Lambda's entry point: every event, whatever it is, leads to one reconciliation; a test leads to none."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 
 from capacity_adjuster.edges import Edges
-from capacity_adjuster.events import describe_event
+from capacity_adjuster.events import describe_event, is_test
 from capacity_adjuster.groups import AutoScalingGroups
 from capacity_adjuster.reconciliation import Reconciliation
 from capacity_adjuster.records import ClusterRecords
@@ -53,7 +53,7 @@ def handle(event: Any, context: Any) -> dict[str, str]:
     Reconcile the cluster's capacity.
 
     Args:
-        event: What Lambda was invoked with; it is only logged.
+        event: What Lambda was invoked with; it is only logged, and ignored when it is a test.
         context: Lambda's context object.
 
     Returns:
@@ -63,6 +63,8 @@ def handle(event: Any, context: Any) -> dict[str, str]:
         Exception: Anything that went wrong, so that Lambda tries again; the timer does in any case.
     """
     logger.info("woken by %s", describe_event(event))
+    if is_test(event):
+        return {"outcome": "notifications are set up"}
     try:
         settings = AdjusterSettings.from_environment(os.environ)
         outcome = Reconciliation(settings, make_edges(settings, InvocationClock(context))).run()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from deeplearning_contract.names import NodeRole
 
+SUSPENDED_PROCESSES = ("Launch", "AZRebalance", "ReplaceUnhealthy")
+"""What a group must not do while its desired capacity is set to what it has."""
 TERMINAL_STATUS = frozenset({"Successful", "Failed", "Cancelled"})
 
 
@@ -174,6 +176,16 @@ def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]
     if group.has_unsettled_instances:
         return False
     return len(group.launched) < group.desired or not any(other.has_unsettled_instances for other in groups)
+
+
+def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
+    """
+    Tell whether there may be anything to decide.
+
+    There is not while instances come and go everywhere, unless a suspended process shows that a shrink was cut short.
+    """
+    has_suspension = any(not group.suspended.isdisjoint(SUSPENDED_PROCESSES) for group in groups)
+    return has_suspension or any(needs_activities(group, groups) for group in groups)
 
 
 def _only(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:

@@ -13,7 +13,6 @@ from botocore.exceptions import ClientError
 
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.decision import (
-    SUSPENDED_PROCESSES,
     Decision,
     Resume,
     Shrink,
@@ -23,7 +22,13 @@ from capacity_adjuster.decision import (
     judge_denial,
 )
 from capacity_adjuster.edges import Edges
-from capacity_adjuster.observation import ClusterObservation, GroupObservation, needs_activities
+from capacity_adjuster.observation import (
+    SUSPENDED_PROCESSES,
+    ClusterObservation,
+    GroupObservation,
+    needs_activities,
+    needs_decision,
+)
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
@@ -52,6 +57,8 @@ class Reconciliation:
         self._edges = edges
         self._observed = ClusterObservation()
         self._adjustment: Adjustment | None = None
+        self._found: tuple[GroupObservation, ...] = ()
+        self._is_watching = False
 
     def run(self) -> str:
         """
@@ -64,8 +71,13 @@ class Reconciliation:
             botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
             OSError: The stack's signal could not be delivered.
         """
-        state = self._edges.records.read_state()
+        state: ClusterState | None = None
         try:
+            self._found = self._edges.groups.find()
+            self._observed = ClusterObservation(self._found)
+            if not needs_decision(self._found):
+                return "instances come and go, or the groups are not there yet"
+            state = self._edges.records.read_state()
             return self._converge(state)
         except ClientError as error:
             if error.response["Error"]["Code"] in _DENIED_CODES and state is None:
@@ -74,6 +86,9 @@ class Reconciliation:
                 if isinstance(decision, Verdict):
                     logger.warning("%s", self._give(decision))
             raise
+        finally:
+            if self._is_watching:
+                self._edges.records.end_watch()
 
     def _converge(self, state: ClusterState | None) -> str:
         while True:
@@ -95,6 +110,8 @@ class Reconciliation:
         """Look until two looks, some time apart, lead to the same decision, or to none."""
         clock, seconds = self._edges.clock, self._settings.settle_seconds
         decision = self._look(state, own)
+        if isinstance(decision, Shrink | Verdict) and not self._watch():
+            return Wait("another invocation looks already")
         while isinstance(decision, Shrink | Verdict):
             if clock.remaining() < seconds + RESERVE_SECONDS:
                 return Wait("no time is left in this invocation")
@@ -104,10 +121,22 @@ class Reconciliation:
                 break
         return decision
 
+    def _watch(self) -> bool:
+        """
+        Let one invocation look twice, because a cluster of N nodes wakes N of them at about the same time.
+
+        It only spares calls: what is decided is kept safe by compare-and-set.
+        """
+        if not self._is_watching:
+            now = self._edges.clock.now()
+            until = now + self._settings.settle_seconds + RESERVE_SECONDS
+            self._is_watching = self._edges.records.begin_watch(now, until)
+        return self._is_watching
+
     def _look(self, state: ClusterState | None, own: Adjustment | None) -> Decision:
         edges = self._edges
         if state is None:
-            found = edges.groups.find()
+            found, self._found = self._found or edges.groups.find(), ()
             self._observed = ClusterObservation(tuple(self._add_activities(group, found) for group in found))
         if own is not None:
             self._adjustment = own
@@ -173,6 +202,8 @@ class Reconciliation:
             self._edges.signal_failure(state.reason)
         if not records.write_state(state):
             return _LOST_RACE
+        # Whoever looks now sees the verdict, so the watch may end by itself.
+        self._is_watching = False
         if state.phase is Phase.LAUNCHED:
             self._edges.ring_master(Doorbell(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()

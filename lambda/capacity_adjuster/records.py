@@ -1,6 +1,11 @@
-"""The DynamoDB edge: the state item and the record of a shrink, read consistently and written by compare-and-set."""
+"""
+The DynamoDB edge: the state item, and beside it two items of the adjuster's own.
+
+They record a shrink and which invocation looks twice. All are read consistently and written by compare-and-set.
+"""
 
 import json
+import math
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -26,6 +31,7 @@ class ClusterRecords:
         self._table = table
         self._cluster = cluster
         self._adjustment_key = f"{cluster}#adjustment"
+        self._watch_key = f"{cluster}#watch"
 
     def read_state(self) -> ClusterState | None:
         """Read the state item; None when there is none."""
@@ -54,6 +60,31 @@ class ClusterRecords:
         previous = {":previous": {"N": str(adjustment.revision - 1)}}
         condition = {"ConditionExpression": "#revision = :previous", "ExpressionAttributeValues": previous}
         return self._put(request | condition)
+
+    def begin_watch(self, now: float, until: float) -> bool:
+        """
+        Become the one invocation that looks twice, and tell whether no other one is.
+
+        Args:
+            now: Seconds since the epoch.
+            until: When the watch ends by itself, should this invocation die; the same.
+        """
+        return self._put(
+            self._watch_item(until)
+            | {
+                "ConditionExpression": "attribute_not_exists(#until) OR #until < :now",
+                "ExpressionAttributeNames": {"#until": "until"},
+                "ExpressionAttributeValues": {":now": {"N": str(math.floor(now))}},
+            }
+        )
+
+    def end_watch(self) -> None:
+        """Let another invocation look twice."""
+        self._client.put_item(**self._watch_item(0))
+
+    def _watch_item(self, until: float) -> dict[str, Any]:
+        item = {TABLE_KEY: {"S": self._watch_key}, "until": {"N": str(math.ceil(until))}}
+        return {"TableName": self._table, "Item": item}
 
     def _put(self, request: dict[str, Any]) -> bool:
         try:

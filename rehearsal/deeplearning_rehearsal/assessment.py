@@ -62,7 +62,7 @@ def bound_calls(nodes: int, seconds: float) -> int:
         nodes: Nodes, master included.
         seconds: How long they waited for one another.
     """
-    return nodes * (4 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
+    return nodes * (5 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
 
 
 def judge(

@@ -116,6 +116,7 @@ class World:
         }
         self.state = None
         self.adjustment = None
+        self.watched_until = 0
         self.signals = []
         self.rings = []
         self.writes = []
@@ -373,6 +374,22 @@ class Invocation:
             return True
 
         return self.call("write_adjustment", effect)
+
+    def begin_watch(self, now, until):
+        def effect():
+            assert now < until < now + 60, "a watch of the dead outlives the next tick"
+            if self.world.watched_until >= now:
+                return False
+            self.world.watched_until = until
+            return True
+
+        return self.call("begin_watch", effect)
+
+    def end_watch(self):
+        def effect():
+            self.world.watched_until = 0
+
+        self.call("end_watch", effect)
 
     def write_state(self, state):
         def effect():

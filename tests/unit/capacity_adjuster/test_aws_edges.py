@@ -224,7 +224,7 @@ def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
     assert state.expected == (*ids["master"], *sorted(ids["worker"]))
     assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, "")
     assert cloud.doorbells() == [{"kind": "doorbell", "cluster": "training", "generation": 1}]
-    assert cloud.calls == ["PutItem", "SendMessage"]
+    assert cloud.calls == ["PutItem", "PutItem", "SendMessage"]
 
 
 def test_after_the_verdict_nothing_is_changed_any_more(cloud):
@@ -244,11 +244,12 @@ def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
     assert cloud.group("worker")["DesiredCapacity"] == 2
     assert not cloud.group("worker")["SuspendedProcesses"]
     assert cloud.calls == [
-        "PutItem", "SuspendProcesses", "SetDesiredCapacity", "ResumeProcesses", "PutItem", "PutItem", "SendMessage",
+        "PutItem", "PutItem", "SuspendProcesses", "SetDesiredCapacity", "ResumeProcesses", "PutItem", "PutItem",
+        "SendMessage",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("die_after", range(1, 8))
+@pytest.mark.parametrize("die_after", range(1, 9))
 def test_a_crash_after_any_change_is_made_good(cloud, die_after):
     """FAULTS 33."""
     cloud.create_groups()
@@ -331,7 +332,29 @@ def test_only_this_clusters_groups_are_found_and_by_their_tags(cloud):
 
 
 def test_no_groups_is_not_yet(cloud):
-    assert cloud.run() == "a group is not there yet, or is being deleted"
+    assert cloud.run() == "instances come and go, or the groups are not there yet"
+    assert cloud.calls == []
+
+
+def test_only_one_invocation_looks_twice(cloud):
+    cloud.create_groups()
+    assert cloud.records().begin_watch(SteppedClock().time - 1, SteppedClock().time + 20)
+    assert cloud.run() == "another invocation looks already"
+    assert cloud.state() is None
+
+
+def test_a_watch_whose_invocation_died_ends_by_itself(cloud):
+    cloud.create_groups()
+    clock = SteppedClock()
+    assert cloud.records().begin_watch(clock.time - 30, clock.time - 10)
+    assert cloud.run(clock) == "verdict launched: 4 of 4 nodes"
+
+
+def test_a_watch_that_led_to_nothing_is_given_up(cloud):
+    cloud.create_groups()
+    assert cloud.records().begin_watch(SteppedClock().time, SteppedClock().time + 20)
+    cloud.records().end_watch()
+    assert cloud.run() == "verdict launched: 4 of 4 nodes"
 
 
 def describe(name="w", **more):
@@ -457,8 +480,19 @@ def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog
     assert caplog.messages[-1] == "outcome: verdict launched: 2 of 2 nodes"
 
 
+def test_a_test_of_the_notifications_costs_no_call(environment):
+    environment.create_groups(workers=1)
+    test = json.dumps({"Event": "autoscaling:TEST_NOTIFICATION", "AutoScalingGroupName": "workers"})
+    launch = json.dumps({"Event": "autoscaling:EC2_INSTANCE_LAUNCH", "AutoScalingGroupName": "workers"})
+    event = {"Records": [{"Sns": {"Message": test}}]}
+    assert handler.handle(event, Context()) == {"outcome": "notifications are set up"}
+    event["Records"].append({"Sns": {"Message": launch}})
+    assert handler.handle(event, Context()) == {"outcome": "verdict launched: 2 of 2 nodes"}
+
+
 def test_what_goes_wrong_is_logged_with_its_cause_and_raised(environment, caplog):
     """D12: the error itself must not be lost."""
+    environment.create_groups(workers=1)
     environment.dynamodb.delete_table(TableName="state")
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
         handler.handle({}, Context())
