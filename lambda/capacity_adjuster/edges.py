@@ -58,10 +58,10 @@ class Records(Protocol):
         """Write the record of a shrink by compare-and-set."""
 
     def begin_watch(self, now: float, until: float) -> bool:
-        """Become the one invocation that looks twice, unless another one is."""
+        """Become the one invocation that looks closely, unless another one is."""
 
     def end_watch(self) -> None:
-        """Let another invocation look twice."""
+        """Let another invocation look closely."""
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ class Reconciliation:
             self._observed = ClusterObservation(self._found)
             if not needs_decision(self._found):
                 return "instances come and go, or the groups are not there yet"
+            if not self._watch():
+                return "another invocation looks already"
             state = self._edges.records.read_state()
             return self._converge(state)
         except ClientError as error:
@@ -87,7 +89,8 @@ class Reconciliation:
                     logger.warning("%s", self._give(decision))
             raise
         finally:
-            if self._is_watching:
+            # After a verdict there is nothing left to look at, so that watch may end by itself.
+            if self._is_watching and state is None:
                 self._edges.records.end_watch()
 
     def _converge(self, state: ClusterState | None) -> str:
@@ -110,8 +113,6 @@ class Reconciliation:
         """Look until two looks, some time apart, lead to the same decision, or to none."""
         clock, seconds = self._edges.clock, self._settings.settle_seconds
         decision = self._look(state, own)
-        if isinstance(decision, Shrink | Verdict) and not self._watch():
-            return Wait("another invocation looks already")
         while isinstance(decision, Shrink | Verdict):
             if clock.remaining() < seconds + RESERVE_SECONDS:
                 return Wait("no time is left in this invocation")
@@ -123,14 +124,13 @@ class Reconciliation:
 
     def _watch(self) -> bool:
         """
-        Let one invocation look twice, because a cluster of N nodes wakes N of them at about the same time.
+        Let one invocation look closely, because a cluster of N nodes wakes N of them at about the same time.
 
         It only spares calls: what is decided is kept safe by compare-and-set.
         """
-        if not self._is_watching:
-            now = self._edges.clock.now()
-            until = now + self._settings.settle_seconds + RESERVE_SECONDS
-            self._is_watching = self._edges.records.begin_watch(now, until)
+        now = self._edges.clock.now()
+        until = now + self._settings.settle_seconds + RESERVE_SECONDS
+        self._is_watching = self._edges.records.begin_watch(now, until)
         return self._is_watching
 
     def _look(self, state: ClusterState | None, own: Adjustment | None) -> Decision:
@@ -202,7 +202,6 @@ class Reconciliation:
             self._edges.signal_failure(state.reason)
         if not records.write_state(state):
             return _LOST_RACE
-        # Whoever looks now sees the verdict, so the watch may end by itself.
         self._is_watching = False
         if state.phase is Phase.LAUNCHED:
             self._edges.ring_master(Doorbell(state.cluster, state.generation))

@@ -1,7 +1,7 @@
 """
 The DynamoDB edge: the state item, and beside it two items of the adjuster's own.
 
-They record a shrink and which invocation looks twice. All are read consistently and written by compare-and-set.
+They record a shrink and which invocation looks closely. All are read consistently and written by compare-and-set.
 """
 
 import json
@@ -63,7 +63,7 @@ class ClusterRecords:
 
     def begin_watch(self, now: float, until: float) -> bool:
         """
-        Become the one invocation that looks twice, and tell whether no other one is.
+        Become the one invocation that looks closely, and tell whether no other one is.
 
         Args:
             now: Seconds since the epoch.
@@ -79,7 +79,7 @@ class ClusterRecords:
         )
 
     def end_watch(self) -> None:
-        """Let another invocation look twice."""
+        """Let another invocation look closely."""
         self._client.put_item(**self._watch_item(0))
 
     def _watch_item(self, until: float) -> dict[str, Any]:

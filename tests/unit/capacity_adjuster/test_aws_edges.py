@@ -230,10 +230,12 @@ def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
 def test_after_the_verdict_nothing_is_changed_any_more(cloud):
     """D06: an adjuster that lives for ever must not cut what a user scales later."""
     cloud.create_groups()
-    cloud.run()
+    clock = SteppedClock()
+    cloud.run(clock)
     cloud.is_short = True
-    assert cloud.run() == "the verdict has been given: launched"
-    assert cloud.calls == []
+    clock.time += 60
+    assert cloud.run(clock) == "the verdict has been given: launched"
+    assert cloud.calls == ["PutItem"], "only the watch"
 
 
 def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
@@ -336,7 +338,7 @@ def test_no_groups_is_not_yet(cloud):
     assert cloud.calls == []
 
 
-def test_only_one_invocation_looks_twice(cloud):
+def test_only_one_invocation_looks_closely(cloud):
     cloud.create_groups()
     assert cloud.records().begin_watch(SteppedClock().time - 1, SteppedClock().time + 20)
     assert cloud.run() == "another invocation looks already"
