@@ -37,7 +37,8 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 WorkingDirectory=/opt/deeplearning/agent
-Environment=PYTHONPATH=/opt/deeplearning/agent PYTHONUNBUFFERED=1
+# No PYTHONPATH: mount.efs and other programs in Python would import the agent's own boto3.
+Environment=PYTHONUNBUFFERED=1
 ExecStart=__PYTHON__ -m deeplearning_agent
 Restart=always
 RestartSec=10

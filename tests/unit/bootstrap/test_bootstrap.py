@@ -101,6 +101,13 @@ def test_installs_the_agent_as_a_service_and_starts_it(bootstrap, server):
     assert signals(server) == []
 
 
+def test_programs_that_the_agent_starts_do_not_import_its_boto3(bootstrap):
+    bootstrap.run()
+    unit = (bootstrap.root / "etc/systemd/system/deeplearning-agent.service").read_text()
+    assert "WorkingDirectory=" in unit
+    assert "PYTHONPATH=" not in unit
+
+
 def test_settings_are_for_root_alone_since_they_hold_the_signal_url(bootstrap):
     bootstrap.run()
     assert (bootstrap.root / "opt/deeplearning/settings.json").stat().st_mode & 0o777 == 0o600
