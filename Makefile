@@ -63,7 +63,7 @@ setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything 
 
 .PHONY: rehearse
 rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value")
-	@$(BIN)/python app.py $(CONTEXT)
+	@rm -rf cdk.out && $(BIN)/python app.py $(CONTEXT)
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
 
 .PHONY: test

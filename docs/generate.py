@@ -18,6 +18,7 @@ from constructs import IConstruct
 
 from deeplearning_cdk import TrainingCluster
 
+CONSUMER_APP = Path(__file__).parents[1] / "examples" / "consumer_app" / "app.py"
 README = Path(__file__).parents[1] / "README.md"
 _LABEL = re.compile(r"AWS::|::")
 
@@ -29,12 +30,23 @@ def main() -> None:
 
 def render(text: str) -> str:
     """Return the README's text with its generated parts made anew."""
-    for name, content in (("props", props_table()), ("architecture", f"```mermaid\n{architecture()}\n```")):
+    parts = {
+        "props": props_table(),
+        "architecture": f"```mermaid\n{architecture()}\n```",
+        "consumer app": f"```python\n{consumer_app()}\n```",
+    }
+    for name, content in parts.items():
         begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
         head, rest = text.split(begin)
         tail = rest.split(end)[1]
         text = f"{head}{begin}\n{content}\n{end}{tail}"
     return text
+
+
+def consumer_app() -> str:
+    """Return the stack of the example consumer app, without what every CDK app begins and ends with."""
+    text = CONSUMER_APP.read_text()
+    return text[text.index("from deeplearning_cdk import") : text.index("\n\napp = cdk.App()")].strip()
 
 
 def props_table() -> str:
