@@ -1,6 +1,6 @@
 #!/bin/bash
 # User data of every node: write the settings, fetch the agent, start it as a service. All else is the agent's.
-# The capitals between double underscores are replaced at synth. Safe to run again: same files, same running agent.
+# The capitals between double underscores are replaced at synth. Safe to run again: same files, and the agent converges.
 set -euo pipefail
 umask 022
 readonly home=/opt/deeplearning log=/var/log/deeplearning-bootstrap.log
@@ -50,4 +50,6 @@ WantedBy=multi-user.target
 UNIT
 
 systemctl daemon-reload
-systemctl enable --now deeplearning-agent.service
+systemctl enable deeplearning-agent.service
+# An image that was made from a node starts that node's agent before user data runs: this one takes its place.
+systemctl restart deeplearning-agent.service
