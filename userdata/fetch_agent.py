@@ -25,7 +25,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-ATTEMPTS = 5
+ATTEMPTS = 7
 IMDS = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/") + "/latest/"
 ROLE = "meta-data/iam/security-credentials/"
 
@@ -44,7 +44,7 @@ def send(url: str, headers: Any, method: str = "GET", body: Any = None) -> bytes
 
 
 def retry(action: Callable[[], Any], sleep: Any = time.sleep) -> Any:
-    """Return what an action returns; after an OSError try again, five times within 15 s."""
+    """Return what an action returns; after an OSError try again for a minute, while IAM spreads a new role."""
     for attempt in range(ATTEMPTS - 1):
         try:
             return action()

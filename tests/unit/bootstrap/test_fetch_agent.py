@@ -96,7 +96,7 @@ def test_a_refusal_is_shown_in_the_words_of_s3(fetch_agent, server, monkeypatch)
     pauses = []
     with pytest.raises(OSError, match="answered 403 Forbidden: <Error><Code>AccessDenied") as raised:
         fetch_agent.retry(lambda: fetch_agent.fetch("assets", "agent.zip", "1" * 64, "eu-west-1"), pauses.append)
-    assert pauses == [1, 2, 4, 8]
+    assert pauses == [1, 2, 4, 8, 16, 32]
     assert "Signature" not in str(raised.value)
 
 
