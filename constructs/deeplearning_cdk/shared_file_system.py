@@ -174,14 +174,14 @@ class SharedFileSystem(Construct):
 
 
 _ENCRYPTED_ONLY: dict[str, Any] = {
-    # A policy without an allow leaves access to identity policies alone, so IAM is required too.
+    # A policy without an allow leaves access to identity policies alone, so IAM is required too. It names no resource:
+    # the policy is about the file system that it is on, as in the examples of EFS.
     "Version": "2012-10-17",
     "Statement": [
         {
             "Effect": "Deny",
             "Principal": {"AWS": "*"},
             "Action": "*",
-            "Resource": "*",
             "Condition": {"Bool": {"aws:SecureTransport": "false"}},
         }
     ],
