@@ -44,7 +44,8 @@ class NodeImage:
             and TLS).
         interpreter: Python 3.10 or newer that runs the agent.
         root_device: Name of the root device.
-        packages: Packages that a node installs where the command is missing: command -> packages.
+        packages: Packages that a node installs where the command is missing: command -> packages; `{kernel}` in a
+            name stands for the release of the running kernel.
         is_tried: Whether this choice is known to work on AWS from its vendor's notes.
     """
 
@@ -183,7 +184,8 @@ class NodeImage:
             f"nvidia-headless-{branch}-server",
             f"nvidia-utils-{branch}-server",
             "nvidia-modprobe",
-            "linux-headers-aws",
+            # The agent fills in the running kernel: the archive's newest headers can be of a later one.
+            "linux-headers-{kernel}",
         )
         return replace(self, packages={**self.packages, "nvidia-smi": names}, is_tried=False)
 

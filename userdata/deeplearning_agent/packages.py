@@ -1,6 +1,7 @@
 """Installs what the image lacks, and nothing that it has: forming a cluster needs no package server otherwise."""
 
 import logging
+import os
 
 from deeplearning_agent.deadline import Deadline
 from deeplearning_agent.failure import StageFailure
@@ -13,11 +14,21 @@ DRIVER_COMMAND = "nvidia-smi"
 DRIVER_MODULE = "nvidia"
 LOCK_SECONDS = 300
 """How long apt waits for the image's own unattended upgrade."""
+KERNEL = "{kernel}"
+"""In a package's name: the running kernel's release, for which a driver must be built; the newest may be another."""
 
 _APT = ("apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", "-o", "Acquire::Retries=3")
 _MANAGERS = {
     "apt-get": ((*_APT, "update"), (*_APT, "install", "--yes", "--no-install-recommends")),
     "dnf": (("dnf", "install", "--assumeyes"),),
+}
+
+# Ubuntu's needrestart would restart services behind apt, this agent among them.
+_ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NEEDRESTART_SUSPEND": "1",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
 }
 
 
@@ -34,7 +45,8 @@ def install_packages(node: Node, deadline: Deadline) -> None:
     if not missing:
         return
     LOG.info("the image lacks %s", ", ".join(sorted(missing)))
-    _install(node, sorted({name for names in missing.values() for name in names}), deadline.at_most(INSTALL_SECONDS))
+    names = {name.replace(KERNEL, os.uname().release) for names in missing.values() for name in names}
+    _install(node, sorted(names), deadline.at_most(INSTALL_SECONDS))
     absent = sorted(command for command in missing if not node.programs.has(command))
     if absent:
         raise StageFailure(
@@ -58,7 +70,7 @@ def _install(node: Node, names: list[str], deadline: Deadline) -> None:
                 node.programs.run(
                     argv,
                     timeout_seconds=max(1.0, deadline.remaining),
-                    environment={"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root", "LC_ALL": "C.UTF-8"},
+                    environment=_ENVIRONMENT,
                 )
         except ProgramError as error:  # noqa: PERF203 - waiting dwarfs it
             last = error

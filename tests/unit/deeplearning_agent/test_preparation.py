@@ -1,5 +1,6 @@
 """The steps that make a node ready, each against tiny programs in place of the machine's."""
 
+import os
 import re
 import time
 
@@ -164,6 +165,22 @@ def test_installs_what_is_absent_and_loads_the_driver(lab, ticking_clock):
     assert update.endswith(" update")
     assert install.endswith(" install --yes --no-install-recommends nvidia-driver-580")
     assert calls(lab, "modprobe") == ["nvidia"]
+
+
+def test_headers_are_those_of_the_running_kernel_which_need_not_be_the_newest(lab, ticking_clock):
+    node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("linux-headers-{kernel}",)})
+    lab.program(0, "apt-get", 'echo "$@" >>"$FAKES/apt-get.calls"')
+    with pytest.raises(StageFailure, match="do not bring mount"):
+        install_packages(node, node.limit(200))
+    assert calls(lab, "apt-get")[1].endswith(f" linux-headers-{os.uname().release}")
+
+
+def test_apt_is_told_not_to_restart_services_since_the_agent_is_one(lab, ticking_clock):
+    node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("nfs-common",)})
+    lab.program(0, "apt-get", 'echo "$DEBIAN_FRONTEND $NEEDRESTART_SUSPEND" >>"$FAKES/apt-get.calls"')
+    with pytest.raises(StageFailure, match="do not bring mount"):
+        install_packages(node, node.limit(200))
+    assert set(calls(lab, "apt-get")) == {"noninteractive 1"}
 
 
 @pytest.mark.parametrize(
