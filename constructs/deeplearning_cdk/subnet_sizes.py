@@ -8,8 +8,12 @@ _RESERVED = 5
 
 _LARGEST_VPC, _SMALLEST_VPC, _SMALLEST_SUBNET = 16, 26, 28
 
-INTERFACE_ENDPOINTS = ("SQS", "SSM", "SSM_MESSAGES", "EC2_MESSAGES")
-"""What nodes without a route to the Internet call beside the gateways of S3 and DynamoDB."""
+INTERFACE_ENDPOINTS = ("SQS", "SSM", "SSM_MESSAGES")
+"""
+What nodes without a route to the Internet call beside the gateways of S3 and DynamoDB.
+
+Session Manager needs no ec2messages since version 3.3.40 of its agent, and the newest regions do not have it.
+"""
 
 
 @dataclass(frozen=True)
