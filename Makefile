@@ -67,8 +67,13 @@ rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, fo
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
 
 .PHONY: test
-test: setup ## Run every test (unit, package, rehearsal; the last as root)
+test: setup $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
 	@$(BIN)/python -m pytest
+
+# Made before the tests, because pytest would hide its progress.
+.PHONY: base
+base: setup
+	@$(BIN)/python -m deeplearning_rehearsal.lab.base_root build/rehearsal/base
 
 .PHONY: check
 check: setup ## Lint, format, types, shell; templates are checked by the tests
