@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name. Default: those of the process.
 
     Returns:
-        The exit status: 0 as promised, 1 not as promised, 2 could not be tried.
+        The exit status: 0 as promised, 1 not as promised, 2 could not be tried, 130 interrupted.
     """
     parser = argparse.ArgumentParser(
         prog="deeplearning-cdk",
@@ -26,8 +26,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_rehearse(commands)
     arguments = parser.parse_args(argv)
-    run = arguments.run
-    status: int = run(arguments)
+    try:
+        status: int = arguments.run(arguments)
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return 130
     return status
 
 
@@ -37,11 +40,11 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="deploy a cloud assembly to an embedded AWS on this machine, boot its nodes and train",
         description="Deploy a synthesized cloud assembly to an embedded AWS on this machine, boot every node with its "
         "real user data, form the cluster and train with Horovod over SSH. Needs Linux and root, and no AWS account.",
-        epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried",
+        epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
     )
     add = parser.add_argument
     add("assembly", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
-    add("--stack", metavar="NAME", help="which stack of the assembly (default: its first)")
+    add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
     add("--nodes", type=_node_count, metavar="N", help="nodes in all, master included (default: as the template says)")
     add("--gpus-per-node", type=_gpu_count, default=1, metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
     add(

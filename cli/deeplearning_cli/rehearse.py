@@ -38,7 +38,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
     except UnavailableError as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return UNAVAILABLE
-    return run_enclosed("deeplearning_rehearsal.rehearsal", options.to_json())
+    return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
 
 
 def _require_assembly(assembly: Path) -> None:

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
@@ -56,7 +55,7 @@ class Evidence:
 
 def bound_calls(nodes: int, seconds: float) -> int:
     """
-    Return the most AWS calls that forming a cluster may take.
+    Return the most AWS calls that the nodes of a cluster may make until it is formed.
 
     Args:
         nodes: Nodes, master included.
@@ -122,12 +121,21 @@ def find_problems(expect: Expectation, evidence: Evidence) -> tuple[str, ...]:
         problems.append(f"every node of the membership must be checked, got {len(evidence.nodes)} of {formed}")
     if evidence.state and formed < evidence.requested and not evidence.state.reason:
         problems.append(f"a smaller cluster must give its reason, got {formed} of {evidence.requested} without")
+    problems += _find_call_problems(evidence, formed)
     for node in evidence.nodes:
         broken = [name for name, held in node.checks.items() if not held]
         problems += [f"{node.host} must keep the contract, it fails: {name}" for name in broken]
     if expect == "trained":
         problems += _find_training_problems(evidence)
     return tuple(problems)
+
+
+def _find_call_problems(evidence: Evidence, formed: int) -> Sequence[str]:
+    if formed == 0 or evidence.formation_seconds is None:
+        return []
+    made = evidence.calls.total - evidence.calls.by_kind.get("lambda", 0)
+    bound = bound_calls(formed, evidence.formation_seconds)
+    return [] if made <= bound else [f"{formed} nodes must form with at most {bound} AWS calls of theirs, got {made}"]
 
 
 def _find_training_problems(evidence: Evidence) -> Sequence[str]:
@@ -151,9 +159,3 @@ def _describe_cluster(evidence: Evidence) -> ClusterReport:
         aws_call_bound=None if seconds is None else bound_calls(formed, seconds),
         reason="" if evidence.state is None else evidence.state.reason,
     )
-
-
-def count_requested(template: Mapping[str, Any]) -> int:
-    """Return the nodes that the groups of a template ask for."""
-    groups = [r for r in template["Resources"].values() if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
-    return sum(int(group["Properties"]["DesiredCapacity"]) for group in groups)

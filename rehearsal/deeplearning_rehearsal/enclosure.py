@@ -5,16 +5,19 @@ Everything of a rehearsal (embedded AWS, nodes, links, mounts) lives in one set 
 lab. The kernel removes all of it when that process ends, and ends that process when its parent dies, however it dies.
 """
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import FrameType
 
 from deeplearning_rehearsal.errors import UnavailableError
 
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
+_TERMINATED = 128 + signal.SIGTERM
 
 
 def require_namespaces() -> None:
@@ -44,25 +47,31 @@ def run_enclosed(module: str, argument: str) -> int:
 
     Args:
         module: Name of the module, run with `python -m`.
-        argument: Its one argument.
+        argument: Its first argument; the second is a descriptor of this machine's `/proc`.
 
     Returns:
-        The module's exit status.
+        The module's exit status; 143 after SIGTERM.
     """
+    host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     # --pdeathsig covers this process, --kill-child covers unshare: SIGKILL of either ends the lab.
-    command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, sys.executable, "-m", module, argument]
-    process = subprocess.Popen(command)
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, sys.executable, "-m", module]
+    process = subprocess.Popen([*command, argument, str(host_proc)], pass_fds=[host_proc])
+    os.close(host_proc)
+    is_terminated = False
 
     def end_lab(_number: int, _frame: FrameType | None) -> None:
+        nonlocal is_terminated
+        is_terminated = True
         process.kill()  # unshare ignores SIGTERM while it waits for its child
 
     previous = signal.signal(signal.SIGTERM, end_lab)
     try:
-        return _wait(process)
+        status = _wait(process)
     finally:
         signal.signal(signal.SIGTERM, previous)
         process.kill()
         process.wait()
+    return _TERMINATED if is_terminated else status
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
@@ -70,5 +79,14 @@ def _wait(process: "subprocess.Popen[bytes]") -> int:
         try:
             status = process.wait()
         except KeyboardInterrupt:
-            continue  # the lab got the same interrupt: it reports and ends by itself
+            _interrupt(process.pid)
+            continue
         return status if status >= 0 else 128 - status
+
+
+def _interrupt(unshare: int) -> None:
+    """Pass an interrupt on: a terminal's reaches the lab as well, another's does not, and unshare ignores both."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGINT)

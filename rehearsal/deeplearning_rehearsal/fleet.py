@@ -14,8 +14,12 @@ from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.timeline import Timeline
 
 _INTERVAL_SECONDS = 0.5
-# The agent's lines begin with a time and a level; the timeline has its own times.
-_LOG_PREFIX = re.compile(r"^\S+Z INFO ")
+# The agent's lines begin with a time and a level; the timeline has its own times, and only a warning's level tells.
+_LOG_PREFIX = re.compile(r"^\S+Z (?:INFO )?")
+_LANES = {"stack": "stack", "signal": "stack"}
+_OTHER_LANE = "adjuster"
+"""What groups do, and whom they tell of it, is what the adjuster acts on."""
+
 _TELLING_TYPES = (
     "AWS::AutoScaling::AutoScalingGroup",
     "AWS::CloudFormation::Stack",
@@ -72,11 +76,11 @@ class Fleet:
         """Put what the embedded AWS observed on the timeline."""
         if observation.topic == "signal":
             self.signalled_at = self.signalled_at or observation.at
-        event = observation.detail.get("event")
-        if isinstance(event, StackEvent) and not _is_telling(event):
+        if not _is_telling(observation):
             return
-        lane = self.lane(observation.subject) if observation.subject in self._machines else observation.topic
-        self._timeline.tell(lane, observation.text)
+        is_machine = observation.subject in self._machines
+        lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, _OTHER_LANE)
+        self._timeline.tell(lane, _shorten(observation))
 
     def formation_seconds(self) -> float | None:
         """Return the time from the first launch to the first signal; None while one of them is missing."""
@@ -129,5 +133,17 @@ def _is_master(machine: Machine) -> bool:
     return machine.tags.get(ROLE_TAG) == NodeRole.MASTER.value
 
 
-def _is_telling(event: StackEvent) -> bool:
-    return event.resource_type in _TELLING_TYPES or event.status.endswith("_FAILED")
+def _is_telling(observation: Observation) -> bool:
+    event = observation.detail.get("event")
+    if isinstance(event, StackEvent):
+        return event.resource_type in _TELLING_TYPES or event.status.endswith("_FAILED")
+    return "machine" not in observation.detail  # that it boots is said by the one who boots it
+
+
+def _shorten(observation: Observation) -> str:
+    """Leave out what a lane says already: the service's prefix, and a function's long generated name."""
+    if observation.topic == "message":
+        return f"event {observation.text.removeprefix('autoscaling:')}"
+    if observation.topic == "invocation":
+        return observation.text.replace(observation.subject, "adjuster")
+    return observation.text

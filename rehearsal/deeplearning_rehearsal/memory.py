@@ -11,12 +11,17 @@ _KIB_PER_MIB = 1024
 
 class MemoryWatch:
     """
-    Samples the memory of every process in this pid namespace, and of the files in memory, once a second.
+    Samples the memory of every process in this pid namespace, and of the files in memory, once a second and at the end.
 
     Shared pages count once (proportional set size). Files in memory, which hold the nodes' disks, count in full.
+
+    Args:
+        proc: Where the kernel tells of processes. Default: of this pid namespace.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._files_before = self._read_shared_kib()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
         self.peak_mib = 0
@@ -30,12 +35,20 @@ class MemoryWatch:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self._sample()
 
     def _watch(self) -> None:
-        before = _shared_kib()
         while not self._stop.wait(_INTERVAL_SECONDS):
-            kib = sum(_proportional_kib(folder) for folder in Path("/proc").glob("[0-9]*"))
-            self.peak_mib = max(self.peak_mib, (kib + max(0, _shared_kib() - before)) // _KIB_PER_MIB)
+            self._sample()
+
+    def _sample(self) -> None:
+        processes = sum(_proportional_kib(folder) for folder in self._proc.glob("[0-9]*"))
+        files = max(0, self._read_shared_kib() - self._files_before)
+        self.peak_mib = max(self.peak_mib, (processes + files) // _KIB_PER_MIB)
+
+    def _read_shared_kib(self) -> int:
+        lines = (self._proc / "meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Shmem:"))
 
 
 def _proportional_kib(process: Path) -> int:
@@ -44,8 +57,3 @@ def _proportional_kib(process: Path) -> int:
     except OSError:
         return 0  # it ended, or is a kernel thread
     return next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
-
-
-def _shared_kib() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Shmem:"))

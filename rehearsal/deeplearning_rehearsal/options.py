@@ -15,7 +15,7 @@ class RehearsalOptions:
 
     Attributes:
         assembly: Folder of the cloud assembly.
-        stack: Name of the stack. None: the first of the assembly.
+        stack: Name of the stack. None: the only one of the assembly.
         nodes: Nodes in all, master included. None: as the template says.
         gpus_per_node: GPUs that the `nvidia-smi` stand-in shows; 0 leaves the program out.
         expect: What is waited for and judged.
@@ -39,6 +39,11 @@ class RehearsalOptions:
     def base_cache(self) -> Path:
         """Folder that caches the nodes' base root file system."""
         return self.out / "base"
+
+    @property
+    def work(self) -> Path:
+        """Folder of the lab; what is in it is in memory, seen by the lab only, and ends with it."""
+        return self.out / "lab"
 
     def to_json(self) -> str:
         """Return the text that `from_json` reads in the enclosed process."""

@@ -9,7 +9,7 @@ from deeplearning_rehearsal.timeline import Happening, Timeline
 
 
 @contextmanager
-def show_progress(timeline: Timeline, stream: TextIO = sys.stderr) -> Iterator[None]:
+def show_progress(timeline: Timeline, stream: TextIO | None = None) -> Iterator[None]:
     """
     Show what happens until the block ends.
 
@@ -17,14 +17,17 @@ def show_progress(timeline: Timeline, stream: TextIO = sys.stderr) -> Iterator[N
         timeline: Whose happenings are shown.
         stream: Where to. Default: standard error.
     """
-    if not stream.isatty():
-        timeline.subscribe(
-            lambda happening: _write(stream, _line(happening)),
-            lambda phase: _write(stream, f"--- {phase}"),
-        )
+    stream = stream or sys.stderr
+    with _live(timeline, stream) if stream.isatty() else _plain(timeline, stream):
         yield
-        return
-    with _live(timeline, stream):
+
+
+@contextmanager
+def _plain(timeline: Timeline, stream: TextIO) -> Iterator[None]:
+    with timeline.subscribe(
+        lambda happening: _write(stream, _line(happening)),
+        lambda phase: _write(stream, f"--- {phase}"),
+    ):
         yield
 
 
@@ -43,11 +46,13 @@ def _live(timeline: Timeline, stream: TextIO) -> Iterator[None]:
     from rich.markup import escape  # noqa: PLC0415
 
     console = Console(file=stream, highlight=False)
-    with console.status("starting", spinner="dots") as status:
+    with (
+        console.status("starting", spinner="dots") as status,
         timeline.subscribe(
             lambda happening: console.print(
                 f"[dim]{happening.at:7.1f}s[/]  [cyan]{escape(f'{happening.lane:<12.19}')}[/]  {escape(happening.text)}"
             ),
             lambda phase: status.update(f"[bold]{escape(phase)}[/] (Ctrl-C ends the rehearsal)"),
-        )
+        ),
+    ):
         yield

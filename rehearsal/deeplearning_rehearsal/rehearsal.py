@@ -1,10 +1,7 @@
-"""
-The recipe of a rehearsal; runs as the first process of the lab's namespaces.
-
-    python -m deeplearning_rehearsal.rehearsal OPTIONS_JSON
-"""
+"""The recipe of a rehearsal; runs in the first process of the lab's namespaces."""
 
 import json
+import signal
 import sys
 import tempfile
 import threading
@@ -12,12 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import SETTINGS_FILE
 from deeplearning_contract.settings import NodeSettings
-from deeplearning_rehearsal.assessment import Evidence, count_requested, judge
+from deeplearning_rehearsal.assessment import Evidence, judge
+from deeplearning_rehearsal.capacity import count_requested, require_worker_minimum
 from deeplearning_rehearsal.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack
@@ -29,6 +26,7 @@ from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.progress import show_progress
 from deeplearning_rehearsal.report import Report, render_text, write_report
 from deeplearning_rehearsal.report_page import render_page
+from deeplearning_rehearsal.stand_ins import AWS_STAND_INS
 from deeplearning_rehearsal.timeline import Timeline
 from deeplearning_rehearsal.training import train
 
@@ -36,42 +34,34 @@ ROUTER = "100.64.0.1"
 """Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
 
 PORT = 4566
-_LAB_PID = "$(pgrep --newest --full 'm deeplearning_rehearsal.rehearsal')"
 _UNAVAILABLE = 2
-_INTERRUPTED = 130
 
 
-def main(argument: str) -> int:
+def carry_out(argument: str, lab_pid: int) -> int:
     """
     Rehearse, report, and return the exit status.
 
     Args:
         argument: The options as JSON.
+        lab_pid: This process's id outside its namespaces, where the user is.
     """
     options = RehearsalOptions.from_json(argument)
-    timeline = Timeline()
     try:
-        with show_progress(timeline):
-            report = rehearse(options, timeline)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; nothing is left behind\n")
-        return _INTERRUPTED
+        report = rehearse(options, Timeline(), lab_pid)
     except RehearsalError as error:
         sys.stderr.write(f"deeplearning-cdk: {error}\n")
         return _UNAVAILABLE
-    write_report(report, options.out, render_page(report))
-    sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else render_text(report)) + "\n")
-    sys.stderr.write(f"report     {options.out / 'report.html'} (also .json and .txt)\n")
     return 0 if report.verdict == "pass" else 1
 
 
-def rehearse(options: RehearsalOptions, timeline: Timeline) -> Report:
+def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Report:
     """
-    Deploy, boot, form, check and train.
+    Deploy, boot, form, check, train and report; the lab stays for as long as the user wants to keep it.
 
     Args:
         options: What to do.
         timeline: Told everything that happens.
+        lab_pid: This process's id outside its namespaces.
 
     Returns:
         The report; something that was not as promised is in its verdict.
@@ -83,25 +73,50 @@ def rehearse(options: RehearsalOptions, timeline: Timeline) -> Report:
         fleet = Fleet(lab, timeline)
         with EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe) as aws, fleet:
             run = _Run(options, timeline, lab, fleet, aws, time.monotonic() + options.minutes * 60)
-            report = judge(options.expect, run.gather(), timeline, lab.stand_ins, memory.peak_mib)
+            with show_progress(timeline):
+                evidence = run.gather()
+            report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
+            _publish(report, options)
             if options.keep:
-                run.keep()
+                _keep(lab, fleet, lab_pid)
     return report
+
+
+def _publish(report: Report, options: RehearsalOptions) -> None:
+    write_report(report, options.out, render_page(report))
+    sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else render_text(report)) + "\n")
+    sys.stdout.flush()
+    sys.stderr.write(f"report     {options.out / 'report.html'} (also .json and .txt)\n")
+
+
+def _keep(lab: Lab, fleet: Fleet, lab_pid: int) -> None:
+    """Keep the cluster running until it is interrupted, and say how to get in."""
+    interrupted = threading.Event()
+    signal.signal(signal.SIGINT, lambda _number, _frame: interrupted.set())
+    for machine in fleet.machines():
+        inner = f"nsenter {lab.entry(machine.instance_id)} -- su --login {machine.login_user}"
+        name = fleet.lane(machine.instance_id)
+        sys.stderr.write(f"enter {name:<10} nsenter --target {lab_pid} --all -- {inner}\n")
+    sys.stderr.write("the cluster keeps running; Ctrl-C ends it\n")
+    sys.stderr.flush()
+    interrupted.wait()
 
 
 @contextmanager
 def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
     base_root = prepare_base_root(options.base_cache, lambda line: timeline.tell("rehearsal", line))
-    with (
-        tempfile.TemporaryDirectory(prefix="rehearsal-") as work,
-        Lab(
-            base_root=base_root,
-            work=Path(work),
-            endpoint_url=f"http://{ROUTER}:{PORT}",
-            gateway=ROUTER,
-            gpus_per_node=options.gpus_per_node,
-        ) as lab,
-    ):
+    lab = Lab(
+        base_root=base_root,
+        work=options.work,
+        endpoint_url=f"http://{ROUTER}:{PORT}",
+        gateway=ROUTER,
+        gpus_per_node=options.gpus_per_node,
+    )
+    with lab:
+        # The lab's folder is in memory and in this mount namespace only: not even SIGKILL leaves a temporary file.
+        temporary = options.work / "tmp"
+        temporary.mkdir()
+        tempfile.tempdir = str(temporary)
         yield lab
 
 
@@ -120,6 +135,7 @@ class _Run:
         """Deploy the stack, wait for its end, and look at what has become of it."""
         options = self.options
         template = read_stack(options.assembly, options.stack).template
+        require_worker_minimum(template, options.nodes)
         with self.timeline.phase("deploy"):
             workers = None if options.nodes is None else options.nodes - 1
             self.aws.deploy(options.assembly, options.stack, worker_desired_capacity=workers)
@@ -164,19 +180,3 @@ class _Run:
             self.timeline.tell(lane, "training starts")
             evidence.training = train(self.lab, master, login_user, self.give_up - time.monotonic())
             self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
-
-    def keep(self) -> None:
-        """Keep the cluster running until it is interrupted, and say how to get in."""
-        for machine in self.fleet.machines():
-            inner = f"nsenter {self.lab.entry(machine.instance_id)} -- su --login {machine.login_user}"
-            command = f"nsenter --target {_LAB_PID} --all -- {inner}"
-            self.timeline.tell(self.fleet.lane(machine.instance_id), f"enter with: {command}")
-        self.timeline.tell("rehearsal", "the cluster keeps running; Ctrl-C ends it")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            self.timeline.tell("rehearsal", "ending")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -6,10 +6,14 @@ strings that the nodes' shells print.
 """
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+_WIDTH = 110
+_LABEL = 11
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class ClusterReport:
         aws_calls: Calls that nodes and Lambda made until the cluster formed.
         aws_calls_by_name: The same by `service.Operation`.
         aws_calls_by_kind: The same by who called.
-        aws_call_bound: The most calls that the design allows for this size and time.
+        aws_call_bound: The most calls that nodes may make for this size and time.
         reason: Why the cluster is smaller than asked for; else empty.
     """
 
@@ -115,36 +119,64 @@ def write_report(report: Report, folder: Path, page: str) -> None:
 
 def render_text(report: Report) -> str:
     """Render the report for a terminal, about as wide as one."""
-    cluster, training = report.cluster, report.training
     lines = [
-        f"verdict    {report.verdict.upper()} (expected: {report.expected})",
-        *(f"           {reason}" for reason in report.reasons),
-        f"stack      {report.stack.name}  {report.stack.status}  {sum(report.stack.resources.values())} resources",
+        *_row("verdict", f"{report.verdict.upper()} (expected: {report.expected})"),
+        *(line for reason in report.reasons for line in _row("", reason)),
+        *_row(
+            "stack",
+            f"{report.stack.name}  {report.stack.status}  {sum(report.stack.resources.values())} resources",
+        ),
+        *(_row("", report.stack.reason) if report.stack.reason else ()),
+        *_row("cluster", _describe_cluster(report.cluster)),
+        *(_row("", report.cluster.reason) if report.cluster.reason else ()),
+        *(line for node in report.nodes for line in _row("node", _describe_node(node))),
+        *(_row("training", _describe_training(report.training)) if report.training else ()),
+        *_row("phases", "  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report.phases)),
+        *_row("memory", f"at most {report.peak_memory_mib} MiB for the whole lab"),
     ]
-    if report.stack.reason:
-        lines.append(f"           {report.stack.reason}")
-    lines.append(
-        f"cluster    {cluster.formed} of {cluster.requested} nodes, generation {cluster.generation}, "
-        + (
-            f"formed in {cluster.formation_seconds:.1f} s, "
-            if cluster.formation_seconds is not None
-            else "not formed, "
-        )
-        + f"{cluster.aws_calls} AWS calls"
-        + (f" (bound {cluster.aws_call_bound})" if cluster.aws_call_bound is not None else "")
-    )
-    if cluster.reason:
-        lines.append(f"           {cluster.reason}")
-    for node in report.nodes:
-        marks = ", ".join(name if held else f"{name} FAILED" for name, held in node.checks.items())
-        lines.append(f"node       {node.host:<22} {node.role:<7} {node.address:<15} {marks}")
-    if training:
-        lines.append(
-            f"training   {training.launcher} with {training.framework}: {training.ranks} ranks "
-            f"on {len(set(training.hosts))} hosts, "
-            f"{training.dataset}, held-out accuracy {training.accuracy:.3f}, {training.seconds:.1f} s"
-        )
-    lines.append("phases     " + "  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report.phases))
-    lines.append(f"memory     at most {report.peak_memory_mib} MiB for the whole lab")
-    lines.append("stand-ins  " + "; ".join(f"{row['name']} ({row['does']})" for row in report.stand_ins))
+    if report.stand_ins:
+        lines += _row("stand-ins", "what was not the real thing")
+    for row in report.stand_ins:
+        lines += _row("", f"{row['name']} for {row['replaces']}: {row['does']}", hanging="  ")
     return "\n".join(lines)
+
+
+def summarize_checks(checks: Mapping[str, bool]) -> str:
+    """Say how many checks of a node hold, and by name which do not."""
+    failed = [name for name, held in checks.items() if not held]
+    if not failed:
+        return f"all {len(checks)} checks hold"
+    return f"{len(failed)} of {len(checks)} checks FAILED: {', '.join(failed)}"
+
+
+def _row(label: str, text: str, hanging: str = "") -> list[str]:
+    """Wrap a text behind a label; words are never broken, so that names and commands can be copied."""
+    return textwrap.wrap(
+        text or "-",
+        _WIDTH,
+        initial_indent=f"{label:<{_LABEL}}",
+        subsequent_indent=" " * _LABEL + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _describe_cluster(cluster: ClusterReport) -> str:
+    formed = "not formed" if cluster.formation_seconds is None else f"formed in {cluster.formation_seconds:.1f} s"
+    bound = "" if cluster.aws_call_bound is None else f", bound {cluster.aws_call_bound}"
+    function = cluster.aws_calls_by_kind.get("lambda", 0)
+    return (
+        f"{cluster.formed} of {cluster.requested} nodes, generation {cluster.generation}, {formed}, "
+        f"{cluster.aws_calls} AWS calls (nodes {cluster.aws_calls - function}{bound}; Lambda {function})"
+    )
+
+
+def _describe_node(node: NodeReport) -> str:
+    return f"{node.host:<22} {node.role:<7} {node.address:<15} {summarize_checks(node.checks)}"
+
+
+def _describe_training(training: TrainingReport) -> str:
+    return (
+        f"{training.launcher} with {training.framework}: {training.ranks} ranks on {len(set(training.hosts))} hosts, "
+        f"{training.dataset}, held-out accuracy {training.accuracy:.3f}, {training.seconds:.1f} s"
+    )

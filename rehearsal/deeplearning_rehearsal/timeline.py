@@ -62,11 +62,18 @@ class Timeline:
         for listener in listeners:
             listener(happening)
 
-    def subscribe(self, on_happening: Callable[[Happening], None], on_phase: Callable[[str], None]) -> None:
-        """Have every later happening, and the name of every phase that begins, passed on."""
+    @contextmanager
+    def subscribe(self, on_happening: Callable[[Happening], None], on_phase: Callable[[str], None]) -> Iterator[None]:
+        """Have every happening, and the name of every phase that begins, passed on until the block ends."""
         with self._lock:
             self._listeners.append(on_happening)
             self._phase_listeners.append(on_phase)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(on_happening)
+                self._phase_listeners.remove(on_phase)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

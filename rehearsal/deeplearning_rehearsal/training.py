@@ -11,6 +11,7 @@ from deeplearning_rehearsal.report import TrainingReport
 LAUNCHER = "run_horovod.sh"
 PROGRAM = "train_digits.py"
 MINIMUM_ACCURACY = 0.90
+_FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
 _FOLDER = "$EFS_MOUNT/rehearsal"
 
 
@@ -42,15 +43,7 @@ def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> Trainin
             f"training ended with status {answer.returncode}: {_last_lines(answer.stdout + answer.stderr)}"
         )
     result = _result(answer.stdout)
-    return TrainingReport(
-        launcher="horovod",
-        framework=result["framework"],
-        ranks=result["ranks"],
-        hosts=result["hosts"],
-        dataset=result["dataset"],
-        accuracy=result["accuracy"],
-        seconds=result["seconds"],
-    )
+    return TrainingReport(launcher="horovod", **{name: result[name] for name in _FIGURES})
 
 
 def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[str, ...]:
@@ -84,9 +77,19 @@ def _result(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         begin = line.find('{"')
         if begin >= 0 and '"accuracy"' in line:
-            document: dict[str, Any] = json.loads(line[begin:])
-            return document
+            return _complete(line[begin:])
     raise PromiseError(f"training printed no result: {_last_lines(output)}")
+
+
+def _complete(line: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise PromiseError(f"training printed no result: {error} in {line}") from error
+    missing = [name for name in _FIGURES if name not in document]
+    if missing:
+        raise PromiseError(f"training's result must have {', '.join(missing)}, got {line}")
+    return document
 
 
 def _last_lines(output: str) -> str:

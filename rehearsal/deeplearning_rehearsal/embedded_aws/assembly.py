@@ -68,7 +68,9 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
     names = {key: str(entry.get("properties", {}).get("stackName", key)) for key, entry in stacks.items()}
     chosen = [key for key in stacks if name is None or name in (key, names[key])]
     if len(chosen) != 1:
-        raise AssemblyError(f"stack must name one of {sorted(names.values())}, got {name!r}; say which to rehearse")
+        raise AssemblyError(
+            f"stack must name one of {sorted(names.values())}, got {name!r}; choose one with --stack NAME"
+        )
     artifact = stacks[chosen[0]]
     _, _, place = str(artifact.get("environment", "aws://unknown-account/unknown-region")).partition("aws://")
     account, _, region = place.partition("/")

@@ -1,0 +1,40 @@
+"""How many nodes a template asks for, and how few it is content with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deeplearning_rehearsal.errors import UnavailableError
+
+WORKER_MINIMUM_VARIABLE = "DEEPLEARNING_WORKER_MIN_CAPACITY"
+"""Variable of the capacity adjuster's environment that holds the fewest workers."""
+
+
+def count_requested(template: Mapping[str, Any]) -> int:
+    """Return the nodes that the groups of a template ask for."""
+    groups = [r for r in template["Resources"].values() if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+    return sum(int(group["Properties"]["DesiredCapacity"]) for group in groups)
+
+
+def require_worker_minimum(template: Mapping[str, Any], nodes: int | None) -> None:
+    """
+    Make sure that a cluster of a size could form at all.
+
+    Args:
+        template: The stack's template.
+        nodes: Nodes in all, master included. None: as the template says.
+
+    Raises:
+        UnavailableError: The stack's own minimum is higher; the stack would only fail.
+    """
+    if nodes is None:
+        return
+    for resource in template["Resources"].values():
+        if resource["Type"] != "AWS::Lambda::Function":
+            continue
+        variables = resource["Properties"].get("Environment", {}).get("Variables", {})
+        fewest = variables.get(WORKER_MINIMUM_VARIABLE)
+        if isinstance(fewest, str) and fewest.isdigit() and nodes - 1 < int(fewest):
+            raise UnavailableError(
+                f"--nodes must be at least {int(fewest) + 1}, the master and the stack's worker_min_capacity of "
+                f"{fewest}, got {nodes}; raise it, or synthesize with a lower worker_min_capacity"
+            )

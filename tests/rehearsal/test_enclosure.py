@@ -1,0 +1,186 @@
+"""However a rehearsal ends, nothing of it is left: no process, link, mount or file."""
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BASE_CACHE = ROOT / "build" / "rehearsal" / "base"
+COMMAND = Path(sys.executable).with_name("deeplearning-cdk")
+NODE_RUNS = "reported joined"
+PATIENCE_SECONDS = 120
+PROMPT_SECONDS = 10
+
+
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("assembly") / "cdk.out"
+    command = [sys.executable, str(ROOT / "app.py"), "-c", "worker_desired_capacity=1"]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | {"CDK_OUTDIR": str(folder)})
+    return folder
+
+
+@dataclass
+class Rehearsal:
+    """A rehearsal that runs, as a command in a process group of its own."""
+
+    process: "subprocess.Popen[str]"
+    out: Path
+    progress: list[str]
+    processes: dict[int, int]
+
+    def read_until(self, text: str) -> str:
+        """Return the first line of progress with a text."""
+        assert self.process.stderr is not None
+        watchdog = threading.Timer(PATIENCE_SECONDS, self.process.kill)
+        watchdog.start()
+        try:
+            for line in self.process.stderr:
+                self.progress.append(line)
+                if text in line:
+                    return line
+        finally:
+            watchdog.cancel()
+        pytest.fail(f"no progress said {text!r}:\n{''.join(self.progress)}")
+
+    def follow_processes(self) -> None:
+        """Take hold of every process of the lab, so that each can be waited for."""
+        self.processes |= {pid: os.pidfd_open(pid) for pid in _find_children(self.process.pid)}
+        assert len(self.processes) > 2 * 3  # each node has its first process, its service manager and its sshd
+
+    def finish(self) -> int:
+        """Return the exit status, once the command and every process of the lab have ended."""
+        assert self.process.stderr is not None
+        status = self.process.wait(timeout=PATIENCE_SECONDS)
+        self.progress += self.process.stderr.readlines()
+        outlived = [pid for pid, descriptor in self.processes.items() if not _has_ended(descriptor)]
+        assert outlived == []
+        return status
+
+
+Start = Callable[..., Rehearsal]
+
+
+@pytest.fixture
+def start(assembly: Path, tmp_path: Path) -> Iterator[Start]:
+    started: list[Rehearsal] = []
+    temporary = tmp_path / "temporary"
+
+    def run(*options: str) -> Rehearsal:
+        out = tmp_path / "out"
+        out.mkdir()
+        BASE_CACHE.mkdir(parents=True, exist_ok=True)
+        (out / "base").symlink_to(BASE_CACHE)
+        command = [str(COMMAND), "rehearse", str(assembly), "--expect", "formed", "--out", str(out), *options]
+        temporary.mkdir()
+        environment = os.environ | {"TMPDIR": str(temporary)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, **pipes, env=environment, text=True, start_new_session=True)
+        started.append(Rehearsal(process, out, [], {}))
+        return started[-1]
+
+    before = _read_traces()
+    yield run
+    for rehearsal in started:
+        rehearsal.process.kill()
+        rehearsal.process.communicate()
+        for descriptor in rehearsal.processes.values():
+            os.close(descriptor)
+        left = {path.name for path in rehearsal.out.rglob("*") if not path.name.startswith("report.")}
+        assert left <= {"base", "lab"}
+    assert list(temporary.iterdir()) == []
+    assert _read_traces() == before
+
+
+@pytest.fixture
+def running(start: Start) -> Rehearsal:
+    rehearsal = start()
+    rehearsal.read_until(NODE_RUNS)
+    rehearsal.follow_processes()
+    return rehearsal
+
+
+def test_nothing_is_left_when_the_command_is_killed(running: Rehearsal) -> None:
+    running.process.kill()
+    assert running.finish() == -signal.SIGKILL
+
+
+def test_nothing_is_left_when_the_command_is_terminated(running: Rehearsal) -> None:
+    running.process.terminate()
+    assert running.finish() == 128 + signal.SIGTERM
+
+
+def test_nothing_is_left_after_control_c_which_says_so(running: Rehearsal) -> None:
+    os.killpg(running.process.pid, signal.SIGINT)  # a terminal interrupts the whole group
+    assert running.finish() == 128 + signal.SIGINT
+    assert running.progress[-1] == "interrupted; nothing is left behind\n"
+    assert not any("Traceback" in line for line in running.progress)
+
+
+def test_an_interrupt_of_the_command_alone_reaches_the_lab(running: Rehearsal) -> None:
+    running.process.send_signal(signal.SIGINT)
+    assert running.finish() == 128 + signal.SIGINT
+
+
+def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(start: Start) -> None:
+    rehearsal = start("--keep", "--json")
+    rehearsal.read_until("the cluster keeps running")
+    rehearsal.follow_processes()
+    report = json.loads((rehearsal.out / "report.json").read_text())
+    assert report["verdict"] == "pass"
+    commands = [match[1] for line in rehearsal.progress if (match := re.fullmatch(r"enter \S+ \d+ +(.+)\n", line))]
+    hosts = [_ask(f"{command} --command 'hostname; printenv DEEPLEARNING_WORKERS_COUNT'") for command in commands]
+    names = [f"ip-{node['address'].replace('.', '-')}" for node in report["nodes"]]
+    assert hosts == [f"{name}\n2\n" for name in names]
+    os.killpg(rehearsal.process.pid, signal.SIGINT)
+    assert rehearsal.finish() == 0
+    assert rehearsal.process.stdout is not None
+    assert json.loads(rehearsal.process.stdout.read()) == report
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--stack", "other"], "stack must name one of ['deeplearning-cluster'], got 'other'; choose one with --stack"),
+        (["--nodes", "1"], "--nodes must be at least 2, the master and the stack's worker_min_capacity of 1, got 1"),
+    ],
+)
+def test_what_cannot_be_tried_is_one_error_and_status_2(start: Start, options: list[str], message: str) -> None:
+    rehearsal = start(*options)
+    assert rehearsal.finish() == 2
+    assert len(rehearsal.progress) == 1
+    assert rehearsal.progress[0].startswith(f"deeplearning-cdk: {message}")
+
+
+def _ask(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60).stdout
+
+
+def _has_ended(descriptor: int) -> bool:
+    ended, _, _ = select.select([descriptor], [], [], PROMPT_SECONDS)
+    return bool(ended)
+
+
+def _find_children(pid: int) -> list[int]:
+    """Return all processes below one."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found + [below for child in found for below in _find_children(child)]
+
+
+def _read_traces() -> tuple[set[str], str, set[Path]]:
+    """Return this machine's links, mounts and named namespaces; each command has a `/tmp` of its own."""
+    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
+    run = {path for folder in ("/run", "/run/netns") for path in Path(folder).glob("*")}
+    return {line.split()[0] for line in links.splitlines()}, Path("/proc/self/mounts").read_text(), run

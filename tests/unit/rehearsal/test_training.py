@@ -1,0 +1,90 @@
+"""How the job's own result is read out of a launcher's output."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from deeplearning_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.training import LAUNCHER, PROGRAM, example_folder, train
+
+RESULT = {
+    "framework": "PyTorch",
+    "ranks": 2,
+    "hosts": ["ip-1", "ip-2"],
+    "dataset": "digits",
+    "accuracy": 0.97,
+    "seconds": 3.5,
+}
+
+
+class Master:
+    """A node that takes files, and answers the launcher's start as told."""
+
+    def __init__(self, status: int, output: str, errors: str = "", *, is_full: bool = False) -> None:
+        self.files: dict[str, str] = {}
+        self.timeout = 0.0
+        self._answer = (status, output, errors)
+        self._is_full = is_full
+
+    def run(
+        self,
+        instance_id: str,
+        argv: Sequence[str],
+        *,
+        user: str | None = None,
+        login_shell: bool = False,
+        timeout: float = 60,
+    ) -> "subprocess.CompletedProcess[str]":
+        assert (user, login_shell) == ("ubuntu", True)
+        if "copy" in argv:
+            name = LAUNCHER if LAUNCHER in argv[2] else PROGRAM
+            self.files[name] = argv[-1]
+            return subprocess.CompletedProcess(list(argv), int(self._is_full), "", "No space left on device\n")
+        self.timeout = timeout
+        return subprocess.CompletedProcess(list(argv), *self._answer)
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "[0]<stdout>: ", "Sat Nov 21 09:00:00 2026[0]<stdout>:"])
+def test_the_result_is_found_behind_a_launchers_prefix(prefix: str) -> None:
+    master = Master(0, f"epoch 1\n{prefix}{json.dumps(RESULT)}\n[1,1]<stdout>:bye {{}}\n")
+    training = train(master, "i-1", "ubuntu", 42.0)
+    assert (training.launcher, training.ranks, training.accuracy) == ("horovod", 2, 0.97)
+    assert training.hosts == ["ip-1", "ip-2"]
+    assert master.timeout == 42.0
+
+
+def test_launcher_and_program_reach_the_shared_file_system_unchanged() -> None:
+    master = Master(0, json.dumps(RESULT))
+    train(master, "i-1", "ubuntu", 1.0)
+    assert master.files == {name: (example_folder() / name).read_text() for name in (LAUNCHER, PROGRAM)}
+
+
+def test_a_job_that_prints_no_result_is_not_taken_for_trained() -> None:
+    with pytest.raises(PromiseError, match=r"training printed no result: epoch 1 \| bye"):
+        train(Master(0, "epoch 1\n\nbye\n"), "i-1", "ubuntu", 1.0)
+
+
+def test_a_result_that_was_cut_off_is_not_taken_for_trained() -> None:
+    with pytest.raises(PromiseError, match="training printed no result"):
+        train(Master(0, json.dumps(RESULT)[:-20]), "i-1", "ubuntu", 1.0)
+
+
+def test_a_result_that_lacks_a_figure_is_not_taken_for_trained() -> None:
+    with pytest.raises(PromiseError, match=r"training's result must have framework, ranks, hosts"):
+        train(Master(0, '{"accuracy": 0.97}'), "i-1", "ubuntu", 1.0)
+
+
+def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
+    noise = "".join(f"line {number}\n" for number in range(30))
+    with pytest.raises(PromiseError) as caught:
+        train(Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), "i-1", "ubuntu", 1.0)
+    message = str(caught.value)
+    assert message.startswith("training ended with status 3: line 20 | ")
+    assert message.endswith("RuntimeError: no route to host")
+
+
+def test_a_full_file_system_is_said() -> None:
+    with pytest.raises(PromiseError, match=f"{LAUNCHER} could not be copied to the shared file system: No space"):
+        train(Master(0, "", is_full=True), "i-1", "ubuntu", 1.0)
