@@ -73,7 +73,7 @@ test: setup $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root;
 # Made before the tests, because pytest would hide its progress.
 .PHONY: base
 base: setup
-	@$(BIN)/python -m deeplearning_rehearsal.lab.base_root build/rehearsal/base
+	@$(BIN)/python -m deeplearning_rehearsal.lab build/rehearsal/base
 
 .PHONY: check
 check: setup ## Lint, format, types, shell; templates are checked by the tests

@@ -3,8 +3,6 @@ The nodes' base root file system: what a cloud image for training holds.
 
 Debian with an SSH server, Python, CPU PyTorch and Horovod; no boto3, no efs-utils, no AWS CLI. Made once, then only
 read: the nodes see it through overlays.
-
-    python -m deeplearning_rehearsal.lab.base_root CACHE
 """
 
 import fcntl
@@ -154,16 +152,3 @@ def _lock(cache: Path) -> Iterator[None]:
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _main(cache: str) -> int:
-    try:
-        prepare_base_root(Path(cache), lambda line: print(line, flush=True))  # noqa: T201 - a command prints
-    except UnavailableError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
