@@ -37,6 +37,17 @@ def test_image_without_an_id_is_refused() -> None:
         NodeImage(login_user="ubuntu")
 
 
+@pytest.mark.parametrize(
+    ("name", "interpreter"),
+    [
+        ("oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023", "/opt/pytorch/bin/python"),
+        ("base-oss-nvidia-driver-gpu-amazon-linux-2023", "/usr/bin/python3.12"),
+    ],
+)
+def test_amazon_linux_runs_the_agent_with_the_python_that_release_notes_name(name: str, interpreter: str) -> None:
+    assert NodeImage.deep_learning_amazon_linux(name).interpreter == interpreter
+
+
 def test_own_image_keeps_what_its_base_has() -> None:
     image = NodeImage.from_ami_id(
         "ami-0123456789abcdef0", login_user="ec2-user", like=NodeImage.deep_learning_amazon_linux()

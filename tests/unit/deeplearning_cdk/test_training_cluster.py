@@ -398,7 +398,7 @@ def test_amazon_linux_mounts_with_iam_and_tls_through_an_access_point(synthesize
     assert settings.file_system.kind == "efs"
     assert settings.file_system.options == f"tls,iam,accesspoint=<{access_point}>"
     assert settings.login_user == "ec2-user"
-    assert '"/usr/bin/python3.12" ' in synthesis.user_data(NodeRole.WORKER)
+    assert '"/opt/pytorch/bin/python" ' in synthesis.user_data(NodeRole.WORKER)
     [statement] = synthesis.only("AWS::EFS::FileSystem")["FileSystemPolicy"]["Statement"]
     assert statement["Effect"] == "Deny"
     assert "Resource" not in statement
