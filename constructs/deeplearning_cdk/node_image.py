@@ -106,8 +106,8 @@ class NodeImage:
             login_user="ec2-user",
             architecture=architecture,
             file_system_mode="efs",
-            # The distribution's own python3 is 3.9. Release notes name the framework's Python on the PyTorch images, and
-            # 3.12 on the base images.
+            # The distribution's own python3 is 3.9. Release notes name the framework's Python on PyTorch images, and
+            # 3.12 on base images.
             interpreter="/opt/pytorch/bin/python" if "pytorch" in name else "/usr/bin/python3.12",
             root_device="/dev/xvda",
             packages=_AMAZON_LINUX_PACKAGES,
