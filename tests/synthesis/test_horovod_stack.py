@@ -18,7 +18,7 @@ from syrupy.assertion import SnapshotAssertion
 from stacks.context import read_choices
 from stacks.horovod_stack import HorovodStack
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CPU = {"worker_instance_type": "m5.large"}
 VPC = {
     "vpc_id": "vpc-0123456789abcdef0",

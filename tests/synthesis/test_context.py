@@ -15,7 +15,7 @@ from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds
 from stacks.context import read_choices, read_context
 from stacks.context_values import ContextError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 VPC = {"vpc_id": "vpc-1", "availability_zone": "us-east-1a", "worker_subnet_id": "subnet-1"}
 
 
