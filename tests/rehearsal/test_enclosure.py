@@ -1,5 +1,6 @@
 """However a rehearsal ends, nothing of it is left: no process, link, mount or file."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,9 +64,10 @@ class Rehearsal:
         """Return the exit status, once the command and every process of the lab have ended."""
         assert self.process.stderr is not None
         status = self.process.wait(timeout=PATIENCE_SECONDS)
-        self.progress += self.process.stderr.readlines()
-        outlived = [pid for pid, descriptor in self.processes.items() if not _has_ended(descriptor)]
+        deadline = time.monotonic() + PROMPT_SECONDS
+        outlived = [pid for pid, descriptor in self.processes.items() if not _has_ended(descriptor, deadline)]
         assert outlived == []
+        self.progress += self.process.stderr.readlines()
         return status
 
 
@@ -93,9 +96,11 @@ def start(assembly: Path, tmp_path: Path) -> Iterator[Start]:
     yield run
     for rehearsal in started:
         rehearsal.process.kill()
-        rehearsal.process.communicate()
-        for descriptor in rehearsal.processes.values():
+        for descriptor in rehearsal.processes.values():  # only a lab that outlived its command has any
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             os.close(descriptor)
+        rehearsal.process.communicate()
         left = {path.name for path in rehearsal.out.rglob("*") if not path.name.startswith("report.")}
         assert left <= {"base", "lab"}
     assert list(temporary.iterdir()) == []
@@ -104,7 +109,7 @@ def start(assembly: Path, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def running(start: Start) -> Rehearsal:
-    rehearsal = start()
+    rehearsal = start("--keep")  # it would never end by itself
     rehearsal.read_until(NODE_RUNS)
     rehearsal.follow_processes()
     return rehearsal
@@ -166,8 +171,8 @@ def _ask(command: str) -> str:
     return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60).stdout
 
 
-def _has_ended(descriptor: int) -> bool:
-    ended, _, _ = select.select([descriptor], [], [], PROMPT_SECONDS)
+def _has_ended(descriptor: int, deadline: float) -> bool:
+    ended, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
     return bool(ended)
 
 
