@@ -86,7 +86,7 @@ synth: setup ## Write cdk.out (CONTEXT="-c regions=us-east-1,eu-west-1")
 	@npx cdk synth --quiet $(CONTEXT)
 
 .PHONY: wheel
-wheel: setup ## Build dist/*.whl
+wheel: setup ## Build build/dist/*.whl
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/dist
 
 .PHONY: docs

@@ -23,7 +23,7 @@ class Evidence:
 
     Attributes:
         stack: Name of the stack.
-        overrides: What was changed in its template before it was deployed.
+        overrides: What was changed in its template before it was deployed, or assumed of the account.
         requested: Nodes asked for, master included.
         outcome: How the stack ended.
         calls: AWS calls of nodes and Lambda until the success signal.

@@ -6,17 +6,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import SETTINGS_FILE
 from deeplearning_contract.settings import NodeSettings
+from deeplearning_rehearsal.account import assume_key_pairs
 from deeplearning_rehearsal.assessment import Evidence, judge
 from deeplearning_rehearsal.capacity import count_requested, require_worker_minimum
 from deeplearning_rehearsal.contract_check import check_nodes, read_roster
-from deeplearning_rehearsal.embedded_aws import EmbeddedAws
+from deeplearning_rehearsal.embedded_aws import CloudOptions, EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
@@ -71,8 +72,13 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
     """
     with _open_lab(options, timeline) as lab, MemoryWatch() as memory:
         fleet = Fleet(lab, timeline)
-        with EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe) as aws, fleet:
-            run = _Run(options, timeline, lab, fleet, aws, time.monotonic() + options.minutes * 60)
+        key_pairs = assume_key_pairs(read_stack(options.assembly, options.stack).template)
+        cloud = CloudOptions(key_pairs=key_pairs)
+        with (
+            EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
+            fleet,
+        ):
+            run = _Run(options, timeline, lab, fleet, aws, key_pairs, time.monotonic() + options.minutes * 60)
             with show_progress(timeline):
                 evidence = run.gather()
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
@@ -129,6 +135,7 @@ class _Run:
     lab: Lab
     fleet: Fleet
     aws: EmbeddedAws
+    key_pairs: Mapping[str, str]
     give_up: float
 
     def gather(self) -> Evidence:
@@ -143,7 +150,7 @@ class _Run:
             outcome = self.aws.wait(self.give_up - time.monotonic())
         evidence = Evidence(
             stack=self.aws.stack_name,
-            overrides=self.aws.overrides,
+            overrides={**self.aws.overrides, **{f"key pair {name}": "assumed to exist" for name in self.key_pairs}},
             requested=options.nodes or count_requested(template),
             outcome=outcome,
             calls=self.aws.calls(until=self.fleet.signalled_at),

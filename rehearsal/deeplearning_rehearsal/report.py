@@ -18,7 +18,11 @@ _LABEL = 11
 
 @dataclass(frozen=True)
 class StackReport:
-    """The stack as CloudFormation described it at the end; resources are counted by type."""
+    """
+    The stack as CloudFormation described it at the end.
+
+    Resources are counted by type; overrides are what the rehearsal changed in the template, or assumed of the account.
+    """
 
     name: str
     status: str
@@ -127,6 +131,7 @@ def render_text(report: Report) -> str:
             f"{report.stack.name}  {report.stack.status}  {sum(report.stack.resources.values())} resources",
         ),
         *(_row("", report.stack.reason) if report.stack.reason else ()),
+        *(line for what, value in report.stack.overrides.items() for line in _row("changed", f"{what}: {value}")),
         *_row("cluster", _describe_cluster(report.cluster)),
         *(_row("", report.cluster.reason) if report.cluster.reason else ()),
         *(line for node in report.nodes for line in _row("node", _describe_node(node))),
