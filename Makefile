@@ -67,8 +67,13 @@ rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, fo
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
 
 .PHONY: test
-test: setup $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
-	@$(BIN)/python -m pytest
+test: unit $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
+	@$(BIN)/python -m pytest --ignore tests/unit
+
+# A process of its own: first to fail, and its CPU time is not that of stacks which other tests keep in memory.
+.PHONY: unit
+unit: setup ## Run the unit tests alone (no root)
+	@$(BIN)/python -m pytest tests/unit
 
 # Made before the tests, because pytest would hide its progress.
 .PHONY: base
