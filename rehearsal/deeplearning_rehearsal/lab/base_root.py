@@ -139,7 +139,7 @@ def _run_mmdebstrap(command: list[str], sources: str | None, log: Path, tell: Ca
         process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for line in process.stdout or ():
             output.write(line)
-            if line.startswith("I: "):
+            if line.startswith("I: ") and "-hook in shell" not in line:
                 tell(line.removeprefix("I: ").strip())
         status = process.wait()
     if status != 0:
