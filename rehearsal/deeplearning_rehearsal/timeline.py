@@ -86,9 +86,3 @@ class Timeline:
         finally:
             with self._lock:
                 self.spans.append(Span(name, start, self.now() - start))
-
-    def first(self, *, lane: str | None = None, containing: str = "") -> Happening | None:
-        """Return the earliest happening of a lane that contains a text, if there is one."""
-        with self._lock:
-            matches = [h for h in self.happenings if lane in (None, h.lane) and containing in h.text]
-        return min(matches, key=lambda h: h.at, default=None)

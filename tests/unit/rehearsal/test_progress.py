@@ -61,12 +61,3 @@ def test_timeline_measures_a_phase_that_ends_with_an_error() -> None:
     with pytest.raises(RuntimeError), timeline.phase("train"):
         raise RuntimeError
     assert [(span.name, span.start, span.seconds) for span in timeline.spans] == [("train", 1.0, 3.0)]
-
-
-def test_timeline_finds_the_first_of_a_lane_with_a_text() -> None:
-    timeline = _timeline(0.0, 5.0, 6.0, 7.0)
-    for lane, text in [("stack", "begins"), ("master", "ends"), ("stack", "ends")]:
-        timeline.tell(lane, text)
-    assert timeline.first(containing="ends") == Happening(6.0, "master", "ends")
-    assert timeline.first(lane="stack", containing="ends") == Happening(7.0, "stack", "ends")
-    assert timeline.first(lane="worker") is None
