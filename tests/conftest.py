@@ -127,6 +127,8 @@ def pytest_configure(config: pytest.Config) -> None:
     pin_environment(patch)
     guard_sockets(patch)
     config.add_cleanup(patch.undo)
+    config.addinivalue_line("markers", "fault(*rows): tries these rows of docs/fault_catalogue.toml")
+    config.addinivalue_line("markers", "defect(*ids): tries these defects of the predecessor")
     config.pluginmanager.register(CpuMeter(), "cpu-meter")
 
 
