@@ -131,5 +131,6 @@ class ClusterNodes(Construct):
             file_system=self._file_system.mount_settings,
             facts=self._plan.master if node_role is NodeRole.MASTER else self._plan.workers,
             image=self._plan.image,
+            worker_min_capacity=self._plan.capacity.minimum,
             setup_seconds=self._plan.setup_seconds,
         )

@@ -51,6 +51,7 @@ class NodePrograms(Construct):
         file_system: FileSystemSettings,
         facts: InstanceTypeFacts,
         image: NodeImage,
+        worker_min_capacity: int,
         setup_seconds: int,
     ) -> str:
         """
@@ -64,6 +65,7 @@ class NodePrograms(Construct):
             file_system: How the shared file system is mounted.
             facts: The instance type.
             image: What the nodes start from.
+            worker_min_capacity: Fewest workers with which the cluster may form.
             setup_seconds: Time that formation may take.
         """
         is_master = node_role is NodeRole.MASTER
@@ -81,6 +83,7 @@ class NodePrograms(Construct):
             file_system=file_system,
             expected_gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
             packages=image.packages,
+            worker_min_capacity=worker_min_capacity,
             setup_seconds=setup_seconds,
             setup_script=self._setup[1] if self._setup else None,
             run_script=self._run[1] if self._run and is_master else None,

@@ -11,7 +11,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from capacity_adjuster.adjustment import Adjustment
-from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, put_request
+from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
 
 LOST_RACE_CODE = "ConditionalCheckFailedException"
 
@@ -35,16 +35,21 @@ class ClusterRecords:
 
     def read_state(self) -> ClusterState | None:
         """Read the state item; None when there is none."""
-        item = self._client.get_item(**get_request(self._table, self._cluster)).get("Item")
-        return ClusterState.from_item(item) if item else None
+        item = self._get(get_request(self._table, self._cluster))
+        if not item:
+            return None
+        return ClusterState.from_item(item, [self._get(request) for request in part_requests(self._table, item)])
 
     def write_state(self, state: ClusterState) -> bool:
         """Write the state item, and tell whether no other writer was faster."""
-        return self._put(put_request(self._table, state))
+        *parts, request = put_requests(self._table, state)
+        for part in parts:
+            self._client.put_item(**part)
+        return self._put(request)
 
     def read_adjustment(self) -> Adjustment | None:
         """Read the record of the last shrink; None when there is none."""
-        item = self._client.get_item(**get_request(self._table, self._adjustment_key)).get("Item")
+        item = self._get(get_request(self._table, self._adjustment_key))
         return Adjustment.from_json(item.get("document", {}).get("S", "")) if item else None
 
     def write_adjustment(self, adjustment: Adjustment) -> bool:
@@ -85,6 +90,10 @@ class ClusterRecords:
     def _watch_item(self, until: float) -> dict[str, Any]:
         item = {TABLE_KEY: {"S": self._watch_key}, "until": {"N": str(math.ceil(until))}}
         return {"TableName": self._table, "Item": item}
+
+    def _get(self, request: dict[str, Any]) -> dict[str, Any]:
+        item: dict[str, Any] = self._client.get_item(**request).get("Item", {})
+        return item
 
     def _put(self, request: dict[str, Any]) -> bool:
         try:

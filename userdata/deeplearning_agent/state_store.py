@@ -5,7 +5,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from deeplearning_agent.aws_clients import AwsClients, error_code
-from deeplearning_contract.cluster_state import ClusterState, get_request, put_request
+from deeplearning_contract.cluster_state import ClusterState, get_request, part_requests, put_requests
 
 LOST_RACE_CODE = "ConditionalCheckFailedException"
 
@@ -27,9 +27,10 @@ class StateStore:
             ContractError: The item does not have the contract's shape.
             botocore.exceptions.ClientError: AWS refused.
         """
-        answer: dict[str, Any] = self._clients.dynamodb.get_item(**get_request(self._table, self._cluster))
-        item = answer.get("Item")
-        return ClusterState.from_item(item) if item else None
+        item = self._get(get_request(self._table, self._cluster))
+        if not item:
+            return None
+        return ClusterState.from_item(item, [self._get(request) for request in part_requests(self._table, item)])
 
     def write(self, state: ClusterState) -> bool:
         """
@@ -42,9 +43,14 @@ class StateStore:
             botocore.exceptions.ClientError: AWS refused for another reason.
         """
         try:
-            self._clients.dynamodb.put_item(**put_request(self._table, state))
+            for request in put_requests(self._table, state):
+                self._clients.dynamodb.put_item(**request)
         except ClientError as error:
             if error_code(error) == LOST_RACE_CODE:
                 return False
             raise
         return True
+
+    def _get(self, request: dict[str, Any]) -> dict[str, Any]:
+        item: dict[str, Any] = self._clients.dynamodb.get_item(**request).get("Item", {})
+        return item

@@ -1,14 +1,18 @@
 """
 The state item: the one truth about a cluster, one DynamoDB item with conditional writes.
 
-Messages are only doorbells that say "read the item". Phases go forward only:
+Messages are only doorbells that say "read the item". A generation forms in phases:
 
     (no item) ── adjuster ──> launched ── master ──> published ── master ──> formed
         └──────────┴────────────── whoever finds out ──────────────┴───────> failed
+
+The adjuster may say `launched` again, for the next generation, until a roster is published. A formed cluster goes from
+generation to generation as nodes leave and join; under a new master by way of `published`.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
@@ -19,6 +23,10 @@ from deeplearning_contract.membership import Member, is_public_key
 from deeplearning_contract.messages import MAX_REASON
 
 TABLE_KEY = "cluster"
+_MOST_DEPARTURES = 20
+_LONGEST_NOTE = 300
+PART_CHARACTERS = 300_000
+"""Characters of a document that go into one item, of which DynamoDB takes 400 KB; about 1,200 nodes."""
 
 
 class Phase(str, Enum):
@@ -28,6 +36,36 @@ class Phase(str, Enum):
     PUBLISHED = "published"
     FORMED = "formed"
     FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Departure:
+    """
+    A node that is no member any more.
+
+    Attributes:
+        instance_id: Its EC2 instance id.
+        generation: The first generation without it.
+        reason: Why it left.
+    """
+
+    instance_id: str
+    generation: int
+    reason: str
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Departure":
+        """
+        Read a departure from its JSON object.
+
+        Raises:
+            ContractError: A field is absent or malformed.
+        """
+        return cls(
+            instance_id=field(document, "instance_id", str, "departure"),
+            generation=field(document, "generation", int, "departure"),
+            reason=field(document, "reason", str, "departure"),
+        )
 
 
 @dataclass(frozen=True)
@@ -45,6 +83,9 @@ class ClusterState:
         reason: Why the cluster is smaller than asked for, or failed; else empty.
         members: The roster in rank order, master first; empty before `published`.
         user_key: Public SSH key with which the master logs in on every node; empty before `published`.
+        departed: The nodes that left last, the newest last.
+        run_ended: Whether the user's run script has ended well, so that no later master starts it again.
+        notice: Why the capacity of the whole cluster ends soon; empty while it does not.
     """
 
     cluster: str
@@ -56,32 +97,76 @@ class ClusterState:
     reason: str = ""
     members: tuple[Member, ...] = ()
     user_key: str = ""
+    departed: tuple[Departure, ...] = ()
+    run_ended: bool = False
+    notice: str = ""
+
+    @property
+    def master(self) -> str:
+        """Instance id of the master; empty before `published`."""
+        return self.members[0].instance_id if self.members else ""
+
+    def has_member(self, instance_id: str) -> bool:
+        """Tell whether an instance is a member."""
+        return any(member.instance_id == instance_id for member in self.members)
+
+    def depart(self, reasons: Mapping[str, str]) -> "ClusterState":
+        """
+        Return the same revision with departures noted for the next generation.
+
+        Args:
+            reasons: Instance id -> why it leaves.
+        """
+        noted = tuple(Departure(name, self.generation + 1, reason[:_LONGEST_NOTE]) for name, reason in reasons.items())
+        return replace(self, departed=(*self.departed, *noted)[-_MOST_DEPARTURES:])
 
     def advance(self, phase: Phase, **changes: Any) -> "ClusterState":
         """Return the next revision, in another phase and with other fields changed."""
         return replace(self, revision=self.revision + 1, phase=phase, **changes)
 
     def to_item(self) -> dict[str, dict[str, str]]:
-        """Return the DynamoDB item, in the low-level client's form."""
-        document = asdict(self) | {"phase": self.phase.value, "reason": self.reason[:MAX_REASON]}
+        """Return the DynamoDB item, in the low-level client's form; a long document is only referred to."""
+        text = self._to_text()
+        is_long = len(text) > PART_CHARACTERS
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        reference = {"parts": {"N": str(-(-len(text) // PART_CHARACTERS))}, "digest": {"S": digest}}
         return {
             TABLE_KEY: {"S": self.cluster},
             "revision": {"N": str(self.revision)},
             "generation": {"N": str(self.generation)},
             "phase": {"S": self.phase.value},
-            "document": {"S": json.dumps(document, sort_keys=True, separators=(",", ":"))},
+            **(reference if is_long else {"document": {"S": text}}),
         }
 
+    def to_parts(self) -> tuple[dict[str, dict[str, str]], ...]:
+        """Return the items that hold a long document, named by what they hold; none for a short one."""
+        text = self._to_text()
+        if len(text) <= PART_CHARACTERS:
+            return ()
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        pieces = [text[start : start + PART_CHARACTERS] for start in range(0, len(text), PART_CHARACTERS)]
+        return tuple(
+            {TABLE_KEY: {"S": _part_key(self.cluster, digest, number)}, "document": {"S": piece}}
+            for number, piece in enumerate(pieces)
+        )
+
+    def _to_text(self) -> str:
+        document = asdict(self) | {"phase": self.phase.value, "reason": self.reason[:MAX_REASON]}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
     @classmethod
-    def from_item(cls, item: Mapping[str, Any]) -> "ClusterState":
+    def from_item(cls, item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> "ClusterState":
         """
         Read the DynamoDB item, in the low-level client's form.
 
+        Args:
+            item: The item.
+            parts: The items that it refers to, in the order of `part_requests`. Default: none, for a short document.
+
         Raises:
-            ContractError: The item does not have the contract's shape.
+            ContractError: The items do not have the contract's shape.
         """
-        attribute = field(item, "document", dict, "item")
-        document = parse_object(attribute.get("S", ""), "state")
+        document = parse_object(_join(item, parts), "state")
         user_key = field(document, "user_key", str, "state")
         if user_key and not is_public_key(user_key):
             raise ContractError(f"state.user_key must be an SSH public key, got {excerpt(user_key)}")
@@ -99,6 +184,9 @@ class ClusterState:
             reason=field(document, "reason", str, "state"),
             members=tuple(Member.from_document(entry) for entry in object_list(document, "members", "state")),
             user_key=user_key,
+            departed=tuple(Departure.from_document(entry) for entry in _optional_objects(document, "departed")),
+            run_ended=field(document, "run_ended", bool, "state") if "run_ended" in document else False,
+            notice=field(document, "notice", str, "state") if "notice" in document else "",
         )
 
 
@@ -107,9 +195,34 @@ def get_request(table: str, cluster: str) -> dict[str, Any]:
     return {"TableName": table, "Key": {TABLE_KEY: {"S": cluster}}, "ConsistentRead": True}
 
 
+def part_requests(table: str, item: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """
+    Build the arguments of a `get_item` for each item that the state item refers to; none for a short document.
+
+    Raises:
+        ContractError: The reference does not have the contract's shape.
+    """
+    if "parts" not in item:
+        return ()
+    try:
+        cluster, digest, count = item[TABLE_KEY]["S"], item["digest"]["S"], int(item["parts"]["N"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ContractError(f"item must say digest and number of its parts: {error!r}") from error
+    return tuple(get_request(table, _part_key(cluster, digest, number)) for number in range(count))
+
+
+def put_requests(table: str, state: ClusterState) -> tuple[dict[str, Any], ...]:
+    """
+    Build the arguments of every `put_item` that a state takes: what it refers to, and last the state item itself.
+
+    The items that are referred to are named by what they hold, so that writers cannot disturb each other.
+    """
+    return (*({"TableName": table, "Item": part} for part in state.to_parts()), put_request(table, state))
+
+
 def put_request(table: str, state: ClusterState) -> dict[str, Any]:
     """
-    Build the arguments of a `put_item` that succeeds only on the revision before this one.
+    Build the arguments of the state item's own `put_item`, which succeeds only on the revision before this one.
 
     A lost race raises `ConditionalCheckFailedException`: read again and decide again.
     """
@@ -124,3 +237,21 @@ def put_request(table: str, state: ClusterState) -> dict[str, Any]:
         "ExpressionAttributeNames": {"#revision": "revision"},
         "ExpressionAttributeValues": {":previous": {"N": str(state.revision - 1)}},
     }
+
+
+def _part_key(cluster: str, digest: str, number: int) -> str:
+    return f"{cluster}#state#{digest}#{number}"
+
+
+def _join(item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> str:
+    if "parts" not in item:
+        text: str = field(item, "document", dict, "item").get("S", "")
+        return text
+    text = "".join(field(part, "document", dict, "part").get("S", "") for part in parts)
+    if hashlib.sha256(text.encode()).hexdigest() != item.get("digest", {}).get("S"):
+        raise ContractError(f"item must refer to the parts that were read, got {len(parts)} of another digest")
+    return text
+
+
+def _optional_objects(document: Mapping[str, Any], key: str) -> tuple[dict[str, Any], ...]:
+    return object_list(document, key, "state") if key in document else ()

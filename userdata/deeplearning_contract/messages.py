@@ -35,6 +35,7 @@ class ReportStage(str, Enum):
     JOINED = "joined"
     READY = "ready"
     FAILED = "failed"
+    LEAVING = "leaving"
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ class NodeReport:
     Attributes:
         cluster: The cluster's name.
         instance_id: The sender; must agree with the queue's `SenderId`.
-        stage: `joined` describes the node, `ready` acknowledges a generation, `failed` ends it.
+        stage: `joined` describes the node, `ready` acknowledges a generation, `failed` and `leaving` end membership:
+            it is of no use any more, or EC2 is about to take it away.
         generation: The generation acknowledged; 0 in the other stages.
         member: The node's description; only in `joined`.
-        reason: Why the node failed; only in `failed`.
+        reason: Why the node failed or leaves; empty in the other stages.
     """
 
     cluster: str

@@ -60,6 +60,7 @@ class NodeSettings:
         file_system: How the shared file system is mounted.
         expected_gpu_count: GPUs that the instance type has; 0 when it has none or it is not known.
         packages: Packages that the node installs only where the image lacks what they provide: command -> packages.
+        worker_min_capacity: Fewest workers with which the user wants the cluster.
         setup_seconds: Time from the agent's first start to the end of formation; less than the stack's own time-out.
         setup_script: Runs as root on every node before it reports; None without one.
         run_script: Runs as the login user on the master once the cluster has formed; None without one.
@@ -78,6 +79,7 @@ class NodeSettings:
     file_system: FileSystemSettings
     expected_gpu_count: int
     packages: Mapping[str, tuple[str, ...]]
+    worker_min_capacity: int
     setup_seconds: int
     setup_script: ScriptSettings | None = None
     run_script: ScriptSettings | None = None
@@ -111,6 +113,7 @@ class NodeSettings:
             ),
             expected_gpu_count=field(document, "expected_gpu_count", int, "settings"),
             packages={command: text_list(packages, command, "settings.packages") for command in packages},
+            worker_min_capacity=field(document, "worker_min_capacity", int, "settings"),
             setup_seconds=field(document, "setup_seconds", int, "settings"),
             setup_script=_script(document, "setup_script"),
             run_script=_script(document, "run_script"),

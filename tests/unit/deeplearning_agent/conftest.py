@@ -167,6 +167,7 @@ class Lab:
             ),
             "expected_gpu_count": 2,
             "packages": {"mount": ("nfs-common",)},
+            "worker_min_capacity": 1,
             "setup_seconds": 3300,
         }
         return NodeSettings(**values | self.changes | changes)

@@ -5,7 +5,7 @@ import json
 
 import hypothesis.strategies as st
 
-from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
@@ -28,6 +28,9 @@ states = st.builds(
     reason=reasons,
     members=st.lists(members, max_size=3).map(tuple),
     user_key=st.just("") | keys,
+    departed=st.lists(st.builds(Departure, instance_ids, counts, reasons), max_size=2).map(tuple),
+    run_ended=st.booleans(),
+    notice=reasons,
 )
 reports = st.one_of(
     members.flatmap(
@@ -36,7 +39,13 @@ reports = st.one_of(
         )
     ),
     st.builds(NodeReport, st.text(), instance_ids, st.just(ReportStage.READY), counts),
-    st.builds(NodeReport, st.text(), instance_ids, st.just(ReportStage.FAILED), reason=reasons),
+    st.builds(
+        NodeReport,
+        st.text(),
+        instance_ids,
+        st.sampled_from([ReportStage.FAILED, ReportStage.LEAVING]),
+        reason=reasons,
+    ),
 )
 scripts = st.none() | st.builds(ScriptSettings, st.text(), st.text(), st.text())
 node_settings = st.builds(
@@ -61,6 +70,7 @@ node_settings = st.builds(
         )
     },
     expected_gpu_count=counts,
+    worker_min_capacity=counts,
     setup_seconds=counts,
 )
 adjuster_settings = st.builds(

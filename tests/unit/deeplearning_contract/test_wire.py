@@ -10,7 +10,16 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, put_request
+from deeplearning_contract.cluster_state import (
+    ClusterState,
+    Phase,
+    get_request,
+    part_requests,
+    put_request,
+    put_requests,
+)
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member
 from deeplearning_contract.stack_signal import send_signal, signal_body
 
 STATE = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
@@ -64,6 +73,35 @@ def test_clusters_do_not_meet(table):
     table.put_item(**put_request("state", replace(STATE, cluster="other")))
     assert read(table) is None
     table.put_item(**put_request("state", STATE))
+
+
+def make_long_state(count):
+    members = tuple(
+        Member(f"i-{n:017x}", f"10.{n // 65536}.{n // 256 % 256}.{n % 256}", 8, f"ssh-ed25519 {n:068d}")
+        for n in range(count)
+    )
+    expected = tuple(member.instance_id for member in members)
+    return replace(STATE, phase=Phase.PUBLISHED, requested=count, expected=expected, members=members)
+
+
+@pytest.mark.fault(28)
+@pytest.mark.parametrize("count", [1_000, 5_000, 15_000])
+def test_a_roster_of_any_length_is_written_and_read(table, count):
+    state = make_long_state(count)
+    for request in put_requests("state", state):
+        assert len(json.dumps(request["Item"])) < 400_000  # DynamoDB's limit, which moto holds too
+        table.put_item(**request)
+    item = table.get_item(**get_request("state", "training"))["Item"]
+    parts = [table.get_item(**request)["Item"] for request in part_requests("state", item)]
+    assert ClusterState.from_item(item, parts) == state
+
+
+def test_parts_of_another_roster_are_refused():
+    ours, theirs = make_long_state(5_000), make_long_state(5_001)
+    with pytest.raises(ContractError, match="another digest"):
+        ClusterState.from_item(ours.to_item(), theirs.to_parts())
+    with pytest.raises(ContractError, match="another digest"):
+        ClusterState.from_item(ours.to_item(), ours.to_parts()[:-1])
 
 
 def test_reads_are_strongly_consistent():
