@@ -7,6 +7,7 @@ import http.server
 import itertools
 import json
 import shutil
+import sys
 import threading
 import urllib.request
 from collections import Counter
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import botocore.loaders
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 from deeplearning_agent.aws_clients import AwsClients
 from deeplearning_agent.deadline import Clock
