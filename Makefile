@@ -95,8 +95,8 @@ wheel: setup ## Build build/dist/*.whl
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/dist
 
 .PHONY: docs
-docs: setup ## Write the generated parts of README.md anew
-	@$(BIN)/python docs/generate.py
+docs: setup ## Write README.md's generated parts and docs/faults.md anew, with the results that were recorded last
+	@$(BIN)/python -m docs.generate
 
 .PHONY: clean
 clean: ## Remove everything that was built

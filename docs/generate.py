@@ -1,13 +1,14 @@
 """
-Write the generated parts of README.md: the table of props and the picture of the architecture.
+Write what is generated of the documentation: the table of props and the picture of README.md, and docs/faults.md.
 
-    python docs/generate.py
+    python -m docs.generate
 
-Both come from the code, so that they stay true; a test compares them.
+All of it comes from the code, so that it stays true; a test compares it.
 """
 
 import inspect
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +18,22 @@ from aws_cdk import App, CfnResource, Stack
 from constructs import IConstruct
 
 from deeplearning_cdk import TrainingCluster
+from docs.fault_table import TABLE, find_mistakes, read_catalogue, read_outcomes, render_table
+from docs.fault_trials import find_trials
 
-CONSUMER_APP = Path(__file__).parents[1] / "examples" / "consumer_app" / "app.py"
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
+README = ROOT / "README.md"
 _LABEL = re.compile(r"AWS::|::")
 
 
 def main() -> None:
-    """Rewrite the generated parts of the README."""
+    """Rewrite the generated parts of the README, and the table of faults."""
     README.write_text(render(README.read_text()))
+    rows, trials = read_catalogue(ROOT), find_trials(ROOT)
+    (ROOT / TABLE).write_text(render_table(rows, trials, read_outcomes(ROOT)))
+    for mistake in find_mistakes(rows, trials):
+        sys.stderr.write(f"{mistake}\n")
 
 
 def render(text: str) -> str:

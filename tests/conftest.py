@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fault_ledger import FaultLedger
+
 UNIT_TESTS = Path(__file__).parent / "unit"
 NOBODY_LISTENS = "http://127.0.0.1:9"
 """The discard port of this machine: a call to AWS that no test expects is refused at once."""
@@ -130,6 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fault(*rows): tries these rows of docs/fault_catalogue.toml")
     config.addinivalue_line("markers", "defect(*ids): tries these defects of the predecessor")
     config.pluginmanager.register(CpuMeter(), "cpu-meter")
+    config.pluginmanager.register(FaultLedger(Path(__file__).parents[1]), "fault-ledger")
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,22 @@
-"""The generated parts of the README are what the code says today."""
+"""The generated parts of the documentation are what the code and the tests say today."""
 
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from docs.fault_table import (
+    TABLE,
+    Row,
+    blank_results,
+    find_mistakes,
+    read_catalogue,
+    read_outcomes,
+    render_table,
+    summarize,
+)
+from docs.fault_trials import Trial, find_trials, read_tests
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,3 +37,105 @@ def test_readme_is_up_to_date(generator: ModuleType) -> None:
 def test_readme_with_an_old_table_is_noticed(generator: ModuleType) -> None:
     text = (ROOT / "README.md").read_text().replace("| prop | what | default |", "| prop | meaning | default |")
     assert generator.render(text) != text
+
+
+# --- The table of faults ------------------------------------------------------------------------------
+
+ROWS = [
+    Row(1, "It breaks", "goes on"),
+    Row(2, "It bends", "fails with the reason", lacks="an alarm"),
+    Row(3, "It flies", "lands", exemption="cannot occur: no wings"),
+    Row("D01", "It broke"),
+]
+BREAKS = Trial("tests/a.py::test_breaks", "tests/a.py", "it goes on", frozenset({1}), frozenset({"D01"}))
+BENDS = Trial("bend", "cases/bend.toml", "A <bend>", frozenset({1, 2}), frozenset(), is_case=True)
+
+
+def test_the_catalogue_lists_67_faults_and_79_defects() -> None:
+    keys = [row.key for row in read_catalogue(ROOT)]
+    assert keys == [*range(1, 68), *(f"D{number:02}" for number in range(1, 80))]
+
+
+def test_every_row_of_the_catalogue_is_accounted_for() -> None:
+    assert find_mistakes(read_catalogue(ROOT), find_trials(ROOT)) == []
+
+
+def test_the_table_of_faults_shows_what_tries_each_row_today() -> None:
+    page = render_table(read_catalogue(ROOT), find_trials(ROOT), {})
+    assert blank_results((ROOT / TABLE).read_text()) == blank_results(page), "run: make docs"
+
+
+def test_an_old_table_of_faults_is_noticed_and_old_results_are_not() -> None:
+    page, ended = (render_table(ROWS, [BREAKS, BENDS], outcomes) for outcomes in ({}, {BENDS.key: "failed"}))
+    assert blank_results(ended) == blank_results(page) != page
+    assert blank_results(render_table(ROWS, [BENDS], {})) != blank_results(page)
+    assert blank_results(render_table(ROWS[1:], [BREAKS, BENDS], {})) != blank_results(page)
+
+
+def test_the_table_shows_results_that_were_recorded_and_no_others() -> None:
+    lines = render_table(ROWS, [BREAKS, BENDS], {BREAKS.key: "passed"}).splitlines()
+    both = "[it goes on](../tests/a.py)<br>rehearsal: [A \\<bend\\>](../cases/bend.toml)"
+    assert f"| 1 | It breaks | goes on | {both} | 1 not run, 1 passed |" in lines
+    (bends,) = (line for line in lines if line.startswith("| 2 "))
+    assert bends.startswith("| 2 | It bends | fails with the reason; **not yet: an alarm** | ")
+    assert bends.endswith("(../cases/bend.toml) | not run |")
+    assert "| 3 | It flies | lands | cannot occur: no wings | - |" in lines
+    assert "| D01 | It broke | [it goes on](../tests/a.py) | 1 passed |" in lines
+
+
+def test_mistakes_between_catalogue_and_marks_are_named() -> None:
+    stranger = Trial("x", "tests/x.py", "strange", frozenset({3, 68}), frozenset({"D00"}))
+    assert find_mistakes(ROWS, [BREAKS, BENDS]) == []
+    assert find_mistakes(ROWS, [BENDS, stranger]) == [
+        "tests/x.py: 'strange' tries 68, which the catalogue does not have",
+        "tests/x.py: 'strange' tries D00, which the catalogue does not have",
+        "3 (It flies) is tried, and yet cannot occur: no wings",
+        "D01 (It broke) has no test, no case and no reason",
+    ]
+
+
+def test_the_catalogue_is_summed_up_in_a_line() -> None:
+    assert summarize(ROWS, [BREAKS]) == ("faults: 3 rows, 1 with tests, 0 with cases, 1 cannot occur, nothing tries 2")
+    assert summarize(ROWS, [BREAKS, BENDS]) == "faults: 3 rows, 1 with tests, 2 with cases, 1 cannot occur"
+
+
+def test_marks_are_read_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "test_all.py").write_text(
+        """
+import pytest
+pytestmark = pytest.mark.fault(9)
+@pytest.mark.fault(1, 2)
+@pytest.mark.parametrize(
+    "x", [pytest.param(1, marks=pytest.mark.fault(3)), pytest.param(2, marks=[pytest.mark.defect("D04")])]
+)
+def test_d02_d16_only_in_service_counts(x): ...
+def test_plain(): ...
+def helper(): ...
+"""
+    )
+    first, second = read_tests(tmp_path, tmp_path / "test_all.py")
+    assert (first.faults, first.defects) == ({1, 2, 3, 9}, {"D02", "D04", "D16"})
+    assert (first.key, first.title) == ("test_all.py::test_d02_d16_only_in_service_counts", "only in service counts")
+    assert (second.faults, second.defects) == ({9}, frozenset())
+
+
+@pytest.mark.parametrize("mark", ["fault", "fault()", "fault(*ROWS)", 'fault("1")', "fault(True)", "defect(1)"])
+def test_a_mark_that_cannot_be_read_is_refused(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "test_one.py").write_text(f"@pytest.mark.{mark}\ndef test_one(): ...\n")
+    with pytest.raises(ValueError, match=r"test_one.py:1: \w+ must be given plain"):
+        list(read_tests(tmp_path, tmp_path / "test_one.py"))
+
+
+def test_recorded_results_are_those_of_tests_and_cases(tmp_path: Path) -> None:
+    (tmp_path / "build" / "faults").mkdir(parents=True)
+    (tmp_path / "build" / "rehearsal").mkdir()
+    (tmp_path / "build" / "faults" / "a.json").write_text('{"tests/a.py::test_breaks": "passed"}')
+    (tmp_path / "build" / "faults" / "b.json").write_text('{"tests/b.py::test_bends": "skipped"}')
+    cases = '{"bend": {"verdict": "FAIL", "seconds": 1}, "fly": {"verdict": "PASS", "seconds": 1}}'
+    (tmp_path / "build" / "rehearsal" / "cases.json").write_text(cases)
+    assert read_outcomes(tmp_path) == {
+        "tests/a.py::test_breaks": "passed",
+        "tests/b.py::test_bends": "skipped",
+        "bend": "failed",
+        "fly": "passed",
+    }

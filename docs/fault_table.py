@@ -1,0 +1,160 @@
+"""
+The table of faults: what the catalogue lists, what tries each row, and how that ended when it was last recorded.
+
+Results come from `build/faults`, where the tests record themselves, and from `build/rehearsal/cases.json`. What was not
+recorded is "not run".
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomllib
+
+from docs.fault_trials import Trial
+
+CATALOGUE = Path("docs/fault_catalogue.toml")
+TABLE = Path("docs/faults.md")
+RECORDS = Path("build/faults")
+CASE_RESULTS = Path("build/rehearsal/cases.json")
+_NOT_RUN = "not run"
+_LAST_CELL = re.compile(r"(?<=\| )[^|]*(?= \|$)", re.MULTILINE)
+
+_HEAD = """\
+# Faults and what tries them
+
+Made by `make docs` from [fault_catalogue.toml](fault_catalogue.toml), the marks of the tests and the cases of the
+rehearsal; do not edit it. The last column is what `make test` and `make rehearse CASE=all` last recorded there.
+
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """
+    A row of the catalogue.
+
+    Attributes:
+        key: Number of a fault, id of a defect.
+        text: What goes wrong.
+        expected: What the cluster does then; empty for a defect.
+        exemption: Why nothing needs to try it; else empty.
+        lacks: What is still missing; else empty.
+    """
+
+    key: int | str
+    text: str
+    expected: str = ""
+    exemption: str = ""
+    lacks: str = ""
+
+    def is_tried_by(self, trial: Trial) -> bool:
+        """Tell whether a test or case tries this row."""
+        return self.key in trial.faults or self.key in trial.defects
+
+
+def read_catalogue(root: Path) -> list[Row]:
+    """Return the catalogue's faults, then its defects."""
+    document = tomllib.loads((root / CATALOGUE).read_text())
+    faults = [Row(e["row"], e["fault"], e["expected"], _exempt(e), e.get("lacks", "")) for e in document["fault"]]
+    return faults + [Row(e["id"], e["defect"], exemption=_exempt(e)) for e in document["defect"]]
+
+
+def _exempt(entry: Mapping[str, str]) -> str:
+    if "cannot_occur" in entry:
+        return f"cannot occur: {entry['cannot_occur']}"
+    return f"later: {entry['later']}" if "later" in entry else ""
+
+
+def read_outcomes(root: Path) -> dict[str, str]:
+    """Return how each test and case ended when it was last recorded: `passed`, `failed` or `skipped`."""
+    outcomes: dict[str, str] = {}
+    for path in sorted((root / RECORDS).glob("*.json")):
+        outcomes |= json.loads(path.read_text())
+    if (root / CASE_RESULTS).exists():
+        for name, result in json.loads((root / CASE_RESULTS).read_text()).items():
+            outcomes[name] = "passed" if result["verdict"].upper() == "PASS" else "failed"
+    return outcomes
+
+
+def find_mistakes(rows: Sequence[Row], trials: Sequence[Trial]) -> list[str]:
+    """Return what is wrong between catalogue and trials, a line each; none means that every row is accounted for."""
+    known = {row.key for row in rows}
+    mistakes = [
+        f"{trial.path}: {trial.title!r} tries {key}, which the catalogue does not have"
+        for trial in trials
+        for key in sorted((trial.faults | trial.defects) - known, key=str)
+    ]
+    for row in rows:
+        is_tried = any(map(row.is_tried_by, trials))
+        if not is_tried and not row.exemption:
+            mistakes.append(f"{row.key} ({row.text}) has no test, no case and no reason")
+        if is_tried and row.exemption:
+            mistakes.append(f"{row.key} ({row.text}) is tried, and yet {row.exemption}")
+    return mistakes
+
+
+def summarize(rows: Sequence[Row], trials: Sequence[Trial]) -> str:
+    """Return the table in a line."""
+    faults = [row for row in rows if isinstance(row.key, int)]
+    tested, rehearsed = (
+        sum(any(row.is_tried_by(trial) for trial in trials if trial.is_case is is_case) for row in faults)
+        for is_case in (False, True)
+    )
+    exempt = sum(bool(row.exemption) for row in faults)
+    bare = [str(row.key) for row in faults if not row.exemption and not any(map(row.is_tried_by, trials))]
+    text = f"faults: {len(faults)} rows, {tested} with tests, {rehearsed} with cases, {exempt} cannot occur"
+    return text + (f", nothing tries {', '.join(bare)}" if bare else "")
+
+
+def render_table(rows: Sequence[Row], trials: Sequence[Trial], outcomes: Mapping[str, str]) -> str:
+    """Return the page."""
+    faults = [
+        f"| {row.key} | {row.text} | {_expect(row)} | {_name_trials(row, trials)} | {_count(row, trials, outcomes)} |"
+        for row in rows
+        if isinstance(row.key, int)
+    ]
+    defects = [
+        f"| {row.key} | {row.text} | {_name_trials(row, trials)} | {_count(row, trials, outcomes)} |"
+        for row in rows
+        if isinstance(row.key, str)
+    ]
+    parts = [
+        f"{_HEAD}{summarize(rows, trials)}\n",
+        "## Faults\n",
+        "| row | fault | expected | tried by | result |\n|---|---|---|---|---|",
+        *faults,
+        "\n## Defects of the predecessor\n",
+        "| row | defect | tried by | result |\n|---|---|---|---|",
+        *defects,
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def blank_results(page: str) -> str:
+    """Return a page without its results, which depend on where it was made."""
+    return _LAST_CELL.sub("", page)
+
+
+def _expect(row: Row) -> str:
+    return f"{row.expected}; **not yet: {row.lacks}**" if row.lacks else row.expected
+
+
+def _name_trials(row: Row, trials: Sequence[Trial]) -> str:
+    tried = [trial for trial in trials if row.is_tried_by(trial)]
+    links = [f"{'rehearsal: ' if trial.is_case else ''}[{_escape(trial.title)}](../{trial.path})" for trial in tried]
+    return "<br>".join(links) if links else row.exemption or "nothing yet"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\[\]|*_<>`\\])", r"\\\1", text)
+
+
+def _count(row: Row, trials: Sequence[Trial], outcomes: Mapping[str, str]) -> str:
+    ends = Counter(outcomes.get(trial.key, _NOT_RUN) for trial in trials if row.is_tried_by(trial))
+    if not ends:
+        return "-"
+    return _NOT_RUN if set(ends) == {_NOT_RUN} else ", ".join(f"{number} {end}" for end, number in sorted(ends.items()))

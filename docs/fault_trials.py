@@ -1,0 +1,112 @@
+"""
+What tries which row of the fault catalogue: the marked tests and the rehearsal's cases, read without running anything.
+
+A test tries the rows of `@pytest.mark.fault(33, 34)` and `@pytest.mark.defect("D27")`, and the defects that its name
+begins with, as in `test_d02_d16_only_in_service_counts`. A mark may also stand on one parameter set, or hold for a
+whole module as `pytestmark`.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomllib
+
+CASES = Path("rehearsal/deeplearning_rehearsal/cases")
+_DEFECTS_OF_NAME = re.compile(r"test_((?:d\d\d_)+)")
+_KINDS: dict[str, type] = {"fault": int, "defect": str}
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Trial:
+    """
+    A test or a rehearsal case that tries rows.
+
+    Attributes:
+        key: Test id without parameters, or the case's name.
+        path: Its file, relative to the checkout.
+        title: What it states, in words.
+        faults: The catalogue's faults.
+        defects: The predecessor's defects.
+        is_case: Whether it is a rehearsal case.
+    """
+
+    key: str
+    path: str
+    title: str
+    faults: frozenset[int]
+    defects: frozenset[str]
+    is_case: bool = False
+
+
+def find_trials(root: Path) -> list[Trial]:
+    """
+    Return everything in a checkout that tries a row, in the order of files and lines.
+
+    Args:
+        root: The checkout.
+
+    Raises:
+        ValueError: A mark cannot be read; the message names its file and line.
+    """
+    tests = [trial for path in sorted((root / "tests").rglob("test_*.py")) for trial in read_tests(root, path)]
+    return tests + [trial for path in sorted((root / CASES).glob("*.toml")) for trial in read_cases(root, path)]
+
+
+def read_tests(root: Path, path: Path) -> Iterator[Trial]:
+    """Return the tests of a file that try a row."""
+    module = ast.parse(path.read_text(), str(path))
+    place = path.relative_to(root).as_posix()
+    common = [value for statement in module.body for value in _read_pytestmark(statement)]
+    for function in module.body:
+        if not isinstance(function, _Function) or not function.name.startswith("test_"):
+            continue
+        marks = [*common, *function.decorator_list]
+        faults = frozenset(row for row in _read_marks(marks, "fault", place) if isinstance(row, int))
+        defects = frozenset(row for row in _read_marks(marks, "defect", place) if isinstance(row, str))
+        defects |= _name_defects(function.name)
+        if faults or defects:
+            yield Trial(f"{place}::{function.name}", place, _put_into_words(function.name), faults, defects)
+
+
+def read_cases(root: Path, path: Path) -> Iterator[Trial]:
+    """Return the case of a file, if it tries a row."""
+    case = tomllib.loads(path.read_text())
+    if case.get("faults") or case.get("defects"):
+        faults, defects = frozenset(case.get("faults", [])), frozenset(case.get("defects", []))
+        place = path.relative_to(root).as_posix()
+        yield Trial(path.stem, place, str(case.get("title", path.stem)), faults, defects, is_case=True)
+
+
+def _read_pytestmark(statement: ast.stmt) -> Iterator[ast.expr]:
+    if isinstance(statement, ast.Assign) and "pytestmark" in [ast.unparse(target) for target in statement.targets]:
+        yield statement.value
+
+
+def _read_marks(marks: Iterable[ast.expr], name: str, place: str) -> Iterator[int | str]:
+    """Yield the arguments of a mark, wherever it stands in what decorates a test."""
+    kind = _KINDS[name]
+    for mark in marks:
+        calls = {node.func: node for node in ast.walk(mark) if isinstance(node, ast.Call)}
+        for node in ast.walk(mark):
+            if not isinstance(node, ast.Attribute) or ast.unparse(node) != f"pytest.mark.{name}":
+                continue
+            arguments = calls[node].args if node in calls else []
+            values = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
+            rows = [value for value in values if type(value) is kind and isinstance(value, int | str)]
+            if not rows or len(rows) < len(arguments):
+                raise ValueError(f"{place}:{node.lineno}: {name} must be given plain {kind.__name__} values")
+            yield from rows
+
+
+def _name_defects(name: str) -> frozenset[str]:
+    match = _DEFECTS_OF_NAME.match(name)
+    return frozenset(match[1].upper().strip("_").split("_")) if match else frozenset()
+
+
+def _put_into_words(name: str) -> str:
+    match = _DEFECTS_OF_NAME.match(name)
+    return name[match.end() if match else len("test_") :].replace("_", " ")
