@@ -153,6 +153,7 @@ class AdjusterSettings:
         signal_url: Presigned URL of the stack's WaitConditionHandle.
         worker_min_capacity: Fewest workers with which the user wants the cluster.
         settle_seconds: Time between the two equal reads that a decision needs.
+        capacity_reservation_id: The capacity block that the nodes run in, whose end is announced; empty without one.
     """
 
     cluster: str
@@ -161,10 +162,14 @@ class AdjusterSettings:
     signal_url: str
     worker_min_capacity: int
     settle_seconds: int
+    capacity_reservation_id: str = ""
 
     def to_environment(self) -> dict[str, str]:
         """Return the Lambda's environment variables; values may be CDK tokens."""
-        return {f"DEEPLEARNING_{name.upper()}": str(value) for name, value in asdict(self).items()}
+        values = {name: str(value) for name, value in asdict(self).items()}
+        if not self.capacity_reservation_id:
+            del values["capacity_reservation_id"]
+        return {_variable(name): value for name, value in values.items()}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "AdjusterSettings":
@@ -175,7 +180,7 @@ class AdjusterSettings:
             ContractError: A variable is absent, or a number is not one.
         """
         try:
-            text = {name: environment[f"DEEPLEARNING_{name.upper()}"] for name in cls.__dataclass_fields__}
+            text = {name: environment[_variable(name)] for name in _ADJUSTER_VARIABLES}
             return cls(
                 cluster=text["cluster"],
                 state_table=text["state_table"],
@@ -183,6 +188,21 @@ class AdjusterSettings:
                 signal_url=text["signal_url"],
                 worker_min_capacity=int(text["worker_min_capacity"]),
                 settle_seconds=int(text["settle_seconds"]),
+                capacity_reservation_id=environment.get(_variable("capacity_reservation_id"), ""),
             )
         except (KeyError, ValueError) as error:
             raise ContractError(f"adjuster environment is incomplete or malformed: {error}") from error
+
+
+_ADJUSTER_VARIABLES = (
+    "cluster",
+    "state_table",
+    "master_queue_url",
+    "signal_url",
+    "worker_min_capacity",
+    "settle_seconds",
+)
+
+
+def _variable(name: str) -> str:
+    return f"DEEPLEARNING_{name.upper()}"
