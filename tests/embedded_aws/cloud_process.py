@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from deeplearning_rehearsal.embedded_aws import CloudOptions, EmbeddedAws, LaunchFault, ScalingPace
+from deeplearning_rehearsal.embedded_aws import CloudOptions, EmbeddedAws, LaunchFault, MessageFaults, ScalingPace
 from deeplearning_rehearsal.errors import RehearsalError
 
 _writing = threading.Lock()
@@ -53,7 +53,7 @@ def answer(aws, command):
             "invocations": [dataclasses.asdict(entry) for entry in aws.invocations()],
             "activities": aws.activities(),
         }
-    return aws.fail_instance(command["instance_id"])
+    return {"fail_instance": aws.fail_instance, "send_event": aws.send_event}[command.pop("do")](**command)
 
 
 def open_cloud(options):
@@ -63,6 +63,8 @@ def open_cloud(options):
         for fault in options.pop("faults", [])
     ]
     pace = ScalingPace(**options.pop("pace", {}))
+    if "message_faults" in options:
+        options["message_faults"] = MessageFaults(**options["message_faults"])
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",

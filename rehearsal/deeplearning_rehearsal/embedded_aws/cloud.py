@@ -3,53 +3,35 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from moto.moto_api._internal.models import moto_api_backend
 
+from deeplearning_rehearsal.embedded_aws import scaling_requests
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack, upload_assets
 from deeplearning_rehearsal.embedded_aws.calls import CallCounts, CallLog
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
 from deeplearning_rehearsal.embedded_aws.cloud_services import close_services, install, open_services
+from deeplearning_rehearsal.embedded_aws.event_bus import build_event
 from deeplearning_rehearsal.embedded_aws.function_runner import Invocation
 from deeplearning_rehearsal.embedded_aws.observation import Observations, Observer
 from deeplearning_rehearsal.embedded_aws.overrides import Overrides, apply_overrides
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.principals import PrincipalRegistry
 from deeplearning_rehearsal.embedded_aws.resource_support import require_support
+from deeplearning_rehearsal.embedded_aws.scaling_group import HealthCheck
 from deeplearning_rehearsal.embedded_aws.server import Server
 from deeplearning_rehearsal.embedded_aws.services import Services
-from deeplearning_rehearsal.embedded_aws.stack import Stack, StackEvent, StackResource
+from deeplearning_rehearsal.embedded_aws.stack import Stack, StackEvent, StackOutcome
 from deeplearning_rehearsal.embedded_aws.template import BoundTemplate
 from deeplearning_rehearsal.embedded_aws.wait_condition import SIGNAL_PREFIX, WaitConditionHandles
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.machine import MachineHost
 
 _POLL_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class StackOutcome:
-    """
-    How a stack stands, or ended.
-
-    Attributes:
-        status: Its status.
-        reason: Reason of the first failure; empty without one.
-        resources: Its resources.
-        outputs: Its outputs; empty until it is complete.
-        events: Its events, oldest first.
-    """
-
-    status: str
-    reason: str
-    resources: tuple[StackResource, ...]
-    outputs: Mapping[str, str]
-    events: tuple[StackEvent, ...]
 
 
 class EmbeddedAws:
@@ -190,8 +172,7 @@ class EmbeddedAws:
                 if on_event is not None:
                     on_event(event)
             if has_ended or time.monotonic() >= deadline:
-                stack = self._stack
-                return StackOutcome(stack.status, stack.reason, stack.resources(), stack.outputs, stack.events())
+                return self._stack.outcome()
 
     def calls(self, *, until: float | None = None) -> CallCounts:
         """Count the calls of nodes and functions, up to a monotonic time or all."""
@@ -205,9 +186,36 @@ class EmbeddedAws:
         """Return the scaling activities of all groups in the API's form, newest first."""
         return self._services.scaling.activities() if self._services else ()
 
-    def fail_instance(self, instance_id: str) -> None:
-        """Let EC2 find an instance dead."""
-        self._deployed().scaling.fail_instance(instance_id)
+    def fail_instance(self, instance_id: str, check: HealthCheck = "stopped") -> bool:
+        """
+        Let EC2 find an instance unhealthy; nothing happens to its machine until its group terminates it.
+
+        Args:
+            instance_id: Which instance.
+            check: What EC2 finds: `stopped` (or terminated), or `impaired` (its status checks fail). Default: stopped.
+
+        Returns:
+            Whether a group had the instance and was not terminating it already.
+        """
+        return scaling_requests.fail_instance(self._deployed().scaling, instance_id, check)
+
+    def send_event(
+        self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
+    ) -> int:
+        """
+        Send an event of an AWS service to the default event bus.
+
+        Args:
+            source: Who sends it, as `aws.ec2`.
+            detail_type: What has happened.
+            detail: The details.
+            resources: ARNs that it is about. Default: none.
+
+        Returns:
+            How many targets of matching rules it was handed to; each invocation is among `invocations`.
+        """
+        services = self._deployed()
+        return services.bus.send(build_event(services.place, source, detail_type, detail, resources))
 
     def stop(self) -> None:
         """End everything, machines excepted: those are their host's."""

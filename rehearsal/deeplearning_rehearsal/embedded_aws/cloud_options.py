@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from deeplearning_rehearsal.embedded_aws.function_runner import ASYNCHRONOUS_RETRY_SECONDS
 from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchFault
+from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults
 from deeplearning_rehearsal.embedded_aws.scaling_pace import ScalingPace
 
 
@@ -16,6 +17,7 @@ class CloudOptions:
     Attributes:
         pace: How fast groups act.
         faults: Launches that fail on purpose. Default: none.
+        message_faults: What is done to messages of queues and topics. Default: nothing.
         lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
         minute_seconds: Length of EventBridge's minute, in seconds. Default: 60.
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
@@ -25,6 +27,7 @@ class CloudOptions:
 
     pace: ScalingPace = field(default_factory=ScalingPace)
     faults: Sequence[LaunchFault] = ()
+    message_faults: MessageFaults | None = None
     lose_notifications: bool = False
     minute_seconds: float = 60.0
     retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS

@@ -1,13 +1,14 @@
 """Puts the parts of the embedded AWS together, and in front of moto's own."""
 
-from collections.abc import Callable
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
+from deeplearning_rehearsal.embedded_aws.event_bus import EventBus, EventDelivery
 from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
 from deeplearning_rehearsal.embedded_aws.group_notifications import GroupNotifications
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.instance_launcher import InstanceLauncher
+from deeplearning_rehearsal.embedded_aws.message_faults import MessageDisturbance
 from deeplearning_rehearsal.embedded_aws.observation import Observations
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.principals import PrincipalRegistry
@@ -52,12 +53,14 @@ def open_services(
             faults=options.faults,
         ),
         functions=functions,
-        schedule=Schedule(place, _tick(functions), options.minute_seconds),
+        schedule=Schedule(place, _invoke(functions), options.minute_seconds),
+        bus=EventBus(place, _invoke(functions)),
         handles=handles,
+        disturbance=MessageDisturbance(options.message_faults, observations) if options.message_faults else None,
     )
 
 
-def _tick(functions: FunctionRunner) -> Callable[[str, dict[str, Any], str], None]:
+def _invoke(functions: FunctionRunner) -> EventDelivery:
     def deliver(function_arn: str, event: dict[str, Any], rule_arn: str) -> None:
         functions.invoke_asynchronously(
             function_arn, event, source="events", principal="events.amazonaws.com", source_arn=rule_arn
@@ -68,6 +71,8 @@ def _tick(functions: FunctionRunner) -> Callable[[str, dict[str, Any], str], Non
 
 def close_services(services: Services) -> None:
     """End all that runs by itself; machines are their host's."""
+    if services.disturbance is not None:
+        services.disturbance.close()
     services.schedule.close()
     services.scaling.close()
     services.functions.close()
@@ -81,7 +86,7 @@ def install(services: Services, stack: Stack) -> None:
             function_arn, event, source="sns", principal="sns.amazonaws.com", source_arn=topic_arn
         )
 
-    install_queue_delivery()
-    install_topic_delivery(deliver_message)
+    install_queue_delivery(services.disturbance)
+    install_topic_delivery(deliver_message, services.disturbance)
     install_scaling_api(services.scaling)
     install_stack_api(stack)

@@ -6,6 +6,10 @@ from deeplearning_rehearsal.embedded_aws.scaling_group import Activity, ScalingG
 
 def begin_launch(group: ScalingGroup) -> Activity:
     """Begin the activity of one launch; the caller holds the driver's lock."""
+    if group.replacements:
+        group.replacements -= 1
+        cause = "an instance was launched in response to an unhealthy instance needing to be replaced"
+        return _begin(group, "Launching a new EC2 instance", cause)
     actual = len(group.active) + group.pending_launches
     return _begin(
         group,
@@ -41,6 +45,14 @@ def end_badly(activity: Activity, error: LaunchError) -> None:
     activity.description = f"Launching a new EC2 instance.  Status Reason: {message}"
     activity.status_message = message
     _end(activity, "Failed")
+
+
+def cancel_launch(activity: Activity, reason: str) -> None:
+    """End the activity of a launch whose instance never entered service; `reason` may be empty."""
+    activity.status_message = reason
+    if reason:
+        activity.description += f".  Status Reason: {reason}"
+    _end(activity, "Cancelled")
 
 
 def _begin(group: ScalingGroup, description: str, cause: str) -> Activity:

@@ -29,6 +29,7 @@ class ScalingApi(BaseResponse):
             "SuspendProcesses",
             "ResumeProcesses",
             "TerminateInstanceInAutoScalingGroup",
+            "SetInstanceHealth",
         }
     )
     driver: ClassVar[ScalingDriver]
@@ -121,6 +122,16 @@ class ScalingApi(BaseResponse):
             decrement=bool(self._get_param("ShouldDecrementDesiredCapacity")),
         )
         return ActionResult({"Activity": activity.to_api()})
+
+    def set_instance_health(self) -> ActionResult:
+        """Answer `SetInstanceHealth`."""
+        scaling_requests.set_instance_health(
+            self.driver,
+            self._get_param("InstanceId"),
+            self._get_param("HealthStatus"),
+            respect_grace=bool(self._get_param("ShouldRespectGracePeriod", if_none=True)),
+        )
+        return EmptyResult()
 
     def _page(self, rows: Sequence[Any], *, default: int) -> tuple[Sequence[Any], str | None]:
         size = int(self._get_param("MaxRecords", if_none=default))

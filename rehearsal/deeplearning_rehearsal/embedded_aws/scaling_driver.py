@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from deeplearning_rehearsal.embedded_aws import scaling_activity
+from deeplearning_rehearsal.embedded_aws import instance_health, scaling_activity
 from deeplearning_rehearsal.embedded_aws.group_notifications import GroupNotifications
 from deeplearning_rehearsal.embedded_aws.instance_launcher import InstanceLauncher
 from deeplearning_rehearsal.embedded_aws.job_queue import JobQueue
@@ -96,24 +96,14 @@ class ScalingDriver:
         with self.lock:
             self._deleted.append(self.groups.pop(name))
 
-    def reconcile_soon(self, group: ScalingGroup) -> None:
-        """Act on a change of a group after the reaction time."""
-        self._jobs.after(self.pace.reaction, partial(self._reconcile, group))
-
-    def fail_instance(self, instance_id: str) -> None:
-        """Let EC2's health check find an instance dead; its group replaces it unless that is suspended."""
-        with self.lock:
-            for group in self.groups.values():
-                entry = group.find(instance_id)
-                if entry is not None:
-                    entry.health_status = "Unhealthy"
-                    if not {"HealthCheck", "ReplaceUnhealthy", "Terminate"} & set(group.suspended):
-                        cause = "was taken out of service in response to an EC2 health check"
-                        self.begin_termination(group, entry, f"an instance {cause}")
-                    return
+    def reconcile_soon(self, group: ScalingGroup, *, after: float = 0.0) -> None:
+        """Act on a change of a group after the reaction time, and `after` seconds more."""
+        self._jobs.after(after + self.pace.reaction, partial(self._reconcile, group))
 
     def begin_termination(self, group: ScalingGroup, entry: GroupInstance, cause: str) -> Activity:
         """Begin to terminate an instance of a group; the caller holds the lock."""
+        if entry.launch is not None and entry.launch.end_time is None:
+            scaling_activity.cancel_launch(entry.launch, "")
         entry.lifecycle_state = "Terminating"
         activity = scaling_activity.begin_termination(group, entry.instance_id, cause)
         self._jobs.after(self.pace.termination, partial(self._terminate, group, entry, activity))
@@ -123,12 +113,7 @@ class ScalingDriver:
     def settle_group(self, group: ScalingGroup) -> Verdict | None:
         """Tell whether a new group has reached its minimum size, as CloudFormation waits for it."""
         with self.lock:
-            if group.in_service >= group.min_size:
-                return Verdict()
-            last = group.activities[0] if group.activities else None
-            if last is not None and last.status_code == "Failed" and group.pending_launches == 0:
-                return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
-        return None
+            return group.settle()
 
     def activities(self) -> tuple[dict[str, Any], ...]:
         """Return the activities of all groups in the API's form, newest first; those of deleted groups too."""
@@ -145,10 +130,14 @@ class ScalingDriver:
         with self.lock:
             if group.deleting:
                 return
+            for entry in instance_health.find_unhealthy(group):
+                self._replace(group, entry)
             surplus = len(group.active) + group.pending_launches - group.desired
             if surplus > 0 and "Terminate" not in group.suspended:
                 for entry in group.choose_victims(surplus):
                     self.begin_termination(group, entry, scaling_activity.scale_in_cause(group))
+            if surplus >= 0:
+                group.replacements = 0
             if surplus >= 0 or "Launch" in group.suspended:
                 return
             wait = group.retry_at - time.monotonic()
@@ -157,6 +146,15 @@ class ScalingDriver:
                 return
             for _ in range(-surplus):
                 self._begin_launch(group)
+
+    def _replace(self, group: ScalingGroup, entry: GroupInstance) -> None:
+        group.replacements += 1
+        if entry.launch is None or entry.launch.end_time is not None:
+            self.begin_termination(group, entry, instance_health.name_cause(entry))
+            return
+        scaling_activity.cancel_launch(entry.launch, instance_health.NEVER_IN_SERVICE)
+        entry.lifecycle_state = "Terminating"
+        self._jobs.after(self.pace.termination, partial(self._terminate, group, entry, entry.launch))
 
     def _begin_launch(self, group: ScalingGroup) -> None:
         activity = scaling_activity.begin_launch(group)
@@ -187,6 +185,7 @@ class ScalingDriver:
         entry = GroupInstance(
             machine.instance_id, machine.instance_type, machine.zone, now(), protected=group.protect_new_instances
         )
+        entry.launch = activity
         with self.lock:
             group.pending_launches -= 1
             activity.instance_id = machine.instance_id
@@ -217,12 +216,14 @@ class ScalingDriver:
         with self.lock:
             if group.deleting or entry.lifecycle_state != "Pending":
                 return
-            entry.lifecycle_state = "InService"
+            entry.lifecycle_state, entry.in_service_at = "InService", time.monotonic()
             group.failures = 0
             scaling_activity.end_well(activity)
         self._observations.tell("scaling", entry.instance_id, "in service", group=group.name)
         self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH", activity)
         self.reconcile_soon(group)
+        if entry.failed_check is not None:
+            self.reconcile_soon(group, after=instance_health.grace_left(group, entry))
 
     def _fail(self, group: ScalingGroup, activity: Activity, error: LaunchError) -> None:
         with self.lock:
@@ -240,6 +241,9 @@ class ScalingDriver:
         with self.lock:
             if entry in group.instances:
                 group.instances.remove(entry)
-            scaling_activity.end_well(activity)
+            if activity.end_time is None:
+                scaling_activity.end_well(activity)
         self._observations.tell("scaling", entry.instance_id, "terminated", group=group.name)
-        self._notifications.publish(group, "autoscaling:EC2_INSTANCE_TERMINATE", activity)
+        was_cancelled = activity.status_code == "Cancelled"  # then it is the launch that ends here
+        event = "autoscaling:EC2_INSTANCE_LAUNCH_ERROR" if was_cancelled else "autoscaling:EC2_INSTANCE_TERMINATE"
+        self._notifications.publish(group, event, activity)

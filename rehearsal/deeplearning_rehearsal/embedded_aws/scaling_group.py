@@ -7,8 +7,12 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from deeplearning_contract.names import ROLE_TAG
+from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
 
 LifecycleState = Literal["Pending", "InService", "Terminating"]
+HealthStatus = Literal["Healthy", "Unhealthy"]
+HealthCheck = Literal["stopped", "impaired", "user"]
+"""What found an instance unhealthy: EC2's look at its state, EC2's status checks, or `SetInstanceHealth`."""
 PROCESSES = (
     "Launch",
     "Terminate",
@@ -71,15 +75,25 @@ class Activity:
 
 @dataclass
 class GroupInstance:
-    """An instance as its group sees it."""
+    """
+    An instance as its group sees it.
+
+    Attributes:
+        failed_check: The check that it fails, None while it passes them all; its group may not have looked yet.
+        launch: The activity that launched it.
+        in_service_at: Monotonic time at which it entered service, None before.
+    """
 
     instance_id: str
     instance_type: str
     zone: str
     launched: datetime
     lifecycle_state: LifecycleState = "Pending"
-    health_status: Literal["Healthy", "Unhealthy"] = "Healthy"
+    health_status: HealthStatus = "Healthy"
     protected: bool = False
+    failed_check: HealthCheck | None = None
+    launch: Activity | None = None
+    in_service_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,7 @@ class ScalingGroup:
     Attributes:
         pending_launches: Launches under way that have no instance yet.
         attempts: Launches begun so far.
+        replacements: Unhealthy instances whose replacement was not launched yet.
         failures: Launches that failed in a row.
         retry_at: Monotonic time before which no launch is tried.
         notifications: Topic ARN -> notification types, empty until they are set.
@@ -129,6 +144,7 @@ class ScalingGroup:
     notifications: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pending_launches: int = 0
     attempts: int = 0
+    replacements: int = 0
     failures: int = 0
     retry_at: float = 0.0
     deleting: bool = False
@@ -152,6 +168,15 @@ class ScalingGroup:
     def find(self, instance_id: str) -> GroupInstance | None:
         """Return an instance of the group."""
         return next((entry for entry in self.instances if entry.instance_id == instance_id), None)
+
+    def settle(self) -> Verdict | None:
+        """Tell whether the new group has reached its minimum size, as CloudFormation waits for it; None: not yet."""
+        if self.in_service >= self.min_size:
+            return Verdict()
+        last = self.activities[0] if self.activities else None
+        if last is not None and last.status_code == "Failed" and self.pending_launches == 0:
+            return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
+        return None
 
     def choose_victims(self, count: int) -> list[GroupInstance]:
         """Choose whom a scale-in terminates, by the first termination policy; protected instances are spared."""

@@ -1,15 +1,18 @@
-"""What the Auto Scaling API does to groups, with the refusals of AWS."""
+"""What the Auto Scaling API does to groups, with the refusals of AWS; and EC2's health checks."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 
+from deeplearning_rehearsal.embedded_aws.instance_health import grace_left
 from deeplearning_rehearsal.embedded_aws.scaling_driver import ScalingDriver
 from deeplearning_rehearsal.embedded_aws.scaling_group import (
     PROCESSES,
     Activity,
     GroupInstance,
+    HealthCheck,
+    HealthStatus,
     ScalingGroup,
     now,
     stamp,
@@ -104,6 +107,41 @@ def resume_processes(driver: ScalingDriver, name: str, processes: Iterable[str])
     driver.reconcile_soon(group)
 
 
+def set_instance_health(driver: ScalingDriver, instance_id: str, status: str, *, respect_grace: bool) -> None:
+    """
+    Set the health of an instance; its group replaces an unhealthy one, unless that is suspended.
+
+    Raises:
+        ValidationError: The status is none, or the instance is in no group, or is being terminated.
+    """
+    if status not in get_args(HealthStatus):
+        raise ValidationError(f"Valid instance health states are: [{', '.join(get_args(HealthStatus))}].")
+    with driver.lock:
+        group, entry = _find_instance(driver, instance_id)
+        if respect_grace and grace_left(group, entry) > 0:
+            return  # AWS takes the call and does nothing
+        entry.failed_check = "user" if status == "Unhealthy" else None
+        entry.health_status = "Unhealthy" if status == "Unhealthy" else "Healthy"
+    driver.reconcile_soon(group)
+
+
+def fail_instance(driver: ScalingDriver, instance_id: str, check: HealthCheck) -> bool:
+    """
+    Let a health check of EC2 find an instance unhealthy; its group replaces it, unless that is suspended.
+
+    Returns:
+        Whether a group had the instance and was not terminating it already.
+    """
+    with driver.lock:
+        try:
+            group, entry = _find_instance(driver, instance_id)
+        except ValidationError:
+            return False
+        entry.failed_check = check
+        driver.reconcile_soon(group, after=grace_left(group, entry))
+    return True
+
+
 def terminate_instance(driver: ScalingDriver, instance_id: str, *, decrement: bool) -> Activity:
     """
     Terminate an instance of a group.
@@ -112,10 +150,14 @@ def terminate_instance(driver: ScalingDriver, instance_id: str, *, decrement: bo
         ValidationError: It is in no group, or its group may not shrink.
     """
     with driver.lock:
-        for group in driver.groups.values():
-            entry = group.find(instance_id)
-            if entry is not None and entry.lifecycle_state != "Terminating":
-                return _terminate(driver, group, entry, decrement=decrement)
+        return _terminate(driver, *_find_instance(driver, instance_id), decrement=decrement)
+
+
+def _find_instance(driver: ScalingDriver, instance_id: str) -> tuple[ScalingGroup, GroupInstance]:
+    for group in driver.groups.values():
+        entry = group.find(instance_id)
+        if entry is not None and entry.lifecycle_state != "Terminating":
+            return group, entry
     raise ValidationError(f"Instance Id not found - No managed instance found for instance ID: {instance_id}")
 
 

@@ -2,12 +2,9 @@
 
 import re
 import threading
-import uuid
-from collections.abc import Callable
-from datetime import datetime, timezone
-from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.embedded_aws.event_bus import EventDelivery, build_event, find_targets
 from deeplearning_rehearsal.embedded_aws.place import Place
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
@@ -39,9 +36,7 @@ class Schedule:
         minute_seconds: Length of a minute, in seconds. Default: 60.
     """
 
-    def __init__(
-        self, place: Place, deliver: Callable[[str, dict[str, Any], str], None], minute_seconds: float = 60.0
-    ) -> None:
+    def __init__(self, place: Place, deliver: EventDelivery, minute_seconds: float = 60.0) -> None:
         self._place = place
         self._deliver = deliver
         self._minute = minute_seconds
@@ -57,26 +52,9 @@ class Schedule:
         self._closing.set()
 
     def _tick(self, name: str, arn: str, period: float) -> None:
-        events = self._place.client("events")
         while not self._closing.wait(period):
-            try:
-                if events.describe_rule(Name=name)["State"] != "ENABLED":
-                    continue
-                targets = events.list_targets_by_rule(Rule=name)["Targets"]
-            except events.exceptions.ResourceNotFoundException:
+            targets = find_targets(self._place, name)
+            if targets is None:
                 return  # deleted by a rollback
             for target in targets:
-                self._deliver(target["Arn"], self._event(arn), arn)
-
-    def _event(self, arn: str) -> dict[str, Any]:
-        return {
-            "version": "0",
-            "id": str(uuid.uuid4()),
-            "detail-type": "Scheduled Event",
-            "source": "aws.events",
-            "account": self._place.account,
-            "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "region": self._place.region,
-            "resources": [arn],
-            "detail": {},
-        }
+                self._deliver(target, build_event(self._place, "aws.events", "Scheduled Event", {}, [arn]), arn)

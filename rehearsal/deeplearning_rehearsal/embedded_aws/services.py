@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deeplearning_rehearsal.embedded_aws.event_bus import EventBus
 from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.instance_launcher import InstanceLauncher
+from deeplearning_rehearsal.embedded_aws.message_faults import MessageDisturbance
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.principals import PrincipalRegistry
 from deeplearning_rehearsal.embedded_aws.scaling_driver import ScalingDriver
@@ -27,7 +29,9 @@ class Services:
     scaling: ScalingDriver
     functions: FunctionRunner
     schedule: Schedule
+    bus: EventBus
     handles: WaitConditionHandles
+    disturbance: MessageDisturbance | None = None
 
 
 class Properties(Mapping[str, Any]):

@@ -51,6 +51,26 @@ class StackResource:
     reason: str
 
 
+@dataclass(frozen=True)
+class StackOutcome:
+    """
+    How a stack stands, or ended.
+
+    Attributes:
+        status: Its status.
+        reason: Reason of the first failure; empty without one.
+        resources: Its resources.
+        outputs: Its outputs; empty until it is complete.
+        events: Its events, oldest first.
+    """
+
+    status: str
+    reason: str
+    resources: tuple[StackResource, ...]
+    outputs: Mapping[str, str]
+    events: tuple[StackEvent, ...]
+
+
 class Stack:
     """
     A stack that is being created in a thread of its own.
@@ -107,6 +127,10 @@ class Stack:
         """Return the resources, in the order of their creation."""
         with self._lock:
             return tuple(self._resources.values())
+
+    def outcome(self) -> StackOutcome:
+        """Return how the stack stands now."""
+        return StackOutcome(self.status, self.reason, self.resources(), self.outputs, self.events())
 
     def _run(self) -> None:
         waiting = set(self._template.resources)

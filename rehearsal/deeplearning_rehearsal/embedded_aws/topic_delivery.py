@@ -3,18 +3,22 @@
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from moto.sns.models import Subscription
+
+from deeplearning_rehearsal.embedded_aws.message_faults import MessageDisturbance
 
 FunctionDelivery = Callable[[str, dict[str, Any], str], None]
 """Takes function ARN, event and topic ARN."""
 
 _moto_publish = Subscription.publish
+_TEST = "autoscaling:TEST_NOTIFICATION"
 
 
-def install_topic_delivery(deliver: FunctionDelivery) -> None:
-    """Replace moto's delivery to functions; other protocols stay moto's."""
+def install_topic_delivery(deliver: FunctionDelivery, disturbance: MessageDisturbance | None) -> None:
+    """Replace moto's delivery to functions, with messages disturbed on request; other protocols stay moto's."""
 
     def publish(
         self: Subscription,
@@ -46,6 +50,11 @@ def install_topic_delivery(deliver: FunctionDelivery) -> None:
             "EventSubscriptionArn": self.arn,
             "Sns": notification,
         }
-        deliver(self.endpoint, {"Records": [record]}, self.topic.arn)
+        delivery = partial(deliver, self.endpoint, {"Records": [record]}, self.topic.arn)
+        # A test notification says nothing: to lose it instead of a first message would try nothing.
+        if disturbance is None or _TEST in message:
+            delivery()
+        else:
+            disturbance.pass_on(self.topic.name, delivery)
 
     Subscription.publish = publish  # type: ignore[assignment,method-assign]

@@ -1,5 +1,6 @@
-"""Creates Lambda functions, their permissions, and the rules that tick them."""
+"""Creates Lambda functions, their permissions, and the rules that invoke them."""
 
+import json
 from functools import partial
 
 from deeplearning_rehearsal.embedded_aws.function_runner import Permission
@@ -80,13 +81,19 @@ def _create_rule(creation: Creation) -> Created:
     events = creation.client("events")
     properties = creation.properties
     name = properties.get("Name") or creation.name(64)
-    arn = events.put_rule(Name=name, **properties.select("Description", "ScheduleExpression", "State", "Tags"))[
-        "RuleArn"
-    ]
+    pattern = properties.get("EventPattern")
+    arn = events.put_rule(
+        Name=name,
+        **properties.select("Description", "ScheduleExpression", "State", "Tags"),
+        **({"EventPattern": json.dumps(pattern)} if pattern else {}),
+    )["RuleArn"]
+    if pattern:
+        creation.services.bus.add_rule(name, arn, pattern)
     targets = [{"Id": target["Id"], "Arn": target["Arn"]} for target in properties.get("Targets", [])]
     if targets:
         events.put_targets(Rule=name, Targets=targets)
-    creation.services.schedule.add_rule(name, arn, properties["ScheduleExpression"])
+    if "ScheduleExpression" in properties:
+        creation.services.schedule.add_rule(name, arn, properties["ScheduleExpression"])
 
     def delete() -> None:
         events.remove_targets(Rule=name, Ids=[target["Id"] for target in targets])

@@ -1,0 +1,118 @@
+"""Events of AWS services: which rules match them, and what a matching rule does."""
+
+import pytest
+
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.embedded_aws.event_pattern import is_match, require_pattern
+
+WARNING = "Capacity Block Reservation Expiration Warning"
+EVENT = {
+    "source": "aws.ec2",
+    "detail-type": WARNING,
+    "resources": ["arn:one", "arn:two"],
+    "detail": {"capacity-reservation-id": "cr-1", "count": 1, "is-last": True},
+}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {"source": ["aws.ec2"]},
+        {"source": ["aws.s3", "aws.ec2"], "detail-type": [WARNING]},
+        {"detail-type": [{"prefix": "Capacity Block"}]},
+        {"detail-type": [{"suffix": "Expiration Warning"}]},
+        {"detail-type": [{"wildcard": "Capacity Block*Expiration Warning"}]},
+        {"resources": ["arn:two"]},
+        {"detail": {"capacity-reservation-id": ["cr-0", "cr-1"], "count": [1]}},
+        {"detail": {"is-last": [True]}},
+    ],
+)
+def test_matches_an_event_that_has_every_field_with_one_of_its_values(pattern):
+    require_pattern(pattern)
+    assert is_match(pattern, EVENT)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {"source": ["aws.s3"]},
+        {"source": ["aws.ec2"], "detail-type": ["Capacity Block"]},
+        {"detail-type": [{"prefix": "Block"}]},
+        {"detail-type": [{"wildcard": "Capacity.Block*"}]},
+        {"detail": {"capacity-reservation-id": ["cr-2"]}},
+        {"detail": {"other": ["x"]}},
+        {"detail": {"count": [True]}},
+        {"source": {"below": ["x"]}},
+        {"detail": ["cr-1"]},
+    ],
+)
+def test_does_not_match_an_event_that_lacks_one(pattern):
+    require_pattern(pattern)
+    assert not is_match(pattern, EVENT)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ({"source": [{"anything-but": "x"}]}, "EventPattern.source must use plain values, prefix and suffix and wild"),
+        ({"detail": {"n": [{"numeric": [">", 1]}]}}, "EventPattern.detail.n must use plain values"),
+        ({"source": [{"prefix": {"equals-ignore-case": "x"}}]}, "EventPattern.source must use plain values"),
+        ({"$or": [{"source": ["x"]}]}, r"EventPattern must not use \$or"),
+        ({"source": []}, "EventPattern.source must list at least one value"),
+        ({"source": "aws.ec2"}, "EventPattern.source must be an object with keys"),
+        ({}, "EventPattern must be an object with keys"),
+    ],
+)
+def test_refuses_patterns_that_it_cannot_match(pattern, message):
+    with pytest.raises(AssemblyError, match=message):
+        require_pattern(pattern)
+
+
+def add_rule(template, pattern, state="ENABLED"):
+    """Add a rule with a pattern to the sample template, with the permission that it needs."""
+    resources = template["Resources"]
+    target = {"Id": "Target0", "Arn": {"Fn::GetAtt": ["Function", "Arn"]}}
+    resources["Warnings"] = {
+        "Type": "AWS::Events::Rule",
+        "Properties": {"EventPattern": pattern, "State": state, "Targets": [target]},
+    }
+    resources["WarningsPermission"] = {
+        "Type": "AWS::Lambda::Permission",
+        "Properties": {
+            "Action": "lambda:InvokeFunction",
+            "FunctionName": {"Fn::GetAtt": ["Function", "Arn"]},
+            "Principal": "events.amazonaws.com",
+            "SourceArn": {"Fn::GetAtt": ["Warnings", "Arn"]},
+        },
+    }
+
+
+def test_invokes_the_function_of_a_rule_that_matches_and_records_it(start_cloud, sample_template, assemble, tmp_path):
+    pattern = {"source": ["aws.ec2"], "detail-type": [{"prefix": "Capacity Block"}]}
+    add_rule(sample_template, pattern)
+    cloud = start_cloud(minute_seconds=3600)
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    for _ in range(3):
+        cloud.observation("in service")  # then the rule exists, for the groups wait for the function's permissions
+    cloud.observation("Warnings CREATE_COMPLETE")
+    cloud.observation("WarningsPermission CREATE_COMPLETE")
+
+    detail = {"capacity-reservation-id": "cr-1"}
+    assert cloud.command("send_event", source="aws.ec2", detail_type="Other", detail=detail) == 0
+    assert cloud.command("send_event", source="aws.ec2", detail_type=WARNING, detail=detail) == 1
+    cloud.observation("events → ")
+    (invocation,) = [row for row in cloud.command("report")["invocations"] if row["source"] == "events"]
+    assert (invocation["error"], invocation["attempt"]) == ("", 1)
+    assert f"handling {WARNING}" in invocation["log"]
+
+    cloud.client("events").disable_rule(Name=cloud.physical_id("Warnings"))
+    assert cloud.command("send_event", source="aws.ec2", detail_type=WARNING, detail=detail) == 0
+
+
+def test_fails_a_stack_with_a_pattern_that_it_cannot_match(start_cloud, sample_template, assemble, tmp_path):
+    add_rule(sample_template, {"source": [{"anything-but": "aws.s3"}]})
+    cloud = start_cloud(minute_seconds=3600)
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    outcome = cloud.command("wait", seconds=60)
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert "EventPattern.source must use plain values" in outcome["reason"]
