@@ -63,10 +63,41 @@ class Synthesis:
         assert match is not None
         return NodeSettings.from_json(match[1])
 
+    def group_id(self, role: NodeRole) -> str:
+        """Return the logical id of a role's group."""
+        group = self.group(role)
+        return next(name for name, entry in self.template["Resources"].items() if entry is group)
+
+    def before(self, name: str) -> set[str]:
+        """Return the logical ids of everything that CloudFormation makes before a resource, and deletes after it."""
+        resources = self.template["Resources"]
+        found: set[str] = set()
+        ahead = [name]
+        while ahead:
+            entry = resources[ahead.pop()]
+            near = (references(entry.get("Properties", {})) | set(entry.get("DependsOn", []))) & set(resources)
+            ahead += near - found
+            found |= near
+        return found
+
     def statements(self, part: str) -> list[Any]:
         """Return the inline statements of the role whose logical id has a part."""
         (policy,) = self.part("AWS::IAM::Role", part)["Properties"]["Policies"]
         return list(policy["PolicyDocument"]["Statement"])
+
+
+def references(value: Any) -> set[str]:
+    """Return every logical id that a part of a template names."""
+    if isinstance(value, dict):
+        found = set().union(*(references(inner) for inner in value.values()))
+        if isinstance(value.get("Ref"), str):
+            found.add(value["Ref"])
+        if isinstance(value.get("Fn::GetAtt"), list):
+            found.add(value["Fn::GetAtt"][0])
+        return found
+    if isinstance(value, list):
+        return set().union(*(references(inner) for inner in value))
+    return set(re.findall(r"\$\{(\w+)[.}]", value)) if isinstance(value, str) else set()
 
 
 def render(value: Any) -> str:

@@ -165,6 +165,7 @@ def test_capacity_that_is_known_only_at_deployment_is_refused() -> None:
         check_capacity(None, Token.as_number({"Ref": "Workers"}), None)
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize("minutes", [10, 12, 55, 720])
 def test_nodes_stop_at_least_a_minute_before_the_stack(minutes: int) -> None:
     assert 60 <= minutes * 60 - check_setup_timeout(Duration.minutes(minutes)) <= 300

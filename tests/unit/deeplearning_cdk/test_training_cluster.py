@@ -24,39 +24,11 @@ ROLES = tuple(NodeRole)
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
 
-def _references(value: Any) -> set[str]:
-    """Return every logical id that a part of a template names."""
-    if isinstance(value, dict):
-        found = set().union(*(_references(inner) for inner in value.values()))
-        if isinstance(value.get("Ref"), str):
-            found.add(value["Ref"])
-        if isinstance(value.get("Fn::GetAtt"), list):
-            found.add(value["Fn::GetAtt"][0])
-        return found
-    if isinstance(value, list):
-        return set().union(*(_references(inner) for inner in value))
-    return set(re.findall(r"\$\{(\w+)[.}]", value)) if isinstance(value, str) else set()
-
-
-def _ancestors(resources: dict[str, Any], start: str) -> set[str]:
-    """Return everything that CloudFormation makes before a resource."""
-    found: set[str] = set()
-    ahead = [start]
-    while ahead:
-        entry = resources[ahead.pop()]
-        near = (_references(entry.get("Properties", {})) | set(entry.get("DependsOn", []))) & set(resources)
-        ahead += near - found
-        found |= near
-    return found
-
-
-def _id_of(synthesis: Any, role: NodeRole) -> str:
-    return next(name for name, entry in synthesis.of_type(GROUP).items() if entry is synthesis.group(role))
-
-
 # --- Groups -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(2, 67)
+@pytest.mark.defect("D21")
 @pytest.mark.parametrize("role", ROLES)
 def test_groups_have_a_minimum_of_zero_and_keep_an_adjusted_capacity(synthesize: Any, role: NodeRole) -> None:
     group = synthesize().group(role)
@@ -84,6 +56,7 @@ def test_d67_workers_have_the_capacity_asked_for_and_may_grow(
     assert (workers["DesiredCapacity"], workers["MaxSize"]) == (desired, most)
 
 
+@pytest.mark.fault(12)
 @pytest.mark.parametrize(
     ("props", "fewest"), [({}, "1"), ({"worker_desired_capacity": 0}, "0"), ({"worker_min_capacity": 2}, "2")]
 )
@@ -105,6 +78,7 @@ def test_groups_tell_the_topic_of_launches_terminations_and_their_errors(synthes
     ]
 
 
+@pytest.mark.fault(25)
 @pytest.mark.parametrize("role", ROLES)
 def test_d14_role_is_a_tag_even_under_a_misleading_stack_name(synthesize: Any, role: NodeRole) -> None:
     synthesis = synthesize(stack_name="master-WorkerAutoScalingGroup")
@@ -148,6 +122,7 @@ def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: A
     }
 
 
+@pytest.mark.fault(10)
 def test_all_nodes_live_in_one_subnet_of_one_zone(synthesize: Any) -> None:
     synthesis = synthesize(availability_zone="us-east-1b", region="us-east-1")
     zones = {subnet["Properties"]["AvailabilityZone"] for subnet in synthesis.of_type("AWS::EC2::Subnet").values()}
@@ -159,11 +134,11 @@ def test_all_nodes_live_in_one_subnet_of_one_zone(synthesize: Any) -> None:
 # --- Order of creation --------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize("role", ROLES)
 def test_d49_groups_come_after_everything_that_their_nodes_need(synthesize: Any, role: NodeRole) -> None:
     synthesis = synthesize()
-    resources = synthesis.template["Resources"]
-    before = _ancestors(resources, _id_of(synthesis, role))
+    before = synthesis.before(synthesis.group_id(role))
     for kind in (
         "AWS::EC2::Route",
         "AWS::EC2::SubnetRouteTableAssociation",
@@ -186,24 +161,24 @@ def test_d49_groups_come_after_everything_that_their_nodes_need(synthesize: Any,
 def test_d68_groups_start_in_parallel(synthesize: Any) -> None:
     synthesis = synthesize()
     for role in ROLES:
-        assert not set(synthesis.of_type(GROUP)) & _ancestors(synthesis.template["Resources"], _id_of(synthesis, role))
+        assert not set(synthesis.of_type(GROUP)) & synthesis.before(synthesis.group_id(role))
 
 
 def test_d43_wait_starts_with_the_groups_and_never_waits_for_them(synthesize: Any) -> None:
     synthesis = synthesize()
-    resources = synthesis.template["Resources"]
     (wait,) = synthesis.of_type("AWS::CloudFormation::WaitCondition")
-    before = _ancestors(resources, wait)
+    before = synthesis.before(wait)
     assert not set(synthesis.of_type(GROUP)) & before
     needs = {name for role in ROLES for name in synthesis.group(role)["DependsOn"]}
     assert needs <= before
 
 
 def test_nothing_depends_on_itself(synthesize: Any) -> None:
-    resources = synthesize(image=NodeImage.deep_learning_amazon_linux()).template["Resources"]
-    assert not [name for name in resources if name in _ancestors(resources, name)]
+    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
+    assert not [name for name in synthesis.template["Resources"] if name in synthesis.before(name)]
 
 
+@pytest.mark.fault(63)
 def test_wait_ends_with_the_setup_timeout_and_nodes_stop_before_it(synthesize: Any) -> None:
     synthesis = synthesize(setup_timeout=cdk.Duration.minutes(20))
     wait = synthesis.only("AWS::CloudFormation::WaitCondition")
@@ -216,7 +191,7 @@ def test_grants_of_users_come_before_the_nodes(make_stack: Callable[..., cdk.Sta
     s3.Bucket(stack, "Data").grant_read(TrainingCluster(stack, "Cluster"))
     synthesis = read_stack(stack)
     for role in ROLES:
-        before = _ancestors(synthesis.template["Resources"], _id_of(synthesis, role))
+        before = synthesis.before(synthesis.group_id(role))
         assert set(synthesis.of_type("AWS::IAM::Policy")) <= before
 
 
@@ -456,6 +431,7 @@ def test_d53_existing_mount_target_is_used_when_its_group_is_given(make_stack: A
     assert [r for r in rules if r["Properties"]["GroupId"] == "sg-0123456789abcdef0"]
 
 
+@pytest.mark.fault(62, 66)
 def test_d54_new_file_system_is_encrypted_elastic_and_kept_but_not_after_a_failed_creation(synthesize: Any) -> None:
     (entry,) = synthesize().of_type("AWS::EFS::FileSystem").values()
     assert entry["Properties"]["Encrypted"] is True
@@ -480,6 +456,7 @@ def test_d64_queues_are_encrypted_and_nothing_has_a_fixed_name(synthesize: Any) 
     assert not named.search(json.dumps(synthesis.template["Resources"]).replace('"LogGroupName": {', ""))
 
 
+@pytest.mark.fault(30, 31)
 def test_d28_rings_of_workers_are_never_hidden_and_expire(synthesize: Any) -> None:
     queue = synthesize().part("AWS::SQS::Queue", "WorkerQueue")["Properties"]
     assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (0, 300)

@@ -1,0 +1,174 @@
+"""What becomes of a stack when it is rolled back, deleted or updated, and who may reach its meeting points."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from deeplearning_cdk import NodeImage
+from deeplearning_contract.names import NodeRole
+
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
+CPU = {"worker_instance_type": "m5.large"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
+    "isolated": {"isolated": True, **CPU},
+    "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
+    "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
+}
+OTHER_IMAGE = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
+
+
+# --- Rollback -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault(65)
+@every_variant
+def test_nothing_in_the_stack_can_hold_up_its_deletion(synthesize: Any, props: dict[str, Any]) -> None:
+    resources = synthesize(**props).template["Resources"].values()
+    # Each of these waits for code of ours, for a person, or for something to be emptied, before it goes.
+    holders = re.compile(
+        r"Custom::|AWS::CloudFormation::(CustomResource|Stack$)|.*::(LifecycleHook|Bucket|Repository)$"
+    )
+    assert not [entry["Type"] for entry in resources if holders.match(entry["Type"])]
+    protections = ("NewInstancesProtectedFromScaleIn", "DeletionProtectionEnabled", "DeletionProtection")
+    assert not [name for entry in resources for name in protections if entry.get("Properties", {}).get(name)]
+
+
+@pytest.mark.fault(65)
+@pytest.mark.parametrize("role", NodeRole)
+def test_the_adjuster_and_what_it_uses_outlive_the_groups(synthesize: Any, role: NodeRole) -> None:
+    synthesis = synthesize()
+    outliving = synthesis.before(synthesis.group_id(role))
+    for kind in (
+        "AWS::Lambda::Function",
+        "AWS::Lambda::Permission",
+        "AWS::Logs::LogGroup",
+        "AWS::IAM::Role",
+        "AWS::SNS::Subscription",
+        "AWS::Events::Rule",
+        "AWS::DynamoDB::Table",
+        "AWS::SQS::Queue",
+        "AWS::CloudFormation::WaitConditionHandle",
+    ):
+        assert set(synthesis.of_type(kind)) <= outliving, kind
+
+
+# --- Deletion -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault(66)
+@every_variant
+def test_a_deleted_stack_leaves_its_new_file_system_and_nothing_else(synthesize: Any, props: dict[str, Any]) -> None:
+    resources = synthesize(**props).template["Resources"].values()
+    kept = {entry["Type"] for entry in resources if entry.get("DeletionPolicy", "Delete") != "Delete"}
+    assert kept == ({"AWS::EFS::FileSystem"} if "file_system_id" not in props else set())
+
+
+@pytest.mark.fault(66)
+@every_variant
+def test_nothing_that_stays_or_lingers_holds_an_address_in_the_network(synthesize: Any, props: dict[str, Any]) -> None:
+    synthesis = synthesize(**props)
+    # A function in the VPC would leave interfaces for minutes after its deletion, in the subnet that is deleted next.
+    assert all("VpcConfig" not in entry["Properties"] for entry in synthesis.of_type("AWS::Lambda::Function").values())
+    for name in synthesis.of_type("AWS::EFS::FileSystem"):
+        assert synthesis.before(name) == set()
+    (target,) = synthesis.of_type("AWS::EFS::MountTarget")
+    for kind in ("AWS::EC2::Subnet", "AWS::EC2::SecurityGroup", "AWS::EC2::VPC"):
+        assert {synthesis.template["Resources"][name]["Type"] for name in synthesis.before(target)} >= {kind}
+    # Nodes with a hard mount are gone before their mount target is.
+    for group in synthesis.of_type(GROUP):
+        assert target in synthesis.before(group)
+
+
+# --- Update -------------------------------------------------------------------------------------------
+
+LASTING = (
+    "AWS::EFS::FileSystem",
+    "AWS::EFS::MountTarget",
+    "AWS::DynamoDB::Table",
+    "AWS::SQS::Queue",
+    "AWS::SNS::Topic",
+    "AWS::EC2::VPC",
+    "AWS::EC2::Subnet",
+    "AWS::CloudFormation::WaitCondition",
+    "AWS::CloudFormation::WaitConditionHandle",
+)
+"""What a running cluster stands on: an update may not touch it. CloudFormation refuses to update the last two."""
+
+
+def _changes(before: Any, after: Any) -> set[str]:
+    """Return the types of the resources that differ, come or go."""
+    old, new = before.template["Resources"], after.template["Resources"]
+    return {(old.get(name) or new[name])["Type"] for name in old.keys() | new if old.get(name) != new.get(name)}
+
+
+@pytest.mark.fault(67)
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        ({"image": OTHER_IMAGE}, {"AWS::EC2::LaunchTemplate"}),
+        ({"worker_instance_type": "c5.large"}, {"AWS::EC2::LaunchTemplate"}),
+        ({"volume_size": cdk.Size.gibibytes(300)}, {"AWS::EC2::LaunchTemplate"}),
+        ({"key_pair": "mine"}, {"AWS::EC2::LaunchTemplate"}),
+        ({"worker_desired_capacity": 5}, {GROUP}),
+        ({"worker_desired_capacity": 0}, {GROUP, "AWS::EC2::LaunchTemplate", "AWS::Lambda::Function"}),
+        ({"worker_min_capacity": 2}, {"AWS::EC2::LaunchTemplate", "AWS::Lambda::Function"}),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_an_update_of_a_running_cluster_touches_only_what_new_nodes_start_from(
+    synthesize: Any, change: dict[str, Any], changed: set[str]
+) -> None:
+    assert _changes(synthesize(**CPU), synthesize(**{**CPU, **change})) == changed
+
+
+@pytest.mark.fault(67)
+def test_new_programs_of_nodes_touch_nothing_that_a_running_cluster_stands_on(synthesize: Any, tmp_path: Path) -> None:
+    scripts = [tmp_path / "first.sh", tmp_path / "second.sh"]
+    for script in scripts:
+        script.write_text(f"#!/bin/bash\n# {script.name}\n")
+    first, second = (synthesize(setup_script=str(script), **CPU) for script in scripts)
+    # The roles may read the new script, and new nodes start from it.
+    assert _changes(first, second) == {"AWS::EC2::LaunchTemplate", "AWS::IAM::Role"}
+
+
+@pytest.mark.fault(67)
+@pytest.mark.parametrize(
+    "change",
+    [{"setup_timeout": cdk.Duration.minutes(20)}, {"removal_policy": cdk.RemovalPolicy.DESTROY}],
+    ids=["wait", "file system"],
+)
+def test_a_change_of_what_lasts_would_be_seen(synthesize: Any, change: dict[str, Any]) -> None:
+    assert _changes(synthesize(**CPU), synthesize(**CPU, **change)) & set(LASTING)
+
+
+# --- Who may reach it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.fault(24)
+@every_variant
+def test_no_queue_topic_or_table_lets_anyone_in_but_the_clusters_own_roles(
+    synthesize: Any, props: dict[str, Any]
+) -> None:
+    synthesis = synthesize(**props)
+    policies = ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::SNS::TopicInlinePolicy")
+    assert not [kind for kind in policies if synthesis.of_type(kind)]
+    assert "ResourcePolicy" not in synthesis.only("AWS::DynamoDB::Table")
+    for permission in synthesis.of_type("AWS::Lambda::Permission").values():
+        assert permission["Properties"]["SourceArn"]
+
+
+@pytest.mark.fault(29)
+def test_every_queue_answers_long_polls_by_default(synthesize: Any) -> None:
+    queues = synthesize().of_type("AWS::SQS::Queue").values()
+    assert [queue["Properties"]["ReceiveMessageWaitTimeSeconds"] for queue in queues] == [20, 20, 20]
+
+
+@pytest.mark.fault(31)
+def test_no_queue_gives_up_messages_by_how_often_they_were_seen(synthesize: Any) -> None:
+    assert not [q for q in synthesize().of_type("AWS::SQS::Queue").values() if "RedrivePolicy" in q["Properties"]]
