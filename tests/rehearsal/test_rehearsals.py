@@ -60,6 +60,7 @@ def _assert_trained(rehearsed: Rehearsed, nodes: int) -> None:
     assert [node["contract"]["DEEPLEARNING_WORKERS_COUNT"] for node in report["nodes"]] == [str(nodes)] * nodes
 
 
+@pytest.mark.fault(25)
 def test_a_stack_named_like_both_roles_trains_on_one_worker(
     synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_stack_named_like_both_roles_trains_on_one_worker(
     assert [node["role"] for node in rehearsed[1]["nodes"]] == ["master", "worker"]
 
 
+@pytest.mark.fault(12)
 def test_zero_workers_train_on_the_master_alone(
     synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_wrong_digest_is_refused_at_once(fetch_agent, server, monkeypatch):
         fetch_agent.retry(lambda: fetch_agent.fetch("assets", "agent.zip", "1" * 64, "eu-west-1"), pytest.fail)
 
 
+@pytest.mark.fault(42)
 def test_a_refusal_is_shown_in_the_words_of_s3(fetch_agent, server, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     server.answers["/assets/agent.zip"] = [(403, b"<Error><Code>AccessDenied</Code></Error>")]
@@ -100,6 +101,7 @@ def test_a_refusal_is_shown_in_the_words_of_s3(fetch_agent, server, monkeypatch)
     assert "Signature" not in str(raised.value)
 
 
+@pytest.mark.fault(41)
 @pytest.mark.parametrize("trouble", [(500, b"oops"), (503, b"SlowDown"), (None, b"")])
 def test_trouble_that_passes_is_waited_out(fetch_agent, server, monkeypatch, trouble):
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
@@ -112,6 +114,7 @@ def test_trouble_that_passes_is_waited_out(fetch_agent, server, monkeypatch, tro
     assert pauses == [1, 2]
 
 
+@pytest.mark.fault(41)
 def test_a_reset_that_stays_is_a_clear_error(fetch_agent, server, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     server.answers["/assets/agent.zip"] = [(None, b"")]
@@ -119,6 +122,7 @@ def test_a_reset_that_stays_is_a_clear_error(fetch_agent, server, monkeypatch):
         fetch_agent.retry(lambda: fetch_agent.fetch("assets", "agent.zip", "1" * 64, "eu-west-1"), lambda _: None)
 
 
+@pytest.mark.fault(53)
 def test_credentials_that_come_late_are_waited_for(fetch_agent, metadata):
     path = "/latest/meta-data/iam/security-credentials/node-role"
     metadata.answers[path] = [(404, b""), (200, b'{"Code":"Failed"}'), *metadata.answers[path]]

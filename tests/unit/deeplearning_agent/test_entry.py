@@ -62,6 +62,7 @@ def imds(ticking_clock):
 # --- Signals and reasons ----------------------------------------------------------------------------
 
 
+@pytest.mark.fault(41, 64)
 def test_a_signal_is_tried_again_and_success_is_sent_once(lab, ticking_clock):
     node = lab.node(0, ticking_clock())
     lab.signals.statuses = [500, 503]
@@ -72,6 +73,7 @@ def test_a_signal_is_tried_again_and_success_is_sent_once(lab, ticking_clock):
     assert len(lab.signals.bodies) == 1
 
 
+@pytest.mark.fault(64)
 def test_an_expired_url_is_not_insisted_on(lab, ticking_clock):
     lab.signals.statuses = [403] * 10
     assert not StackSignal(lab.node(0, ticking_clock())).send("FAILURE", "late")
@@ -102,6 +104,7 @@ def test_d39_identity_comes_from_metadata_version_2(imds):
     assert (identity.instance_id, identity.address) == ("i-0123456789abcdef0", "10.1.2.3")
 
 
+@pytest.mark.fault(52)
 def test_a_metadata_service_that_comes_late_is_waited_for_and_one_that_never_does_is_named(imds):
     imds.refusals = 3
     assert read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url}).address == "10.1.2.3"
@@ -110,6 +113,7 @@ def test_a_metadata_service_that_comes_late_is_waited_for_and_one_that_never_doe
         read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url})
 
 
+@pytest.mark.fault(53)
 def test_d38_missing_credentials_end_the_preparation(lab, ticking_clock, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     agent = lab.agent(0)

@@ -99,6 +99,7 @@ def test_a_private_key_never_leaves_its_node(evidence):
     assert "secret" not in json.dumps(evidence.state.to_item())
 
 
+@pytest.mark.fault(49)
 def test_d32_running_again_leaves_identical_bytes_on_every_node(formed):
     before = [formed.digests(index) for index in range(4)]
     for index in range(4):
@@ -117,12 +118,14 @@ def test_a_node_whose_files_were_lost_gets_them_back_at_its_next_start(formed):
     assert formed.digests(2) == before
 
 
+@pytest.mark.fault(47)
 def test_a_restart_between_formed_and_the_signal_signals_again(formed):
     formed.node(0).instance_file("success-signalled").unlink()
     formed.run(formed.agent(0))
     assert [body["Status"] for body in formed.signals.bodies] == ["SUCCESS", "SUCCESS"]
 
 
+@pytest.mark.fault(46)
 def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab, stopped, hurried_clock):
     lab.write_state(2)
     lab.start(1)
@@ -157,6 +160,7 @@ def test_a_formed_cluster_of_which_nobody_was_told_still_fails_aloud(lab, tickin
     assert lab.read_state().phase is Phase.FORMED
 
 
+@pytest.mark.fault(32, 48)
 def test_d28_a_worker_that_boots_after_publication_joins_from_the_item(formed):
     formed.clients.sqs.purge_queue(QueueUrl=formed.queues["worker"])
     before = formed.digests(3)
@@ -191,6 +195,8 @@ def test_d40_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
     assert "last lines: about to fail" in signal["Reason"]
 
 
+@pytest.mark.fault(43, 51)
+@pytest.mark.defect("D20")
 def test_d22_d23_a_time_out_names_the_workers_that_are_missing(lab, ticking_clock):
     lab.write_state(3)
     lab.run(lab.agent(1))
@@ -201,12 +207,14 @@ def test_d22_d23_a_time_out_names_the_workers_that_are_missing(lab, ticking_cloc
     assert [body["Status"] for body in lab.signals.bodies] == ["FAILURE"]
 
 
+@pytest.mark.fault(63)
 def test_a_time_out_before_the_adjuster_has_spoken_says_so(lab, ticking_clock):
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
     assert "the capacity adjuster has not said what launched" in lab.signals.bodies[0]["Reason"]
     assert lab.read_state().phase is Phase.FAILED
 
 
+@pytest.mark.fault(12)
 def test_a_cluster_without_workers_forms(lab):
     lab.write_state(1)
     lab.run(lab.agent(0))
@@ -214,6 +222,7 @@ def test_a_cluster_without_workers_forms(lab):
     assert lab.bodies("worker") == []
 
 
+@pytest.mark.fault(11)
 def test_a_smaller_cluster_says_why_in_its_success(lab):
     lab.write_state(1, requested=4, reason="3 workers did not launch: InsufficientInstanceCapacity")
     lab.run(lab.agent(0))

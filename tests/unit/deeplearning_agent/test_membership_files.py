@@ -47,6 +47,7 @@ def test_d37_hosts_are_in_rank_order_and_rank_0_is_the_master():
     ]
 
 
+@pytest.mark.fault(58)
 def test_d35_slots_are_each_nodes_own_count_and_one_without_gpus(lab, node, state):
     write_host_files(node, state)
     assert lab.read(0, "/opt/deeplearning/hostfile").splitlines() == [
@@ -74,6 +75,7 @@ def test_known_hosts_name_every_node_by_names_and_address():
     assert second == f"deeplearning-worker2,10.0.0.10 {KEY}1"
 
 
+@pytest.mark.fault(56)
 def test_an_address_that_was_another_nodes_has_only_its_new_key(lab, node, state):
     install_membership(node, state, 2)
     moved = replace(state.members[1], host_key=f"{KEY}New")
@@ -185,6 +187,7 @@ def test_bytes_of_others_that_are_not_utf_8_stay(tmp_path):
     assert path.read_bytes().startswith(b"# caf\xe9\n")
 
 
+@pytest.mark.fault(55)
 def test_a_full_disk_names_the_path_and_leaves_the_old_file(tmp_path):
     path = tmp_path / "folder" / "file"
     write_file(path, "old")

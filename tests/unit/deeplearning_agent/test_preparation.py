@@ -28,6 +28,7 @@ def node(lab, ticking_clock):
 # --- The file system --------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(49)
 def test_mounts_once_and_writes_fstab_so_that_a_reboot_mounts_again(lab, node):
     mount_file_system(node, node.limit(1000))
     mount_file_system(node, node.limit(1000))
@@ -39,6 +40,7 @@ def test_mounts_once_and_writes_fstab_so_that_a_reboot_mounts_again(lab, node):
     assert fstab.count(line) == 1
 
 
+@pytest.mark.fault(60)
 def test_tries_again_while_the_name_does_not_resolve(lab, node):
     lab.program(
         0,
@@ -50,6 +52,7 @@ def test_tries_again_while_the_name_does_not_resolve(lab, node):
     assert len(calls(lab, "mount")) == 3
 
 
+@pytest.mark.fault(61, 63)
 def test_gives_up_on_a_mount_in_time_for_the_failure_to_travel(lab, node):
     lab.program(0, "mount", 'echo "mount.nfs4: Connection timed out" >&2; exit 32')
     began, deadline = node.clock.now, node.limit(900)
@@ -94,6 +97,7 @@ def test_accepts_what_another_node_opened_meanwhile(lab, node):
 # --- Programs ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(51, 61)
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path):
     (tmp_path / "hang").write_text(f"#!/bin/sh\necho started\n(/bin/sleep 300; touch {tmp_path}/survived) &\nwait\n")
     (tmp_path / "hang").chmod(0o755)
@@ -102,6 +106,7 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path):
     assert "started" in raised.value.output
 
 
+@pytest.mark.fault(61)
 def test_a_time_out_does_not_wait_for_who_holds_the_output_open(tmp_path):
     """A process that the kernel cannot kill looks like this: its end of the pipe stays open."""
     (tmp_path / "hang").write_text("#!/bin/sh\nsetsid /bin/sleep 5 &\nwait\n")
@@ -132,6 +137,7 @@ def test_d34_no_driver_means_no_gpu_on_a_cpu_node(lab):
     assert count_gpus(node) == 0
 
 
+@pytest.mark.fault(58)
 @pytest.mark.parametrize("program", [None, "echo No devices were found", "echo driver mismatch >&2; exit 18"])
 def test_a_gpu_type_never_joins_without_its_driver(lab, node, program):
     lab.program(0, "nvidia-smi", program)

@@ -60,6 +60,7 @@ def test_a_torn_start_file_begins_anew(ticking_clock, tmp_path):
     assert not setup_deadline(ticking_clock(), tmp_path / "started", 10).is_over
 
 
+@pytest.mark.fault(25)
 def test_d24_a_cluster_whose_name_says_master_still_has_workers(lab):
     assert "master" in lab.node(1).settings.cluster
     assert not lab.node(1).is_master
@@ -69,6 +70,7 @@ def test_d24_a_cluster_whose_name_says_master_still_has_workers(lab):
 # --- Queues -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(24)
 def test_d45_only_the_instance_itself_is_believed(lab):
     report = joined(lab, 1)
     assert is_sent_by("AROAX", report, f"AROAX:{lab.instance(1)}")
@@ -77,6 +79,7 @@ def test_d45_only_the_instance_itself_is_believed(lab):
     assert not is_sent_by("", report, f":{lab.instance(1)}")
 
 
+@pytest.mark.fault(22, 23, 24)
 def test_d27_malformed_foreign_and_duplicate_reports_neither_block_nor_pass(lab, caplog):
     agent = lab.agent(0)
     queue = ReportQueue(agent.clients, lab.queues["report"], "master-of-names", "AROAEXAMPLEEXAMPLE123", 0)
@@ -95,6 +98,7 @@ def test_d27_malformed_foreign_and_duplicate_reports_neither_block_nor_pass(lab,
     assert attributes["ApproximateNumberOfMessages"] == attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
+@pytest.mark.fault(26, 27)
 def test_d29_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_clock):
     for generation in (1, 2):
         lab.send("worker", Doorbell("master-of-names", generation).to_body())
@@ -123,6 +127,7 @@ def test_only_a_ring_of_the_cluster_has_a_generation():
 # --- The state item ---------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(36)
 def test_a_lost_race_is_told_apart_from_a_refusal(lab):
     state = lab.write_state(2)
     store = StateStore(lab.clients, "state", "master-of-names")
@@ -131,6 +136,7 @@ def test_a_lost_race_is_told_apart_from_a_refusal(lab):
     assert store.read().phase is Phase.PUBLISHED
 
 
+@pytest.mark.fault(42)
 def test_a_refused_call_is_named_after_a_minute_of_patience(lab, ticking_clock):
     clock = ticking_clock()
     refuse = {"Code": "AccessDeniedException", "Message": "User is not authorized to perform: dynamodb:GetItem"}
@@ -145,6 +151,7 @@ def test_a_refused_call_is_named_after_a_minute_of_patience(lab, ticking_clock):
     assert 60 <= clock.now - began < 200
 
 
+@pytest.mark.fault(39)
 def test_throttling_is_waited_out(lab, ticking_clock):
     answers = ["ThrottlingException", "ThrottlingException", None]
     error_class = lab.clients.dynamodb.exceptions.ClientError

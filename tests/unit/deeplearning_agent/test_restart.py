@@ -28,6 +28,7 @@ def test_a_worker_that_starts_in_any_early_phase_only_joins(lab, phase):
     assert not (lab.directory / "node1/opt/deeplearning/membership.json").exists()
 
 
+@pytest.mark.fault(32, 48)
 @pytest.mark.parametrize(("phase", "stages"), [(Phase.PUBLISHED, ["ready"]), (Phase.FORMED, [])])
 def test_a_worker_that_starts_late_installs_what_is_published(lab, phase, stages):
     roster = tuple(Member(lab.instance(index), f"10.0.0.{9 + index}", 2, KEY) for index in range(2))
@@ -37,6 +38,7 @@ def test_a_worker_that_starts_late_installs_what_is_published(lab, phase, stages
     assert lab.read(1, "/opt/deeplearning/workers") == "deeplearning-worker1\ndeeplearning-worker2\n"
 
 
+@pytest.mark.fault(27)
 def test_a_lower_generation_than_the_installed_one_is_ignored(lab):
     roster = tuple(Member(lab.instance(index), f"10.0.0.{9 + index}", 2, KEY) for index in range(2))
     lab.write_state(2, Phase.FORMED, members=roster, user_key=KEY, generation=5)
@@ -47,6 +49,7 @@ def test_a_lower_generation_than_the_installed_one_is_ignored(lab):
     assert lab.digests(1) == before
 
 
+@pytest.mark.fault(48)
 def test_a_worker_that_is_not_in_the_roster_asks_for_the_next_one(lab):
     roster = (Member(lab.instance(0), "10.0.0.9", 2, KEY),)
     lab.write_state(1, Phase.FORMED, members=roster, user_key=KEY)
@@ -55,6 +58,7 @@ def test_a_worker_that_is_not_in_the_roster_asks_for_the_next_one(lab):
     assert not (lab.directory / "node1/opt/deeplearning/workers").exists()
 
 
+@pytest.mark.fault(58)
 def test_a_worker_that_failed_reports_once_and_then_calls_nobody(lab, ticking_clock):
     agent = lab.agent(1, ticking_clock())
     lab.program(1, "nvidia-smi", None)

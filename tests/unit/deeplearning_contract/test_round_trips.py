@@ -79,6 +79,7 @@ def to_document(kind, value):
     return json.loads(written) if isinstance(written, str) else written
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize("kind", READERS)
 @given(data=st.data())
 def test_a_document_that_is_nearly_right_is_read_or_refused(kind, data):
@@ -86,6 +87,7 @@ def test_a_document_that_is_nearly_right_is_read_or_refused(kind, data):
     refuse(read, data.draw(nearly(values.map(lambda value: to_document(kind, value)))))
 
 
+@pytest.mark.fault(22)
 @given(json_values | st.text(), json_values)
 def test_anything_else_is_refused(value, key):
     text = value if isinstance(value, str) else json.dumps(value)

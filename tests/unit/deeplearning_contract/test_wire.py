@@ -55,6 +55,7 @@ def test_the_first_revision_is_written_once(table):
     assert read(table) == STATE
 
 
+@pytest.mark.fault(36)
 def test_each_revision_follows_the_one_before(table):
     table.put_item(**put_request("state", STATE))
     published = STATE.advance(Phase.PUBLISHED)
@@ -96,6 +97,7 @@ def test_a_roster_of_any_length_is_written_and_read(table, count):
     assert ClusterState.from_item(item, parts) == state
 
 
+@pytest.mark.fault(28)
 def test_parts_of_another_roster_are_refused():
     ours, theirs = make_long_state(5_000), make_long_state(5_001)
     with pytest.raises(ContractError, match="another digest"):
