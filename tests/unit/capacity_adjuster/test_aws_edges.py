@@ -227,6 +227,8 @@ def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
     assert cloud.calls == ["PutItem", "PutItem", "SendMessage"]
 
 
+@pytest.mark.fault(20)
+@pytest.mark.defect("D06")
 def test_after_the_verdict_nothing_is_changed_any_more(cloud):
     """D06: an adjuster that lives for ever must not cut what a user scales later."""
     cloud.create_groups()
@@ -251,6 +253,7 @@ def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
     ]  # fmt: skip
 
 
+@pytest.mark.fault(33)
 @pytest.mark.parametrize("die_after", range(1, 9))
 def test_a_crash_after_any_change_is_made_good(cloud, die_after):
     """FAULTS 33."""
@@ -268,6 +271,7 @@ def test_a_crash_after_any_change_is_made_good(cloud, die_after):
     assert not group["SuspendedProcesses"]
 
 
+@pytest.mark.defect("D15")
 def test_a_users_own_suspension_is_left(cloud):
     """D15, and its contrary."""
     cloud.create_groups()
@@ -278,6 +282,7 @@ def test_a_users_own_suspension_is_left(cloud):
     assert [entry["ProcessName"] for entry in cloud.group("worker")["SuspendedProcesses"]] == ["ReplaceUnhealthy"]
 
 
+@pytest.mark.fault(2)
 def test_a_failure_tells_the_stack_and_then_the_item(cloud):
     cloud.settings = replace(cloud.settings, worker_min_capacity=3)
     cloud.create_groups()
@@ -294,6 +299,7 @@ def test_a_failure_tells_the_stack_and_then_the_item(cloud):
     assert cloud.group("worker")["DesiredCapacity"] == 3
 
 
+@pytest.mark.fault(64)
 def test_a_signal_that_is_not_taken_is_sent_again(cloud):
     cloud.settings = replace(cloud.settings, worker_min_capacity=3)
     cloud.create_groups()
@@ -308,6 +314,7 @@ def test_a_signal_that_is_not_taken_is_sent_again(cloud):
     assert cloud.state().phase is Phase.FAILED
 
 
+@pytest.mark.fault(42)
 @pytest.mark.parametrize("action", ["SuspendProcesses", "SetDesiredCapacity", "PutItem"])
 def test_a_denied_call_is_named_once_its_policy_has_had_its_time(cloud, action):
     """FAULTS 42."""
@@ -321,6 +328,7 @@ def test_a_denied_call_is_named_once_its_policy_has_had_its_time(cloud, action):
     assert f"is not authorized to perform: {action}" in cloud.signals.bodies[0]["Reason"]
 
 
+@pytest.mark.fault(24, 25)
 def test_only_this_clusters_groups_are_found_and_by_their_tags(cloud):
     cloud.create_groups()
     cloud.create_group("worker", 0, cluster="other", name="not-ours")
@@ -383,6 +391,7 @@ def stubbed():
         stubber.assert_no_pending_responses()
 
 
+@pytest.mark.fault(38)
 def test_d17_every_page_of_groups_is_read(stubbed):
     groups, stubber = stubbed
     query = {"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": ["training"]}]}
@@ -394,6 +403,8 @@ def test_d17_every_page_of_groups_is_read(stubbed):
     assert group.created == START.timestamp()
 
 
+@pytest.mark.fault(38)
+@pytest.mark.defect("D11")
 def test_d17_every_page_of_activities_is_read(stubbed):
     groups, stubber = stubbed
     query = {"AutoScalingGroupName": "w"}
@@ -444,6 +455,7 @@ def test_no_processes_are_named_none_are_touched(stubbed):
     groups.resume("w", ())
 
 
+@pytest.mark.fault(36)
 def test_the_slower_of_two_writers_loses(cloud):
     records = cloud.records()
     verdict = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
@@ -473,6 +485,8 @@ def environment(cloud, monkeypatch):
     return cloud
 
 
+@pytest.mark.fault(21, 22)
+@pytest.mark.defect("D10", "D11", "D13")
 @pytest.mark.parametrize("event", [None, {}, {"Records": [{"Sns": {"Message": "{"}}]}, {"source": "aws.events"}, [1]])
 def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog):
     environment.create_groups(workers=1)
@@ -482,6 +496,7 @@ def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog
     assert caplog.messages[-1] == "outcome: verdict launched: 2 of 2 nodes"
 
 
+@pytest.mark.fault(21)
 def test_a_test_of_the_notifications_costs_no_call(environment):
     environment.create_groups(workers=1)
     test = json.dumps({"Event": "autoscaling:TEST_NOTIFICATION", "AutoScalingGroupName": "workers"})
@@ -492,6 +507,7 @@ def test_a_test_of_the_notifications_costs_no_call(environment):
     assert handler.handle(event, Context()) == {"outcome": "verdict launched: 2 of 2 nodes"}
 
 
+@pytest.mark.defect("D12")
 def test_what_goes_wrong_is_logged_with_its_cause_and_raised(environment, caplog):
     """D12: the error itself must not be lost."""
     environment.create_groups(workers=1)

@@ -46,6 +46,8 @@ def test_the_sweep_is_long_enough():
     assert len(invocation.log) < MOST_CALLS
 
 
+@pytest.mark.fault(33, 34)
+@pytest.mark.defect("D15")
 def test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end():
     for world in crash_everywhere(["", "", "capacity", ""]):
         assert world.state.phase is Phase.LAUNCHED
@@ -55,6 +57,7 @@ def test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end():
         assert not world.workers.suspended
 
 
+@pytest.mark.fault(33, 34)
 def test_two_crashes_in_a_row_change_nothing_in_the_end():
     for first, second in itertools.product(range(16, 2 * MOST_CALLS, 3), repeat=2):
         world = make_world(["", "", "capacity", ""])
@@ -66,6 +69,7 @@ def test_two_crashes_in_a_row_change_nothing_in_the_end():
         assert not world.workers.suspended
 
 
+@pytest.mark.fault(33, 34)
 def test_a_crash_around_any_call_of_a_failure_still_tells_the_stack():
     for world in crash_everywhere(["capacity", "capacity", ""], minimum=2):
         assert world.state.phase is Phase.FAILED
@@ -73,6 +77,7 @@ def test_a_crash_around_any_call_of_a_failure_still_tells_the_stack():
         assert len(world.signals) <= 2
 
 
+@pytest.mark.fault(33, 34)
 def test_a_crash_around_any_call_of_a_success_tells_the_master_at_most_once():
     for world in crash_everywhere(["", ""]):
         assert world.state.phase is Phase.LAUNCHED
@@ -80,6 +85,7 @@ def test_a_crash_around_any_call_of_a_success_tells_the_master_at_most_once():
         assert len(world.rings) <= 1
 
 
+@pytest.mark.fault(17, 36)
 def test_another_invocation_between_any_two_calls_does_no_harm():
     for position in range(MOST_CALLS):
         world = make_world(["", "", "capacity", ""])
@@ -90,6 +96,7 @@ def test_another_invocation_between_any_two_calls_does_no_harm():
         assert not world.workers.suspended
 
 
+@pytest.mark.fault(9, 37)
 def test_capacity_that_comes_while_the_group_is_held_is_kept():
     """FAULTS 9: a launch that had begun before the processes were suspended ends well."""
     for position in range(MOST_CALLS):

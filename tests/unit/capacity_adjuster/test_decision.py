@@ -72,14 +72,17 @@ def test_launches_when_all_that_were_asked_for_are_in_service(judge):
     )
 
 
+@pytest.mark.fault(12)
 def test_zero_workers_asked_for_make_a_cluster_of_the_master(judge):
     assert_launched(judge(replace(WORKERS, desired=0, instances=(), activities=())), requested=1, count=1)
 
 
+@pytest.mark.fault(14)
 def test_a_user_who_asks_for_fewer_than_the_minimum_gets_them(judge):
     assert_launched(judge(replace(WORKERS, desired=1, instances=nodes(1))), requested=2, count=2)
 
 
+@pytest.mark.fault(1, 10)
 def test_shrinks_to_what_launched_when_the_minimum_is_met(judge):
     decision = judge(SHORT)
     assert isinstance(decision, Shrink)
@@ -94,6 +97,7 @@ def test_suspends_only_what_nobody_has_suspended(judge):
     assert decision == judge(SHORT), "what is suspended is no part of what is decided"
 
 
+@pytest.mark.fault(2)
 def test_fails_with_the_reason_below_the_minimum(judge):
     decision = judge(SHORT, minimum=3)
     assert_failed(decision, "launched workers must be at least 3, got 2 of 3", "lower worker_min_capacity", LACK[:-1])
@@ -101,6 +105,7 @@ def test_fails_with_the_reason_below_the_minimum(judge):
     assert decision.state.requested == 4
 
 
+@pytest.mark.fault(11)
 def test_all_workers_fail_and_none_is_needed(judge):
     """FAULTS 11: a cluster of the master alone, flagged as smaller."""
     decision = judge(EMPTY, minimum=0)
@@ -108,12 +113,14 @@ def test_all_workers_fail_and_none_is_needed(judge):
     assert decision.launched == ()
 
 
+@pytest.mark.fault(6)
 def test_all_workers_fail_for_a_mistake_that_no_retry_mends(judge):
     """FAULTS 6: never shrink and go on if all fail alike."""
     broken = replace(EMPTY, activities=(launch(0, "Failed", "The image id '[ami-1]' does not exist."),))
     assert_failed(judge(broken, minimum=0), "InvalidAMIID", "choose an image that exists in this region")
 
 
+@pytest.mark.fault(7)
 def test_a_failure_that_a_new_role_explains_gets_a_minute(judge):
     """FAULTS 7."""
     denied = replace(EMPTY, activities=(launch(0, "Failed", "You are not authorized to perform this operation."),))
@@ -127,6 +134,7 @@ def test_other_failures_get_no_grace(judge):
     assert isinstance(judge(SHORT, now=FAILED.last_moment - 1), Shrink)
 
 
+@pytest.mark.fault(3)
 def test_d01_the_first_launch_error_waits_for_the_launches_under_way(judge):
     under_way = replace(
         WORKERS, instances=nodes(2, "Pending"), activities=(FAILED, launch(0, "InProgress"), launch(0, "InProgress"))
@@ -158,6 +166,7 @@ def test_d03_more_than_asked_for_is_launched_when_no_scale_in_can_come(judge, ch
     assert_launched(judge(replace(WORKERS, desired=2, **change)), requested=4, count=4)
 
 
+@pytest.mark.fault(4, 20)
 def test_d05_d06_rests_once_the_verdict_is_given(judge):
     verdict = judge().state
     for phase in Phase:
@@ -188,6 +197,7 @@ def test_launches_of_the_same_second_as_a_failure_are_no_retries(judge):
     assert isinstance(judge(replace(SHORT, activities=(failure, launch(20, end=60)))), Wait)
 
 
+@pytest.mark.fault(13)
 @pytest.mark.parametrize("workers", [WORKERS, replace(WORKERS, instances=nodes(1, "Pending"), activities=None)])
 def test_d08_a_failed_master_fails_at_once_whatever_the_workers_do(judge, workers):
     assert_failed(judge(workers, NO_MASTER), "master did not launch: InsufficientInstanceCapacity", "try again later")
@@ -203,6 +213,7 @@ def test_d09_the_reason_names_the_zone(judge):
     assert_failed(judge(replace(EMPTY, activities=(failure,))), "InsufficientInstanceCapacity in eu-west-1a: ")
 
 
+@pytest.mark.fault(25)
 def test_d14_the_role_is_the_tags_and_not_the_names(judge):
     names = replace(WORKERS, name="MasterAutoScalingGroup-1"), replace(MASTER, name="WorkerAutoScalingGroup-master")
     assert_launched(judge(*names), requested=4, count=4)
@@ -241,6 +252,7 @@ def test_more_than_one_master_is_waited_for(judge):
     assert isinstance(judge(WORKERS, replace(MASTER, desired=2, instances=nodes(2))), Wait)
 
 
+@pytest.mark.fault(15)
 def test_a_minimum_that_the_user_gave_the_group_counts_too(judge):
     """FAULTS 15: Auto Scaling would refuse a desired capacity below it."""
     assert_failed(judge(replace(SHORT, min_size=3), minimum=0), "must be at least 3, got 2 of 3")
@@ -254,6 +266,8 @@ def test_another_invocations_shrink_is_waited_for_until_it_cannot_be_alive(judge
     assert judge(adjustment=ADJUSTMENT, now=NOW + 31) == Resume(ADJUSTMENT)
 
 
+@pytest.mark.fault(10)
+@pytest.mark.defect("D15")
 def test_an_orphaned_suspension_is_resumed_after_the_verdict_too(judge):
     assert judge(adjustment=ADJUSTMENT, now=NOW + 31, state=judge().state) == Resume(ADJUSTMENT)
 
@@ -262,6 +276,7 @@ def test_what_was_asked_for_outlives_the_shrink(judge):
     assert_launched(judge(adjustment=ADJUSTMENT.close()), requested=6, count=4, reason="why")
 
 
+@pytest.mark.fault(14)
 def test_a_desired_capacity_that_the_user_set_since_is_what_was_asked_for(judge):
     four = replace(WORKERS, desired=4, instances=nodes(4))
     assert_launched(judge(four, adjustment=ADJUSTMENT.close()), requested=5, count=5)
@@ -277,6 +292,7 @@ def test_a_record_of_another_group_says_nothing(judge):
     assert_launched(judge(adjustment=other), requested=4, count=4)
 
 
+@pytest.mark.fault(42)
 def test_a_denial_fails_the_cluster_once_a_new_policy_has_had_its_time(settings):
     """FAULTS 42."""
     denial = "AccessDenied: User: adjuster is not authorized to perform: autoscaling:SetDesiredCapacity"

@@ -71,6 +71,8 @@ near_events = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.fault(21, 22)
+@pytest.mark.defect("D11")
 @given(json_values | near_events)
 def test_any_event_is_described_in_one_line(event):
     description = describe_event(event)

@@ -22,6 +22,7 @@ def fail(message, zone=""):
     return Activity("a", "launch", "Failed", 0.0, 1.0, message, zone)
 
 
+@pytest.mark.fault(5, 6, 7, 8)
 @pytest.mark.parametrize(("name", "message"), [(name, text) for name, texts in MESSAGES.items() for text in texts])
 def test_auto_scalings_words_are_understood(name, message):
     assert classify_failure(message).name == name
@@ -59,6 +60,7 @@ def test_a_smaller_cluster_is_explained_alike():
     )
 
 
+@pytest.mark.fault(5)
 @pytest.mark.parametrize(
     ("instance_type", "quota"),
     [

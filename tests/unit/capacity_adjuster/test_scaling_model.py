@@ -27,6 +27,8 @@ THOROUGH = settings(
 HUNT = settings(THOROUGH, max_examples=600, phases=[Phase.generate], print_blob=False)
 
 
+@pytest.mark.fault(1, 2, 3, 9, 10, 14, 17, 18, 19, 20, 33, 34, 35, 36, 37)
+@pytest.mark.defect("D01", "D02", "D03", "D04", "D05", "D07", "D15")
 def test_no_history_breaks_a_promise():
     run_state_machine_as_test(ClusterMachine, settings=THOROUGH)
 
@@ -74,6 +76,8 @@ def test_the_model_finds_a_planted_defect(plant, promise, monkeypatch):
         run_state_machine_as_test(ClusterMachine, settings=HUNT)
 
 
+@pytest.mark.fault(18)
+@pytest.mark.defect("D04")
 @pytest.mark.parametrize("failures", [0, 1, 2])
 def test_the_verdict_does_not_depend_on_the_order_of_what_happened(failures):
     verdicts = set()
