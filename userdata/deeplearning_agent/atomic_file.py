@@ -31,27 +31,41 @@ def write_file(path: Path, text: str, mode: int = 0o644, owner: tuple[int, int] 
     """
     if has_content(path, text, mode, owner):
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, encode(text), mode, owner)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror}; free or remount its disk") from error
+    return True
+
+
+def _replace(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(encode(text))
+            file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
             if owner:
                 os.fchown(file.fileno(), *owner)
             os.fsync(file.fileno())
         Path(name).rename(path)
-    except OSError as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             Path(name).unlink()
-        raise OSError(error.errno, f"cannot write {path}: {error.strerror}; free or remount its disk") from error
-    return True
+        raise
 
 
 def encode(text: str) -> bytes:
-    """Return a text's bytes; bytes of other writers that are not UTF-8 come back as they were."""
-    return text.encode("utf-8", "surrogateescape")
+    """
+    Return a text's bytes; bytes of other writers that are not UTF-8 come back as they were.
+
+    Half of a surrogate pair, which JSON can carry and UTF-8 cannot, becomes a question mark.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def has_content(path: Path, text: str, mode: int, owner: tuple[int, int] | None) -> bool:

@@ -5,35 +5,48 @@ They come from botocore, which boto3 carries: importing boto3 itself would cost 
 resources that the agent does not use.
 """
 
+import http
+import json
 import os
+import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
+from deeplearning_agent.aws_errors import AwsError as AwsError  # noqa: PLC0414 - who calls clients catches it
+from deeplearning_agent.aws_errors import is_denied, is_passing, is_skewed, read_skew
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.failure import StageFailure
 
 T = TypeVar("T")
 
-AwsError = (BotoCoreError, ClientError)
-CONNECT_SECONDS = 10
-ANSWER_SECONDS = 40
+CONNECT_SECONDS = 5
+ANSWER_SECONDS = 30
 """More than the 20 s of a long poll."""
-ATTEMPTS = 5
+ATTEMPTS = 2
+"""Of one call of a client; `call_until` makes further ones, and looks at its deadline between them."""
+LONGEST_CALL_SECONDS = ATTEMPTS * (CONNECT_SECONDS + ANSWER_SECONDS) + 1
+"""What a call that began just before a deadline may take beyond it; a second is botocore's longest first pause."""
 DENIED_SECONDS = 60
 """A new role can be denied for a while, until IAM has spread it."""
 CREDENTIALS_SECONDS = 180
-
-_PASSING_CODES = ("Throttl", "RequestLimit", "TooManyRequests", "ProvisionedThroughput", "SlowDown", "InternalError")
-_DENIED_CODES = ("AccessDenied", "UnrecognizedClient", "InvalidClientTokenId", "ExpiredToken", "NotAuthorized")
+METADATA_SECONDS = 5
+"""What instance metadata may take to answer; botocore's own second is too short for a node that is busy booting."""
 
 
 class AwsFailure(StageFailure):
-    """AWS refused a call, or did not answer it in time."""
+    """
+    AWS refused a call, or did not answer it in time.
+
+    Attributes:
+        is_denied: Whether AWS refused the caller, which no later call mends by itself.
+    """
+
+    is_denied = False
 
 
 class AwsClients:
@@ -44,6 +57,8 @@ class AwsClients:
         self.region = region
         self.session = botocore.session.Session()
         self.session.set_config_variable("ec2_metadata_v1_disabled", "true")
+        self.session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
+        self.session.register("after-call", check_wholeness)
 
     @cached_property
     def dynamodb(self) -> Any:
@@ -59,6 +74,11 @@ class AwsClients:
     def s3(self) -> Any:
         """The client that fetches the user's scripts; most nodes never need it."""
         return self._client("s3")
+
+    @cached_property
+    def autoscaling(self) -> Any:
+        """The client that orders replacements; only a master needs it."""
+        return self._client("autoscaling")
 
     def wait_for_credentials(self, deadline: Deadline) -> None:
         """
@@ -88,6 +108,31 @@ class AwsClients:
         return self.session.create_client(service, region_name=self.region, config=config)
 
 
+def check_wholeness(http_response: Any, model: Any, **_: Any) -> None:
+    """
+    Refuse half of an answer, and a page that is not AWS's: botocore takes both for an answer that says nothing.
+
+    An item that could not be read must not look like one that nobody has written.
+
+    Args:
+        http_response: What arrived.
+        model: The operation.
+
+    Raises:
+        ResponseParserError: It is not a whole answer; the call may be made again.
+    """
+    if model.has_streaming_output or http_response.status_code != http.HTTPStatus.OK:
+        return
+    content, length = http_response.content, http_response.headers.get("content-length")
+    if length is not None and int(length) != len(content):
+        raise ResponseParserError(f"calling the {model.name} operation: {len(content)} of {length} bytes arrived")
+    try:
+        if content and model.service_model.metadata["protocol"] == "json":
+            json.loads(content)
+    except ValueError as error:
+        raise ResponseParserError(f"calling the {model.name} operation: AWS's answer is not JSON: {error}") from error
+
+
 def call_until(deadline: Deadline, action: Callable[[], T]) -> T:
     """
     Call AWS until it answers: through throttling, outages and the minute in which IAM spreads a new role.
@@ -107,25 +152,27 @@ def call_until(deadline: Deadline, action: Callable[[], T]) -> T:
             last = error
             if not is_passing(error) and (denied.is_over or not is_denied(error)):
                 break
-    raise AwsFailure(f"{last}", "see the policy of the node's role" if is_denied(last) else "") from last
+    raise describe_aws_error(last) from last
+
+
+def describe_aws_error(error: Exception, now: Callable[[], float] = time.time) -> AwsFailure:
+    """
+    Turn an error into a failure that names AWS's action and what to do.
+
+    Args:
+        error: What botocore raised.
+        now: This node's wall clock, which may be what is wrong.
+    """
+    failure = AwsFailure(f"{error}", "")
+    if is_denied(error):
+        failure.remedy, failure.is_denied = "see the policy of the node's role", True
+    elif is_skewed(error):
+        skew = read_skew(error, now())
+        found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} AWS's" if skew else "wrong"
+        failure.remedy = f"set the node's clock, which is {found}: see chronyc tracking"
+    return failure
 
 
 def call_for(clock: Clock, seconds: float, action: Callable[[], T]) -> T:
     """Call AWS until it answers, for at most so many seconds; else as `call_until`."""
     return call_until(Deadline.after(clock, seconds), action)
-
-
-def error_code(error: Exception) -> str:
-    """Return the code that AWS gave an error, or nothing."""
-    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
-
-
-def is_denied(error: Exception) -> bool:
-    """Tell whether AWS refused the caller."""
-    return any(code in error_code(error) for code in _DENIED_CODES)
-
-
-def is_passing(error: Exception) -> bool:
-    """Tell whether the same call may succeed later: no answer, too many calls, or a fault of the service."""
-    status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return not isinstance(error, ClientError) or status >= 500 or any(c in error_code(error) for c in _PASSING_CODES)  # noqa: PLR2004

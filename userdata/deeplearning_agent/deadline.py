@@ -7,6 +7,7 @@ survives restarts of the agent, and means nothing after a reboot: it is kept bel
 a reboot empties.
 """
 
+import math
 import random
 import time
 from collections.abc import Iterator
@@ -88,9 +89,13 @@ def setup_deadline(clock: Clock, started_file: Path, seconds: float) -> Deadline
 
     Writes the time of the first start to `started_file`, which a reboot must remove.
     """
+    now = clock.read()
     try:
         started = float(started_file.read_text())
     except (OSError, ValueError):
-        started = clock.read()
+        started = math.nan
+    # A time of another boot, which an image that was made from a node may carry, can lie ahead of this boot's clock.
+    if not 0 <= started <= now:
+        started = now
         write_file(started_file, f"{started!r}\n")
     return Deadline(clock, started + seconds)

@@ -24,8 +24,8 @@ def mount_file_system(node: Node, deadline: Deadline) -> None:
     """
     Mount the file system, unless it is mounted, and let the login user write to it.
 
-    The mount runs in a child with a time limit and is tried again for five minutes, or a third of the time that is
-    left if that is less: the failure still has to travel.
+    Everything that touches it runs in a child with a time limit, and all is tried again for five minutes, or a third
+    of the time that is left if that is less: the failure still has to travel.
 
     Effects: the mount point; a block in /etc/fstab; the owner of a fresh file system's root.
 
@@ -44,12 +44,13 @@ def mount_file_system(node: Node, deadline: Deadline) -> None:
         try:
             if not is_mounted(node):
                 node.programs.run(["mkdir", "-p", mount_point], timeout_seconds=PROBE_SECONDS)
-                node.programs.run(argv, timeout_seconds=ATTEMPT_SECONDS)
+                node.programs.run(argv, timeout_seconds=max(1.0, min(ATTEMPT_SECONDS, deadline.remaining)))
+            return open_to_login_user(node)
         except ProgramError as error:  # noqa: PERF203 - waiting dwarfs it
+            if error.is_missing:
+                raise
             last = error
             LOG.warning("attempt %d to mount %s: %s %s", attempt, settings.source, last, last.output.strip())
-        else:
-            return open_to_login_user(node)
     raise StageFailure(
         f"{settings.source} could not be mounted on {settings.mount_point}: {last}",
         "check that port 2049 is open between the nodes and the file system and that its name resolves in the VPC",
@@ -113,7 +114,7 @@ def _is_writable(node: Node, user: str, path: str) -> bool:
     try:
         node.programs.run(["runuser", "-u", user, "--", "test", "-w", path], timeout_seconds=PROBE_SECONDS)
     except ProgramError as error:
-        if error.is_missing:
+        if error.status is None:  # A file system that hangs says nothing of permissions.
             raise
         return False
     return True

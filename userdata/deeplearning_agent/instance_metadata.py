@@ -1,6 +1,9 @@
 """What EC2 says of this instance: the metadata service, version 2 only."""
 
+import http.client
 import os
+import re
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +15,9 @@ ENDPOINT_VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 DEFAULT_ENDPOINT = "http://169.254.169.254"
 ANSWER_SECONDS = 5
 LIMIT_SECONDS = 120
+_MOST_BYTES = 64 * 1024
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
     Ask the metadata service who this instance is, again and again for two minutes.
 
     Raises:
-        StageFailure: It did not answer.
+        StageFailure: It did not answer, or not with an instance's identity.
     """
     endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
     cause = ""
@@ -35,10 +41,9 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
         try:
             token = request(f"{endpoint}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "300"})
             headers = {"X-aws-ec2-metadata-token": token}
-            return Identity(
-                instance_id=request(f"{endpoint}/latest/meta-data/instance-id", "GET", headers),
-                address=request(f"{endpoint}/latest/meta-data/local-ipv4", "GET", headers),
-            )
+            instance_id = request(f"{endpoint}/latest/meta-data/instance-id", "GET", headers)
+            address = request(f"{endpoint}/latest/meta-data/local-ipv4", "GET", headers)
+            return Identity(check_answer(_INSTANCE_ID, instance_id), check_answer(_ADDRESS, address))
         except (OSError, ValueError) as error:  # noqa: PERF203 - waiting dwarfs it
             cause = str(error)
     raise StageFailure(
@@ -56,8 +61,25 @@ def request(url: str, method: str, headers: dict[str, str]) -> str:
         OSError: No answer, or one with an error status.
     """
     asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is ours
-    with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:  # noqa: S310 - the scheme is ours
-        text: str = response.read().decode().strip()
+    try:
+        with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:  # noqa: S310 - the scheme is ours
+            text: str = response.read(_MOST_BYTES).decode().strip()
+    except urllib.error.HTTPError:
+        raise
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise OSError(f"{method} {url}: {error!r}") from error
     if not text:
-        raise OSError(f"{url} answered with nothing")
+        raise OSError(f"{method} {url} answered with nothing")
+    return text
+
+
+def check_answer(pattern: "re.Pattern[str]", text: str) -> str:
+    """
+    Return a text that has the right form.
+
+    Raises:
+        ValueError: It has not: something else answers at the service's address.
+    """
+    if not pattern.fullmatch(text):
+        raise ValueError(f"instance metadata must be like {pattern.pattern}, got {text[:80]!r}")
     return text

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KILL_SECONDS = 2
@@ -16,11 +17,30 @@ KEPT_OUTPUT = 4000
 class ProgramError(Exception):
     """A program is missing, ran too long or ended with a status other than 0."""
 
-    def __init__(self, cause: str, output: str = "", *, is_missing: bool = False) -> None:
-        """Keep the cause in one line and what the program last wrote."""
+    def __init__(
+        self,
+        cause: str,
+        output: str = "",
+        *,
+        is_missing: bool = False,
+        is_late: bool = False,
+        status: int | None = None,
+    ) -> None:
+        """
+        Describe what went wrong.
+
+        Args:
+            cause: In one line.
+            output: What the program last wrote.
+            is_missing: Whether there is no such program.
+            is_late: Whether it was given up because it took too long.
+            status: With which it ended by itself; negative for a signal. Default: it did not end by itself.
+        """
         super().__init__(cause)
         self.output = output
         self.is_missing = is_missing
+        self.is_late = is_late
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -64,11 +84,12 @@ class Programs:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 written, _ = process.communicate(timeout=KILL_SECONDS)
             output = written.decode("utf-8", "replace")[-KEPT_OUTPUT:]
-            raise ProgramError(f"{' '.join(argv)} took longer than {timeout_seconds:.0f} s", output) from error
+            cause = f"{' '.join(argv)} took longer than {timeout_seconds:.0f} s"
+            raise ProgramError(cause, output, is_late=True) from error
         output = written.decode("utf-8", "replace")
         if process.returncode:
             cause = f"{' '.join(argv)} ended with status {process.returncode}"
-            raise ProgramError(cause, output[-KEPT_OUTPUT:])
+            raise ProgramError(cause, output[-KEPT_OUTPUT:], status=process.returncode)
         return output
 
     def start(
@@ -95,6 +116,8 @@ class Programs:
                 start_new_session=True,
             )
         except FileNotFoundError as error:
+            if Path(argv[0]).is_absolute() and Path(argv[0]).exists():  # Linux says the same of a script's interpreter.
+                raise ProgramError(f"{argv[0]} cannot be executed: its first line names no program") from error
             raise ProgramError(f"{argv[0]} is not installed", is_missing=True) from error
         except OSError as error:
             raise ProgramError(f"{argv[0]} cannot be executed: {error.strerror}") from error

@@ -1,5 +1,6 @@
 """Tells CloudFormation how the set-up ended, through the URL that only the master and the adjuster know."""
 
+import http.client
 import logging
 import urllib.error
 from typing import Literal
@@ -47,12 +48,20 @@ class StackSignal:
                 LOG.warning("CloudFormation did not take %s: %s", status, error)
                 if error.code == FORBIDDEN:
                     break
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 LOG.warning("could not signal %s: %s", status, error)
             else:
                 LOG.info("signalled %s: %s", status, reason)
-                self._sent.add(status)
-                if status == "SUCCESS":
-                    write_file(self._sent_file, f"{reason}\n")
+                self._remember(status, reason)
                 return True
         return False
+
+    def _remember(self, status: str, reason: str) -> None:
+        self._sent.add(status)
+        if status != "SUCCESS":
+            return
+        try:
+            write_file(self._sent_file, f"{reason}\n")
+        except OSError as error:
+            # CloudFormation knows; a full disk must not undo a formed cluster. A reboot signals again, to no effect.
+            LOG.warning("%s", error)

@@ -5,6 +5,7 @@ A private key never leaves the node that made it; only public keys travel.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from deeplearning_agent.atomic_file import write_block
 from deeplearning_agent.failure import StageFailure
@@ -21,10 +22,11 @@ def read_host_key(node: Node) -> str:
     """
     Return the public half of the node's ed25519 host key, `<type> <base64>`.
 
-    Effects: makes the key when the image has none; one that is there stays, so a reboot does not change it.
+    Effects: makes the key when the image has none, or an empty file; one that is there stays, so a reboot does not
+    change it.
     """
     key = node.path(HOST_KEY)
-    if not key.exists():
+    if not _is_there(key):
         key.parent.mkdir(parents=True, exist_ok=True)
         _make_key(node, str(key), "")
     return _public_part(node, str(key))
@@ -39,7 +41,7 @@ def make_user_key(node: Node) -> str:
     user = node.login_user()
     directory = _ssh_directory(node, user)
     key = node.path(f"{directory}/id_ed25519")
-    if not key.exists():
+    if not _is_there(key):
         _make_key(node, str(key), f"deeplearning-{node.settings.cluster}")
         _give(node, user, [str(key), f"{key}.pub"])
     return _public_part(node, str(key))
@@ -73,7 +75,8 @@ def write_known_hosts(node: Node, members: tuple[Member, ...]) -> None:
 def known_hosts_lines(members: tuple[Member, ...]) -> list[str]:
     """Return a line a member, master first."""
     return [
-        ",".join([name, *([MASTER_HOST] if rank == 0 else []), member.address]) + f" {member.host_key}"
+        ",".join([name, *([MASTER_HOST] if rank == 0 else []), member.instance_id, member.address])
+        + f" {member.host_key}"
         for rank, (name, member) in enumerate(named_members(members))
     ]
 
@@ -91,9 +94,20 @@ def _give(node: Node, user: LoginUser, paths: Iterable[str]) -> None:
     node.programs.run(argv, timeout_seconds=KEYGEN_SECONDS)
 
 
+def _is_there(key: Path) -> bool:
+    """A key that was being written when the machine stopped is empty."""
+    return key.exists() and key.stat().st_size > 0
+
+
 def _make_key(node: Node, path: str, comment: str) -> None:
-    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path]
+    """Make it under another name first: half of a key would be refused at every later start."""
+    draft = f"{path}.new"
+    for name in (draft, f"{draft}.pub"):
+        Path(name).unlink(missing_ok=True)
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", draft]
     node.programs.run(argv, timeout_seconds=KEYGEN_SECONDS)
+    Path(f"{draft}.pub").rename(f"{path}.pub")
+    Path(draft).rename(path)
 
 
 def _public_part(node: Node, path: str) -> str:

@@ -4,7 +4,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from deeplearning_agent.aws_clients import AwsClients, error_code
+from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.aws_errors import error_code
 from deeplearning_contract.cluster_state import ClusterState, get_request, part_requests, put_requests
 
 LOST_RACE_CODE = "ConditionalCheckFailedException"
@@ -36,18 +37,22 @@ class StateStore:
         """
         Write the next revision.
 
+        A write whose answer was lost is made again and then finds itself in the table: that counts as written.
+
         Returns:
             False when another writer was faster: read again and decide again.
 
         Raises:
             botocore.exceptions.ClientError: AWS refused for another reason.
         """
+        *parts, last = put_requests(self._table, state)
+        for request in parts:
+            self._clients.dynamodb.put_item(**request)
         try:
-            for request in put_requests(self._table, state):
-                self._clients.dynamodb.put_item(**request)
+            self._clients.dynamodb.put_item(**last, ReturnValuesOnConditionCheckFailure="ALL_OLD")
         except ClientError as error:
             if error_code(error) == LOST_RACE_CODE:
-                return False
+                return bool(error.response.get("Item") == last["Item"])
             raise
         return True
 

@@ -1,0 +1,155 @@
+"""Nodes and clients whose AWS, time and disk can be broken; the clock is the test's own, and no test waits for real."""
+
+import getpass
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import botocore.endpoint
+import botocore.loaders
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fault_proxy import FaultProxy
+
+from deeplearning_agent import aws_clients
+from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.deadline import Clock
+from deeplearning_agent.instance_metadata import Identity
+from deeplearning_agent.node import Node
+from deeplearning_agent.programs import Programs
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.settings import FileSystemSettings, NodeSettings
+
+CLUSTER = "training"
+INSTANCE = "i-0123456789abcdef0"
+SOURCE = "fs-0123.efs.eu-west-1.amazonaws.com:/"
+LOADER = botocore.loaders.create_loader()
+PATIENCE_SECONDS = 0.3
+"""What a client of a test really waits for an answer; on the test's clock it is the agent's own time-out."""
+
+
+class VirtualClock(Clock):
+    """Time that passes only by waiting, by stalled calls and a little by looking, so that no loop is for ever."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def read(self):
+        self.now += 0.01
+        return self.now
+
+    def wait(self, seconds):
+        self.now += max(0.0, seconds)
+
+    def spend(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def proxy(aws_server, clock, monkeypatch):
+    """Lead every AWS client through a proxy to an empty moto; botocore's own pauses pass on the test's clock."""
+    found = FaultProxy(aws_server, spent=clock.spend)
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=clock.wait))
+    with found.serve():
+        monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
+        yield found
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Let clients really wait for a moment only."""
+    monkeypatch.setattr(aws_clients, "ANSWER_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def make_clients():
+    def make():
+        clients = AwsClients("eu-west-1")
+        clients.session.register_component("data_loader", LOADER)
+        return clients
+
+    return make
+
+
+@pytest.fixture
+def clients(proxy, make_clients):
+    return make_clients()
+
+
+@pytest.fixture
+def table(clients, proxy):
+    clients.dynamodb.create_table(
+        TableName="state",
+        KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    proxy.clear()
+    return "state"
+
+
+class Machine:
+    """A node's file tree below a temporary folder, and its programs as tiny executables."""
+
+    def __init__(self, directory, clock):
+        self.root = directory / "root"
+        self.fakes = directory / "programs"
+        self.clock = clock
+        for folder in ("etc/ssh", "mnt", "run", "var"):
+            (self.root / folder).mkdir(parents=True)
+        self.fakes.mkdir()
+        for name in ("sh", "mkdir", "ls", "chown", "test", "cat", "touch", "sleep", "env"):
+            (self.fakes / name).symlink_to(shutil.which(name))
+        self.program("mountpoint", 'test -e "$2/.mounted"')
+        self.program("mount", 'echo "$@" >>"$FAKES/mount.calls"; for target; do :; done; touch "$target/.mounted"')
+        self.program("runuser", 'shift 3; exec "$@"')
+
+    def program(self, name, body):
+        """Replace a program; None removes it."""
+        path = self.fakes / name
+        path.unlink(missing_ok=True)
+        if body is not None:
+            path.write_text(f"#!/bin/sh\nFAKES='{self.fakes}'\n{body}\n")
+            path.chmod(0o755)
+
+    def calls(self, name):
+        path = self.fakes / f"{name}.calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def node(self, role=NodeRole.MASTER, programs=None, **changes):
+        values = {
+            "cluster": CLUSTER,
+            "role": role,
+            "region": "eu-west-1",
+            "state_table": "state",
+            "master_queue_url": "",
+            "worker_queue_url": "",
+            "report_queue_url": "",
+            "report_sender": "",
+            "signal_url": "",
+            "login_user": getpass.getuser(),
+            "file_system": FileSystemSettings("nfs4", SOURCE, "nfsvers=4.1", "/mnt/efs"),
+            "expected_gpu_count": 0,
+            "packages": {},
+            "setup_seconds": 3000,
+        }
+        return Node(
+            NodeSettings(**values | changes),
+            Identity(INSTANCE, "10.0.0.9"),
+            self.root,
+            programs or Programs(str(self.fakes)),
+            self.clock,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path, clock):
+    return Machine(tmp_path, clock)

@@ -1,0 +1,275 @@
+"""
+A proxy before the in-process AWS that breaks calls on purpose: real clients see real HTTP, and real broken connections.
+
+It knows the operation of each call, hands it on to moto, and for the calls that were chosen does something else.
+"""
+
+import contextlib
+import http.client
+import http.server
+import json
+import os
+import socket
+import struct
+import threading
+import urllib.parse
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+EVERY = ()
+
+
+class CallerDiedError(BaseException):
+    """The caller of AWS ends here, as if it had been killed; no `except Exception` goes on after it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """
+    One call as it arrives.
+
+    Attributes:
+        operation: AWS's name of it.
+        protocol: `json`, `query` or `rest`, for the form of an error.
+        number: Counts the calls of this operation, from 1.
+        total: Counts all calls, from 1.
+        body: What was sent.
+    """
+
+    operation: str
+    protocol: str
+    number: int
+    total: int
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Fault:
+    """
+    What is done to a call.
+
+    Attributes:
+        has_effect: Whether AWS gets the call before its answer is broken.
+        respond: Makes the answer from the call and AWS's own answer, which without an effect is None; returning None
+            breaks the connection.
+        stalls: Whether the connection stays open and silent until the caller gives up.
+        seconds: What that costs the caller, on a clock that the test moves.
+    """
+
+    respond: Callable[[Call, Answer | None], Answer | None] = lambda call, answer: None
+    has_effect: bool = False
+    stalls: bool = False
+    seconds: float = 0.0
+
+
+def refuse(code: str, status: int = 400, message: str = "") -> Fault:
+    """Return a fault that answers with an error of AWS's, in the protocol of the call."""
+
+    def respond(call: Call, _answer: Answer | None) -> Answer:
+        text = message or f"the call to {call.operation} was refused"
+        if call.protocol == "json":
+            document = {"__type": f"com.amazonaws.fault#{code}", "message": text}
+            return Answer(status, (("Content-Type", "application/x-amz-json-1.0"),), json.dumps(document).encode())
+        error = f"<Code>{code}</Code><Message>{text}</Message>"
+        if call.protocol == "query":
+            xml = f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error><RequestId>r</RequestId></ErrorResponse>"
+        else:
+            xml = f"<Error>{error}</Error>"
+        return Answer(status, (("Content-Type", "text/xml"),), xml.encode())
+
+    return Fault(respond)
+
+
+def answer_with(change: Callable[[Call, bytes], bytes]) -> Fault:
+    """Return a fault that changes the body of AWS's answer."""
+    return Fault(
+        lambda call, answer: answer and Answer(answer.status, answer.headers, change(call, answer.body)),
+        has_effect=True,
+    )
+
+
+def replay_first() -> Fault:
+    """Return a fault that answers every call as it did the first one: a stale read."""
+    kept: list[Answer] = []
+
+    def respond(_call: Call, answer: Answer | None) -> Answer | None:
+        kept.append(answer)
+        return kept[0]
+
+    return Fault(respond, has_effect=True)
+
+
+def stall(seconds: float) -> Fault:
+    """Return a fault that never answers; the caller's own time-out is worth so many seconds of its clock."""
+    return Fault(stalls=True, seconds=seconds)
+
+
+RESET_BEFORE = Fault()
+"""The connection breaks and AWS never saw the call."""
+RESET_AFTER = Fault(has_effect=True)
+"""The connection breaks after the call took effect."""
+GARBLED = Fault(lambda call, answer: Answer(200, (("Content-Type", "text/html"),), b"<html><body>Sign in</body></html"))
+"""Somebody else answers, such as a captive portal."""
+CUT_OFF = answer_with(lambda call, body: body[: len(body) // 2])
+"""Half of the body arrives, and the header promised all of it."""
+
+
+@dataclass
+class FaultProxy:
+    """
+    The proxy.
+
+    Attributes:
+        upstream: URL of the in-process AWS.
+        calls: Every operation that arrived, in order.
+        spent: Called with the seconds that a stalled call costs.
+    """
+
+    upstream: str
+    calls: list[str] = field(default_factory=list)
+    spent: Callable[[float], None] = lambda seconds: None
+    url: str = ""
+    _plans: list[tuple[str, tuple[int, ...], Fault]] = field(default_factory=list)
+
+    def inject(self, fault: Fault, operation: str = "", on: tuple[int, ...] = EVERY) -> None:
+        """
+        Break calls.
+
+        Args:
+            fault: What is done to them.
+            operation: AWS's name of the operation. Default: any.
+            on: Which calls: numbers of the operation's calls, of all calls where it is any. Default: every one.
+        """
+        self._plans.append((operation, on, fault))
+
+    def clear(self) -> None:
+        """Break nothing any more, and count anew."""
+        self._plans.clear()
+        self.calls.clear()
+
+    def count(self, operation: str) -> int:
+        """Return how often an operation was called."""
+        return Counter(self.calls)[operation]
+
+    def find_fault(self, call: Call) -> Fault | None:
+        """Return what is to be done to a call; None for nothing."""
+        for operation, on, fault in self._plans:
+            number = call.number if operation else call.total
+            if operation in ("", call.operation) and (not on or number in on):
+                return fault
+        return None
+
+    def note(self, operation: str, protocol: str, body: bytes) -> Call:
+        """Count a call."""
+        self.calls.append(operation)
+        return Call(operation, protocol, self.count(operation), len(self.calls), body)
+
+    @contextlib.contextmanager
+    def serve(self):
+        """Listen on a free port of this machine."""
+        handler = type("BoundHandler", (_Handler,), {"proxy": self})
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            server.server_close()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    proxy: FaultProxy
+
+    def forward_or_break(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        call = self.proxy.note(*read_operation(self.command, self.path, self.headers, body), body)
+        fault = self.proxy.find_fault(call)
+        if fault is None:
+            self.answer(self.forward(body))
+            return
+        if fault.stalls:
+            self.proxy.spent(fault.seconds)
+            self.connection.recv(1)  # Returns once the caller has gone.
+            self.break_off()
+            return
+        answer = self.forward(body) if fault.has_effect else None
+        answer = fault.respond(call, answer)
+        if answer is None:
+            self.break_off()
+        else:
+            self.answer(answer)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward_or_break  # noqa: N815 - the names that http.server calls
+
+    def forward(self, body: bytes) -> Answer:
+        parts = urllib.parse.urlsplit(self.proxy.upstream)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request(self.command, self.path, body, dict(self.headers))
+            response = connection.getresponse()
+            kept = [(k, v) for k, v in response.getheaders() if k.lower() not in ("connection", "transfer-encoding")]
+            return Answer(response.status, tuple(kept), response.read())
+
+    def answer(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        headers = dict(answer.headers)
+        # A changed body keeps the length that it was announced with.
+        headers.setdefault("Content-Length", str(len(answer.body)))
+        for name, value in headers.items():
+            if name.lower() not in ("date", "server"):
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def break_off(self) -> None:
+        """Send a reset, where closing alone would end the connection in peace."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(self.connection.detach())
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            super().handle()
+
+    def finish(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            super().finish()
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+def read_operation(method: str, path: str, headers: http.client.HTTPMessage, body: bytes) -> tuple[str, str]:
+    """Return AWS's name of the operation of a request, and its protocol."""
+    target = headers.get("X-Amz-Target")
+    if target:
+        return target.rpartition(".")[2], "json"
+    if method == "POST" and "x-www-form-urlencoded" in headers.get("Content-Type", ""):
+        return urllib.parse.parse_qs(body.decode())["Action"][0], "query"
+    depth = len([part for part in path.partition("?")[0].split("/") if part])
+    return {("GET", 2): "GetObject", ("PUT", 2): "PutObject", ("PUT", 1): "CreateBucket"}.get(
+        (method, depth), f"{method} {path}"
+    ), "rest"
+
+
+def die_after(session, number: int) -> None:
+    """Let the caller of a botocore session die once so many calls have been answered."""
+    seen = Counter()
+
+    def after(**_):
+        seen["calls"] += 1
+        if seen["calls"] == number:
+            raise CallerDiedError
+
+    session.register("after-call", after)

@@ -1,0 +1,115 @@
+"""What the errors of AWS and of the way there mean: try again, wait for IAM or for the clock, or give up."""
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+)
+from botocore.exceptions import ConnectionError as NoConnectionError
+from botocore.parsers import ResponseParserError
+
+AwsError = (BotoCoreError, ClientError, ResponseParserError)
+"""All that a client raises when AWS refuses a call or does not answer it."""
+SKEW_SECONDS = 240
+"""AWS refuses signatures whose time is five minutes off."""
+
+_PASSING_CODES = (
+    "Throttl",
+    "RequestLimit",
+    "TooManyRequests",
+    "ProvisionedThroughput",
+    "SlowDown",
+    "BandwidthLimit",
+    "OverLimit",
+    "RequestTimeout",
+    "PriorRequestNotComplete",
+    "InternalError",
+    "InternalFailure",
+    "ServiceUnavailable",
+)
+_SKEWED_CODES = ("RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture", "InvalidSignature", "SignatureDoesNot")
+"""A node's clock can be wrong until it has asked a time server, which may be after the agent started."""
+_DENIED_CODES = (
+    "AccessDenied",
+    "UnrecognizedClient",
+    "InvalidClientTokenId",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "ExpiredToken",
+    "NotAuthorized",
+    "UnauthorizedOperation",
+    "AuthorizationError",
+)
+_PASSING_ERRORS = (
+    HTTPClientError,
+    NoConnectionError,
+    IncompleteReadError,
+    ResponseParserError,
+    NoCredentialsError,
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+)
+"""Of the errors that are not AWS's own words: no answer, half of one, or no credentials for the moment."""
+
+
+def error_code(error: Exception) -> str:
+    """Return the code that AWS gave an error, or nothing."""
+    return str(_response(error).get("Error", {}).get("Code", ""))
+
+
+def is_denied(error: Exception) -> bool:
+    """Tell whether AWS refused the caller."""
+    return any(code in error_code(error) for code in _DENIED_CODES)
+
+
+def is_skewed(error: Exception) -> bool:
+    """Tell whether AWS refused the time of a signature; a wrong secret can look the same, but nodes have none of it."""
+    return any(code in error_code(error) for code in _SKEWED_CODES)
+
+
+def is_passing(error: Exception) -> bool:
+    """
+    Tell whether the same call may succeed later.
+
+    It may without an answer, after too many calls, a fault of the service, or with a clock that is set meanwhile.
+    """
+    if not isinstance(error, ClientError):
+        return isinstance(error, _PASSING_ERRORS)
+    status = _metadata(error).get("HTTPStatusCode", 0)
+    if error_code(error).isdigit():  # The status in place of a code: the refusal is not whole, or not AWS's.
+        return True
+    return status >= 500 or is_skewed(error) or any(code in error_code(error) for code in _PASSING_CODES)  # noqa: PLR2004
+
+
+def read_skew(error: Exception, now: float) -> float:
+    """
+    Return the seconds by which this node's clock is ahead of AWS's, as the refusal itself dates it; 0 when unknown.
+
+    Args:
+        error: AWS's refusal.
+        now: This node's wall clock, in seconds since the epoch.
+    """
+    try:
+        skew = now - parsedate_to_datetime(_metadata(error)["HTTPHeaders"]["date"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+    return skew if abs(skew) >= SKEW_SECONDS else 0.0
+
+
+def _metadata(error: Exception) -> Mapping[str, Any]:
+    metadata: Mapping[str, Any] = _response(error).get("ResponseMetadata", {})
+    return metadata
+
+
+def _response(error: Exception) -> Mapping[str, Any]:
+    # Connection errors have the attribute, and it is None.
+    response: Mapping[str, Any] = getattr(error, "response", None) or {}
+    return response
