@@ -5,9 +5,12 @@ Written once for a lab, read by all its nodes. User data and agent stay unmodifi
 machine-wide environment says where it is, as an image for a private cloud would.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from deeplearning_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpus
 
 _PROGRAMS = Path(__file__).with_name("node_programs")
 _LIBRARY = "usr/lib/lab"
@@ -43,7 +46,7 @@ STAND_INS = (
     StandIn("cloud-init", "cloud-init", "login user, keys and user data that is a script, on an instance's first boot"),
     StandIn("systemctl", "systemd", "runs real unit files of services; no cgroups, no dependencies, one target"),
     StandIn("mount.nfs4, mount.efs", "the NFS client and efs-utils", "check name, zone and options; bind a folder"),
-    StandIn("nvidia-smi", "the NVIDIA driver", "lists as many GPUs as asked for; training runs on the CPU"),
+    StandIn("nvidia-smi", "the NVIDIA driver", "says of GPUs what it is told to say; training runs on the CPU"),
     StandIn(
         "own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"
     ),
@@ -65,7 +68,7 @@ def write_image_layer(folder: Path, endpoint_url: str, gpu_count: int, *, with_e
         f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
     }
     files |= _launchers(has_gpus=gpu_count > 0, with_efs_utils=with_efs_utils)
-    files[f"{_LIBRARY}/gpu-count"] = f"{gpu_count}\n"
+    files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
     environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
     files["etc/systemd/system.conf.d/10-image.conf"] = environment
     for name, text in files.items():

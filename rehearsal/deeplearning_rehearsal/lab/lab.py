@@ -6,51 +6,25 @@ an image (a base root file system and a layer of stand-ins) with their unmodifie
 """
 
 import base64
-import os
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.lab.fault_injection import FaultInjection, RunningNode
+from deeplearning_rehearsal.lab.file_systems import AccessPoint, FileSystems
 from deeplearning_rehearsal.lab.image_layer import STAND_INS, StandIn, write_image_layer
 from deeplearning_rehearsal.lab.metadata_service import MetadataServer
 from deeplearning_rehearsal.lab.network import Network
 from deeplearning_rehearsal.lab.node import Node
+from deeplearning_rehearsal.lab.node_faults import NodeFaults
 from deeplearning_rehearsal.machine import Machine
 
 
-@dataclass(frozen=True)
-class AccessPoint:
-    """
-    An EFS access point.
-
-    Attributes:
-        file_system_id: Its file system.
-        path: Its root directory, made with owner and mode when absent.
-        uid: Owner.
-        gid: Owning group.
-        mode: Permission bits.
-    """
-
-    file_system_id: str
-    path: str
-    uid: int
-    gid: int
-    mode: int
-
-
-@dataclass
-class _Running:
-    node: Node
-    metadata: MetadataServer
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-class Lab:
+class Lab(FaultInjection):
     """
     Boots machines and lets the caller into them.
 
@@ -85,9 +59,10 @@ class Lab:
         self._write_layer: Callable[[Path], None] = lambda folder: write_image_layer(
             folder, endpoint_url, gpus_per_node, with_efs_utils=with_efs_utils
         )
-        self._access_points = access_points if access_points is not None else {}
+        points = access_points if access_points is not None else {}
+        self._file_systems = FileSystems(self._work / "file-systems", points)
         self._network = Network(gateway)
-        self._nodes: dict[str, _Running] = {}
+        self._nodes: dict[str, RunningNode] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -104,9 +79,13 @@ class Lab:
             self.power_off(instance_id)
         subprocess.run(["umount", "--lazy", str(self._work)], check=False)
 
-    def boot(self, machine: Machine) -> None:
+    def boot(self, machine: Machine, faults: NodeFaults | None = None) -> None:
         """
         Start a machine; returns when it runs, which is before its user data ends.
+
+        Args:
+            machine: The machine.
+            faults: What is wrong with it from the beginning. Default: nothing.
 
         Raises:
             RehearsalError: The machine exists, or the kernel refused.
@@ -116,11 +95,13 @@ class Lab:
                 raise RehearsalError(f"instance_id must be new to the lab, got {machine.instance_id}")
             link = self._network.add_node(machine.address, machine.prefix_length)
             node = Node(machine, self._work / "nodes" / machine.instance_id, link)
-            running = _Running(node, MetadataServer(link.metadata_socket, machine))
+            running = RunningNode(node, MetadataServer(link.metadata_socket, machine))
+            if faults is not None and faults.metadata is not None:
+                running.metadata.session.fault = faults.metadata
             running.lock.acquire()  # before anyone else can find it
             self._nodes[machine.instance_id] = running
         try:
-            node.make_disk([self._work / "image", self._base_root])
+            node.make_disk([self._work / "image", self._base_root], faults or NodeFaults())
             self._start(node)
         except RehearsalError:
             running.lock.release()
@@ -138,7 +119,7 @@ class Lab:
             running.node.kill()
             running.metadata.close()
             self._network.remove_node(running.node.link, running.node.machine.address)
-            running.node.remove_disk()
+            running.node.disk.remove()
 
     def reboot(self, instance_id: str) -> None:
         """
@@ -147,7 +128,7 @@ class Lab:
         Raises:
             RehearsalError: There is no such machine.
         """
-        running = self._find(instance_id)
+        running = self.find(instance_id)
         with running.lock:
             running.node.kill()
             self._start(running.node)
@@ -174,7 +155,7 @@ class Lab:
         Raises:
             RehearsalError: There is no such machine, or it is off.
         """
-        return self._find(instance_id).node.run(argv, user=user, login_shell=login_shell, timeout=timeout)
+        return self.find(instance_id).node.run(argv, user=user, login_shell=login_shell, timeout=timeout)
 
     def read_file(self, instance_id: str, path: str) -> bytes:
         """
@@ -190,54 +171,43 @@ class Lab:
 
     def disk(self, instance_id: str) -> Path:
         """Return the folder under which a machine's files can be read; its mounts are not among them."""
-        return self._find(instance_id).node.root
+        return self.find(instance_id).node.root
 
     def entry(self, instance_id: str) -> str:
         """Return the arguments of `nsenter` that lead from the lab into a machine that is on."""
-        return " ".join(self._find(instance_id).node.entry())
+        return " ".join(self.find(instance_id).node.entry())
 
     def console(self, instance_id: str) -> str:
         """Return what the machine's start and its service manager wrote."""
-        return (self._find(instance_id).node.folder / "console.log").read_text(errors="replace")
+        return (self.find(instance_id).node.folder / "console.log").read_text(errors="replace")
 
     def silence(self, instance_id: str) -> None:
         """Drop all of a machine's packets, while it goes on running."""
-        self._network.set_up(self._find(instance_id).node.link, up=False)
+        self._network.set_up(self.find(instance_id).node.link, up=False)
 
     def restore(self, instance_id: str) -> None:
         """Let a silenced machine's packets through again."""
-        self._network.set_up(self._find(instance_id).node.link, up=True)
+        self._network.set_up(self.find(instance_id).node.link, up=True)
 
     def file_system(self, file_system_id: str) -> Path:
         """Return the folder behind an EFS file system; a new one belongs to root with mode 0755, as on AWS."""
-        folder = self._work / "file-systems" / file_system_id
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return folder
+        return self._file_systems.open(file_system_id)
 
-    def _start(self, node: Node) -> None:
-        addresses = node.machine.mount_targets
-        points = {name: point for name, point in self._access_points.items() if point.file_system_id in addresses}
-        for point in points.values():
-            self._make_access_root(point)
-        targets = {
-            "region": node.machine.region,
-            "addresses": dict(addresses),
-            "access_points": {name: asdict(point) for name, point in points.items()},
-        }
-        node.start(targets, [self.file_system(name) for name in addresses])
+    def find(self, instance_id: str) -> RunningNode:
+        """
+        Return a machine.
 
-    def _make_access_root(self, point: AccessPoint) -> None:
-        folder = self.file_system(point.file_system_id) / point.path.lstrip("/")
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            os.chown(folder, point.uid, point.gid)
-            folder.chmod(point.mode)
-
-    def _find(self, instance_id: str) -> _Running:
+        Raises:
+            RehearsalError: There is no such machine.
+        """
         running = self._nodes.get(instance_id)
         if running is None:
             raise RehearsalError(f"instance_id must name a machine of the lab, got {instance_id}")
         return running
+
+    def _start(self, node: Node) -> None:
+        targets = self._file_systems.describe_targets(node.machine)
+        node.start(targets, [self.file_system(name) for name in node.machine.mount_targets])
 
 
 def _run(command: list[str]) -> None:

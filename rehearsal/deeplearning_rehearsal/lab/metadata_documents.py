@@ -90,12 +90,12 @@ def _metadata(machine: Machine) -> dict[str, str]:
 def _credentials(machine: Machine, now: datetime) -> str:
     document = {
         "Code": "Success",
-        "LastUpdated": _timestamp(now),
+        "LastUpdated": render_time(now),
         "Type": "AWS-HMAC",
         "AccessKeyId": machine.access_key_id,
         "SecretAccessKey": machine.secret_access_key,
         "Token": machine.session_token,
-        "Expiration": _timestamp(now + CREDENTIALS_LIFETIME),
+        "Expiration": render_time(now + CREDENTIALS_LIFETIME),
     }
     return json.dumps(document, indent=2)
 
@@ -114,5 +114,6 @@ def _identity(machine: Machine) -> str:
     return json.dumps(document, indent=2)
 
 
-def _timestamp(moment: datetime) -> str:
+def render_time(moment: datetime) -> str:
+    """Render a time as the service does."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,16 +5,19 @@ Each node's requests arrive on a socket that listens in its own network namespac
 The hop limit is not emulated.
 """
 
+import json
 import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from deeplearning_rehearsal.lab.metadata_documents import build_documents, find_document
+from deeplearning_rehearsal.lab.metadata_documents import build_documents, find_document, render_time
+from deeplearning_rehearsal.lab.node_faults import MetadataFault
 from deeplearning_rehearsal.machine import Machine
 
 LONGEST_TOKEN_SECONDS = 21_600
@@ -35,12 +38,33 @@ class MetadataSession:
     Args:
         machine: The instance.
         now: The clock, UTC.
+
+    Attributes:
+        fault: What is wrong with the service; may be set at any time.
     """
 
     def __init__(self, machine: Machine, now: Callable[[], datetime] = utc_now) -> None:
         self._machine = machine
         self._now = now
         self._tokens: dict[str, datetime] = {}
+        self._announced: dict[str, bytes] = {}
+        self.fault = MetadataFault()
+
+    def announce_interruption(self, seconds: float) -> None:
+        """Say that EC2 terminates the instance after a time, in seconds; without it the paths do not exist."""
+        at = render_time(self._now() + timedelta(seconds=seconds))
+        action = json.dumps({"action": "terminate", "time": at})
+        spot = {"instance-action": action.encode(), "termination-time": at.encode()}
+        self._announced |= {f"meta-data/spot/{name}": text for name, text in spot.items()}
+
+    def announce_rebalance(self) -> None:
+        """Recommend a rebalance as of now."""
+        notice = json.dumps({"noticeTime": render_time(self._now())})
+        self._announced |= {"meta-data/events/recommendations/rebalance": notice.encode()}
+
+    def clear_announcements(self) -> None:
+        """Have nothing to announce."""
+        self._announced = {}
 
     def issue_token(self, seconds: str | None, forwarded_for: str | None) -> tuple[HTTPStatus, bytes]:
         """
@@ -67,12 +91,13 @@ class MetadataSession:
             token: The token header.
         """
         expires = self._tokens.get(token or "")
-        if expires is None or expires <= self._now():
+        if expires is None or expires <= self._now() or self.fault.is_refusing:
             return HTTPStatus.UNAUTHORIZED, b""
         match = _VERSIONED.fullmatch(path)
         if match is None:
             return HTTPStatus.NOT_FOUND, b""
-        found = find_document(build_documents(self._machine, self._now()), (match[2] or "/")[1:])
+        documents = {**build_documents(self._machine, self._now()), **self._announced}
+        found = find_document(documents, (match[2] or "/")[1:])
         return (HTTPStatus.NOT_FOUND, b"") if found is None else (HTTPStatus.OK, found)
 
 
@@ -83,10 +108,13 @@ class MetadataServer:
     Args:
         listener: The socket, in the node's network namespace.
         machine: The instance.
+
+    Attributes:
+        session: What is served.
     """
 
     def __init__(self, listener: socket.socket, machine: Machine) -> None:
-        session = MetadataSession(machine)
+        session = self.session = MetadataSession(machine)
 
         class Handler(_Handler):
             metadata = session
@@ -123,6 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(*self.metadata.get(self.path.split("?", 1)[0], self.headers.get(_TOKEN_HEADER)))
 
     def _answer(self, status: HTTPStatus, body: bytes, headers: dict[str, str] | None = None) -> None:
+        time.sleep(self.metadata.fault.delay_seconds)
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)

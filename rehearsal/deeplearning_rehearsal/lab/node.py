@@ -4,17 +4,18 @@ import hashlib
 import json
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab.metadata_documents import host_name, private_dns_name
 from deeplearning_rehearsal.lab.network import NodeLink
+from deeplearning_rehearsal.lab.node_disk import NodeDisk
+from deeplearning_rehearsal.lab.node_faults import NodeFaults, write_faults
 from deeplearning_rehearsal.machine import Machine
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,42 +39,38 @@ class Node:
     folder: Path
     link: NodeLink
     process: "subprocess.Popen[bytes] | None" = None
+    disk: NodeDisk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.disk = NodeDisk(self.folder)
 
     @property
     def root(self) -> Path:
         """Its root file system, mounted for as long as the node exists."""
-        return self.folder / "root"
+        return self.disk.root
 
-    def make_disk(self, lower: Sequence[Path]) -> None:
+    def make_disk(self, lower: Sequence[Path], faults: NodeFaults) -> None:
         """
         Mount the node's disk: what it writes over the layers of the image.
 
         Args:
             lower: The image's layers, the uppermost first.
+            faults: What is wrong with the node.
+
+        Raises:
+            RehearsalError: The kernel refused.
         """
-        upper, scratch = self.folder / "upper", self.folder / "scratch"
-        for folder in (upper, scratch, self.root):
-            folder.mkdir(parents=True)
         machine_id = hashlib.sha256(self.machine.instance_id.encode()).hexdigest()[:32]
         name = host_name(self.machine)
         hosts = f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{self.machine.address} "
-        for path, text in {
+        files = {
             "etc/hostname": f"{name}\n",
             "etc/machine-id": f"{machine_id}\n",
             "etc/hosts": f"{hosts}{private_dns_name(self.machine)} {name}\n",
             "usr/lib/lab/login-user": f"{self.machine.login_user}\n",
-        }.items():
-            (upper / path).parent.mkdir(parents=True, exist_ok=True)
-            (upper / path).write_text(text)
-        layers = ":".join(str(layer) for layer in lower)
-        options = f"lowerdir={layers},upperdir={upper},workdir={scratch}"
-        _check(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
-
-    def remove_disk(self) -> None:
-        """Unmount and forget the disk."""
-        subprocess.run(["umount", "--lazy", str(self.root)], check=False, capture_output=True)
-        for name in ("upper", "scratch"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)  # it is memory, and other nodes go on
+        }
+        self.disk.make(lower, files, faults.disk_bytes)
+        write_faults(self.root, faults)
 
     def start(self, targets: Mapping[str, object], file_systems: Sequence[Path]) -> None:
         """
@@ -180,9 +177,3 @@ def _kill(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _check(command: list[str]) -> None:
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

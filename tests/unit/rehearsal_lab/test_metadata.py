@@ -13,6 +13,7 @@ from botocore.utils import InstanceMetadataFetcher
 
 from deeplearning_rehearsal.lab.metadata_documents import build_documents, find_document, private_dns_name
 from deeplearning_rehearsal.lab.metadata_service import MetadataServer, MetadataSession
+from deeplearning_rehearsal.lab.node_faults import MetadataFault
 from deeplearning_rehearsal.machine import Machine
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -138,6 +139,39 @@ def test_a_token_expires():
 @pytest.mark.parametrize("seconds", [None, "", "0", "21601", "-1", "an hour"])
 def test_a_token_needs_a_lifetime_of_at_most_six_hours(seconds):
     assert Session().issue_token(seconds, None)[0] is HTTPStatus.BAD_REQUEST
+
+
+@pytest.mark.fault(50)
+def test_an_interruption_exists_only_while_it_is_announced():
+    session = Session()
+    path = "/latest/meta-data/spot/instance-action"
+    assert session.get(path, session.token())[0] is HTTPStatus.NOT_FOUND
+    session.announce_interruption(120)
+    assert json.loads(session.get(path, session.token())[1]) == {"action": "terminate", "time": "2026-01-02T03:06:05Z"}
+    assert session.get("/latest/meta-data/spot/termination-time", session.token())[1] == b"2026-01-02T03:06:05Z"
+    assert session.get("/latest/meta-data/spot/", session.token())[1] == b"instance-action\ntermination-time"
+    session.clear_announcements()
+    assert session.get(path, session.token())[0] is HTTPStatus.NOT_FOUND
+
+
+@pytest.mark.fault(50)
+def test_a_rebalance_is_recommended_apart_from_an_interruption():
+    session = Session()
+    path = "/latest/meta-data/events/recommendations/rebalance"
+    session.announce_interruption(120)
+    assert session.get(path, session.token())[0] is HTTPStatus.NOT_FOUND
+    session.announce_rebalance()
+    assert json.loads(session.get(path, session.token())[1]) == {"noticeTime": "2026-01-02T03:04:05Z"}
+
+
+@pytest.mark.fault(52)
+def test_a_refusing_service_refuses_good_tokens_until_it_is_mended():
+    session = Session()
+    token = session.token()
+    session.fault = MetadataFault(is_refusing=True)
+    assert session.get("/latest/user-data", token)[0] is HTTPStatus.UNAUTHORIZED
+    session.fault = MetadataFault()
+    assert session.get("/latest/user-data", token)[0] is HTTPStatus.OK
 
 
 def test_a_proxy_gets_no_token():

@@ -1,13 +1,26 @@
 """The other programs that stand in on a node: each does little, and refuses the rest."""
 
+import threading
+
 import pytest
 
+from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.lab.node_faults import (
+    MOUNT_STATE,
+    Gpus,
+    MountFault,
+    NodeFaults,
+    write_faults,
+    write_gpus,
+    write_mount_fault,
+)
 from deeplearning_rehearsal.lab.node_programs.cloud_init import is_script
-from deeplearning_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_efs, check_nfs
-from deeplearning_rehearsal.lab.node_programs.nvidia_smi import list_gpus
-from deeplearning_rehearsal.lab.node_programs.nvidia_smi import main as nvidia_smi
+from deeplearning_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_efs, check_nfs, suffer
+from deeplearning_rehearsal.lab.node_programs.nvidia_smi import UsageError as GpuUsageError
+from deeplearning_rehearsal.lab.node_programs.nvidia_smi import answer_call, list_gpus
 from deeplearning_rehearsal.lab.node_programs.supervisor import answer
 from deeplearning_rehearsal.lab.node_programs.systemctl import UsageError, parse_command_line
+from deeplearning_rehearsal.lab.node_programs.unit_file import parse_unit, split_command
 
 ID = "fs-0123456789abcdef0"
 NAME = f"{ID}.efs.eu-west-1.amazonaws.com"
@@ -89,9 +102,90 @@ def test_nvidia_smi_lists_gpus_that_stay_the_same():
     assert list_gpus(2, "another").splitlines() != lines
 
 
-def test_nvidia_smi_refuses_everything_else(capsys):
-    assert nvidia_smi(["--query-gpu=name"]) == 2
-    assert "only -L is implemented, got '--query-gpu=name'" in capsys.readouterr().err
+def ask_gpus(*arguments, **state):
+    sound = {"count": 2, "ecc_errors": 0, "pending_pages": False, "row_failure": False}
+    return answer_call(arguments, sound | state, "machine")
+
+
+@pytest.mark.fault(58)
+def test_nvidia_smi_tells_the_health_of_each_gpu():
+    query = "--query-gpu=index,ecc.errors.uncorrected.volatile.total, retired_pages.pending,remapped_rows.failure"
+    assert ask_gpus(query, "--format=csv,noheader,nounits") == "0, 0, No, No\n1, 0, No, No\n"
+    sick = ask_gpus(query, "--format=csv,noheader", ecc_errors=2, pending_pages=True, row_failure=True)
+    assert sick == "0, 2, Yes, Yes\n1, 0, No, No\n"
+
+
+def test_nvidia_smi_names_the_fields_that_were_asked_for_and_the_gpus_that_it_lists():
+    header, *rows = ask_gpus("--query-gpu=name,uuid", "--format=csv").splitlines()
+    assert header == "name, uuid"
+    listed = [line.partition("UUID: ")[2].rstrip(")") for line in list_gpus(2, "machine").splitlines()]
+    assert [row.split(", ")[1] for row in rows] == listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["--query-gpu=index,bogus", "--format=csv"], '^Field "bogus" is not a valid field to query.$'),
+        (["--query-gpu=index", "--format=noheader"], "--format must be csv"),
+        (["--query-gpu=index", "--format=csv,xml"], "--format must be csv"),
+        (["--query-gpu=index"], "is not implemented"),
+        (["--query-gpu=index", "--format=csv", "-l"], "is not implemented"),
+        (["-q"], "is not implemented"),
+        ([], "is not implemented"),
+    ],
+)
+def test_nvidia_smi_refuses_everything_else(arguments, rule):
+    with pytest.raises(GpuUsageError, match=rule):
+        ask_gpus(*arguments)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A node's root file system that has nvidia-smi and an sshd that boot starts."""
+    for name in ("usr/bin/nvidia-smi", "etc/systemd/system/multi-user.target.wants/ssh.service"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    (tmp_path / "usr/lib/lab").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.fault(58)
+def test_gpus_are_not_set_where_there_is_no_driver(root):
+    (root / "usr/bin/nvidia-smi").unlink()
+    with pytest.raises(RehearsalError, match="gpus_per_node must be at least 1 where a node's GPUs are set, got 0"):
+        write_gpus(root, Gpus(1))
+
+
+@pytest.mark.fault(57)
+def test_a_late_sshd_is_started_by_a_unit_that_the_service_manager_knows(root):
+    write_faults(root, NodeFaults(sshd_delay=2.5))
+    wants = root / "etc/systemd/system/multi-user.target.wants"
+    assert [path.name for path in wants.iterdir()] == ["delayed-sshd.service"]
+    unit = parse_unit("delayed-sshd.service", [(root / "etc/systemd/system/delayed-sshd.service").read_text()])
+    assert split_command(unit.one("Service", "ExecStart", ""), {})[1][2] == "sleep 2.5; exec systemctl start ssh"
+
+
+@pytest.mark.fault(60)
+def test_a_mount_does_not_resolve_while_the_lab_says_so(root):
+    write_mount_fault(root, MountFault("unresolvable"))
+    with pytest.raises(MountError, match=f"Failed to resolve server {NAME}: Name or service not known"):
+        suffer(f"{NAME}:/", root / MOUNT_STATE)
+    write_mount_fault(root, MountFault("unresolvable", seconds=0))
+    suffer(f"{NAME}:/", root / MOUNT_STATE)
+    write_mount_fault(root, None)
+    suffer(f"{NAME}:/", root / MOUNT_STATE)
+
+
+@pytest.mark.fault(61)
+def test_a_mount_hangs_until_it_is_mended(root):
+    write_mount_fault(root, MountFault("hang"))
+    mount = threading.Thread(target=suffer, args=(f"{NAME}:/", root / MOUNT_STATE), daemon=True)
+    mount.start()
+    mount.join(0.5)
+    assert mount.is_alive()
+    write_mount_fault(root, None)
+    mount.join(60)
+    assert not mount.is_alive()
 
 
 @pytest.mark.parametrize(

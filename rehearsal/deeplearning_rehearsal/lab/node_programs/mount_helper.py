@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ _NFS_NUMBERS = frozenset({"rsize", "wsize", "timeo", "retrans", "retry", "actime
 _VERSIONS = frozenset({"nfsvers=4.1", "vers=4.1"})
 _EFS_FLAGS = frozenset({"tls", "iam", "_netdev", "nofail", "rw", "ro", "defaults", "noatime"})
 _FAILED, _USAGE = 32, 1
+FAULT = Path("/usr/lib/lab/mount-fault.json")
+_LOOK_SECONDS = 0.2
 
 
 class MountError(Exception):
@@ -105,6 +108,30 @@ def check_efs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
     return Mount(file_system_id, known["path"], access_points[0], "ro" in given)
 
 
+def suffer(source: str, fault: Path = FAULT) -> None:
+    """
+    Do what the lab wants to go wrong with mounts: hang until it does so no more, or resolve no name.
+
+    Args:
+        source: What is to be mounted.
+        fault: Where the lab says so; nothing is wrong without it.
+
+    Raises:
+        MountError: The name does not resolve.
+    """
+    while True:
+        try:
+            state = json.loads(fault.read_text())
+        except FileNotFoundError:
+            return
+        if state["until"] is not None and time.time() >= state["until"]:
+            return
+        if state["trouble"] == "unresolvable":
+            server = source.partition(":")[0]
+            raise MountError(f"mount.nfs4: Failed to resolve server {server}: Name or service not known")
+        time.sleep(_LOOK_SECONDS)
+
+
 def bind(mount: Mount, mount_point: str) -> None:
     """
     Bind the lab's folder to the mount point.
@@ -137,7 +164,9 @@ def main(program: str, arguments: Sequence[str]) -> int:
         return _USAGE
     check = check_efs if program == "mount.efs" else check_nfs
     try:
-        bind(check(words[0], options, json.loads(TARGETS.read_text())), words[1])
+        mount = check(words[0], options, json.loads(TARGETS.read_text()))
+        suffer(words[0])
+        bind(mount, words[1])
     except MountError as error:
         sys.stderr.write(f"{error}\n")
         return _FAILED

@@ -1,11 +1,46 @@
-"""`nvidia-smi` of nodes that are said to have GPUs: lists them, and fails on everything else."""
+"""`nvidia-smi` of nodes that are said to have GPUs: lists them, tells their health, and fails on everything else."""
 
+import json
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-COUNT = Path("/usr/lib/lab/gpu-count")
+STATE = Path("/usr/lib/lab/gpus.json")
+_NO_DEVICES, _USAGE = 6, 2
+_FORMATS = frozenset({"csv", "noheader", "nounits"})
+_Field = Callable[[Mapping[str, Any], str, int], str]
+
+
+class UsageError(ValueError):
+    """The command line asks for what this stand-in does not do; the message is what it prints."""
+
+
+def _yes(key: str) -> _Field:
+    """Return a field that is a trouble of GPU 0."""
+    return lambda state, _, index: "Yes" if state[key] and index == 0 else "No"
+
+
+def _ecc_errors(state: Mapping[str, Any], _: str, index: int) -> str:
+    return str(state["ecc_errors"] if index == 0 else 0)
+
+
+FIELDS: Mapping[str, _Field] = {
+    "index": lambda _, __, index: str(index),
+    "name": lambda _, __, ___: "Stand-in GPU",
+    "uuid": lambda _, machine_id, index: name_gpu(machine_id, index),
+    "ecc.errors.uncorrected.volatile.total": _ecc_errors,
+    "ecc.errors.uncorrected.aggregate.total": _ecc_errors,
+    "retired_pages.pending": _yes("pending_pages"),
+    "remapped_rows.pending": _yes("pending_pages"),
+    "remapped_rows.failure": _yes("row_failure"),
+}
+
+
+def name_gpu(machine_id: str, index: int) -> str:
+    """Return the UUID of a GPU, which stays the same across reboots."""
+    return f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{machine_id}/{index}')}"
 
 
 def list_gpus(count: int, machine_id: str) -> str:
@@ -14,16 +49,61 @@ def list_gpus(count: int, machine_id: str) -> str:
 
     Args:
         count: GPUs of the node.
-        machine_id: Seeds the UUIDs, which stay the same across reboots.
+        machine_id: Seeds the UUIDs.
     """
-    ids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{machine_id}/{index}") for index in range(count))
-    return "".join(f"GPU {index}: Stand-in GPU (UUID: GPU-{gpu_id})\n" for index, gpu_id in enumerate(ids))
+    return "".join(f"GPU {index}: Stand-in GPU (UUID: {name_gpu(machine_id, index)})\n" for index in range(count))
+
+
+def query_gpus(fields: Sequence[str], formats: Sequence[str], state: Mapping[str, Any], machine_id: str) -> str:
+    """
+    Return what `nvidia-smi --query-gpu=… --format=…` prints.
+
+    Args:
+        fields: What is asked for, in order.
+        formats: Words of the format; no field here has a unit.
+        state: What the lab says of the GPUs.
+        machine_id: Seeds the UUIDs.
+
+    Raises:
+        UsageError: A field or a word is not known.
+    """
+    for field in fields:
+        if field not in FIELDS:
+            raise UsageError(f'Field "{field}" is not a valid field to query.')
+    if "csv" not in formats or not set(formats) <= _FORMATS:
+        raise UsageError(f"nvidia-smi stand-in: --format must be csv[,noheader][,nounits], got {','.join(formats)}")
+    rows = [[FIELDS[field](state, machine_id, index) for field in fields] for index in range(state["count"])]
+    lines = rows if "noheader" in formats else [list(fields), *rows]
+    return "".join(", ".join(line) + "\n" for line in lines)
+
+
+def answer_call(arguments: Sequence[str], state: Mapping[str, Any], machine_id: str) -> str:
+    """
+    Return what a call prints on a node with GPUs.
+
+    Raises:
+        UsageError: The call is not implemented.
+    """
+    if list(arguments) in (["-L"], ["--list-gpus"]):
+        return list_gpus(state["count"], machine_id)
+    options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+    if len(arguments) != len(options) or set(options) != {"--query-gpu", "--format"}:
+        raise UsageError(f"nvidia-smi stand-in: {' '.join(arguments)!r} is not implemented")
+    fields = [field.strip() for field in options["--query-gpu"].split(",")]
+    return query_gpus(fields, options["--format"].split(","), state, machine_id)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve `-L` and `--list-gpus`."""
-    if list(arguments) not in (["-L"], ["--list-gpus"]):
-        sys.stderr.write(f"nvidia-smi stand-in: only -L is implemented, got {' '.join(arguments)!r}\n")
-        return 2
-    sys.stdout.write(list_gpus(int(COUNT.read_text()), Path("/etc/machine-id").read_text().strip()))
+    """Serve `-L`, `--list-gpus`, and `--query-gpu=` with `--format=`."""
+    state = json.loads(STATE.read_text())
+    machine_id = Path("/etc/machine-id").read_text().strip()
+    try:
+        answer = answer_call(arguments, state, machine_id)
+    except UsageError as error:
+        sys.stdout.write(f"{error}\n")  # as nvidia-smi does
+        return _USAGE
+    if not state["count"]:
+        sys.stdout.write("No devices were found\n")
+        return _NO_DEVICES
+    sys.stdout.write(answer)
     return 0

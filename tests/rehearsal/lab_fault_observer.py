@@ -1,0 +1,165 @@
+"""
+Runs inside the lab's outer namespaces: breaks machines one way after the other, and prints what they saw as JSON.
+
+usage: lab_fault_observer.py BASE_ROOT WORK
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from lab_observer import ADDRESSES, BOOT_ENDED, GATEWAY, IDS, NFS, Observer
+
+from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.lab import Gpus, Lab, MetadataFault, MountFault, NodeFaults
+
+NEVER = 3600.0
+DISK_BYTES = 64 * 2**20
+QUERY = "index,ecc.errors.uncorrected.volatile.total,retired_pages.pending,remapped_rows.failure"
+TOKEN = "$(curl -s -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token)"
+
+
+class FaultObserver(Observer):
+    """Boots machines with faults, and asks them in ways that show a fault."""
+
+    def boot(self, index, faults=None):
+        self.lab.boot(self.machine(index), faults)
+        self.wait(index, BOOT_ENDED)
+
+    def metadata(self, index, path, limit=30):
+        """Ask the metadata service with a token: (curl's status, HTTP status, body)."""
+        url = f"http://169.254.169.254/latest/{path}"
+        script = f"curl -s -m {limit} -w '\\n%{{http_code}}' -H X-aws-ec2-metadata-token:{TOKEN} {url}"
+        status, output, _ = self.ask(index, script)
+        body, _, code = output.rpartition("\n")
+        return [status, code, body]
+
+    def mount(self, index, name):
+        """Mount the file system for at most a second: (status, what mount said)."""
+        status, _, errors = self.ask(index, f"mkdir -p /{name} && timeout 1 {NFS} /{name}")
+        return [status, errors]
+
+
+def observe_announcements(observer):
+    lab, read = observer.lab, observer.metadata
+    action, at, rebalance = (
+        "meta-data/spot/instance-action",
+        "meta-data/spot/termination-time",
+        "meta-data/events/recommendations/rebalance",
+    )
+    seen = {"nothing announced": [read(0, path)[1] for path in (action, at, rebalance)]}
+    lab.announce_interruption(IDS[0], 120)
+    lab.announce_rebalance(IDS[0])
+    seen["announced"] = [read(0, path) for path in (action, at, rebalance)]
+    seen["announced at"] = time.time()
+    seen["announced to another"] = read(1, action)[1]
+    lab.clear_announcements(IDS[0])
+    seen["announcement cleared"] = [read(0, path)[1] for path in (action, at, rebalance)]
+    return seen
+
+
+def observe_metadata(observer):
+    lab, read = observer.lab, observer.metadata
+    path = "meta-data/instance-id"
+    lab.set_metadata_fault(IDS[0], MetadataFault(is_refusing=True))
+    seen = {"metadata refused": read(0, path)[1]}
+    lab.set_metadata_fault(IDS[0], MetadataFault(delay_seconds=20))
+    seen["metadata late"] = read(0, path, limit=1)[0]
+    lab.set_metadata_fault(IDS[0], None)
+    return seen | {"metadata mended": read(0, path)}
+
+
+def observe_gpus(observer):
+    ask, lab = observer.ask, observer.lab
+    query = f"nvidia-smi --query-gpu={QUERY} --format=csv,noheader,nounits"
+    seen = {"gpus": ask(0, query), "gpus from the beginning": ask(1, query)}
+    lab.set_gpus(IDS[0], 1, ecc_errors=7, has_pending_pages=True, has_row_failure=True)
+    seen["sick gpus"] = ask(0, query)
+    seen["listed gpus"] = ask(0, "nvidia-smi -L | wc -l")[1]
+    seen["an unknown field"] = ask(0, "nvidia-smi --query-gpu=bogus --format=csv")
+    lab.set_gpus(IDS[0], 0)
+    seen["no gpus"] = ask(0, "nvidia-smi -L")
+    return seen
+
+
+def observe_mounts(observer):
+    lab, mount = observer.lab, observer.mount
+    seen = {"mount from the beginning": mount(1, "first")}
+    lab.mend_mounts(IDS[1])
+    seen["mount mended"] = mount(1, "second")
+    lab.break_mounts(IDS[0], "unresolvable")
+    seen["mount unresolvable"] = mount(0, "first")
+    lab.break_mounts(IDS[0], "hang")
+    seen["mount hangs"] = mount(0, "second")
+    lab.break_mounts(IDS[0], "hang", 0.5)
+    status, _, errors = observer.ask(0, f"mkdir -p /third && {NFS} /third")
+    seen["mount hung for a time"] = [status, errors]
+    return seen
+
+
+def observe_disk(observer):
+    ask, lab = observer.ask, observer.lab
+    fill = "dd if=/dev/zero of=/root/big bs=64k count=1024 status=none"
+    ask(0, "echo old > /root/file")
+    seen = {"disk of a size": ask(1, "df --output=size --block-size=1 / | tail -1")[1]}
+    lab.fill_disk(IDS[0])
+    seen["disk full"] = ask(0, "echo new > /root/new")
+    seen["old file"] = ask(0, "cat /root/file; df --output=avail / | tail -1")[1].split()
+    seen["another's disk"] = ask(2, fill)[0]
+    lab.free_disk(IDS[0])
+    seen["disk freed"] = ask(0, "echo new > /root/new")[0]
+    lab.fill_disk(IDS[0], 2**20)
+    seen["disk nearly full"] = [ask(0, "head -c 500000 /dev/zero > /root/fits")[0], ask(0, fill)[0]]
+    lab.free_disk(IDS[0])
+    return seen
+
+
+def observe_sshd(observer):
+    ask, lab = observer.ask, observer.lab
+    reach = f"timeout 2 bash -c '</dev/tcp/{ADDRESSES[0]}/22'"
+    seen = {"sshd never": ask(1, "systemctl is-active ssh delayed-sshd")[1].split()}
+    observer.wait(2, "systemctl is-active ssh")
+    lab.stop_sshd(IDS[0])
+    seen["sshd stopped"] = ask(2, reach)[0]
+    lab.start_sshd(IDS[0])
+    observer.wait(2, reach)
+    return seen
+
+
+def main() -> None:
+    base_root, work = Path(sys.argv[1]), Path(sys.argv[2])
+    url = f"http://{GATEWAY}:5000"
+    lab = Lab(base_root=base_root, work=work / "lab", endpoint_url=url, gateway=GATEWAY, gpus_per_node=2)
+    broken = NodeFaults(
+        gpus=Gpus(1, ecc_errors=3),
+        mount=MountFault("unresolvable"),
+        metadata=MetadataFault(delay_seconds=0.05),
+        disk_bytes=DISK_BYTES,
+        sshd_delay=NEVER,
+    )
+    with lab:
+        observer = FaultObserver(lab)
+        observer.boot(0)
+        observer.boot(1, broken)
+        observer.boot(2, NodeFaults(sshd_delay=0.2))
+        seen = {}
+        for observe in (
+            observe_announcements,
+            observe_metadata,
+            observe_gpus,
+            observe_mounts,
+            observe_disk,
+            observe_sshd,
+        ):
+            seen |= observe(observer)
+        lab.power_off(IDS[2])
+        try:
+            lab.announce_interruption(IDS[2])
+        except RehearsalError as error:
+            seen["a machine that is gone"] = str(error)
+    sys.stdout.write(json.dumps(seen) + "\n")
+
+
+if __name__ == "__main__":
+    main()
