@@ -21,13 +21,15 @@ TABLE = Path("docs/faults.md")
 RECORDS = Path("build/faults")
 CASE_RESULTS = Path("build/rehearsal/cases.json")
 _NOT_RUN = "not run"
+_PREFIXES = {"test": "", "case": "rehearsal: ", "injector": "injector: "}
 _LAST_CELL = re.compile(r"(?<=\| )[^|]*(?= \|$)", re.MULTILINE)
 
 _HEAD = """\
 # Faults and what tries them
 
 Made by `make docs` from [fault_catalogue.toml](fault_catalogue.toml), the marks of the tests and the cases of the
-rehearsal; do not edit it. The last column is what `make test` and `make rehearse CASE=all` last recorded there.
+rehearsal; do not edit it. An injector is a test that a fault can be planted; it does not count. The last column is what
+`make test` and `make rehearse CASE=all` last recorded.
 
 """
 
@@ -51,8 +53,8 @@ class Row:
     exemption: str = ""
     lacks: str = ""
 
-    def is_tried_by(self, trial: Trial) -> bool:
-        """Tell whether a test or case tries this row."""
+    def is_named_by(self, trial: Trial) -> bool:
+        """Tell whether a test or case names this row."""
         return self.key in trial.faults or self.key in trial.defects
 
 
@@ -89,7 +91,7 @@ def find_mistakes(rows: Sequence[Row], trials: Sequence[Trial]) -> list[str]:
         for key in sorted((trial.faults | trial.defects) - known, key=str)
     ]
     for row in rows:
-        is_tried = any(map(row.is_tried_by, trials))
+        is_tried = any(_counts(row, trial) for trial in trials)
         if not is_tried and not row.exemption:
             mistakes.append(f"{row.key} ({row.text}) has no test, no case and no reason")
         if is_tried and row.exemption:
@@ -100,12 +102,12 @@ def find_mistakes(rows: Sequence[Row], trials: Sequence[Trial]) -> list[str]:
 def summarize(rows: Sequence[Row], trials: Sequence[Trial]) -> str:
     """Return the table in a line."""
     faults = [row for row in rows if isinstance(row.key, int)]
-    tested, rehearsed = (
-        sum(any(row.is_tried_by(trial) for trial in trials if trial.is_case is is_case) for row in faults)
-        for is_case in (False, True)
-    )
+    kinds = [{trial.kind for trial in trials if row.is_named_by(trial)} for row in faults]
+    tested, rehearsed = (sum(kind in found for found in kinds) for kind in ("test", "case"))
     exempt = sum(bool(row.exemption) for row in faults)
-    bare = [str(row.key) for row in faults if not row.exemption and not any(map(row.is_tried_by, trials))]
+    bare = [
+        str(row.key) for row, found in zip(faults, kinds, strict=True) if not row.exemption and found <= {"injector"}
+    ]
     text = f"faults: {len(faults)} rows, {tested} with tests, {rehearsed} with cases, {exempt} cannot occur"
     return text + (f", nothing tries {', '.join(bare)}" if bare else "")
 
@@ -144,17 +146,22 @@ def _expect(row: Row) -> str:
 
 
 def _name_trials(row: Row, trials: Sequence[Trial]) -> str:
-    tried = [trial for trial in trials if row.is_tried_by(trial)]
-    links = [f"{'rehearsal: ' if trial.is_case else ''}[{_escape(trial.title)}](../{trial.path})" for trial in tried]
-    return "<br>".join(links) if links else row.exemption or "nothing yet"
+    named = [trial for trial in trials if row.is_named_by(trial)]
+    links = [f"{_PREFIXES[trial.kind]}[{_escape(trial.title)}](../{trial.path})" for trial in named]
+    bare = [] if any(_counts(row, trial) for trial in named) else [row.exemption or "nothing yet"]
+    return "<br>".join(bare + links)
 
 
 def _escape(text: str) -> str:
     return re.sub(r"([\[\]|*_<>`\\])", r"\\\1", text)
 
 
+def _counts(row: Row, trial: Trial) -> bool:
+    return row.is_named_by(trial) and trial.kind != "injector"
+
+
 def _count(row: Row, trials: Sequence[Trial], outcomes: Mapping[str, str]) -> str:
-    ends = Counter(outcomes.get(trial.key, _NOT_RUN) for trial in trials if row.is_tried_by(trial))
+    ends = Counter(outcomes.get(trial.key, _NOT_RUN) for trial in trials if _counts(row, trial))
     if not ends:
         return "-"
     return _NOT_RUN if set(ends) == {_NOT_RUN} else ", ".join(f"{number} {end}" for end, number in sorted(ends.items()))

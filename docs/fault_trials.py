@@ -4,6 +4,9 @@ What tries which row of the fault catalogue: the marked tests and the rehearsal'
 A test tries the rows of `@pytest.mark.fault(33, 34)` and `@pytest.mark.defect("D27")`, and the defects that its name
 begins with, as in `test_d02_d16_only_in_service_counts`. A mark may also stand on one parameter set, or hold for a
 whole module as `pytestmark`.
+
+The tests of the stand-ins show that a fault can be injected, not that a cluster survives it; they are listed and do not
+count.
 """
 
 import ast
@@ -11,10 +14,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tomllib
 
 CASES = Path("rehearsal/deeplearning_rehearsal/cases")
+STAND_INS = ("tests/embedded_aws/", "tests/rehearsal/test_lab_", "tests/unit/rehearsal")
+"""Where the tests of the embedded AWS, the lab and the rehearsal itself begin."""
 _DEFECTS_OF_NAME = re.compile(r"test_((?:d\d\d_)+)")
 _KINDS: dict[str, type] = {"fault": int, "defect": str}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -31,7 +37,7 @@ class Trial:
         title: What it states, in words.
         faults: The catalogue's faults.
         defects: The predecessor's defects.
-        is_case: Whether it is a rehearsal case.
+        kind: What it is.
     """
 
     key: str
@@ -39,7 +45,7 @@ class Trial:
     title: str
     faults: frozenset[int]
     defects: frozenset[str]
-    is_case: bool = False
+    kind: Literal["test", "case", "injector"] = "test"
 
 
 def find_trials(root: Path) -> list[Trial]:
@@ -69,7 +75,8 @@ def read_tests(root: Path, path: Path) -> Iterator[Trial]:
         defects = frozenset(row for row in _read_marks(marks, "defect", place) if isinstance(row, str))
         defects |= _name_defects(function.name)
         if faults or defects:
-            yield Trial(f"{place}::{function.name}", place, _put_into_words(function.name), faults, defects)
+            key, title = f"{place}::{function.name}", _put_into_words(function.name)
+            yield Trial(key, place, title, faults, defects, "injector" if place.startswith(STAND_INS) else "test")
 
 
 def read_cases(root: Path, path: Path) -> Iterator[Trial]:
@@ -78,7 +85,7 @@ def read_cases(root: Path, path: Path) -> Iterator[Trial]:
     if case.get("faults") or case.get("defects"):
         faults, defects = frozenset(case.get("faults", [])), frozenset(case.get("defects", []))
         place = path.relative_to(root).as_posix()
-        yield Trial(path.stem, place, str(case.get("title", path.stem)), faults, defects, is_case=True)
+        yield Trial(path.stem, place, str(case.get("title", path.stem)), faults, defects, "case")
 
 
 def _read_pytestmark(statement: ast.stmt) -> Iterator[ast.expr]:

@@ -48,7 +48,7 @@ ROWS = [
     Row("D01", "It broke"),
 ]
 BREAKS = Trial("tests/a.py::test_breaks", "tests/a.py", "it goes on", frozenset({1}), frozenset({"D01"}))
-BENDS = Trial("bend", "cases/bend.toml", "A <bend>", frozenset({1, 2}), frozenset(), is_case=True)
+BENDS = Trial("bend", "cases/bend.toml", "A <bend>", frozenset({1, 2}), frozenset(), "case")
 
 
 def test_the_catalogue_lists_67_faults_and_79_defects() -> None:
@@ -92,6 +92,17 @@ def test_mistakes_between_catalogue_and_marks_are_named() -> None:
         "3 (It flies) is tried, and yet cannot occur: no wings",
         "D01 (It broke) has no test, no case and no reason",
     ]
+
+
+def test_a_test_of_a_stand_in_is_listed_and_does_not_count(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "embedded_aws"
+    folder.mkdir(parents=True)
+    (folder / "test_all.py").write_text("@pytest.mark.fault(2)\ndef test_bends(): ...\n")
+    (injector,) = find_trials(tmp_path)
+    assert find_mistakes(ROWS, [BREAKS, injector]) == ["2 (It bends) has no test, no case and no reason"]
+    assert summarize(ROWS, [BREAKS, injector]).endswith(", nothing tries 2")
+    page = render_table(ROWS, [BREAKS, injector], {injector.key: "passed"})
+    assert "nothing yet<br>injector: [bends](../tests/embedded_aws/test_all.py) | - |" in page
 
 
 def test_the_catalogue_is_summed_up_in_a_line() -> None:
