@@ -43,10 +43,11 @@ NO_MASTER = replace(MASTER, instances=(), activities=(FAILED,))
 def judge(settings):
     """Decide on groups; one that is None is not there."""
 
-    def judge(workers=WORKERS, master=MASTER, *, state=None, adjustment=None, now=NOW, minimum=2):
+    def judge(workers=WORKERS, master=MASTER, *, now=NOW, minimum=2, **records):
         groups = tuple(group for group in (master, workers) if group)
         chosen = replace(settings, worker_min_capacity=minimum)
-        return decide(ClusterObservation(groups), state=state, adjustment=adjustment, settings=chosen, now=now)
+        records = {"state": None, "adjustment": None, "breaker": None} | records
+        return decide(ClusterObservation(groups), settings=chosen, now=now, **records)
 
     return judge
 
@@ -143,6 +144,7 @@ def test_d01_the_first_launch_error_waits_for_the_launches_under_way(judge):
     assert isinstance(judge(replace(under_way, instances=()), minimum=0), Wait)
 
 
+@pytest.mark.defect("D47")
 @pytest.mark.parametrize(
     "lifecycle",
     ["Pending", "Pending:Wait", "Pending:Proceed", "Terminating", "Terminating:Wait", "Quarantined", "EnteringStandby",
@@ -167,11 +169,73 @@ def test_d03_more_than_asked_for_is_launched_when_no_scale_in_can_come(judge, ch
 
 
 @pytest.mark.fault(4, 20)
-def test_d05_d06_rests_once_the_verdict_is_given(judge):
+@pytest.mark.parametrize("phase", [Phase.PUBLISHED, Phase.FORMED, Phase.FAILED])
+def test_d05_d06_rests_once_a_roster_is_published(judge, phase):
     verdict = judge().state
-    for phase in Phase:
-        for group in (WORKERS, SHORT, EMPTY, replace(SHORT, desired=8)):
-            assert isinstance(judge(group, state=verdict.advance(phase)), Wait)
+    for group in (WORKERS, SHORT, EMPTY, replace(SHORT, desired=8)):
+        assert isinstance(judge(group, NO_MASTER, state=verdict.advance(phase)), Wait)
+        assert isinstance(judge(group, state=verdict.advance(phase)), Wait)
+
+
+def test_a_verdict_that_says_what_there_is_stands(judge):
+    state = judge().state
+    assert judge(state=state) == Wait("the verdict stands")
+    assert judge(replace(WORKERS, desired=2), state=state) == Wait("a group is about to terminate what it has too many")
+
+
+REPLACED = replace(WORKERS, instances=(*nodes(2), *nodes(1, first=9)))
+
+
+def test_a_replaced_worker_makes_the_next_generation(judge):
+    first = replace(judge().state, notice="the capacity block ends", run_ended=True)
+    decision = judge(REPLACED, state=first)
+    assert_launched(decision, requested=4, count=4)
+    assert decision.state == replace(
+        first, revision=2, generation=2, expected=("i-00000064", "i-00000001", "i-00000002", "i-00000009")
+    )
+
+
+def test_a_replaced_master_makes_the_next_generation(judge):
+    decision = judge(WORKERS, replace(MASTER, instances=nodes(1, first=200)), state=judge().state)
+    assert (decision.state.generation, decision.state.expected[0]) == (2, "i-000000c8")
+
+
+def test_a_worker_that_is_being_replaced_is_waited_for(judge):
+    state = judge().state
+    assert isinstance(judge(replace(WORKERS, instances=(*nodes(2), *nodes(1, "Pending", 9))), state=state), Wait)
+    died = replace(SHORT, activities=(launch(0), launch(90, kind="terminate")))
+    assert isinstance(judge(died, state=state), Wait)
+
+
+def test_a_worker_whose_replacement_fails_is_given_up(judge):
+    state = judge().state
+    failed = replace(SHORT, activities=(launch(0), launch(90, kind="terminate"), launch(100, "Failed", LACK)))
+    decision = judge(failed, state=state)
+    assert isinstance(decision, Shrink)
+    shrunk = replace(failed, desired=2)
+    record = Adjustment(2, "w", 3, 2, decision.reason, (), 0)
+    assert_launched(judge(shrunk, state=state, adjustment=record), requested=4, count=3, reason=decision.reason)
+    assert judge(shrunk, state=state, adjustment=record).state.generation == 2
+
+
+def test_too_few_workers_fail_a_cluster_that_had_launched(judge):
+    state = judge().state
+    failed = replace(SHORT, activities=(launch(0), launch(90, kind="terminate"), launch(100, "Failed", LACK)))
+    decision = judge(failed, state=state, minimum=3)
+    assert_failed(decision, "launched workers must be at least 3, got 2 of 3", "InsufficientInstanceCapacity")
+    assert (decision.state.revision, decision.state.generation) == (2, 1)
+
+
+def test_a_dead_master_whose_replacement_is_to_come_is_waited_for(judge):
+    state, dead = judge().state, replace(MASTER, instances=())
+    for history in ((launch(0),), (launch(0), launch(90, kind="terminate")), (launch(0), launch(90, "InProgress"))):
+        assert isinstance(judge(WORKERS, replace(dead, activities=history), state=state), Wait)
+
+
+def test_a_master_that_cannot_be_replaced_fails_the_cluster(judge):
+    history = (launch(0), launch(90, kind="terminate"), launch(100, "Failed", LACK))
+    decision = judge(WORKERS, replace(MASTER, instances=(), activities=history), state=judge().state)
+    assert_failed(decision, "master did not launch: InsufficientInstanceCapacity", "try again later")
 
 
 def test_d07_an_unhealthy_instance_is_not_a_failed_launch(judge):
@@ -226,7 +290,7 @@ def test_a_group_that_is_not_found_is_not_there_yet(judge, groups):
 
 def test_two_groups_of_one_role_are_none_yet(settings):
     observed = ClusterObservation((MASTER, WORKERS, replace(WORKERS, name="w2")))
-    decision = decide(observed, state=None, adjustment=None, settings=settings, now=NOW)
+    decision = decide(observed, state=None, adjustment=None, breaker=None, settings=settings, now=NOW)
     assert isinstance(decision, Wait)
 
 
