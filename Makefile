@@ -62,9 +62,13 @@ setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything 
 # --- What users run -----------------------------------------------------------------------------
 
 .PHONY: rehearse
-rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value")
+rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=name or all injects faults)
+ifneq ($(CASE),)
+	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)"
+else
 	@rm -rf cdk.out && $(BIN)/python app.py $(CONTEXT)
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
+endif
 
 .PHONY: test
 test: unit $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)

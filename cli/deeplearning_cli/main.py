@@ -43,17 +43,19 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
     )
     add = parser.add_argument
-    add("assembly", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
+    add("assembly", nargs="?", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
     add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
     add("--nodes", type=_node_count, metavar="N", help="nodes in all, master included (default: as the template says)")
-    add("--gpus-per-node", type=_gpu_count, default=1, metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
+    add("--gpus-per-node", type=_gpu_count, metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
     add(
         "--expect",
         choices=("trained", "formed", "failed"),
-        default="trained",
         help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",
     )
-    add("--minutes", type=float, default=15, metavar="M", help="give up after M minutes (default: 15)")
+    add("--minutes", type=float, metavar="M", help="give up after M minutes (default: 15)")
+    add("--case", metavar="NAME", help="inject a fault case and judge it: a name, a .toml file, or all")
+    add("--list-cases", action="store_true", help="list the fault cases and end")
+    add("--app", metavar="COMMAND", help="with --case: synthesize each case's own stack with this CDK app")
     add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and say how to log in")
     add("--json", action="store_true", help="print the report as JSON on standard output, progress on standard error")
     add(
@@ -62,7 +64,7 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="DIR",
         help="where reports and the cached base root go (default: %(default)s)",
     )
-    parser.set_defaults(run=_rehearse)
+    parser.set_defaults(run=_rehearse, parser=parser)
 
 
 def _node_count(text: str) -> int:
@@ -80,6 +82,8 @@ def _whole_number(text: str, least: int, most: int) -> int:
 
 
 def _rehearse(arguments: argparse.Namespace) -> int:
+    if arguments.assembly is None and arguments.app is None and not arguments.list_cases:
+        arguments.parser.error("the following arguments are required: assembly, or --app with --case")
     from deeplearning_cli.rehearse import rehearse  # noqa: PLC0415 - only this command needs the rehearsal
 
     return rehearse(arguments)

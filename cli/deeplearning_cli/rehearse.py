@@ -5,40 +5,57 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_cases
 from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.options import RehearsalOptions
 
 UNAVAILABLE = 2
+_MINUTES = 15.0
+_GPUS_PER_NODE = 1
 
 
 def rehearse(arguments: argparse.Namespace) -> int:
     """
-    Rehearse a cloud assembly.
+    Rehearse a cloud assembly, or fault cases.
 
     Returns:
         0 as expected, 1 not as expected, 2 could not be tried (the reason is on standard error).
     """
-    options = RehearsalOptions(
-        assembly=Path(arguments.assembly).resolve(),
-        stack=arguments.stack,
-        nodes=arguments.nodes,
-        gpus_per_node=arguments.gpus_per_node,
-        expect=arguments.expect,
-        minutes=arguments.minutes,
-        keep=arguments.keep,
-        json=arguments.json,
-        out=Path(arguments.out).resolve(),
-    )
+    if arguments.list_cases:
+        return print_cases()
     try:
-        _require_assembly(options.assembly)
+        options = _read_options(arguments)
+        cases = read_chosen(arguments.case, arguments) if arguments.case else ()
+        if arguments.app is None:
+            _require_assembly(options.assembly)
         _require_extra()
         require_namespaces()
         _prepare_base(options)
+        if cases:
+            return rehearse_cases(cases, arguments.app, options)
     except UnavailableError as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return UNAVAILABLE
     return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+
+
+def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
+    if (arguments.assembly is None) == (arguments.app is None):
+        raise UnavailableError("assembly must be given, or --app with --case; give one of the two")
+    if arguments.app is not None and arguments.case is None:
+        raise UnavailableError("--app must be given with --case; without one, synthesize and name the assembly")
+    return RehearsalOptions(
+        assembly=Path(arguments.assembly or "cdk.out").resolve(),
+        stack=arguments.stack,
+        nodes=arguments.nodes,
+        gpus_per_node=_GPUS_PER_NODE if arguments.gpus_per_node is None else arguments.gpus_per_node,
+        expect=arguments.expect or "trained",
+        minutes=_MINUTES if arguments.minutes is None else arguments.minutes,
+        keep=arguments.keep,
+        json=arguments.json,
+        out=Path(arguments.out).resolve(),
+    )
 
 
 def _require_assembly(assembly: Path) -> None:

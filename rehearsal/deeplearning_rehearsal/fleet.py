@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -34,17 +35,23 @@ class Fleet:
     Args:
         lab: Where machines boot.
         timeline: Told what happens.
+        prepare: Is shown each machine before it boots. Default: nobody is.
     """
 
-    def __init__(self, lab: Lab, timeline: Timeline) -> None:
+    def __init__(self, lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None] | None = None) -> None:
         self._lab = lab
         self._timeline = timeline
+        self._prepare = prepare
         self._machines: dict[str, Machine] = {}
-        self._read: dict[str, int] = {}
+        self._launched: dict[str, Machine] = {}
+        self._logs: dict[str, list[str]] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.launched_at: float | None = None
         self.signalled_at: float | None = None
+        self.refused_at: float | None = None
+        self.booted_at: dict[str, float] = {}
+        self.spoke_at = time.monotonic()
         self._reader = threading.Thread(target=self._follow_logs, name="logs", daemon=True)
 
     def __enter__(self) -> Self:
@@ -60,25 +67,39 @@ class Fleet:
     def boot(self, machine: Machine) -> None:
         """Start a machine in the lab."""
         with self._lock:
-            self._machines[machine.instance_id] = machine
+            self._machines[machine.instance_id] = self._launched[machine.instance_id] = machine
+            self.booted_at[machine.instance_id] = time.monotonic()
             self.launched_at = self.launched_at or time.monotonic()
         self._timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
+        if self._prepare is not None:
+            self._prepare(machine)
         self._lab.boot(machine)
 
     def power_off(self, instance_id: str) -> None:
-        """End a machine of the lab."""
-        self._timeline.tell(self.lane(instance_id), "is powered off")
-        self._lab.power_off(instance_id)
-        with self._lock:
-            self._machines.pop(instance_id, None)
+        """End a machine of the lab, which may have lost its power before."""
+        if instance_id in self._machines:
+            self._end(instance_id, "is powered off")
+
+    def cut_power(self, instance_id: str) -> None:
+        """
+        End a machine of the lab, while EC2 goes on taking it for running.
+
+        Raises:
+            PromiseError: It does not run.
+        """
+        if instance_id not in self._machines:
+            raise PromiseError(f"{instance_id} must run to lose its power, it does not")
+        self._end(instance_id, "loses its power")
 
     def observe(self, observation: Observation) -> None:
         """Put what the embedded AWS observed on the timeline."""
         if observation.topic == "signal":
             self.signalled_at = self.signalled_at or observation.at
+        if observation.topic == "scaling" and observation.text.startswith("launch failed"):
+            self.refused_at = self.refused_at or observation.at
         if not _is_telling(observation):
             return
-        is_machine = observation.subject in self._machines
+        is_machine = observation.subject in self._launched
         lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, _OTHER_LANE)
         self._timeline.tell(lane, _shorten(observation))
 
@@ -106,9 +127,22 @@ class Fleet:
             raise PromiseError("no master is running")
         return machines[0]
 
+    def launched(self) -> tuple[Machine, ...]:
+        """Return every machine that was booted, whether it still runs or not, in the order of boots."""
+        with self._lock:
+            return tuple(self._launched.values())
+
+    def count_lines(self, instance_id: str) -> int:
+        """Return how many lines a node's agent has logged, as far as they were read."""
+        return len(self._logs.get(instance_id, ()))
+
+    def has_said(self, instance_id: str, text: str) -> bool:
+        """Tell whether a node's agent has logged a text."""
+        return any(text in line for line in tuple(self._logs.get(instance_id, ())))
+
     def lane(self, instance_id: str) -> str:
         """Name a machine's line in the timeline: its role and the end of its address."""
-        machine = self._machines.get(instance_id)
+        machine = self._launched.get(instance_id)
         if machine is None:
             return instance_id
         return f"{machine.tags.get(ROLE_TAG, 'node')} {machine.address.rsplit('.', 1)[1]}"
@@ -117,9 +151,16 @@ class Fleet:
         while not self._stop.wait(_INTERVAL_SECONDS):
             for machine in self.machines():
                 lines = self._lines(machine.instance_id, AGENT_LOG)
-                for line in lines[self._read.get(machine.instance_id, 0) :]:
+                for line in lines[self.count_lines(machine.instance_id) :]:
+                    self.spoke_at = time.monotonic()
                     self._timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
-                self._read[machine.instance_id] = len(lines)
+                self._logs[machine.instance_id] = lines
+
+    def _end(self, instance_id: str, text: str) -> None:
+        self._timeline.tell(self.lane(instance_id), text)
+        self._lab.power_off(instance_id)
+        with self._lock:
+            self._machines.pop(instance_id, None)
 
     def _lines(self, instance_id: str, path: str) -> list[str]:
         try:

@@ -23,6 +23,7 @@ class RehearsalOptions:
         keep: Keep the cluster running after the verdict, until it is interrupted.
         json: Print the report as JSON on standard output.
         out: Folder for the reports and the cached base root.
+        case: File of the fault case whose faults are injected; its report goes to a folder of its own. None: no fault.
     """
 
     assembly: Path
@@ -34,6 +35,12 @@ class RehearsalOptions:
     keep: bool
     json: bool
     out: Path
+    case: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Folder of this rehearsal's reports."""
+        return self.out if self.case is None else self.out / self.case.stem
 
     @property
     def base_cache(self) -> Path:
@@ -43,7 +50,7 @@ class RehearsalOptions:
     @property
     def work(self) -> Path:
         """Folder of the lab; what is in it is in memory, seen by the lab only, and ends with it."""
-        return self.out / "lab"
+        return self.folder / "lab"
 
     def to_json(self) -> str:
         """Return the text that `from_json` reads in the enclosed process."""
@@ -54,4 +61,5 @@ class RehearsalOptions:
     def from_json(cls, text: str) -> "RehearsalOptions":
         """Read what `to_json` wrote."""
         document = json.loads(text)
-        return cls(**document | {"assembly": Path(document["assembly"]), "out": Path(document["out"])})
+        paths = {name: Path(document[name]) for name in ("assembly", "out", "case") if document[name] is not None}
+        return cls(**document | paths)

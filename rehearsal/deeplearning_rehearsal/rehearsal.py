@@ -6,18 +6,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from deeplearning_contract.cluster_state import ClusterState, get_request
-from deeplearning_contract.names import SETTINGS_FILE
-from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.account import assume_key_pairs
-from deeplearning_rehearsal.assessment import Evidence, judge
-from deeplearning_rehearsal.capacity import count_requested, require_worker_minimum
-from deeplearning_rehearsal.contract_check import check_nodes, read_roster
-from deeplearning_rehearsal.embedded_aws import CloudOptions, EmbeddedAws
+from deeplearning_rehearsal.assessment import judge
+from deeplearning_rehearsal.cases.case_file import read_case
+from deeplearning_rehearsal.cases.case_run import CaseRun, prepare_machines
+from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
+from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
@@ -29,7 +27,6 @@ from deeplearning_rehearsal.report import Report, render_text, write_report
 from deeplearning_rehearsal.report_page import render_page
 from deeplearning_rehearsal.stand_ins import AWS_STAND_INS
 from deeplearning_rehearsal.timeline import Timeline
-from deeplearning_rehearsal.training import train
 
 ROUTER = "100.64.0.1"
 """Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
@@ -70,15 +67,18 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
     Raises:
         RehearsalError: The rehearsal itself could not be carried out.
     """
+    case = None if options.case is None else read_case(options.case)
     with _open_lab(options, timeline) as lab, MemoryWatch() as memory:
-        fleet = Fleet(lab, timeline)
+        fleet = Fleet(lab, timeline, prepare_machines(case, lab))
         key_pairs = assume_key_pairs(read_stack(options.assembly, options.stack).template)
-        cloud = CloudOptions(key_pairs=key_pairs)
+        cloud = make_cloud_options(case, key_pairs)
         with (
             EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
             fleet,
         ):
-            run = _Run(options, timeline, lab, fleet, aws, key_pairs, time.monotonic() + options.minutes * 60)
+            give_up = time.monotonic() + options.minutes * 60
+            parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, give_up)
+            run = parts if case is None else CaseRun(**vars(parts), case=case)
             with show_progress(timeline):
                 evidence = run.gather()
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
@@ -89,10 +89,10 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
 
 
 def _publish(report: Report, options: RehearsalOptions) -> None:
-    write_report(report, options.out, render_page(report))
+    write_report(report, options.folder, render_page(report))
     sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else render_text(report)) + "\n")
     sys.stdout.flush()
-    sys.stderr.write(f"report     {options.out / 'report.html'} (also .json and .txt)\n")
+    sys.stderr.write(f"report     {options.folder / 'report.html'} (also .json and .txt)\n")
 
 
 def _keep(lab: Lab, fleet: Fleet, lab_pid: int) -> None:
@@ -124,66 +124,3 @@ def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
         temporary.mkdir()
         tempfile.tempdir = str(temporary)
         yield lab
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The parts of one rehearsal."""
-
-    options: RehearsalOptions
-    timeline: Timeline
-    lab: Lab
-    fleet: Fleet
-    aws: EmbeddedAws
-    key_pairs: Mapping[str, str]
-    give_up: float
-
-    def gather(self) -> Evidence:
-        """Deploy the stack, wait for its end, and look at what has become of it."""
-        options = self.options
-        template = read_stack(options.assembly, options.stack).template
-        require_worker_minimum(template, options.nodes)
-        with self.timeline.phase("deploy"):
-            workers = None if options.nodes is None else options.nodes - 1
-            self.aws.deploy(options.assembly, options.stack, worker_desired_capacity=workers)
-        with self.timeline.phase("form"):
-            outcome = self.aws.wait(self.give_up - time.monotonic())
-        evidence = Evidence(
-            stack=self.aws.stack_name,
-            overrides={**self.aws.overrides, **{f"key pair {name}": "assumed to exist" for name in self.key_pairs}},
-            requested=options.nodes or count_requested(template),
-            outcome=outcome,
-            calls=self.aws.calls(until=self.fleet.signalled_at),
-            formation_seconds=self.fleet.formation_seconds(),
-        )
-        if evidence.has_formed:
-            try:
-                self._examine(evidence)
-            except RehearsalError as error:
-                evidence.problems.append(str(error))
-        return evidence
-
-    def _examine(self, evidence: Evidence) -> None:
-        master, lane = self.fleet.master(), self.fleet.lane
-        settings = NodeSettings.from_json(self.lab.read_file(master.instance_id, SETTINGS_FILE).decode())
-        database = self.aws.place.client("dynamodb")
-        item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
-        evidence.state = ClusterState.from_item(item)
-        with self.timeline.phase("check"):
-            evidence.roster = read_roster(self.lab, master.instance_id)
-            evidence.nodes = check_nodes(
-                self.lab,
-                evidence.roster,
-                settings.login_user,
-                lambda instance_id, text: self.timeline.tell(lane(instance_id), text),
-            )
-        if self.options.expect == "trained":
-            self._train(evidence, settings.login_user)
-
-    def _train(self, evidence: Evidence, login_user: str) -> None:
-        master = self.fleet.master().instance_id
-        lane = self.fleet.lane(master)
-        with self.timeline.phase("train"):
-            self.timeline.tell(lane, "training starts")
-            evidence.training = train(self.lab, master, login_user, self.give_up - time.monotonic())
-            self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")

@@ -86,6 +86,34 @@ class TrainingReport:
 
 
 @dataclass(frozen=True)
+class CaseReport:
+    """
+    The fault case that was rehearsed.
+
+    Attributes:
+        name: Its name.
+        title: What it shows.
+        faults: Rows of the fault catalogue.
+        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`, `problem`.
+        findings: Each expectation: `expectation`, `held`, `found`.
+        failure_seconds: From the cause to the stack's failure; None where it did not fail, or without a cause.
+        recovery_seconds: From the fault to new progress of training, the longest; None when there was none to measure.
+        lost_commits: The most commits that one fault cost; None when there was none to measure.
+        problems: What does not hold.
+    """
+
+    name: str
+    title: str
+    faults: Sequence[int]
+    injections: Sequence[Mapping[str, Any]]
+    findings: Sequence[Mapping[str, Any]]
+    failure_seconds: float | None
+    recovery_seconds: float | None
+    lost_commits: int | None
+    problems: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that a rehearsal found out."""
 
@@ -100,6 +128,7 @@ class Report:
     stand_ins: Sequence[Mapping[str, str]]
     peak_memory_mib: int
     timeline: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    case: CaseReport | None = None
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object."""
@@ -126,6 +155,7 @@ def render_text(report: Report) -> str:
     lines = [
         *_row("verdict", f"{report.verdict.upper()} (expected: {report.expected})"),
         *(line for reason in report.reasons for line in _row("", reason)),
+        *(_render_case(report.case) if report.case else ()),
         *_row(
             "stack",
             f"{report.stack.name}  {report.stack.status}  {sum(report.stack.resources.values())} resources",
@@ -152,6 +182,16 @@ def summarize_checks(checks: Mapping[str, bool]) -> str:
     if not failed:
         return f"all {len(checks)} checks hold"
     return f"{len(failed)} of {len(checks)} checks FAILED: {', '.join(failed)}"
+
+
+def _render_case(case: CaseReport) -> list[str]:
+    lines = _row("case", f"{case.name}: {case.title}")
+    for entry in case.injections:
+        what = f"{entry['at']:.1f} s: {entry['what']} ({entry['when']}) {entry['instance_id']}".rstrip()
+        lines += _row("injected", what + (f", but {entry['problem']}" if entry["problem"] else ""))
+    for entry in case.findings:
+        lines += _row("seen" if entry["held"] else "NOT SEEN", f"{entry['expectation']}: {entry['found']}")
+    return lines
 
 
 def _row(label: str, text: str, hanging: str = "") -> list[str]:

@@ -15,7 +15,7 @@ _ROW = 26
 _NARROW_ROW = 15
 _MANY_LANES = 16
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
-_FIRST_LANES = ("rehearsal", "stack", "adjuster")
+_FIRST_LANES = ("rehearsal", "injected", "training", "stack", "adjuster")
 _MASTER_LANE = len(_FIRST_LANES)
 
 
@@ -53,6 +53,10 @@ def render_page(report: Report) -> str:
         lane_row=_NARROW_ROW if len(lanes) > _MANY_LANES else _ROW,
         lanes=lanes,
         summarize_checks=summarize_checks,
+        injections=[
+            (_x(entry["at"], end), f"{entry['at']:.1f} s: {entry['what']}")
+            for entry in (report.case.injections if report.case else ())
+        ],
         ticks=[(seconds, _x(seconds, end)) for seconds in _tick_seconds(end)],
         phases=[
             (span["name"], _x(span["start"], end), _x(span["seconds"], end), span["seconds"]) for span in report.phases

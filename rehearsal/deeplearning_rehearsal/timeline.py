@@ -53,6 +53,10 @@ class Timeline:
         """Return the seconds since the rehearsal began."""
         return self._clock() - self._begin
 
+    def at(self, moment: float) -> float:
+        """Return a time of the clock as seconds since the rehearsal began."""
+        return moment - self._begin
+
     def tell(self, lane: str, text: str) -> None:
         """Record that something happened just now, and pass it on to the listeners."""
         happening = Happening(self.now(), lane, text)

@@ -1,0 +1,210 @@
+"""One run of a fault case: what a run does, while faults are injected, and what was seen of it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from deeplearning_rehearsal.assessment import Evidence, bound_calls, count_node_calls
+from deeplearning_rehearsal.cases.actions import Actions
+from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.elastic_progress import ElasticJob
+from deeplearning_rehearsal.cases.findings import Sight, judge_seen
+from deeplearning_rehearsal.cases.injector import Injected, Injector
+from deeplearning_rehearsal.cases.node_files import NodeFiles
+from deeplearning_rehearsal.cases.recovery import Recovery, measure_recovery
+from deeplearning_rehearsal.cases.situation import LiveSituation
+from deeplearning_rehearsal.cases.synthesis import ELASTIC_PROGRAM
+from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.machine import Machine
+from deeplearning_rehearsal.report import CaseReport
+from deeplearning_rehearsal.training import ELASTIC, example_folder, make_training_report
+
+_FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance"})
+_QUIET_SECONDS = 6.0
+"""So long no agent has logged anything when all is done; they look for news more often than that."""
+_INTERVAL_SECONDS = 0.5
+_LAST_INJECTION_SECONDS = 20.0
+"""After the end of training; an injection that waits for more progress then waits for ever."""
+_CHECK_SECONDS = 60.0
+"""What is left for looking at the nodes when the cluster does not settle."""
+
+
+def prepare_machines(case: Case | None, lab: Lab) -> Callable[[Machine], None] | None:
+    """Return what is done before a machine boots: for an elastic job its program goes to the shared file system."""
+    if case is None or not case.is_elastic:
+        return None
+
+    def copy_program(machine: Machine) -> None:
+        for file_system in machine.mount_targets:
+            program = lab.file_system(file_system) / ELASTIC_PROGRAM
+            if not program.exists():
+                program.write_text((example_folder() / ELASTIC_PROGRAM).read_text(encoding="utf-8"), encoding="utf-8")
+
+    return copy_program
+
+
+@dataclass(frozen=True)
+class CaseRun(ClusterRun):
+    """
+    The parts of one rehearsal of a case.
+
+    Attributes:
+        case: The case.
+    """
+
+    case: Case
+
+    @cached_property
+    def job(self) -> ElasticJob:
+        """The elastic job, followed from outside."""
+        return ElasticJob(
+            lambda: {self.lab.file_system(name) for machine in self.fleet.launched() for name in machine.mount_targets}
+        )
+
+    @cached_property
+    def situation(self) -> LiveSituation:
+        """What triggers ask."""
+        return LiveSituation(self.fleet, self.aws, self.job)
+
+    @cached_property
+    def files(self) -> NodeFiles:
+        """The files of nodes that are to stay the same."""
+        return NodeFiles(self.lab.disk)
+
+    @cached_property
+    def injector(self) -> Injector:
+        """Injects what the case says."""
+        return Injector(self.case.injections, self.situation, self.actions.act)
+
+    @cached_property
+    def actions(self) -> Actions:
+        """What injections do."""
+        return Actions(self.lab, self.fleet, self.aws, self.timeline, self.files)
+
+    def gather(self) -> Evidence:
+        """Do what any run does while faults are injected, and judge the case."""
+        try:
+            with self.injector:
+                evidence = super().gather()
+        finally:
+            self.actions.close()
+        evidence.case = self._report(evidence)
+        return evidence
+
+    def examine(self, evidence: Evidence) -> None:
+        """
+        Wait for the elastic job and for all injections, let the cluster settle, and look at it.
+
+        Raises:
+            RehearsalError: Something is missing; what was found until then is in the evidence.
+        """
+        self.situation.formed.set()
+        limit = self.give_up - _CHECK_SECONDS
+        if self.case.is_elastic:
+            with self.timeline.phase("train"):
+                self._await_job(evidence, limit)
+        with self.timeline.phase("settle"):
+            left = limit - time.monotonic()
+            self.injector.wait(min(left, _LAST_INJECTION_SECONDS) if self.case.is_elastic else left)
+            self._settle(self.case.seen.formed or evidence.requested, limit)
+        self.files.compare()  # before the checks and the job, which leave files of their own
+        self.check(evidence)
+        if self.case.expect == "trained" and not self.case.is_elastic:
+            self.train(evidence)
+
+    def _await_job(self, evidence: Evidence, limit: float) -> None:
+        told = 0
+        while True:
+            result, steps = self.job.result(), self.job.steps()
+            for step in steps[told:]:
+                if step.event != "commit":
+                    self.timeline.tell("training", f"{step.event} at batch {step.batch} with {step.size} ranks")
+            told = len(steps)
+            if result is not None:
+                evidence.training = make_training_report(ELASTIC, result)
+                return
+            if time.monotonic() > limit:
+                last = f"the last of {told} lines of progress is {steps[-1]}" if steps else "it never began"
+                evidence.problems.append(f"training must end within {self.case.minutes:g} minutes: {last}")
+                return
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _settle(self, nodes: int, limit: float) -> None:
+        """Wait until the cluster has so many nodes, and nobody does anything any more."""
+        while not self._is_settled(nodes) and time.monotonic() < limit:
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _is_settled(self, nodes: int) -> bool:
+        state = self.situation.state()
+        if state is None or state.phase.value != "formed" or len(state.members) != nodes:
+            return False
+        running = {machine.instance_id for machine in self.fleet.machines()}
+        are_there = {member.instance_id for member in state.members} <= running
+        return are_there and time.monotonic() - self.fleet.spoke_at > _QUIET_SECONDS
+
+    def _report(self, evidence: Evidence) -> CaseReport:
+        case, injected = self.case, self.injector.injected
+        sight = self._look(evidence, injected)
+        findings = judge_seen(case.seen, sight)
+        problems = [f"{f.expectation} is expected, found: {f.found}" for f in findings if not f.is_held]
+        problems += [f"{item.injection} was injected, but {item.problem}" for item in injected if item.problem]
+        problems += [f"{item} was never injected: {item.when.text!r} never came" for item in self.injector.missing]
+        return CaseReport(
+            name=case.name,
+            title=case.title,
+            faults=case.faults,
+            injections=tuple(self._describe(item) for item in injected),
+            findings=tuple({"expectation": f.expectation, "held": f.is_held, "found": f.found} for f in findings),
+            failure_seconds=sight.failure_seconds,
+            recovery_seconds=sight.recovery_seconds,
+            lost_commits=sight.lost_commits,
+            problems=tuple(problems),
+        )
+
+    def _look(self, evidence: Evidence, injected: list[Injected]) -> Sight:
+        hosts = () if evidence.roster is None else evidence.roster.hosts
+        seconds = evidence.formation_seconds
+        state_reason = "" if evidence.state is None else evidence.state.reason
+        return Sight(
+            stack=evidence.outcome.status,
+            reason=" ".join(reason for reason in (evidence.outcome.reason, state_reason) if reason),
+            requested=evidence.requested,
+            formed=len(hosts),
+            generation=0 if evidence.roster is None else evidence.roster.generation,
+            launches=len(self.fleet.launched()),
+            timeline=tuple(happening.text for happening in self.timeline.happenings),
+            accuracy=None if evidence.training is None else evidence.training.accuracy,
+            failure_seconds=self._measure_failure(evidence, injected),
+            recoveries=tuple(self._measure_recoveries(injected)),
+            replacements=tuple(name for _, name, _ in hosts if self._is_later(name, injected)),
+            is_elastic=self.case.is_elastic,
+            changed_files=self.files.changes,
+            calls=count_node_calls(evidence.calls),
+            call_bound=None if seconds is None else bound_calls(len(hosts), seconds),
+        )
+
+    def _measure_failure(self, evidence: Evidence, injected: list[Injected]) -> float | None:
+        causes = [item.at for item in injected[:1]]
+        causes += [self.fleet.refused_at] if self.fleet.refused_at is not None else []
+        failures = [event.at for event in evidence.outcome.events if event.status.endswith("_FAILED")]
+        return min(failures) - min(causes) if causes and failures else None
+
+    def _measure_recoveries(self, injected: list[Injected]) -> list[Recovery]:
+        steps = self.job.steps() if self.case.is_elastic else ()
+        felt = [item for item in injected if item.injection.do in _FELT_BY_TRAINING]
+        recoveries = [measure_recovery(steps, item.epoch) for item in felt]
+        return [recovery for recovery in recoveries if recovery.size_before]
+
+    def _is_later(self, instance_id: str, injected: list[Injected]) -> bool:
+        return bool(injected) and self.fleet.booted_at.get(instance_id, 0.0) > injected[0].at
+
+    def _describe(self, item: Injected) -> dict[str, object]:
+        return {
+            "at": round(self.timeline.at(item.at), 1),
+            "when": item.injection.when.text,
+            "what": str(item.injection),
+            "instance_id": item.instance_id,
+            "problem": item.problem,
+        }

@@ -1,0 +1,38 @@
+"""Turns the faults of a case into options of the embedded AWS."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.toml_table import CaseError
+from deeplearning_rehearsal.embedded_aws import CloudOptions, LaunchFault
+from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults
+
+
+def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str]) -> CloudOptions:
+    """
+    Return how the embedded AWS behaves.
+
+    Args:
+        case: The fault case. None: as AWS does.
+        key_pairs: Name -> OpenSSH public key of the account's key pairs.
+
+    Raises:
+        CaseError: A launch fault has a code whose wording is not known, and brings none.
+    """
+    options = CloudOptions(key_pairs=key_pairs)
+    if case is None:
+        return options
+    cloud = case.cloud
+    try:
+        faults = tuple(LaunchFault(**fault) for fault in cloud.launch_faults)
+    except ValueError as error:
+        raise CaseError(f"{case.name}.toml: cloud.launch_faults: {error}") from error
+    gap = options.pace.notification_gap if cloud.notification_gap is None else cloud.notification_gap
+    return replace(
+        options,
+        faults=faults,
+        lose_notifications=cloud.lose_notifications,
+        pace=replace(options.pace, notification_gap=gap),
+        message_faults=MessageFaults(**dict.fromkeys(cloud.messages, True)) if cloud.messages else None,
+    )

@@ -1,0 +1,153 @@
+"""Judges a case: each expectation with what was found."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deeplearning_rehearsal.cases.case import Seen
+from deeplearning_rehearsal.cases.recovery import Recovery
+
+
+@dataclass(frozen=True)
+class Sight:
+    """
+    What was seen of a rehearsed case.
+
+    Attributes:
+        stack: Status of the stack.
+        reason: The stack's reason, and the state item's.
+        requested: Nodes asked for.
+        formed: Nodes of the last membership.
+        generation: Its generation.
+        launches: Machines launched in all.
+        timeline: Texts of the timeline.
+        accuracy: Held-out accuracy; None without training.
+        failure_seconds: From the cause to the stack's failure; None when either is missing.
+        recoveries: What each injection did to the elastic job, those that it felt.
+        replacements: Members that were launched after the first injection.
+        is_elastic: Whether an elastic job trained.
+        changed_files: Instance id -> files that changed, of nodes that were to stay the same.
+        calls: AWS calls of the nodes until they formed.
+        call_bound: The most that they may make; None when the cluster did not form.
+    """
+
+    stack: str = ""
+    reason: str = ""
+    requested: int = 0
+    formed: int = 0
+    generation: int = 0
+    launches: int = 0
+    timeline: tuple[str, ...] = ()
+    accuracy: float | None = None
+    failure_seconds: float | None = None
+    recoveries: tuple[Recovery, ...] = ()
+    replacements: tuple[str, ...] = ()
+    is_elastic: bool = False
+    changed_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calls: int = 0
+    call_bound: int | None = None
+
+    @property
+    def recovery_seconds(self) -> float | None:
+        """The longest recovery; None when nothing was felt, or one recovery never came."""
+        seconds = [recovery.seconds for recovery in self.recoveries]
+        return None if not seconds or None in seconds else max(value for value in seconds if value is not None)
+
+    @property
+    def lost_commits(self) -> int | None:
+        """The most commits that one fault cost; None when nothing was felt, or training never went on."""
+        lost = [recovery.lost_commits for recovery in self.recoveries]
+        return None if not lost or None in lost else max(value for value in lost if value is not None)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An expectation, whether it held, and what was found."""
+
+    expectation: str
+    is_held: bool
+    found: str
+
+
+def judge_seen(seen: Seen, sight: Sight) -> tuple[Finding, ...]:
+    """Hold what was seen against what must be."""
+    findings = [judge(value, sight) for key, judge in _JUDGES.items() if (value := getattr(seen, key)) is not None]
+    findings += [
+        Finding(f"the reason says {text!r}", text in sight.reason, repr(sight.reason)) for text in seen.reason_contains
+    ]
+    findings += [
+        Finding(f"the timeline says {text!r}", any(text in line for line in sight.timeline), _closest(text, sight))
+        for text in seen.timeline_contains
+    ]
+    if seen.replacement_joins:
+        findings.append(_judge_replacement(sight))
+    if seen.identical_files:
+        findings.append(_judge_files(sight))
+    if seen.calls_within_bound:
+        bound = sight.call_bound
+        is_held = bound is not None and sight.calls <= bound
+        findings.append(Finding(f"the nodes make at most {bound} AWS calls", is_held, str(sight.calls)))
+    return tuple(findings)
+
+
+def _equal(name: str, attribute: str) -> Callable[[Any, Sight], Finding]:
+    def judge(value: Any, sight: Sight) -> Finding:
+        found = getattr(sight, attribute)
+        return Finding(f"{name} is {value}", found == value, str(found))
+
+    return judge
+
+
+def _at_least(name: str, attribute: str) -> Callable[[Any, Sight], Finding]:
+    def judge(value: Any, sight: Sight) -> Finding:
+        found = getattr(sight, attribute)
+        return Finding(f"{name} is at least {value:g}", found is not None and found >= value, _number(found))
+
+    return judge
+
+
+def _at_most(name: str, attribute: str) -> Callable[[Any, Sight], Finding]:
+    def judge(value: Any, sight: Sight) -> Finding:
+        found = getattr(sight, attribute)
+        return Finding(f"{name} is at most {value:g}", found is not None and found <= value, _number(found))
+
+    return judge
+
+
+_JUDGES: Mapping[str, Callable[[Any, Sight], Finding]] = {
+    "stack": _equal("the stack", "stack"),
+    "requested": _equal("the number of nodes requested", "requested"),
+    "formed": _equal("the number of nodes formed", "formed"),
+    "generation_at_least": _at_least("the generation", "generation"),
+    "accuracy_at_least": _at_least("the held-out accuracy", "accuracy"),
+    "within_seconds": _at_most("the time in seconds from cause to failure", "failure_seconds"),
+    "recovery_seconds_at_most": _at_most("the time in seconds until training goes on", "recovery_seconds"),
+    "lost_commits_at_most": _at_most("the number of commits lost", "lost_commits"),
+    "launches_at_most": _at_most("the number of machines launched", "launches"),
+}
+
+
+def _judge_replacement(sight: Sight) -> Finding:
+    if not sight.replacements:
+        return Finding("a replacement joins", is_held=False, found="no member was launched after the first injection")
+    found = ", ".join(sight.replacements)
+    if not sight.is_elastic:
+        return Finding("a replacement joins", is_held=True, found=found)
+    sizes = [recovery.sizes_after for recovery in sight.recoveries]
+    has_trained = any(recovery.has_regained_size for recovery in sight.recoveries)
+    return Finding("a replacement joins and trains", has_trained, f"{found}; sizes of later worlds {sizes}")
+
+
+def _judge_files(sight: Sight) -> Finding:
+    changed = {name: paths for name, paths in sight.changed_files.items() if paths}
+    is_held = bool(sight.changed_files) and not changed
+    found = "; ".join(f"{name}: {', '.join(paths[:9])}" for name, paths in changed.items())
+    return Finding("files are identical", is_held, found or f"{len(sight.changed_files)} nodes compared")
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:g}" if value == int(value) else f"{value:.3f}"
+
+
+def _closest(text: str, sight: Sight) -> str:
+    return next((line for line in sight.timeline if text in line), f"none of {len(sight.timeline)} lines")

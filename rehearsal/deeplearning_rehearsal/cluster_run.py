@@ -1,0 +1,107 @@
+"""One run of a cluster: deploy, wait, look at the nodes, train."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deeplearning_contract.cluster_state import ClusterState, get_request
+from deeplearning_contract.names import SETTINGS_FILE
+from deeplearning_contract.settings import NodeSettings
+from deeplearning_rehearsal.assessment import Evidence
+from deeplearning_rehearsal.capacity import count_requested, require_worker_minimum
+from deeplearning_rehearsal.contract_check import check_nodes, read_roster
+from deeplearning_rehearsal.embedded_aws import EmbeddedAws
+from deeplearning_rehearsal.embedded_aws.assembly import read_stack
+from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.fleet import Fleet
+from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.timeline import Timeline
+from deeplearning_rehearsal.training import train
+
+
+@dataclass(frozen=True)
+class ClusterRun:
+    """The parts of one rehearsal."""
+
+    options: RehearsalOptions
+    timeline: Timeline
+    lab: Lab
+    fleet: Fleet
+    aws: EmbeddedAws
+    key_pairs: Mapping[str, str]
+    give_up: float
+
+    def gather(self) -> Evidence:
+        """Deploy the stack, wait for its end, and look at what has become of it."""
+        options = self.options
+        template = read_stack(options.assembly, options.stack).template
+        require_worker_minimum(template, options.nodes)
+        with self.timeline.phase("deploy"):
+            workers = None if options.nodes is None else options.nodes - 1
+            self.aws.deploy(options.assembly, options.stack, worker_desired_capacity=workers)
+        with self.timeline.phase("form"):
+            outcome = self.aws.wait(self.give_up - time.monotonic())
+        evidence = Evidence(
+            stack=self.aws.stack_name,
+            overrides={**self.aws.overrides, **{f"key pair {name}": "assumed to exist" for name in self.key_pairs}},
+            requested=options.nodes or count_requested(template),
+            outcome=outcome,
+            calls=self.aws.calls(until=self.fleet.signalled_at),
+            formation_seconds=self.fleet.formation_seconds(),
+        )
+        if evidence.has_formed:
+            try:
+                self.examine(evidence)
+            except RehearsalError as error:
+                evidence.problems.append(str(error))
+        return evidence
+
+    def examine(self, evidence: Evidence) -> None:
+        """
+        Look at the cluster that formed: its state, its nodes, and what it trains.
+
+        Raises:
+            RehearsalError: Something is missing; what was found until then is in the evidence.
+        """
+        self.check(evidence)
+        if self.options.expect == "trained":
+            self.train(evidence)
+
+    def check(self, evidence: Evidence) -> None:
+        """
+        Hold every node against the contract.
+
+        Raises:
+            RehearsalError: There is no master, or it has no membership.
+        """
+        master, lane = self.fleet.master(), self.fleet.lane
+        settings = self._read_settings()
+        database = self.aws.place.client("dynamodb")
+        item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
+        evidence.state = ClusterState.from_item(item)
+        with self.timeline.phase("check"):
+            evidence.roster = read_roster(self.lab, master.instance_id)
+            evidence.nodes = check_nodes(
+                self.lab,
+                evidence.roster,
+                settings.login_user,
+                lambda instance_id, text: self.timeline.tell(lane(instance_id), text),
+            )
+
+    def train(self, evidence: Evidence) -> None:
+        """
+        Run the example job.
+
+        Raises:
+            RehearsalError: It failed.
+        """
+        master, login_user = self.fleet.master().instance_id, self._read_settings().login_user
+        lane = self.fleet.lane(master)
+        with self.timeline.phase("train"):
+            self.timeline.tell(lane, "training starts")
+            evidence.training = train(self.lab, master, login_user, self.give_up - time.monotonic())
+            self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def _read_settings(self) -> NodeSettings:
+        return NodeSettings.from_json(self.lab.read_file(self.fleet.master().instance_id, SETTINGS_FILE).decode())
