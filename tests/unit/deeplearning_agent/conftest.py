@@ -40,7 +40,11 @@ PROGRAMS = {
     "mountpoint": 'test -e "$2/.mounted"',
     "mount": 'for target; do :; done; echo "$@" >>"$FAKES/mount.calls"; touch "$target/.mounted"',
     "runuser": 'shift 3; exec "$@"',
-    "nvidia-smi": 'echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"; echo "GPU 1: NVIDIA H100 (UUID: GPU-2)"',
+    "nvidia-smi": """
+        case "$1" in
+          --query-gpu=*) echo "0, GPU-1, 0, [N/A], 0"; echo "1, GPU-2, 0, [N/A], 0" ;;
+          *) echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"; echo "GPU 1: NVIDIA H100 (UUID: GPU-2)" ;;
+        esac""",
     "systemctl": 'echo "$@" >>"$FAKES/systemctl.calls"',
     "visudo": 'grep -q "^Defaults env_keep" "$3"',
     "ssh-keygen": """
@@ -180,7 +184,7 @@ class Lab:
         root = self.directory / f"node{index}"
         fakes = self.directory / f"programs{index}"
         if not root.exists():
-            for folder in ("etc/ssh", "etc/sudoers.d", "mnt", "run", "var"):
+            for folder in ("etc/ssh", "etc/sudoers.d", "mnt", "run", "tmp", "var"):
                 (root / folder).mkdir(parents=True)
             (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
             (root / "etc/bash.bashrc").write_text('[ -z "${PS1-}" ] && return\n')

@@ -1,0 +1,244 @@
+"""The command on the node: how it is installed and started, and what it prints."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deeplearning_agent import command
+from deeplearning_agent.command import install_command, main
+from deeplearning_agent.health_report import Finding, HealthReport
+from deeplearning_agent.node_facts import NodeFacts
+from deeplearning_contract.errors import ContractError
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
+FIT = (Finding.fit("GPU count", "2 GPUs answer, 2 expected"), Finding.fit("membership", "generation 3 is installed"))
+TABLE = """\
+HOST                  INSTANCE             VERDICT    WHAT IS WRONG                                                    REMEDY
+deeplearning-worker1  i-00000000000000000  healthy
+deeplearning-worker2  i-00000000000000001  unfit      GPU memory: GPU 3 has uncorrected ECC errors                     terminate the instance
+                                                      disk: /var: is read-only                                         free the disk
+deeplearning-worker3  i-00000000000000002  unfit      membership: generation 2 is installed, the master has 3          wait a minute; then read the agent's log on the node
+deeplearning-worker4  i-00000000000000003  no answer  SSH: ssh: connect to host 10.0.0.12 port 22: Connection refused  see whether the instance runs; if it stays so, terminate it
+
+1 of 4 nodes of master-of-names are healthy (generation 3)
+"""  # noqa: E501 - as it is printed
+
+
+@pytest.fixture
+def node(lab, ticking_clock):
+    node = lab.node(0, ticking_clock())
+    install_command(node)
+    return node
+
+
+def run(node, *arguments):
+    return main(arguments, node.root, node.programs)
+
+
+def write_membership(node, count, generation=3):
+    members = [
+        {
+            "host": f"deeplearning-worker{index + 1}",
+            "instance_id": f"i-{index:017x}",
+            "address": f"10.0.0.{9 + index}",
+            "gpu_count": 2,
+            "host_key": f"{KEY}{index}",
+        }
+        for index in range(count)
+    ]
+    path = node.path("/opt/deeplearning/membership.json")
+    path.write_text(json.dumps({"cluster": "c", "generation": generation, "members": members}))
+
+
+def answer_over_ssh(lab, *reports):
+    """Let `ssh` answer for each address; one without a report refuses."""
+    (lab.directory / "programs0" / "date").symlink_to("/bin/date")
+    cases = ""
+    for index, (generation, findings) in enumerate(reports):
+        line = (
+            HealthReport(f"i-{index:017x}", 0, generation, findings).to_line().replace('"at": 0', '"at": $(date +%s)')
+        )
+        cases += f"10.0.0.{9 + index}) cat <<ANSWER\n{line}\nANSWER\n;;\n"
+    refuse = '*) echo "ssh: connect to host $address port 22: Connection refused"; exit 255 ;;'
+    body = f'for word; do address=$before; before=$word; done\ncase "$address" in\n{cases}{refuse}\nesac'
+    lab.program(0, "ssh", body)
+
+
+# --- Installing and starting ----------------------------------------------------------------------------
+
+
+@pytest.mark.fault(49)
+def test_installing_again_leaves_the_same_bytes_and_everybody_may_run_it(lab, node):
+    before = lab.digests(0)
+    install_command(node)
+    assert lab.digests(0) == before
+    assert node.path("/usr/local/bin/deeplearning").stat().st_mode & 0o777 == 0o755
+    assert node.path("/opt/deeplearning/node.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_facts_that_everybody_may_read_hold_no_secret(lab, node):
+    text = lab.read(0, "/opt/deeplearning/node.json")
+    assert "X-Amz-Signature" in node.settings.signal_url
+    assert "http" not in text
+    assert NodeFacts.read(node.root) == NodeFacts.of(node)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster": 1}'])
+def test_facts_of_another_shape_are_refused(node, text):
+    node.path("/opt/deeplearning/node.json").write_text(text)
+    with pytest.raises(ContractError):
+        NodeFacts.read(node.root)
+
+
+def start(node, package_directory, *arguments, **options):
+    """Run the installed file with the agent's folder where this checkout has it."""
+    installed = node.path("/usr/local/bin/deeplearning")
+    text = installed.read_text().replace("/opt/deeplearning/agent", str(package_directory.parent))
+    installed.write_text(text)
+    return subprocess.run([installed, *arguments], capture_output=True, text=True, check=False, **options)
+
+
+def test_the_installed_file_runs_with_the_agents_interpreter(node, package_directory, tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('a file of the user was imported')")
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
+    done = start(node, package_directory, "--help", cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "health" in done.stdout
+    assert f"exec {sys.executable} -I" in node.path("/usr/local/bin/deeplearning").read_text()
+    assert "'/opt/deeplearning/agent'" in command._START
+
+
+def test_arguments_reach_the_command_as_they_were(node, package_directory):
+    done = start(node, package_directory, "health", "--no such; option")
+    assert done.returncode == 2
+    assert "unrecognized arguments: --no such; option" in done.stderr
+
+
+def test_help_says_all(capsys):
+    for arguments in (["--help"], ["health", "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+    said = capsys.readouterr().out
+    for words in ("say whether the nodes are fit", "--json", "--self", "exit status: 0 all nodes are healthy"):
+        assert words in said
+
+
+def test_a_command_must_be_named(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+# --- One node ---------------------------------------------------------------------------------------------
+
+
+def test_a_node_looks_at_itself_and_prints_one_line_of_json(node, capsys):
+    assert run(node, "health", "--self") == 1
+    line = capsys.readouterr().out
+    assert line.count("\n") == 1
+    report = HealthReport.from_output(line)
+    assert report.instance_id == node.identity.instance_id
+    assert {finding.name for finding in report.findings if not finding.is_ok} == {"file system", "membership"}
+
+
+def test_a_fit_node_ends_with_status_0(node):
+    write_membership(node, 1)
+    node.path("/mnt/efs").mkdir()
+    node.path("/mnt/efs/.mounted").touch()
+    assert run(node, "health", "--self") == 0
+
+
+# --- All nodes --------------------------------------------------------------------------------------------
+
+
+def test_the_table_shows_every_node_what_is_wrong_and_the_remedy(lab, node, capsys):
+    write_membership(node, 4)
+    faults = (
+        Finding.fault("GPU memory", "GPU 3 has uncorrected ECC errors", "terminate the instance"),
+        Finding.fault("disk", "/var: is read-only", "free the disk"),
+    )
+    answer_over_ssh(lab, (3, FIT), (3, (*FIT, *faults)), (2, FIT))
+    assert run(node, "health") == 1
+    printed = capsys.readouterr().out
+    assert printed == TABLE
+
+
+def test_a_healthy_cluster_ends_with_status_0(lab, node, capsys):
+    write_membership(node, 2)
+    answer_over_ssh(lab, (3, FIT), (3, FIT))
+    assert run(node, "health") == 0
+    assert capsys.readouterr().out.endswith("\n2 of 2 nodes of master-of-names are healthy (generation 3)\n")
+
+
+def test_programs_get_json_with_what_is_right_as_well(lab, node, capsys):
+    write_membership(node, 2)
+    answer_over_ssh(lab, (3, FIT))
+    assert run(node, "health", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["cluster"], document["generation"], document["healthy"]) == ("master-of-names", 3, 1)
+    first, second = document["nodes"]
+    assert first == {
+        "host": "deeplearning-worker1",
+        "instance_id": "i-00000000000000000",
+        "address": "10.0.0.9",
+        "verdict": "healthy",
+        "generation": 3,
+        "findings": [
+            *(finding.to_document() for finding in FIT),
+            {"name": "clock", "ok": True, "detail": "at most 30 s off", "remedy": ""},
+        ],
+    }
+    assert second["verdict"] == "no answer"
+
+
+def test_what_nodes_say_cannot_take_over_the_terminal(lab, node, capsys):
+    write_membership(node, 1)
+    answer_over_ssh(lab, (3, (Finding("disk\x1b[2J", is_ok=False, detail="\x1b]0;owned\x07\r\n", remedy="\x9b31m"),)))
+    run(node, "health")
+    assert all(letter.isprintable() or letter == "\n" for letter in capsys.readouterr().out)
+
+
+def refusal(capsys):
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_a_worker_sends_the_user_to_the_master(lab, capsys):
+    node = lab.node(1)
+    install_command(node)
+    assert run(node, "health") == 2
+    assert refusal(capsys) == (
+        "deeplearning health: the node must be the master, got a worker; log in to deeplearning-master, or add --self\n"
+    )
+
+
+def test_before_the_node_is_prepared_or_the_cluster_formed_that_is_what_it_says(node, capsys):
+    assert run(node, "health") == 2
+    assert "the cluster has not formed yet, read the agent's log: " in refusal(capsys)
+    node.path("/opt/deeplearning/membership.json").write_text("{torn")
+    assert run(node, "health") == 2
+    assert "the cluster has not formed yet" in refusal(capsys)
+    node.path("/opt/deeplearning/node.json").unlink()
+    for arguments in (["health"], ["health", "--self"]):
+        assert run(node, *arguments) == 2
+        assert "the agent has not prepared this node yet" in refusal(capsys)
+
+
+def test_a_user_whose_key_opens_nothing_is_told_so(node, capsys, monkeypatch):
+    write_membership(node, 1)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    assert run(node, "health") == 2
+    assert f"the user must be {node.settings.login_user}, " in refusal(capsys)
+
+
+def test_a_login_user_that_the_image_lacks_is_no_crash(node, capsys):
+    path = node.path("/opt/deeplearning/node.json")
+    path.write_text(path.read_text().replace(node.settings.login_user, "nobody-of-that-name"))
+    assert run(node, "health") == 2
+    assert "nobody-of-that-name" in refusal(capsys)
