@@ -67,6 +67,7 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     assert payload == {"bootstrap.sh", "capacity_adjuster", "deeplearning_agent", "fetch_agent.py", "vendor"}
     assert "deeplearning_rehearsal/_examples/train_digits.py" in names
     assert "deeplearning_rehearsal/templates/report.html.j2" in names
+    assert "deeplearning_rehearsal/cases/capacity-none.toml" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 

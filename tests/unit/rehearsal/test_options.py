@@ -41,6 +41,24 @@ def test_options_survive_the_way_into_the_enclosed_process() -> None:
     assert (options.base_cache, options.work) == (Path("/a/out/base"), Path("/a/out/lab"))
 
 
+def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_base() -> None:
+    options = RehearsalOptions(
+        assembly=Path("/a/cdk.out"),
+        stack=None,
+        nodes=None,
+        gpus_per_node=1,
+        expect="failed",
+        minutes=1,
+        keep=False,
+        json=False,
+        out=Path("/a/out"),
+        case=Path("/cases/quota.toml"),
+    )
+    assert RehearsalOptions.from_json(options.to_json()) == options
+    assert (options.folder, options.work) == (Path("/a/out/quota"), Path("/a/out/quota/lab"))
+    assert options.base_cache == Path("/a/out/base")
+
+
 def test_requested_nodes_are_those_of_all_groups() -> None:
     assert count_requested(_template("1")) == 4
 

@@ -1,0 +1,163 @@
+"""`deeplearning-cdk rehearse --case`: what is refused before anything runs, and what is kept of each case."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deeplearning_cli import fault_cases
+from deeplearning_cli.fault_cases import read_chosen, rehearse_cases
+from deeplearning_cli.main import main
+from deeplearning_rehearsal.cases.case_file import list_cases
+from deeplearning_rehearsal.cases.results import merge_result
+from deeplearning_rehearsal.options import RehearsalOptions
+
+CASE = 'title = "Two nodes"\nexpect = "formed"\nnodes = 2\nminutes = 3\ngpus_per_node = 4\n[seen]\nformed = 2\n'
+REPORT = {
+    "verdict": "pass",
+    "reasons": [],
+    "case": {"recovery_seconds": None, "lost_commits": None, "failure_seconds": None},
+    "cluster": {"formation_seconds": 9.0, "requested": 2, "formed": 2, "generation": 1},
+    "training": None,
+    "phases": [{"name": "form", "start": 1.0, "seconds": 9.0}],
+}
+Enclosure = Callable[[str, str], int]
+
+
+def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rehearse", "--list-cases"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [path.stem for path in list_cases()]
+    assert any("Every message comes twice and out of order" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cdk.out", "--case", "nothing"], "--case must be one of bad-image, breaker,"),
+        (["cdk.out", "--case", "quota"], "case quota must have a stack of its own; give --app 'COMMAND' instead"),
+        (["cdk.out", "--app", "x", "--case", "quota"], "assembly must be given, or --app with --case; give one of"),
+        (["--app", "x"], "--app must be given with --case; without one, synthesize and name the assembly"),
+        (["--app", "x", "--case", "quota", "--nodes", "3"], "--nodes must be left out with --case"),
+        (["--app", "x", "--case", "quota", "--expect", "formed"], "--expect must be left out with --case"),
+        (["--app", "x", "--case", "quota", "--minutes", "3"], "--minutes must be left out with --case"),
+        (["--app", "x", "--case", "quota", "--gpus-per-node", "1"], "--gpus-per-node must be left out with --case"),
+        (["--app", "x", "--case", "all", "--keep"], "--keep must be given with one case, got --case all; name a case"),
+    ],
+)
+def test_arguments_that_contradict_each_other_end_with_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rehearse", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> RehearsalOptions:
+    return RehearsalOptions(
+        assembly=tmp_path / "cdk.out",
+        stack=None,
+        nodes=None,
+        gpus_per_node=1,
+        expect="trained",
+        minutes=15,
+        keep=False,
+        json=False,
+        out=tmp_path,
+    )
+
+
+@pytest.fixture
+def enclose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Enclosure], None]:
+    return lambda enclosure: monkeypatch.setattr(fault_cases, "run_enclosed", enclosure)
+
+
+def _choose(folder: Path, *names: str):
+    arguments = argparse.Namespace(
+        nodes=None, expect=None, minutes=None, gpus_per_node=None, keep=False, app=None, json=False
+    )
+    for name in names:
+        (folder / f"{name}.toml").write_text(CASE)
+        yield from read_chosen(str(folder / f"{name}.toml"), arguments)
+
+
+def _write_report(argument: str, **changes: object) -> RehearsalOptions:
+    options = RehearsalOptions.from_json(argument)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    (options.folder / "report.json").write_text(json.dumps(REPORT | changes))
+    return options
+
+
+def test_a_case_runs_with_its_own_options_and_leaves_its_entry(
+    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
+) -> None:
+    seen = []
+
+    def enclosure(module: str, argument: str) -> int:
+        seen.append((module, _write_report(argument)))
+        return 0
+
+    enclose(enclosure)
+    assert rehearse_cases(list(_choose(tmp_path, "pair")), None, options) == 0
+    ((module, given),) = seen
+    assert module == "deeplearning_rehearsal.first_process"
+    assert (given.nodes, given.expect, given.minutes, given.gpus_per_node) == (2, "formed", 3.0, 4)
+    assert (given.folder, given.base_cache) == (tmp_path / "pair", tmp_path / "base")
+    assert given.case == tmp_path / "pair.toml"
+    assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "pass"
+
+
+def test_all_go_on_after_one_that_fails_and_the_status_says_so(
+    options: RehearsalOptions,
+    enclose: Callable[[Enclosure], None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def enclosure(_module: str, argument: str) -> int:
+        is_bad = RehearsalOptions.from_json(argument).case == tmp_path / "bad.toml"
+        _write_report(argument, **({"verdict": "fail", "reasons": ["no membership"]} if is_bad else {}))
+        return int(is_bad)
+
+    enclose(enclosure)
+    assert rehearse_cases(list(_choose(tmp_path, "bad", "good")), None, options) == 1
+    shown = capsys.readouterr()
+    assert "=== 2 of 2: good: Two nodes" in shown.err
+    assert "no membership" in shown.out
+    assert "1 of 2 cases passed" in shown.out
+
+
+def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
+    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
+) -> None:
+    (tmp_path / "pair").mkdir()
+    (tmp_path / "pair" / "report.json").write_text(json.dumps(REPORT))
+    merge_result(tmp_path, "pair", {"verdict": "pass", "seconds": 1.0, "reasons": []})
+    enclose(lambda *_: 2)
+    assert rehearse_cases(list(_choose(tmp_path, "pair")), None, options) == 1
+    entry = json.loads((tmp_path / "cases.json").read_text())["pair"]
+    assert (entry["verdict"], entry["reasons"]) == (
+        "fail",
+        ["the rehearsal ended with status 2 and left no report"],
+    )
+
+
+def test_an_interrupt_ends_all_of_them(
+    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
+) -> None:
+    ran = []
+    enclose(lambda _module, argument: ran.append(argument) or 130)
+    assert rehearse_cases(list(_choose(tmp_path, "first", "second")), None, options) == 130
+    assert len(ran) == 1
+
+
+def test_an_app_that_fails_is_the_cases_failure(
+    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    enclose(lambda *_: pytest.fail("nothing was synthesized"))
+    command = f"{sys.executable} -c 'import sys; sys.exit(\"error: planted\")'"
+    assert rehearse_cases(list(_choose(tmp_path, "pair")), command, options) == 1
+    assert "pair: the app failed: error: planted" in capsys.readouterr().err
+    assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "fail"
