@@ -21,6 +21,7 @@ from deeplearning_agent.aws_errors import AwsError as AwsError  # noqa: PLC0414 
 from deeplearning_agent.aws_errors import is_denied, is_passing, is_skewed, read_skew
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.instance_metadata import explain_missing_credentials
 
 T = TypeVar("T")
 
@@ -94,6 +95,7 @@ class AwsClients:
                     return
             except AwsError as error:  # noqa: PERF203 - waiting dwarfs it
                 cause = str(error)
+        cause = explain_missing_credentials() or cause
         raise StageFailure(f"no AWS credentials: {cause}", "check the node's instance profile and role")
 
     def _client(self, service: str) -> Any:

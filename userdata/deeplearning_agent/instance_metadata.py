@@ -1,6 +1,7 @@
 """What EC2 says of this instance: the metadata service, version 2 only."""
 
 import http.client
+import json
 import os
 import re
 import urllib.error
@@ -39,8 +40,7 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
     cause = ""
     for _ in Deadline.after(clock, LIMIT_SECONDS).attempts():
         try:
-            token = request(f"{endpoint}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "300"})
-            headers = {"X-aws-ec2-metadata-token": token}
+            headers = {"X-aws-ec2-metadata-token": request(*_token_request(endpoint))}
             instance_id = request(f"{endpoint}/latest/meta-data/instance-id", "GET", headers)
             address = request(f"{endpoint}/latest/meta-data/local-ipv4", "GET", headers)
             return Identity(check_answer(_INSTANCE_ID, instance_id), check_answer(_ADDRESS, address))
@@ -53,18 +53,38 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
     )
 
 
+def explain_missing_credentials(environment: Mapping[str, str] = os.environ) -> str:
+    """
+    Say what instance metadata has against giving credentials, which botocore does not; empty when it gives them.
+
+    Effects: up to three requests to the metadata service.
+    """
+    endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
+    role_url = f"{endpoint}/latest/meta-data/iam/security-credentials/"
+    try:
+        headers = {"X-aws-ec2-metadata-token": request(*_token_request(endpoint))}
+        role = request(role_url, "GET", headers).splitlines()[0]
+        answer = json.loads(request(role_url + role, "GET", headers))
+        found = {key: answer.get(key) for key in ("Code", "Message")}  # The rest is secret.
+    except (OSError, ValueError, AttributeError) as error:
+        return f"{error}"
+    return "" if found["Code"] == "Success" else f"instance metadata says of role {role}: {found}"
+
+
 def request(url: str, method: str, headers: dict[str, str]) -> str:
     """
     Return the text of one answer.
 
     Raises:
-        OSError: No answer, or one with an error status.
+        urllib.error.HTTPError: An answer with an error status; an OSError, as all others.
+        OSError: No answer, or nothing in it.
     """
     asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is ours
     try:
         with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:  # noqa: S310 - the scheme is ours
             text: str = response.read(_MOST_BYTES).decode().strip()
-    except urllib.error.HTTPError:
+    except urllib.error.HTTPError as error:
+        error.msg = f"{error.msg}, to {method} {url}"
         raise
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise OSError(f"{method} {url}: {error!r}") from error
@@ -83,3 +103,7 @@ def check_answer(pattern: "re.Pattern[str]", text: str) -> str:
     if not pattern.fullmatch(text):
         raise ValueError(f"instance metadata must be like {pattern.pattern}, got {text[:80]!r}")
     return text
+
+
+def _token_request(endpoint: str) -> tuple[str, str, dict[str, str]]:
+    return f"{endpoint}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}

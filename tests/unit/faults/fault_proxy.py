@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP answer."""
+    """An HTTP answer; with status 0 the body alone is sent, which is no HTTP."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -107,6 +107,11 @@ def replay_first() -> Fault:
         return kept[0]
 
     return Fault(respond, has_effect=True)
+
+
+def garble_status() -> Fault:
+    """Return a fault that answers with what is no HTTP at all."""
+    return Fault(lambda call, answer: Answer(0, (), b"SSH-2.0-OpenSSH_9.6\r\n"))
 
 
 def stall(seconds: float) -> Fault:
@@ -223,6 +228,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return Answer(response.status, tuple(kept), response.read())
 
     def answer(self, answer: Answer) -> None:
+        if answer.status == 0:
+            self.wfile.write(answer.body)
+            return
         self.send_response(answer.status)
         headers = dict(answer.headers)
         # A changed body keeps the length that it was announced with.

@@ -1,0 +1,124 @@
+"""The signal to CloudFormation: broken, duplicated, late and refused; and what a full disk makes of its mark."""
+
+import http.server
+import json
+import threading
+
+import pytest
+from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, garble_status, refuse, stall
+
+from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS
+from deeplearning_agent.signals import SIGNAL_SECONDS, StackSignal
+from deeplearning_contract import stack_signal
+
+
+class Handle:
+    """A WaitConditionHandle's URL: the first signal of a UniqueId counts, as CloudFormation has it."""
+
+    def __init__(self):
+        self.bodies = []
+        handle = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_PUT(self):
+                handle.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    @property
+    def verdicts(self):
+        """What counts, by UniqueId."""
+        found = {}
+        for body in self.bodies:
+            found.setdefault(body["UniqueId"], (body["Status"], body["Reason"]))
+        return found
+
+
+@pytest.fixture
+def handle():
+    found = Handle()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.fixture
+def cloudformation(handle, clock, monkeypatch):
+    monkeypatch.setattr(stack_signal, "SIGNAL_TIMEOUT_SECONDS", 0.3)
+    found = FaultProxy(handle.url, spent=clock.spend)
+    with found.serve():
+        yield found
+
+
+@pytest.fixture
+def node(machine, cloudformation):
+    return machine.node(signal_url=f"{cloudformation.url}/handle?X-Amz-Signature=abc")
+
+
+FAULTS = {
+    "unavailable": refuse("ServiceUnavailable", 503),
+    "slow-down": refuse("SlowDown", 503),
+    "reset": RESET_BEFORE,
+    "lost-answer": RESET_AFTER,
+    "stall": stall(30),
+    "no-http": garble_status(),
+}
+
+
+@pytest.mark.fault(41, 64)
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_signal_is_sent_until_it_is_taken_and_repetitions_change_nothing(node, handle, cloudformation, fault):
+    cloudformation.inject(fault, on=(1, 2, 3))
+    assert StackSignal(node).send("SUCCESS", "4 of 4 nodes")
+    assert handle.verdicts == {"training": ("SUCCESS", "4 of 4 nodes")}
+    assert len(cloudformation.calls) == 4
+    assert len({json.dumps(body, sort_keys=True) for body in handle.bodies}) == 1
+
+
+@pytest.mark.fault(47, 64)
+def test_a_success_is_sent_once_an_instance_and_a_failure_after_it_does_not_count(node, handle):
+    signal = StackSignal(node)
+    assert signal.send("SUCCESS", "formed")
+    assert StackSignal(node).has_succeeded, "after a restart of the agent"
+    assert StackSignal(node).send("SUCCESS", "formed again")
+    assert StackSignal(node).send("FAILURE", "the run script could not start")
+    assert handle.verdicts == {"training": ("SUCCESS", "formed")}
+    assert [body["Status"] for body in handle.bodies] == ["SUCCESS", "FAILURE"]
+
+
+@pytest.mark.fault(64)
+@pytest.mark.defect("D42")
+def test_a_late_signal_to_a_url_that_has_expired_is_given_up_at_once(node, cloudformation, clock):
+    cloudformation.inject(refuse("AccessDenied", 403, "Request has expired"))
+    began = clock.now
+    assert not StackSignal(node).send("FAILURE", "late")
+    assert len(cloudformation.calls) == 1
+    assert clock.now - began < 1
+
+
+@pytest.mark.fault(63)
+@pytest.mark.parametrize("name", ["unavailable", "reset", "stall"])
+def test_a_signal_that_is_never_taken_ends_in_bounded_time(node, cloudformation, clock, name):
+    cloudformation.inject(FAULTS[name])
+    began = clock.now
+    assert not StackSignal(node).send("FAILURE", "why")
+    assert clock.now - began < SIGNAL_SECONDS + 30 + LONGEST_PAUSE_SECONDS
+    assert len(cloudformation.calls) < SIGNAL_SECONDS / 2
+
+
+@pytest.mark.fault(55, 64)
+def test_a_full_disk_does_not_undo_a_success_that_cloudformation_has(node, handle, machine):
+    (machine.root / "var/lib").write_text("a file where a folder must be")
+    signal = StackSignal(node)
+    assert signal.send("SUCCESS", "formed")
+    assert signal.has_succeeded
+    assert signal.send("SUCCESS", "formed")
+    assert len(handle.bodies) == 1
