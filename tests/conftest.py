@@ -28,7 +28,7 @@ PINNED_ENVIRONMENT = {
 }
 LAB_NETWORKS = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("100.64.0.0/10"))
 """Addresses of rehearsed nodes and their router; beyond the lab's namespaces nothing answers there."""
-KEPT_VARIABLES = frozenset({"DEEPLEARNING_SKIP_ROOT_TESTS"})
+KEPT_VARIABLES = frozenset({"DEEPLEARNING_DEEP", "DEEPLEARNING_SKIP_ROOT_TESTS"})
 
 
 class BlockedAddressError(BaseException):

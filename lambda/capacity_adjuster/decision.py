@@ -2,12 +2,15 @@
 The policy: what to do about what was seen. Pure, so that every rule can be tried on values.
 
 It waits while anything is in progress. It only ever lowers the workers' desired capacity, to what launched, never below
-the minimum, and only when a failed launch explains what is missing. It gives one verdict, `launched` or `failed`.
+the minimum, and only when a failed launch explains what is missing. It says `launched` or `failed`; as long as no
+roster is published it says `launched` again, for the next generation, when others are there than it had said. After
+that the master keeps the membership, and only the breaker is left.
 """
 
 from dataclasses import dataclass, field
 
 from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.breaker import Breaker, Rearm, Remember, Trip, judge_breaker
 from capacity_adjuster.failure_reason import Shortfall, classify_failure, explain_failure, explain_shrink
 from capacity_adjuster.observation import (
     SUSPENDED_PROCESSES,
@@ -23,7 +26,7 @@ from deeplearning_contract.settings import AdjusterSettings
 DENIED_SECONDS = 180
 """A new role can be denied what it may do for a while, until AWS has spread its policy."""
 _FIRST = 1
-"""Revision and generation of the first verdict, the only one that the adjuster gives."""
+"""Revision and generation of the first verdict."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,24 @@ class Verdict:
     state: ClusterState
 
 
-Decision = Wait | Resume | Shrink | Verdict
+Decision = Wait | Resume | Shrink | Verdict | Trip | Rearm | Remember
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What a verdict rests on; both groups are there."""
+
+    master: GroupObservation
+    workers: GroupObservation
+    state: ClusterState | None
+    adjustment: Adjustment | None
+    settings: AdjusterSettings
+    now: float
+
+    @property
+    def requested(self) -> int:
+        """Workers that were asked for."""
+        return count_requested(self.workers, self.adjustment)
 
 
 def decide(
@@ -75,6 +95,7 @@ def decide(
     *,
     state: ClusterState | None,
     adjustment: Adjustment | None,
+    breaker: Breaker | None,
     settings: AdjusterSettings,
     now: float,
 ) -> Decision:
@@ -84,22 +105,33 @@ def decide(
     Args:
         observed: The groups.
         state: The state item; None before there is one.
-        adjustment: The record of the last shrink; None before there is one.
+        adjustment: The record of the last shrink; None before there is one, or when it cannot matter.
+        breaker: The record of the breaker; the same.
         settings: The adjuster's settings.
         now: Seconds since the epoch.
     """
     if adjustment is not None and adjustment.is_open:
         return Wait("another invocation adjusts") if now < adjustment.lease_until else Resume(adjustment)
-    if state is not None:
-        return Wait(f"the verdict has been given: {state.phase.value}")
+    if state is not None and state.phase is Phase.FAILED:
+        return Wait("the cluster has failed")
     master, workers = observed.master, observed.workers
     if master is None or workers is None or master.is_deleting or workers.is_deleting:
         return Wait("a group is not there yet, or is being deleted")
+    situation = _Situation(master, workers, state, adjustment, settings, now)
+    return judge_breaker(workers, state, breaker, now) or _judge_capacity(situation, breaker)
+
+
+def _judge_capacity(situation: _Situation, breaker: Breaker | None) -> Decision:
+    master, workers, state = situation.master, situation.workers, situation.state
+    if state is not None and state.phase is not Phase.LAUNCHED:
+        return Wait("a roster is published, so the master keeps the membership")
+    if breaker is not None and breaker.is_tripped:
+        return _fail(situation, breaker.reason)
     if master.is_busy or not master.launched:
-        return _judge_master(master, workers, adjustment, settings, now)
+        return _judge_master(situation)
     if len(workers.launched) < workers.desired or workers.is_busy:
-        return _judge_workers(workers, adjustment, settings, now)
-    return _judge_complete(master, workers, adjustment, settings)
+        return _judge_workers(situation)
+    return _judge_complete(situation)
 
 
 def count_requested(workers: GroupObservation, adjustment: Adjustment | None) -> int:
@@ -125,57 +157,54 @@ def judge_denial(observed: ClusterObservation, denial: str, *, settings: Adjuste
     if observed.workers is None or now - observed.workers.created < DENIED_SECONDS:
         return Wait("denied, which may pass by itself")
     reason = f"capacity adjuster must be allowed its calls, got {denial}; check the policies that apply to its role"
-    return _give_verdict(settings, Phase.FAILED, observed.workers.desired, (), reason[:MAX_REASON])
+    requested = 1 + observed.workers.desired
+    return Verdict(_follow(None, settings, Phase.FAILED, requested=requested, reason=reason[:MAX_REASON]))
 
 
-def _judge_master(
-    master: GroupObservation,
-    workers: GroupObservation,
-    adjustment: Adjustment | None,
-    settings: AdjusterSettings,
-    now: float,
-) -> Decision:
+def _judge_master(situation: _Situation) -> Decision:
+    master = situation.master
     failure = None if master.is_busy else master.standing_failure
     if failure is None:
         return Wait("the master has not launched yet")
-    if _may_pass(master, failure, now):
+    if _may_pass(master, failure, situation.now):
         return Wait("the master's launch failed in a way that may pass by itself")
-    reason = explain_failure(Shortfall(NodeRole.MASTER, launched=0, requested=1, minimum=1), failure, _types(master))
-    return _give_verdict(settings, Phase.FAILED, count_requested(workers, adjustment), (), reason)
+    shortfall = Shortfall(NodeRole.MASTER, launched=0, requested=1, minimum=1)
+    return _fail(situation, explain_failure(shortfall, failure, _types(master)))
 
 
-def _judge_complete(
-    master: GroupObservation, workers: GroupObservation, adjustment: Adjustment | None, settings: AdjusterSettings
-) -> Decision:
+def _judge_complete(situation: _Situation) -> Decision:
+    master, workers, adjustment, state = situation.master, situation.workers, situation.adjustment, situation.state
     if any(len(group.launched) > group.desired and not group.keeps_surplus for group in (master, workers)):
         return Wait("a group is about to terminate what it has too many")
     if len(master.launched) != 1:
         return Wait("there is more than one master")
-    requested = max(count_requested(workers, adjustment), len(workers.launched))
+    expected = (*master.launched, *workers.launched)
+    if state is not None and state.expected == expected:
+        return Wait("the verdict stands")
+    requested = max(situation.requested, len(workers.launched))
     reason = adjustment.reason if adjustment and requested > len(workers.launched) else ""
-    return _give_verdict(settings, Phase.LAUNCHED, requested, (*master.launched, *workers.launched), reason)
+    return Verdict(
+        _follow(state, situation.settings, Phase.LAUNCHED, requested=1 + requested, expected=expected, reason=reason)
+    )
 
 
-def _judge_workers(
-    workers: GroupObservation, adjustment: Adjustment | None, settings: AdjusterSettings, now: float
-) -> Decision:
+def _judge_workers(situation: _Situation) -> Decision:
+    workers, requested = situation.workers, situation.requested
     if workers.is_busy:
         return Wait("the workers' group is busy")
     failure = workers.standing_failure
     if failure is None:
         return Wait("workers are missing and no launch has failed, so their launch is still to come")
-    if _may_pass(workers, failure, now):
+    if _may_pass(workers, failure, situation.now):
         return Wait("a worker's launch failed in a way that may pass by itself")
-    requested, launched = count_requested(workers, adjustment), workers.launched
     # A user who raises the group's own minimum has raised the fewest workers too: Auto Scaling would refuse less.
-    minimum = max(settings.worker_min_capacity, workers.min_size)
-    shortfall = Shortfall(NodeRole.WORKER, launched=len(launched), requested=requested, minimum=minimum)
-    if len(launched) < minimum or _is_hopeless(workers):
-        reason = explain_failure(shortfall, failure, _types(workers))
-        return _give_verdict(settings, Phase.FAILED, requested, (), reason)
+    minimum = max(situation.settings.worker_min_capacity, workers.min_size)
+    shortfall = Shortfall(NodeRole.WORKER, launched=len(workers.launched), requested=requested, minimum=minimum)
+    if shortfall.launched < minimum or _is_hopeless(workers):
+        return _fail(situation, explain_failure(shortfall, failure, _types(workers)))
     return Shrink(
         group=workers.name,
-        launched=launched,
+        launched=workers.launched,
         requested=requested,
         reason=explain_shrink(shortfall, failure, _types(workers)),
         processes=tuple(name for name in SUSPENDED_PROCESSES if name not in workers.suspended),
@@ -197,17 +226,22 @@ def _types(group: GroupObservation) -> frozenset[str]:
     return frozenset(instance.instance_type for instance in group.instances if instance.instance_type)
 
 
-def _give_verdict(
-    settings: AdjusterSettings, phase: Phase, workers_requested: int, expected: tuple[str, ...], reason: str
-) -> Verdict:
-    return Verdict(
-        ClusterState(
-            cluster=settings.cluster,
-            revision=_FIRST,
-            generation=_FIRST,
-            phase=phase,
-            requested=1 + workers_requested,
-            expected=expected,
-            reason=reason,
-        )
-    )
+def _fail(situation: _Situation, reason: str) -> Verdict:
+    requested = 1 + situation.requested
+    return Verdict(_follow(situation.state, situation.settings, Phase.FAILED, requested=requested, reason=reason))
+
+
+def _follow(
+    state: ClusterState | None,
+    settings: AdjusterSettings,
+    phase: Phase,
+    *,
+    requested: int,
+    reason: str,
+    expected: tuple[str, ...] = (),
+) -> ClusterState:
+    """Follow the last verdict with the next; what is not the adjuster's to say stays as it was."""
+    if state is None:
+        return ClusterState(settings.cluster, _FIRST, _FIRST, phase, requested, expected, reason)
+    generation = state.generation + (phase is Phase.LAUNCHED)
+    return state.advance(phase, generation=generation, requested=requested, expected=expected, reason=reason)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.breaker import Breaker
 from capacity_adjuster.observation import Activity, GroupObservation
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.messages import Doorbell
@@ -29,8 +30,8 @@ class Groups(Protocol):
     def find(self) -> tuple[GroupObservation, ...]:
         """Read the cluster's groups, without their activities."""
 
-    def read_activities(self, group: str) -> tuple[Activity, ...] | None:
-        """Read all scaling activities of a group."""
+    def read_activities(self, group: str, since: float = 0.0) -> tuple[Activity, ...] | None:
+        """Read the scaling activities of a group, all or at least those since a moment."""
 
     def suspend(self, group: str, processes: tuple[str, ...]) -> None:
         """Suspend processes of a group."""
@@ -57,6 +58,12 @@ class Records(Protocol):
     def write_adjustment(self, adjustment: Adjustment) -> bool:
         """Write the record of a shrink by compare-and-set."""
 
+    def read_breaker(self) -> Breaker | None:
+        """Read the breaker's record."""
+
+    def write_breaker(self, breaker: Breaker) -> bool:
+        """Write the breaker's record by compare-and-set."""
+
     def begin_watch(self, now: float, until: float) -> bool:
         """Become the one invocation that looks closely, unless another one is."""
 
@@ -71,7 +78,7 @@ class Edges:
 
     Attributes:
         groups: The Auto Scaling groups.
-        records: The state item and the record of the last shrink.
+        records: The state item, and the records of the last shrink and of the breaker.
         ring_master: Sends a doorbell to the master.
         signal_failure: Tells the stack that the cluster failed, and why.
         clock: The invocation's time.

@@ -1,8 +1,8 @@
 """
 Describes what woke the adjuster, for its log only.
 
-Events are lost, repeated, late and in any order, and some say nothing at all; no decision rests on one. The only thing
-taken from an event is that it is a test.
+Events are lost, repeated, late and in any order, and some say nothing at all; no decision about capacity rests on one.
+The only thing taken from a notification is that it is a test.
 """
 
 import json
@@ -23,6 +23,8 @@ def describe_event(event: Any) -> str:
         return described if len(records) <= _MOST_RECORDS else f"{described} and {len(records) - _MOST_RECORDS} more"
     if event.get("source") == "aws.events" or event.get("detail-type") == "Scheduled Event":
         return "the timer"
+    if isinstance(event.get("detail-type"), str):
+        return _shorten(f"{event['detail-type']} {event.get('detail')}") or f"an unknown event: {_shorten(event)}"
     return f"an unknown event: {_shorten(event)}"
 
 

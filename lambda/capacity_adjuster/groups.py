@@ -1,6 +1,7 @@
 """The Auto Scaling edge: finds the cluster's groups by their tags, reads them, and acts on them."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from capacity_adjuster.observation import Activity, GroupObservation, Instance
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 _KINDS = (("launching", "launch"), ("terminating", "terminate"))
+_INSTANCE = re.compile(r"EC2 instance: (i-[0-9a-f]+)")
 _ROLES = {role.value: role for role in NodeRole}
 
 
@@ -35,15 +37,27 @@ class AutoScalingGroups:
         found = [_read_group(document, self._cluster) for page in pages for document in page["AutoScalingGroups"]]
         return tuple(group for group in found if group is not None)
 
-    def read_activities(self, group: str) -> tuple[Activity, ...] | None:
-        """Read all scaling activities of a group; None when the group has gone."""
+    def read_activities(self, group: str, since: float = 0.0) -> tuple[Activity, ...] | None:
+        """
+        Read the scaling activities of a group; None when the group has gone.
+
+        Args:
+            group: The group's name.
+            since: Pages that begin before this moment need not be read, seconds since the epoch; Auto Scaling keeps
+                activities for six weeks and tells the newest first. Default: all are read.
+        """
         pages = self._client.get_paginator("describe_scaling_activities").paginate(AutoScalingGroupName=group)
+        found: list[Activity] = []
         try:
-            return tuple(_read_activity(document) for page in pages for document in page["Activities"])
+            for page in pages:
+                found += [_read_activity(document) for document in page["Activities"]]
+                if found and found[-1].start < since:
+                    break
         except ClientError as error:
             if _is_missing(error):
                 return None
             raise
+        return tuple(found)
 
     def suspend(self, group: str, processes: tuple[str, ...]) -> None:
         """Suspend processes of a group; none are named, none are suspended."""
@@ -102,15 +116,18 @@ def _read_instance(entry: Mapping[str, Any]) -> Instance:
 
 
 def _read_activity(document: Mapping[str, Any]) -> Activity:
-    description = str(document.get("Description", "")).lower()
+    description = str(document.get("Description", ""))
+    named = _INSTANCE.search(description)
     return Activity(
         activity_id=document["ActivityId"],
-        kind=next((kind for start, kind in _KINDS if description.startswith(start)), "other"),
+        kind=next((kind for start, kind in _KINDS if description.lower().startswith(start)), "other"),
         status=document["StatusCode"],
         start=_read_time(document.get("StartTime")) or 0.0,
         end=_read_time(document.get("EndTime")),
         message=document.get("StatusMessage", ""),
         zone=_read_zone(document.get("Details", "")),
+        instance_id=named.group(1) if named else "",
+        cause=" ".join(str(document.get("Cause", "")).split()),
     )
 
 

@@ -1,4 +1,8 @@
-"""The Lambda's entry point: every event, whatever it is, leads to one reconciliation; a test leads to none."""
+"""
+The Lambda's entry point: every event, whatever it is, leads to one reconciliation.
+
+Only a test of the notifications leads to none, and the warning that a capacity block ends is told to the nodes.
+"""
 
 import logging
 import os
@@ -9,6 +13,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from capacity_adjuster.capacity_block import announce_expiry, read_warning
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.events import describe_event, is_test
 from capacity_adjuster.groups import AutoScalingGroups
@@ -53,7 +58,7 @@ def handle(event: Any, context: Any) -> dict[str, str]:
     Reconcile the cluster's capacity.
 
     Args:
-        event: What Lambda was invoked with; it is only logged, and ignored when it is a test.
+        event: What Lambda was invoked with; it is only logged, but for a warning that a capacity block ends.
         context: Lambda's context object.
 
     Returns:
@@ -67,9 +72,16 @@ def handle(event: Any, context: Any) -> dict[str, str]:
         return {"outcome": "notifications are set up"}
     try:
         settings = AdjusterSettings.from_environment(os.environ)
-        outcome = Reconciliation(settings, make_edges(settings, InvocationClock(context))).run()
+        edges, warning = make_edges(settings, InvocationClock(context)), read_warning(event)
+        if warning is None:
+            outcome = Reconciliation(settings, edges).run()
+        else:
+            reservation_id, records = settings.capacity_reservation_id, edges.records
+            outcome = announce_expiry(
+                warning, reservation_id=reservation_id, records=records, ring_master=edges.ring_master
+            )
     except Exception:
-        logger.exception("reconciliation failed; the next event or minute tries again")
+        logger.exception("invocation failed; the next event or minute tries again")
         raise
     logger.info("outcome: %s", outcome)
     return {"outcome": outcome}

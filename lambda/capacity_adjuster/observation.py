@@ -5,14 +5,20 @@ Only `InService` and healthy counts as launched. Every other lifecycle state, kn
 progress: Auto Scaling adds states, and waiting costs less than deciding on one that means something.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import NodeRole
 
 SUSPENDED_PROCESSES = ("Launch", "AZRebalance", "ReplaceUnhealthy")
 """What a group must not do while its desired capacity is set to what it has."""
 TERMINAL_STATUS = frozenset({"Successful", "Failed", "Cancelled"})
+_HEALTH_CHECK = re.compile(
+    r"taken out of service in response to [^.]*(health[ -]?check|status checks? )[^.]*", re.IGNORECASE
+)
+"""Auto Scaling's words for every kind of check: EC2's two, EBS's, a load balancer's and the user's."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,11 @@ class Instance:
         """Whether it is in service, and nothing is known against it."""
         return self.lifecycle == "InService" and self.health == "Healthy"
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its group terminates it, or is about to."""
+        return self.lifecycle.startswith("Terminating") or self.health != "Healthy"
+
 
 @dataclass(frozen=True)
 class Activity:
@@ -44,6 +55,8 @@ class Activity:
         end: When it ended, the same; None while it runs.
         message: Auto Scaling's status message; why it failed.
         zone: Availability zone; empty when Auto Scaling did not say.
+        instance_id: Instance that it is about; empty when Auto Scaling did not say.
+        cause: Auto Scaling's words for why it began.
     """
 
     activity_id: str
@@ -53,6 +66,8 @@ class Activity:
     end: float | None = None
     message: str = ""
     zone: str = ""
+    instance_id: str = ""
+    cause: str = ""
 
     @property
     def is_in_progress(self) -> bool:
@@ -63,6 +78,17 @@ class Activity:
     def is_failed_launch(self) -> bool:
         """Whether it was a launch that failed."""
         return self.kind == "launch" and self.status == "Failed"
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it terminates an instance that was in service and that a health check found dead or ill."""
+        return self.kind == "terminate" and bool(self.instance_id and self.loss_words)
+
+    @property
+    def loss_words(self) -> str:
+        """Auto Scaling's words for the health check that it answers; empty when it answers none."""
+        found = _HEALTH_CHECK.search(self.cause)
+        return found.group().rstrip(".") if found else ""
 
     @property
     def last_moment(self) -> float:
@@ -108,6 +134,11 @@ class GroupObservation:
     def has_unsettled_instances(self) -> bool:
         """Whether an instance comes or goes."""
         return not all(instance.is_launched for instance in self.instances)
+
+    @property
+    def has_leaving_instances(self) -> bool:
+        """Whether an instance goes, so that the activities may say why."""
+        return any(instance.is_leaving for instance in self.instances)
 
     @property
     def is_busy(self) -> bool:
@@ -171,8 +202,11 @@ def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]
     Tell whether a decision needs the activities of a group.
 
     While instances come and go it mostly does not, and a cluster of N nodes wakes the adjuster N times. A group that
-    lacks instances without any on the way may have failed, and that must not wait for other groups.
+    lacks instances without any on the way may have failed, and that must not wait for other groups; one that loses
+    instances may lose them again and again.
     """
+    if group.has_leaving_instances:
+        return True
     if group.has_unsettled_instances:
         return False
     return len(group.launched) < group.desired or not any(other.has_unsettled_instances for other in groups)
@@ -186,6 +220,21 @@ def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
     """
     has_suspension = any(not group.suspended.isdisjoint(SUSPENDED_PROCESSES) for group in groups)
     return has_suspension or any(needs_activities(group, groups) for group in groups)
+
+
+def is_standing(observed: ClusterObservation, state: ClusterState | None) -> bool:
+    """
+    Tell whether the last verdict still says what there is, so that nothing needs a closer look.
+
+    A process that is suspended may be a shrink cut short, whatever the verdict is.
+    """
+    if state is None or any(not group.suspended.isdisjoint(SUSPENDED_PROCESSES) for group in observed.groups):
+        return False
+    if state.phase is not Phase.LAUNCHED:
+        return state.phase is Phase.FAILED
+    groups = [group for group in (observed.master, observed.workers) if group and not group.has_unsettled_instances]
+    launched = tuple(name for group in groups for name in group.launched)
+    return launched == state.expected and all(len(group.launched) == group.desired for group in groups)
 
 
 def _only(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:

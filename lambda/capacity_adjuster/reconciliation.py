@@ -2,7 +2,7 @@
 Carries decisions out: looks, looks again, acts, and may die between any two calls.
 
 Every step is safe to repeat and leaves behind what the next invocation needs. What must happen once is written by
-compare-and-set; who loses that race stops, because another invocation is at it.
+compare-and-set; who loses that race stops, because another invocation, or the master, is at it.
 """
 
 import logging
@@ -12,35 +12,20 @@ from dataclasses import replace
 from botocore.exceptions import ClientError
 
 from capacity_adjuster.adjustment import Adjustment
-from capacity_adjuster.decision import (
-    Decision,
-    Resume,
-    Shrink,
-    Verdict,
-    Wait,
-    decide,
-    judge_denial,
-)
+from capacity_adjuster.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
+from capacity_adjuster.decision import Resume, Shrink, Verdict, Wait, judge_denial
 from capacity_adjuster.edges import Edges
-from capacity_adjuster.observation import (
-    SUSPENDED_PROCESSES,
-    ClusterObservation,
-    GroupObservation,
-    needs_activities,
-    needs_decision,
-)
-from deeplearning_contract.cluster_state import ClusterState, Phase
+from capacity_adjuster.lookout import RESERVE_SECONDS, Lookout
+from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
 
-RESERVE_SECONDS = 10
-"""Kept of an invocation's time for acting on the last look."""
 _SKEW_SECONDS = 5
 """Clocks of two invocations differ by less."""
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"})
-_LOST_RACE = "another invocation was faster"
+_LOST_RACE = "another writer was faster"
 
 
 class Reconciliation:
@@ -55,9 +40,7 @@ class Reconciliation:
     def __init__(self, settings: AdjusterSettings, edges: Edges) -> None:
         self._settings = settings
         self._edges = edges
-        self._observed = ClusterObservation()
-        self._adjustment: Adjustment | None = None
-        self._found: tuple[GroupObservation, ...] = ()
+        self._lookout = Lookout(settings, edges)
         self._is_watching = False
 
     def run(self) -> str:
@@ -71,31 +54,29 @@ class Reconciliation:
             botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
             OSError: The stack's signal could not be delivered.
         """
-        state: ClusterState | None = None
+        lookout = self._lookout
         try:
-            self._found = self._edges.groups.find()
-            self._observed = ClusterObservation(self._found)
-            if not needs_decision(self._found):
-                return "instances come and go, or the groups are not there yet"
+            why = lookout.glance()
+            if why:
+                return why
             if not self._watch():
                 return "another invocation looks already"
-            state = self._edges.records.read_state()
-            return self._converge(state)
+            return self._converge()
         except ClientError as error:
-            if error.response["Error"]["Code"] in _DENIED_CODES and state is None:
+            if error.response["Error"]["Code"] in _DENIED_CODES and lookout.state is None:
                 now = self._edges.clock.now()
-                decision = judge_denial(self._observed, str(error), settings=self._settings, now=now)
+                decision = judge_denial(lookout.observed, str(error), settings=self._settings, now=now)
                 if isinstance(decision, Verdict):
                     logger.warning("%s", self._give(decision))
             raise
         finally:
-            # After a verdict there is nothing left to look at, so that watch may end by itself.
-            if self._is_watching and state is None:
+            # Once a roster is published nothing is urgent any more, so that a watch may end by itself.
+            if self._is_watching and not lookout.is_published:
                 self._edges.records.end_watch()
 
-    def _converge(self, state: ClusterState | None) -> str:
+    def _converge(self) -> str:
         while True:
-            decision = self._settle(state)
+            decision = self._lookout.settle()
             logger.info("decided: %s", decision)
             match decision:
                 case Wait():
@@ -106,21 +87,15 @@ class Reconciliation:
                     is_done = self._resume(decision.adjustment)
                 case Shrink():
                     is_done = self._shrink(decision)
+                case Trip():
+                    is_done = self._trip(decision)
+                case Rearm():
+                    counted_from = math.ceil(self._edges.clock.now())
+                    is_done = self._edges.records.write_breaker(decision.breaker.rearm(counted_from))
+                case Remember():
+                    is_done = self._edges.records.write_breaker(decision.breaker)
             if not is_done:
                 return _LOST_RACE
-
-    def _settle(self, state: ClusterState | None = None, own: Adjustment | None = None) -> Decision:
-        """Look until two looks, some time apart, lead to the same decision, or to none."""
-        clock, seconds = self._edges.clock, self._settings.settle_seconds
-        decision = self._look(state, own)
-        while isinstance(decision, Shrink | Verdict):
-            if clock.remaining() < seconds + RESERVE_SECONDS:
-                return Wait("no time is left in this invocation")
-            clock.sleep(seconds)
-            last, decision = decision, self._look(state, own)
-            if decision == last:
-                break
-        return decision
 
     def _watch(self) -> bool:
         """
@@ -133,38 +108,11 @@ class Reconciliation:
         self._is_watching = self._edges.records.begin_watch(now, until)
         return self._is_watching
 
-    def _look(self, state: ClusterState | None, own: Adjustment | None) -> Decision:
-        edges = self._edges
-        if state is None:
-            found, self._found = self._found or edges.groups.find(), ()
-            self._observed = ClusterObservation(tuple(self._add_activities(group, found) for group in found))
-        if own is not None:
-            self._adjustment = own
-        elif state is not None or self._may_have_adjustment():
-            self._adjustment = edges.records.read_adjustment()
-        return decide(
-            self._observed,
-            state=state,
-            adjustment=self._adjustment,
-            settings=self._settings,
-            now=edges.clock.now(),
-        )
-
-    def _add_activities(self, group: GroupObservation, found: tuple[GroupObservation, ...]) -> GroupObservation:
-        if not needs_activities(group, found):
-            return group
-        return replace(group, activities=self._edges.groups.read_activities(group.name))
-
-    def _may_have_adjustment(self) -> bool:
-        """Spare the read while the groups are busy; a suspended process shows itself."""
-        suspended = {name for group in self._observed.groups for name in group.suspended}
-        return not self._observed.is_busy or not suspended.isdisjoint(SUSPENDED_PROCESSES)
-
     def _shrink(self, decision: Shrink) -> bool:
         """Lower desired to what launched, unless that changes before nothing can launch any more."""
-        groups, records = self._edges.groups, self._edges.records
+        groups, records, lookout = self._edges.groups, self._edges.records, self._lookout
         opened = Adjustment(
-            revision=1 + (self._adjustment.revision if self._adjustment else 0),
+            revision=1 + (lookout.adjustment.revision if lookout.adjustment else 0),
             group=decision.group,
             requested=decision.requested,
             target=len(decision.launched),
@@ -174,14 +122,16 @@ class Reconciliation:
         )
         if not records.write_adjustment(opened):
             return False
+        before = lookout.state
         try:
             groups.suspend(opened.group, opened.processes)
-            if self._settle(own=opened.close()) == decision and records.read_state() is None:
+            # A master that publishes after this read has a group of what lives, as if the shrink had come first.
+            if lookout.settle(own=opened.close()) == decision and records.read_state() == before:
                 groups.set_desired(opened.group, opened.target)
         finally:
             groups.resume(opened.group, opened.processes)
-        self._adjustment = opened.close()
-        return records.write_adjustment(self._adjustment)
+        lookout.adjustment = opened.close()
+        return records.write_adjustment(lookout.adjustment)
 
     def _resume(self, orphan: Adjustment) -> bool:
         """Resume what a dead invocation suspended; only who gets hold of its record may."""
@@ -190,19 +140,28 @@ class Reconciliation:
         if not records.write_adjustment(taken):
             return False
         self._edges.groups.resume(taken.group, taken.processes)
-        self._adjustment = taken.close()
-        return records.write_adjustment(self._adjustment)
+        self._lookout.adjustment = taken.close()
+        return records.write_adjustment(taken.close())
+
+    def _trip(self, decision: Trip) -> bool:
+        """Suspend the launches; the record comes first, so that a crash in between is made good."""
+        records, breaker = self._edges.records, replace(decision.breaker, lease_until=self._end_lease())
+        if not records.write_breaker(breaker):
+            return False
+        self._edges.groups.suspend(breaker.group, (LAUNCH_PROCESS,))
+        logger.warning("%s", breaker.reason)
+        return records.write_breaker(breaker.confirm())
 
     def _give(self, verdict: Verdict) -> str:
         records, state = self._edges.records, verdict.state
         if state.phase is Phase.FAILED:
-            if records.read_state() is not None:
+            # A master that publishes after this read has a cluster that cannot be: the stack's failure stays right.
+            if records.read_state() != self._lookout.state:
                 return _LOST_RACE
             # The signal is safe to repeat, and the item says that nothing is left to do: so the item comes second.
             self._edges.signal_failure(state.reason)
         if not records.write_state(state):
             return _LOST_RACE
-        self._is_watching = False
         if state.phase is Phase.LAUNCHED:
             self._edges.ring_master(Doorbell(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()

@@ -1,7 +1,8 @@
 """
-The DynamoDB edge: the state item, and beside it two items of the adjuster's own.
+The DynamoDB edge: the state item, and beside it three items of the adjuster's own.
 
-They record a shrink and which invocation looks closely. All are read consistently and written by compare-and-set.
+They record a shrink, the breaker and which invocation looks closely. All are read consistently and written by
+compare-and-set.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.breaker import Breaker
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
 
 LOST_RACE_CODE = "ConditionalCheckFailedException"
@@ -31,6 +33,7 @@ class ClusterRecords:
         self._table = table
         self._cluster = cluster
         self._adjustment_key = f"{cluster}#adjustment"
+        self._breaker_key = f"{cluster}#breaker"
         self._watch_key = f"{cluster}#watch"
 
     def read_state(self) -> ClusterState | None:
@@ -54,17 +57,16 @@ class ClusterRecords:
 
     def write_adjustment(self, adjustment: Adjustment) -> bool:
         """Write the record of a shrink, and tell whether no other writer was faster."""
-        item = {
-            TABLE_KEY: {"S": self._adjustment_key},
-            "revision": {"N": str(adjustment.revision)},
-            "document": {"S": json.dumps(adjustment.to_document(), sort_keys=True)},
-        }
-        request = {"TableName": self._table, "Item": item, "ExpressionAttributeNames": {"#revision": "revision"}}
-        if adjustment.revision == 1:
-            return self._put(request | {"ConditionExpression": "attribute_not_exists(#revision)"})
-        previous = {":previous": {"N": str(adjustment.revision - 1)}}
-        condition = {"ConditionExpression": "#revision = :previous", "ExpressionAttributeValues": previous}
-        return self._put(request | condition)
+        return self._put_record(self._adjustment_key, adjustment.revision, adjustment.to_document())
+
+    def read_breaker(self) -> Breaker | None:
+        """Read the breaker's record; None when there is none."""
+        item = self._get(get_request(self._table, self._breaker_key))
+        return Breaker.from_json(item.get("document", {}).get("S", "")) if item else None
+
+    def write_breaker(self, breaker: Breaker) -> bool:
+        """Write the breaker's record, and tell whether no other writer was faster."""
+        return self._put_record(self._breaker_key, breaker.revision, breaker.to_document())
 
     def begin_watch(self, now: float, until: float) -> bool:
         """
@@ -90,6 +92,19 @@ class ClusterRecords:
     def _watch_item(self, until: float) -> dict[str, Any]:
         item = {TABLE_KEY: {"S": self._watch_key}, "until": {"N": str(math.ceil(until))}}
         return {"TableName": self._table, "Item": item}
+
+    def _put_record(self, key: str, revision: int, document: dict[str, Any]) -> bool:
+        item = {
+            TABLE_KEY: {"S": key},
+            "revision": {"N": str(revision)},
+            "document": {"S": json.dumps(document, sort_keys=True)},
+        }
+        request = {"TableName": self._table, "Item": item, "ExpressionAttributeNames": {"#revision": "revision"}}
+        if revision == 1:
+            return self._put(request | {"ConditionExpression": "attribute_not_exists(#revision)"})
+        previous = {":previous": {"N": str(revision - 1)}}
+        condition = {"ConditionExpression": "#revision = :previous", "ExpressionAttributeValues": previous}
+        return self._put(request | condition)
 
     def _get(self, request: dict[str, Any]) -> dict[str, Any]:
         item: dict[str, Any] = self._client.get_item(**request).get("Item", {})

@@ -1,7 +1,9 @@
 """The state machine that searches the model for a history in which the adjuster breaks its promises."""
 
 import hypothesis.strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+import invariants
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from model_invocation import invoke, warn
 from scaling_model import MESSAGES, World
 
 from deeplearning_contract.cluster_state import Phase
@@ -10,7 +12,8 @@ from deeplearning_contract.names import NodeRole
 roles = st.sampled_from([NodeRole.WORKER, NodeRole.WORKER, NodeRole.MASTER])
 outcomes = st.sampled_from(["", "", "capacity", *sorted(MESSAGES)])
 lags = st.sampled_from([0.0, 0.0, 3.0, 9.5])
-crashes = st.one_of(st.none(), st.none(), st.integers(0, 50))
+crashes = st.one_of(st.none(), st.none(), st.integers(0, 80))
+duties = st.sampled_from(["master_publishes", "master_publishes", "master_forms", "master_adapts", "master_gives_up"])
 
 
 def act(name, *arguments, **options):
@@ -18,32 +21,39 @@ def act(name, *arguments, **options):
     return lambda world: getattr(world, name)(*arguments, **options)
 
 
+def act_as_adjuster(crash, lag):
+    return lambda world: invoke(world, crash_at=crash, lag=lag)
+
+
 happenings = st.one_of(
     st.builds(lambda role, code: act("end_launch", role, code), roles, outcomes),
     st.builds(lambda role, listed: act("react", role, listed=listed), roles, st.booleans()),
-    st.builds(lambda crash, lag: act("invoke", crash_at=crash, lag=lag), crashes, lags),
+    st.builds(act_as_adjuster, crashes, lags),
     st.builds(lambda role: act("lose_node", role), roles),
     st.builds(lambda role: act("end_terminations", role), roles),
+    st.builds(act, duties),
 )
 meanwhiles = st.one_of(st.just([]), st.lists(st.tuples(st.integers(0, 28), happenings), min_size=1, max_size=4))
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    """Rules are what happens; the model checks each call, and `teardown` checks that a verdict comes."""
+    """Rules are what happens; the model checks each call, and `teardown` checks what must have come of it."""
 
     @initialize(
         minimum=st.integers(0, 3),
         workers=st.integers(0, 5),
         spare=st.integers(0, 2),
         late=st.sampled_from([None, None, None, *NodeRole]),
+        hook=st.sampled_from(["", "", ":Wait", ":Proceed"]),
         master=st.sampled_from(["", "", "", "capacity"]),
         fate=st.sampled_from(["", "capacity", "capacity"]),
     )
-    def begin(self, *, minimum, workers, spare, late, master, fate):
+    def begin(self, *, minimum, workers, spare, late, hook, master, fate):
         self.fate = fate
         self.world = World(minimum=minimum, workers=workers, spare=spare)
         for role, group in self.world.groups.items():
             group.exists = role is not late
+            group.hook = hook
             self.world.forget_old_answers(group)
             self.world.react(role)
         self.world.end_launch(NodeRole.MASTER, master)
@@ -76,6 +86,14 @@ class ClusterMachine(RuleBasedStateMachine):
         if is_replaced:
             self.world.react(role)
 
+    @rule(times=st.integers(1, 4))
+    def workers_die_at_each_boot(self, times):
+        for _ in range(times):
+            for step in (self.world.react, self.world.end_launch, self.world.lose_node, self.world.react):
+                step(NodeRole.WORKER)
+            self.world.pass_time(60)
+            self.world.end_terminations(NodeRole.WORKER)
+
     @rule(seconds=st.integers(1, 70))
     def time_passes(self, seconds):
         self.world.pass_time(seconds)
@@ -83,50 +101,64 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(index=st.integers(0, 20), again=st.booleans(), lag=lags, crash=crashes, meanwhile=meanwhiles)
     def deliver_event(self, index, again, lag, crash, meanwhile):
         event = self.world.box.pop(index % len(self.world.box)) if self.world.box else "test notification"
-        outcome = self.world.invoke(crash_at=crash, lag=lag, meanwhile=meanwhile)
-        if again or outcome == "crashed":
+        invocation = invoke(self.world, crash_at=crash, lag=lag, meanwhile=meanwhile)
+        if again or invocation.outcome == "crashed":
             self.world.box.append(event)
 
     @rule(lag=lags, crash=crashes, meanwhile=meanwhiles)
     def tick(self, lag, crash, meanwhile):
         self.world.pass_time(60)
-        self.world.invoke(crash_at=crash, lag=lag, meanwhile=meanwhile)
+        invoke(self.world, crash_at=crash, lag=lag, meanwhile=meanwhile)
 
     @rule()
     def events_are_lost(self):
         self.world.box.clear()
 
-    @precondition(lambda self: self.world.state is None)
-    @rule(what=st.sampled_from(["desired", "minimum", "AZRebalance", "ReplaceUnhealthy"]), size=st.integers(0, 7))
+    @rule(duty=duties)
+    def master_works(self, duty):
+        getattr(self.world, duty)()
+
+    @rule(crash=crashes)
+    def capacity_block_ends(self, crash):
+        warn(self.world, crash_at=crash)
+
+    @rule(
+        what=st.sampled_from(["desired", "minimum", "AZRebalance", "ReplaceUnhealthy", "resume"]),
+        size=st.integers(0, 7),
+    )
     def user_acts(self, what, size):
         if what == "desired":
             self.world.user_sets_desired(size)
         elif what == "minimum":
             self.world.user_sets_minimum(size)
+        elif what == "resume":
+            self.world.user_resumes()
         else:
             self.world.user_suspends(what)
 
     @invariant()
-    def one_verdict(self):
+    def revisions_follow_each_other(self):
         world = getattr(self, "world", None)
-        if world is None:
-            return
-        assert len(world.writes) <= 1, "I4: more than one verdict"
-        assert len(set(world.signals)) <= 1 or world.state is None or world.state.phase is Phase.FAILED
+        if world is not None:
+            revisions = [state.revision for state in world.writes]
+            assert revisions == list(range(1, len(revisions) + 1)), "I4: two writes of one revision"
 
     def teardown(self):
         world = getattr(self, "world", None)
         if world is None:
             return
         self.settle_world(world)
-        assert world.state is not None, "I5: no verdict once everything was quiet"
+        invariants.i5_a_verdict_comes(world)
+        if world.state.phase is Phase.LAUNCHED:
+            invariants.i3_the_verdict_names_what_lives(world, world.state)
+            invariants.i8_desired_is_what_lives(world.state, [(None, world.workers.observe())])
+        invariants.b2_the_breaker_trips(world)
         assert not world.own_suspensions, "D15: a suspension was left behind"
-        before = (world.adjustment, tuple(world.signals), tuple(world.rings), world.workers.desired)
         world.pass_time(120)
-        for _ in range(2):
-            world.invoke()
-        after = (world.adjustment, tuple(world.signals), tuple(world.rings), world.workers.desired)
-        assert before == after, "I12: not quiet after the verdict"
+        before = world.record
+        calls = invoke(world).changes + invoke(world).changes
+        invariants.i10_again_is_the_same(before, world.record)
+        invariants.i12_quiet_after_the_verdict(calls)
 
     def settle_world(self, world):
         """Let everything end the same way, lose every event, and tick."""
@@ -144,4 +176,4 @@ class ClusterMachine(RuleBasedStateMachine):
                 for _ in group.running("launch"):
                     world.end_launch(role, self.fate)
             world.pass_time(60)
-            world.invoke()
+            invoke(world)

@@ -224,7 +224,7 @@ def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
     assert state.expected == (*ids["master"], *sorted(ids["worker"]))
     assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, "")
     assert cloud.doorbells() == [{"kind": "doorbell", "cluster": "training", "generation": 1}]
-    assert cloud.calls == ["PutItem", "PutItem", "SendMessage"]
+    assert cloud.calls == ["PutItem", "PutItem", "SendMessage", "PutItem"], "watch, verdict, bell, end of the watch"
 
 
 @pytest.mark.fault(20)
@@ -234,10 +234,21 @@ def test_after_the_verdict_nothing_is_changed_any_more(cloud):
     cloud.create_groups()
     clock = SteppedClock()
     cloud.run(clock)
+    state = cloud.state()
+    cloud.records().write_state(state.advance(Phase.PUBLISHED))
     cloud.is_short = True
     clock.time += 60
-    assert cloud.run(clock) == "the verdict has been given: launched"
+    assert cloud.run(clock) == "a roster is published, so the master keeps the membership"
     assert cloud.calls == ["PutItem"], "only the watch"
+
+
+def test_a_verdict_that_stands_costs_two_reads(cloud):
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    clock.time += 60
+    assert cloud.run(clock) == "the verdict stands: launched"
+    assert cloud.calls == []
 
 
 def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
@@ -249,12 +260,12 @@ def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
     assert not cloud.group("worker")["SuspendedProcesses"]
     assert cloud.calls == [
         "PutItem", "PutItem", "SuspendProcesses", "SetDesiredCapacity", "ResumeProcesses", "PutItem", "PutItem",
-        "SendMessage",
+        "SendMessage", "PutItem",
     ]  # fmt: skip
 
 
 @pytest.mark.fault(33)
-@pytest.mark.parametrize("die_after", range(1, 9))
+@pytest.mark.parametrize("die_after", range(1, 10))
 def test_a_crash_after_any_change_is_made_good(cloud, die_after):
     """FAULTS 33."""
     cloud.create_groups()

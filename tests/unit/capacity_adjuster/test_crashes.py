@@ -3,14 +3,13 @@
 import itertools
 
 import pytest
-from scaling_model import Invocation, World
+from model_invocation import Invocation, invoke
+from scaling_model import World
 
-from capacity_adjuster import decision, reconciliation
-from capacity_adjuster.decision import Verdict, Wait, decide
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
-MOST_CALLS = 36
+MOST_CALLS = 42
 
 
 def make_world(outcomes, *, minimum=1, master=""):
@@ -27,14 +26,14 @@ def make_world(outcomes, *, minimum=1, master=""):
 def tick(world, times=4):
     for _ in range(times):
         world.pass_time(60)
-        world.invoke()
+        invoke(world)
 
 
 def crash_everywhere(outcomes, **options):
     """Yield the world after a crash around every call of the first invocation, and some ticks."""
     for crash_at in range(2 * MOST_CALLS):
         world = make_world(outcomes, **options)
-        world.invoke(crash_at=crash_at)
+        invoke(world, crash_at=crash_at)
         tick(world)
         yield world
 
@@ -42,7 +41,7 @@ def crash_everywhere(outcomes, **options):
 def test_the_sweep_is_long_enough():
     invocation = Invocation(make_world(["", "", "capacity", ""]), crash_at=None, lag=0.0, meanwhile=[])
     invocation.run()
-    assert invocation.log[-1] == "ring"
+    assert invocation.log[-2:] == ["ring", "end_watch"]
     assert len(invocation.log) < MOST_CALLS
 
 
@@ -59,11 +58,11 @@ def test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end():
 
 @pytest.mark.fault(33, 34)
 def test_two_crashes_in_a_row_change_nothing_in_the_end():
-    for first, second in itertools.product(range(16, 2 * MOST_CALLS, 3), repeat=2):
+    for first, second in itertools.product(range(16, 2 * MOST_CALLS, 4), repeat=2):
         world = make_world(["", "", "capacity", ""])
-        world.invoke(crash_at=first)
+        invoke(world, crash_at=first)
         world.pass_time(60)
-        world.invoke(crash_at=second)
+        invoke(world, crash_at=second)
         tick(world, 6)
         assert (world.state.phase, world.state.requested, world.workers.desired) == (Phase.LAUNCHED, 5, 3)
         assert not world.workers.suspended
@@ -89,7 +88,7 @@ def test_a_crash_around_any_call_of_a_success_tells_the_master_at_most_once():
 def test_another_invocation_between_any_two_calls_does_no_harm():
     for position in range(MOST_CALLS):
         world = make_world(["", "", "capacity", ""])
-        world.invoke(meanwhile=[(position, lambda world: world.invoke())])
+        invoke(world, meanwhile=[(position, invoke)])
         tick(world)
         assert (world.state.phase, world.state.requested, world.workers.desired) == (Phase.LAUNCHED, 5, 3)
         assert len(world.rings) == 1
@@ -106,7 +105,7 @@ def test_capacity_that_comes_while_the_group_is_held_is_kept():
             (position, lambda world: world.react(NodeRole.WORKER)),
             (position + 1, lambda world: world.end_launch(NodeRole.WORKER)),
         ]
-        world.invoke(lag=3.0, meanwhile=happenings)
+        invoke(world, lag=3.0, meanwhile=happenings)
         tick(world)
         assert len(world.workers.live) == world.workers.desired == len(world.state.expected) - 1
 
@@ -115,38 +114,6 @@ def test_a_users_suspension_survives_a_crash_around_any_call():
     for crash_at in range(2 * MOST_CALLS):
         world = make_world(["", "", "capacity", ""])
         world.user_suspends("AZRebalance")
-        world.invoke(crash_at=crash_at)
+        invoke(world, crash_at=crash_at)
         tick(world)
         assert world.workers.suspended == {"AZRebalance"}
-
-
-def ask_for_equality(patch):
-    def equal(observed, *, adjustment, **options):
-        decided = decide(observed, adjustment=adjustment, **options)
-        if isinstance(decided, Verdict) and adjustment and len(decided.state.expected) != 1 + adjustment.requested:
-            return Wait("launched is not what was asked for")
-        return decided
-
-    patch.setattr(reconciliation, "decide", equal)
-
-
-def leave_orphans(patch):
-    def careless(observed, *, adjustment, **options):
-        return decide(observed, adjustment=adjustment.close() if adjustment else None, **options)
-
-    patch.setattr(reconciliation, "decide", careless)
-
-
-def forget_what_was_asked_for(patch):
-    patch.setattr(decision, "count_requested", lambda workers, adjustment: workers.desired)
-
-
-def suspend_nothing(patch):
-    patch.setattr(decision, "SUSPENDED_PROCESSES", ())
-
-
-@pytest.mark.parametrize("plant", [ask_for_equality, leave_orphans, forget_what_was_asked_for, suspend_nothing])
-def test_the_sweep_finds_a_planted_defect(plant, monkeypatch):
-    plant(monkeypatch)
-    with pytest.raises((AssertionError, AttributeError)):
-        test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end()
