@@ -15,10 +15,10 @@ from deeplearning_contract.membership import Member
 LOG = logging.getLogger(__name__)
 INSPECTION_SECONDS = 150
 """For the whole cluster, however large."""
-OWN_FAULTS = frozenset({AGENT, DISK, ECC, GPU, SSH})
-"""Faults of one node. Most nodes do not have one at the same time."""
-SHARED_FAULTS = frozenset({CLOCK, FILE_SYSTEM})
-"""What looks the same when the file system is away, or the asking node's own clock is wrong."""
+FAULTS = (AGENT, CLOCK, DISK, FILE_SYSTEM, GPU, ECC, SSH)
+"""What makes a node leave; a membership that is behind does not, its owner sees to that."""
+TRIED_BY_MASTER = frozenset({FILE_SYSTEM, SSH})
+"""What the master tries on itself in the same way: if that fails too, it is nobody's fault."""
 
 
 def inspect(node: Node, members: Sequence[Member]) -> dict[str, str]:
@@ -57,11 +57,11 @@ def find_causes(answers: Iterable[Answer], own_id: str) -> dict[str, str]:
     faults = {answer.member.instance_id: {fault.name: fault for fault in answer.faults} for answer in asked}
     own = faults.get(own_id, {})
     causes: dict[str, list[str]] = {}
-    for name in sorted(OWN_FAULTS | SHARED_FAULTS):
+    for name in FAULTS:
         bearers = {instance_id: found[name] for instance_id, found in faults.items() if name in found}
         if not bearers:
             continue
-        if is_of_one_node(name, len(bearers), len(asked)) and not (name in own and name in SHARED_FAULTS | {SSH}):
+        if is_of_one_node(name, len(bearers), len(asked)) and not (name in own and name in TRIED_BY_MASTER):
             for instance_id, fault in bearers.items():
                 causes.setdefault(instance_id, []).append(_describe(fault))
         else:
@@ -91,8 +91,12 @@ def find_short(workers: Sequence[Member]) -> dict[str, str]:
 
 
 def is_of_one_node(name: str, bearers: int, nodes: int) -> bool:
-    """Tell whether a fault that so many of all nodes have is theirs, rather than the cluster's or the master's."""
-    return 2 * bearers < nodes if name in SHARED_FAULTS else 2 * bearers <= nodes
+    """
+    Tell whether a fault that so many of all nodes have is theirs, rather than the cluster's.
+
+    Of two clocks that differ, nobody knows which one is wrong: that takes a third.
+    """
+    return 2 * bearers < nodes if name == CLOCK else 2 * bearers <= nodes
 
 
 def _describe(fault: Finding) -> str:
