@@ -46,6 +46,8 @@ def _number(default: int | None = None) -> Option:
 
 
 _FOUND_DEAD = Option(lambda table, key: table.number_or(key, "never", FOUND_DEAD_SECONDS))
+_SECONDS = Option(lambda table, key: table.need(key, float))
+_TROUBLE = Option(lambda table, key: table.choose(key, ("hang", "unresolvable")))
 _LINE = Option(lambda table, key: table.need(key, str))
 _NOTICE = Option(lambda table, key: table.get(key, float, NOTICE_SECONDS))
 
@@ -63,6 +65,14 @@ ACTION_WORDS: Mapping[str, ActionWords] = {
         "nvidia-smi shows so many GPUs and uncorrected ECC errors",
         options={"count": _number(), "ecc_errors": _number(0)},
     ),
+    "break_mounts": ActionWords(
+        "mounts that begin now hang, or do not resolve their server, for a time",
+        options={"trouble": _TROUBLE, "seconds": _SECONDS},
+    ),
+    "fill_disk": ActionWords("the machine's disk is full"),
+    "slow_metadata": ActionWords("the metadata service answers so much later", options={"seconds": _SECONDS}),
+    "stop_sshd": ActionWords("the machine's SSH server stops"),
+    "start_sshd": ActionWords("it starts again"),
     "run": ActionWords("a shell line runs as root on the machine", options={"line": _LINE}),
     "send_poison": ActionWords("malformed messages are put on every queue and topic", has_target=False),
     "set_workers": ActionWords(

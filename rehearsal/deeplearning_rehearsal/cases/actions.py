@@ -13,6 +13,7 @@ from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.lab.node_faults import MetadataFault
 from deeplearning_rehearsal.timeline import Timeline
 
 _USER_DATA = "/var/lib/cloud/instance/scripts/part-001"
@@ -63,6 +64,15 @@ class Actions:
             "run_user_data_again": cls._run_user_data_again,
             "spot_notice": cls._announce,
             "set_gpus": cls._set_gpus,
+            "break_mounts": lambda self, asked, instance: self.lab.break_mounts(
+                instance, asked.options["trouble"], asked.options["seconds"]
+            ),
+            "fill_disk": lambda self, _, instance: self.lab.fill_disk(instance),
+            "slow_metadata": lambda self, asked, instance: self.lab.set_metadata_fault(
+                instance, MetadataFault(delay_seconds=asked.options["seconds"])
+            ),
+            "stop_sshd": lambda self, _, instance: self.lab.stop_sshd(instance),
+            "start_sshd": lambda self, _, instance: self.lab.start_sshd(instance),
             "run": lambda self, asked, instance: self._run(instance, asked.options["line"]),
             "send_poison": lambda self, _asked, _instance: send_poison(self.aws),
             "set_workers": lambda self, asked, _: self._set_workers(asked.options["count"]),

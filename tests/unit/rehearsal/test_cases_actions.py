@@ -16,6 +16,7 @@ from deeplearning_rehearsal.cases.target import parse_target
 from deeplearning_rehearsal.cases.trigger import parse_trigger
 from deeplearning_rehearsal.embedded_aws import StackResource
 from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.lab.node_faults import MetadataFault
 from deeplearning_rehearsal.timeline import Timeline
 
 
@@ -91,6 +92,11 @@ def _injection(do: str, **options: Any) -> Injection:
         ("fail_instance", {}, [("fail_instance", "i-2")]),
         ("run_user_data_again", {}, [("run", "i-2", "/var/lib/cloud/instance/scripts/part-001")]),
         ("set_gpus", {"count": 3, "ecc_errors": 1}, [("set_gpus", "i-2", 3, 1)]),
+        ("break_mounts", {"trouble": "hang", "seconds": 9.0}, [("break_mounts", "i-2", "hang", 9.0)]),
+        ("fill_disk", {}, [("fill_disk", "i-2")]),
+        ("slow_metadata", {"seconds": 2.0}, [("set_metadata_fault", "i-2", MetadataFault(delay_seconds=2.0))]),
+        ("stop_sshd", {}, [("stop_sshd", "i-2")]),
+        ("start_sshd", {}, [("start_sshd", "i-2")]),
         ("run", {"line": "kill -STOP 1"}, [("run", "i-2", "kill -STOP 1")]),
         ("set_workers", {"count": 3}, [("set_desired_capacity", "workers", 3)]),
         ("spot_notice", {"seconds": 120.0}, [("announce_interruption", "i-2", 120.0)]),
