@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.command import install_command
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.devices import count_gpus
 from deeplearning_agent.failure import describe_failure
 from deeplearning_agent.file_system import mount_file_system
+from deeplearning_agent.health import check_health
 from deeplearning_agent.host_files import write_host_files
 from deeplearning_agent.node import Node
 from deeplearning_agent.node_environment import contract_variables, write_environment
@@ -38,6 +40,9 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     run_stage(clock, "install packages", lambda: install_packages(node, deadline))
     run_stage(clock, "mount the file system", lambda: mount_file_system(node, deadline))
     gpu_count = run_stage(clock, "count GPUs", lambda: count_gpus(node))
+    # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.
+    run_stage(clock, "check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))
+    run_stage(clock, "install the command", lambda: install_command(node))
     host_key = run_stage(clock, "make the SSH identity", lambda: read_host_key(node))
     variables = {
         EFS_MOUNT_VARIABLE: node.settings.file_system.mount_point,

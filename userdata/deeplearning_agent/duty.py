@@ -58,25 +58,27 @@ class Duty(ABC):
         """
         Do the duty; never returns, so that the service's restart is for crashes only.
 
-        A failure is reported once. Then the agent stays without a further call: a restart of the service, or of the
-        node, tries again.
+        A failure is reported once. Then the agent stays without a further call, unless it is to be tried again: a
+        restart of the service, or of the node, tries again.
         """
-        try:
-            self.perform()
-        except Exception as error:  # whatever it was, somebody waits for its reason
-            failure = describe_failure(error, "run the agent")
-            LOG.exception("%s", failure.reason(str(self.node)))
-            self.report_failure(failure)
         while True:
-            self.node.clock.wait(IDLE_SECONDS)
+            try:
+                self.perform()
+            except Exception as error:  # whatever it was, somebody waits for its reason
+                failure = describe_failure(error, "run the agent")
+                LOG.exception("%s", failure.reason(str(self.node)))
+                is_final = self.report_failure(failure)
+            self.node.clock.wait(READ_SECONDS)
+            while is_final:
+                self.node.clock.wait(IDLE_SECONDS)
 
     @abstractmethod
-    def perform(self) -> None:
+    def perform(self) -> NoReturn:
         """Prepare the node, then follow the cluster for as long as the machine lives."""
 
     @abstractmethod
-    def report_failure(self, failure: StageFailure) -> None:
-        """Tell whoever waits; raises nothing."""
+    def report_failure(self, failure: StageFailure) -> bool:
+        """Tell whoever waits, raise nothing, and return whether that was the end."""
 
     def preparation_deadline(self) -> Deadline:
         """

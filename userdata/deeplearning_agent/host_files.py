@@ -1,6 +1,12 @@
-"""The files that a membership becomes: hosts, workers file, hostfile, discover_hosts and the membership itself."""
+"""
+The files that a membership becomes: hosts, workers file, hostfile, discover_hosts and the membership itself.
+
+Names by rank are dense, as the predecessor's loops want them, so a later generation may give one to another machine.
+Horovod Elastic remembers by its name a host that failed; it gets names that mean one machine for ever.
+"""
 
 import json
+from collections.abc import Iterable
 
 from deeplearning_agent.atomic_file import write_block, write_file
 from deeplearning_agent.node import Node
@@ -8,11 +14,19 @@ from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.document import field, parse_object
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member, named_members
-from deeplearning_contract.names import DISCOVER_HOSTS, HOSTFILE, MASTER_HOST, MEMBERSHIP_FILE, WORKERS_FILE
+from deeplearning_contract.names import (
+    DISCOVER_HOSTS,
+    HOSTFILE,
+    MASTER_HOST,
+    MEMBERSHIP_FILE,
+    READY_HOSTS,
+    RENDEZVOUS_PORT,
+    WORKERS_FILE,
+)
 
 DISCOVER_SCRIPT = f"""#!/bin/sh
-# For Horovod Elastic: prints host:slots for each node of the newest membership.
-exec sed 's/ slots=/:/' {HOSTFILE}
+# For Horovod Elastic: prints host:slots for each node that a rank can be started on now.
+exec cat {READY_HOSTS}
 """
 
 
@@ -29,13 +43,24 @@ def write_host_files(node: Node, state: ClusterState) -> None:
     write_file(node.path(WORKERS_FILE), "".join(f"{name}\n" for name, _ in named_members(members)))
     write_file(node.path(HOSTFILE), "".join(f"{name} slots={m.slots}\n" for name, m in named_members(members)))
     write_file(node.path(DISCOVER_HOSTS), DISCOVER_SCRIPT, 0o755)
+    if not node.is_master:  # The master knows better, and says so itself.
+        write_ready_hosts(node, members)
     write_file(node.path(MEMBERSHIP_FILE), membership_text(state))
 
 
+def write_ready_hosts(node: Node, members: Iterable[Member]) -> None:
+    """
+    Write what discover_hosts prints.
+
+    Effects: /opt/deeplearning/ready_hosts.
+    """
+    write_file(node.path(READY_HOSTS), "".join(f"{member.instance_id}:{member.slots}\n" for member in members))
+
+
 def hosts_lines(members: tuple[Member, ...]) -> list[str]:
-    """Return the lines of /etc/hosts; the first node is also the master."""
+    """Return the lines of /etc/hosts: name by rank, for the first also the master's, and instance id."""
     return [
-        f"{member.address} {name}" + (f" {MASTER_HOST}" if rank == 0 else "")
+        f"{member.address} {name} {MASTER_HOST + ' ' if rank == 0 else ''}{member.instance_id}"
         for rank, (name, member) in enumerate(named_members(members))
     ]
 
@@ -43,7 +68,13 @@ def hosts_lines(members: tuple[Member, ...]) -> list[str]:
 def membership_text(state: ClusterState) -> str:
     """Return the membership document of a state."""
     members = [{"host": name, **member.to_document()} for name, member in named_members(state.members)]
-    document = {"cluster": state.cluster, "generation": state.generation, "members": members}
+    rendezvous = f"{state.members[0].address}:{RENDEZVOUS_PORT}"
+    document = {
+        "cluster": state.cluster,
+        "generation": state.generation,
+        "members": members,
+        "rendezvous": rendezvous,
+    }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 

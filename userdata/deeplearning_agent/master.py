@@ -1,49 +1,70 @@
-"""The master's duty: collect the workers, publish the roster, see it acknowledged, tell CloudFormation."""
+"""The master's duty: collect the workers, publish the roster, see it acknowledged, and keep it true from then on."""
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from deeplearning_agent.aws_clients import AwsFailure
 from deeplearning_agent.boot import prepare_node, run_stage
 from deeplearning_agent.collector import PEEK_SECONDS, Collector
 from deeplearning_agent.deadline import Deadline, setup_deadline
 from deeplearning_agent.duty import READ_SECONDS, Duty
-from deeplearning_agent.failure import ReportedFailure, StageFailure
+from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.formation import Formation
+from deeplearning_agent.keeper import Keeper, Watch
+from deeplearning_agent.member_watch import MemberWatch
 from deeplearning_agent.node import STARTED_FILE
 from deeplearning_agent.node_environment import contract_variables
+from deeplearning_agent.notices import Metadata, read_notice, write_notice
 from deeplearning_agent.queues import DoorbellQueue
+from deeplearning_agent.replacements import Replacements
+from deeplearning_agent.run_script import RunScript
 from deeplearning_agent.signals import StackSignal
 from deeplearning_agent.ssh_identity import make_user_key
-from deeplearning_agent.user_scripts import fetch_run_script, start_run_script
+from deeplearning_agent.succession import Change, explain, follow_up, publish, take_over
+from deeplearning_agent.tenure import Tenure
+from deeplearning_agent.user_scripts import fetch_run_script
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
 
-if TYPE_CHECKING:
-    import subprocess
-
 LOG = logging.getLogger(__name__)
 WRITE_ATTEMPTS = 5
-DECIDED = (Phase.FORMED, Phase.FAILED)
+ROUND_SECONDS = 2
+"""How often the master looks at a formed cluster."""
+FORM_SECONDS = 10
+"""How long the master listens for acknowledgements before it looks at who is alive."""
+TAKE_OVER_SECONDS = 60
+"""How long the master of a cluster that had formed waits for acknowledgements."""
+SIGNAL_ATTEMPTS = 3
+"""Each of them is tried for two minutes; then the stack has long been decided."""
 
 
 class Master(Duty):
     """Runs on the one master."""
 
     user_key = ""
-    rung_generation = 0
-    training: "subprocess.Popen[bytes] | None" = None
+    rung: tuple[int, bool] | None = None
+    """The generation that the workers were told of last, and whether it had only launched."""
+    signals_left = SIGNAL_ATTEMPTS
+    watch: Watch | None = None
+    """How workers are looked at. Default: through the network."""
 
-    def perform(self) -> None:
+    def perform(self) -> NoReturn:
         """Prepare the node, then converge on the item at each ring and once a minute."""
-        node = self.node
-        self.deadline = setup_deadline(node.clock, node.path(STARTED_FILE), node.settings.setup_seconds)
+        node, seconds = self.node, self.node.settings.setup_seconds
+        self.deadline = setup_deadline(node.clock, node.path(STARTED_FILE), seconds)
         limit = self.preparation_deadline()
         self.member = prepare_node(node, self.clients, limit)
         self.user_key = run_stage(node.clock, "make the user key", lambda: make_user_key(node))
         run_stage(node.clock, "fetch the run script", lambda: fetch_run_script(node, self.clients, limit))
         self.signal = StackSignal(node)
+        self.run_script = RunScript(node)
+        self.tenure = Tenure(node)
+        self.metadata = Metadata()
         self.collector = Collector(node, self.clients, self.poll_seconds)
+        roster = self.collector.roster
+        self.formation = Formation(node, self.collector)
+        self.keeper = Keeper(node, roster, self.watch or MemberWatch(node), Replacements(node, self.clients, roster))
+        self.acknowledge_by: dict[int, Deadline] = {}
         while True:
             self.follow()
 
@@ -61,12 +82,13 @@ class Master(Duty):
                 return
             generation = state.generation if state else -1
             self.call(lambda: self.doorbells.wait(generation, self.patience(state)))
-            self.peek(state)
-        except (AwsFailure, ContractError) as error:
-            if not is_decided(state) and self.deadline.is_over:
+            self.collector.take(self.node.limit(PEEK_SECONDS))
+        except (StageFailure, ContractError) as error:
+            may_pass = isinstance(error, AwsFailure | ContractError) and not self.deadline.is_over
+            if not is_decided(state) and not may_pass:
                 raise
             LOG.warning("cannot follow the cluster, will try again: %s", error)
-            self.patience(state).pause(READ_SECONDS)
+            self.patience(state).pause(FORM_SECONDS if is_decided(state) else READ_SECONDS)
 
     def converge(self, state: ClusterState | None) -> bool:
         """
@@ -78,20 +100,23 @@ class Master(Duty):
         Raises:
             StageFailure: The cluster cannot form.
         """
+        own = self.node.identity.instance_id
         if state is None:
-            self.check_deadline("the capacity adjuster has not said what launched; read its log")
+            self.check_deadline(
+                "the capacity adjuster has not said what launched; read its log" + self.describe_failures()
+            )
         elif state.phase is Phase.FAILED:
             self.signal.send("FAILURE", state.reason)
-        elif state.phase is Phase.FORMED:
-            self.serve(state)
-        elif self.node.identity.instance_id not in state.expected:
-            self.check_deadline(f"the capacity adjuster does not count {self.node} among {state.expected}")
         elif state.phase is Phase.LAUNCHED:
-            self.publish(state)
+            if own in state.expected:
+                self.publish(state)
+                return False
+            self.check_deadline(f"the capacity adjuster does not count {self.node} among {state.expected}")
+        elif state.master == own:
+            (self.serve if state.phase is Phase.FORMED else self.form)(state)
             return False
         else:
-            self.form(state)
-            return False
+            return self.stand_by_or_succeed(state)
         return True
 
     def publish(self, state: ClusterState) -> None:
@@ -99,19 +124,22 @@ class Master(Duty):
         Collect a description of every worker and write the roster: master first, workers as expected.
 
         Raises:
-            StageFailure: A worker failed, did not join in time, or has the address of another.
+            StageFailure: Too few workers joined in time, or two members have one address.
         """
-        roster = self.collector.roster
-        if not self.collect(state, lambda worker: roster.member(worker) is not None):
+        own = self.node.identity.instance_id
+        workers = tuple(name for name in state.expected if name != own)
+        if state.generation > 1:  # The workers' reports may have gone to a master that died.
+            self.ring(state)
+        lost = self.formation.collect_joined(workers, self.deadline.at_most(READ_SECONDS))
+        if lost is None:
             return
-        found = [self.member, *map(roster.member, self.workers(state))]
+        found = [self.member, *(self.collector.roster.member(name) for name in workers if name not in lost)]
         members = tuple(member for member in found if member is not None)
         if len({member.address for member in members}) < len(members):
             addresses = ", ".join(f"{member.instance_id} {member.address}" for member in members)
             raise StageFailure(f"two members have one address: {addresses}", "", stage="publish the roster")
-        following = state.advance(
-            Phase.PUBLISHED, generation=max(1, state.generation), members=members, user_key=self.user_key
-        )
+        following = publish(state, members, lost, self.user_key)
+        self.tenure.claim(following.generation)
         if self.call(lambda: self.store.write(following)):
             LOG.info("published generation %d with %d members", following.generation, len(members))
 
@@ -120,69 +148,109 @@ class Master(Duty):
         Ring the workers, wait for their acknowledgements and write that the cluster has formed.
 
         Raises:
-            StageFailure: A worker failed or did not acknowledge in time.
+            StageFailure: Too few workers acknowledged in time, and the cluster never formed before.
         """
-        settings, roster = self.node.settings, self.collector.roster
-        if self.workers(state) and self.rung_generation != state.generation:
-            bell = DoorbellQueue(self.clients, settings.worker_queue_url, settings.cluster, is_shared=True)
-            self.call(lambda: bell.ring(state.generation))
-            self.rung_generation = state.generation
+        self.ring(state)
         self.install(state)
-        if self.collect(state, lambda worker: roster.is_ready(worker, state.generation)):
-            self.call(lambda: self.store.write(state.advance(Phase.FORMED)))
+        limit = self.node.limit(TAKE_OVER_SECONDS) if state.has_formed else self.formation.ready_by
+        limit = self.acknowledge_by.setdefault(state.generation, limit)
+        lost = self.formation.collect_ready(state, limit, limit.at_most(FORM_SECONDS), self.keeper.look)
+        if lost:
+            self.move_on(state, Change(lost))
+        elif lost is not None:
+            self.call(lambda: self.store.write(state.advance(Phase.FORMED, has_formed=True)))
 
     def serve(self, state: ClusterState) -> None:
         """
-        Be the master of a formed cluster: signal once, start the user's run script once, look after it.
+        Be the master of a formed cluster for a minute, or until its membership changes.
 
         Raises:
-            StageFailure: The membership could not be installed.
+            StageFailure: The membership could not be installed, or the item not be written.
         """
+        self.ring(state)
         if self.install(state) and self.member:
-            formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
-            self.signal.send("SUCCESS", f"{formed}: {state.reason}" if state.reason else formed)
-            variables = contract_variables(self.node, len(state.members), self.member.gpu_count)
-            self.training = self.training or run_stage(
-                self.node.clock, "start the run script", lambda: start_run_script(self.node, variables)
-            )
-        if self.training and self.training.poll() is not None:
-            LOG.info("the run script ended with status %d", self.training.returncode)
-            self.training = None
+            self.tell_stack(state)
+            if self.run_script.is_due and not state.run_ended:
+                variables = contract_variables(self.node, len(state.members), self.member.gpu_count)
+                run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(variables))
+        notice = state.notice or read_notice(self.metadata)
+        if notice:
+            write_notice(self.node, notice)
+        until = self.node.limit(READ_SECONDS)
+        while not until.is_over:
+            if self.run_script.has_ended_well and not state.run_ended:
+                self.call(lambda: self.store.write(state.advance(Phase.FORMED, run_ended=True)))
+                return
+            change = self.keeper.find_change(state)
+            if change:
+                self.move_on(state, change)
+                return
+            self.listen()
 
-    def collect(self, state: ClusterState, has_reported: Callable[[str], bool]) -> bool:
+    def listen(self) -> None:
+        """Take reports for the length of a round; what AWS does not answer must not keep the master from looking."""
+        end, count = self.node.limit(ROUND_SECONDS), 0
+        try:
+            count = self.collector.take(end)
+        except AwsFailure as error:
+            LOG.warning("cannot read reports, will try again: %s", error)
+        if count == 0:
+            end.pause(ROUND_SECONDS)
+
+    def move_on(self, state: ClusterState, change: Change) -> None:
         """
-        Collect reports for up to a minute, after which the item is to be read again.
+        Write the next generation.
+
+        Raises:
+            AwsFailure: The item could not be written.
+        """
+        following = follow_up(state, change)
+        if not state.has_formed:
+            following = explain(following, change.left)
+        if self.call(lambda: self.store.write(following)):
+            self.keeper.conclude(change)
+            LOG.info("generation %d has %d members", following.generation, len(following.members))
+
+    def stand_by_or_succeed(self, state: ClusterState) -> bool:
+        """
+        Take the place of a master that was replaced by this instance; stand by when this one was replaced itself.
 
         Returns:
-            Whether all workers have reported.
+            False when the item must be read again at once.
 
         Raises:
-            StageFailure: The set-up time is over, or a worker failed.
+            AwsFailure: The item could not be written.
         """
-        workers = self.workers(state)
-        if self.collector.collect(workers, has_reported, self.deadline.at_most(READ_SECONDS), state.expected):
+        if self.tenure.is_over(state) or self.member is None:
+            LOG.warning("%s is the master since generation %d or before", state.master, state.generation)
             return True
-        if self.deadline.is_over:
-            raise self.collector.time_out(workers, has_reported, self.node.settings.setup_seconds)
+        following = take_over(state, self.member, self.user_key)
+        self.tenure.claim(following.generation)
+        if self.call(lambda: self.store.write(following)):
+            LOG.warning("took over from %s in generation %d", state.master, following.generation)
         return False
 
-    def peek(self, state: ClusterState | None) -> None:
+    def tell_stack(self, state: ClusterState) -> None:
+        """Signal the success of the formation; once, for the stack waits only while it is created."""
+        if self.signal.has_succeeded or self.signals_left == 0:
+            return
+        self.signals_left -= 1
+        formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
+        self.signal.send("SUCCESS", f"{formed}: {state.reason}" if state.reason else formed)
+
+    def ring(self, state: ClusterState) -> None:
         """
-        Look at reports that nobody waits for yet: a worker's failure ends the set-up at once.
+        Tell the workers once of a generation.
 
         Raises:
-            ReportedFailure: A worker failed before the cluster formed.
+            AwsFailure: The queue could not be written.
         """
-        try:
-            self.collector.take(state.expected if state else (), self.node.limit(PEEK_SECONDS))
-        except ReportedFailure as failure:
-            if not is_decided(state):
-                raise
-            LOG.warning("a worker failed after the cluster was decided: %s", failure)
-
-    def workers(self, state: ClusterState) -> tuple[str, ...]:
-        """Return the expected instances but this one, in order."""
-        return tuple(expected for expected in state.expected if expected != self.node.identity.instance_id)
+        news = (state.generation, state.phase is Phase.LAUNCHED)
+        if self.rung != news and len(state.members or state.expected) > 1:
+            settings = self.node.settings
+            bell = DoorbellQueue(self.clients, settings.worker_queue_url, settings.cluster, is_shared=True)
+            self.call(lambda: bell.ring(state.generation))
+        self.rung = news
 
     def patience(self, state: ClusterState | None) -> Deadline:
         """Return until when to wait for news: a minute, or less when the set-up time ends before."""
@@ -199,22 +267,33 @@ class Master(Duty):
             seconds = self.node.settings.setup_seconds
             raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
 
-    def report_failure(self, failure: StageFailure) -> None:
-        """Tell CloudFormation and write the item, unless it was told of a success: nothing undoes that."""
+    def describe_failures(self) -> str:
+        """Return what workers said of their failures, for a reason that names another cause; empty without any."""
+        roster = self.collector.roster
+        return "".join(f"; {roster.describe(name)}" for name in roster.failed())
+
+    def report_failure(self, failure: StageFailure) -> bool:
+        """
+        Tell CloudFormation and write the item, unless the cluster has formed: nothing undoes that.
+
+        Returns:
+            Whether that was the end; the master of a cluster that had formed tries again.
+        """
         reason = failure.reason(str(self.node))
         try:
             state = self.call(self.store.read)
         except Exception as error:  # noqa: BLE001 - the signal must go out whatever the item is
             LOG.error("could not read the state item: %s", error)  # noqa: TRY400 - the cause is in the line
             state = None
-        signal = StackSignal(self.node)
-        if signal.has_succeeded and state and state.phase is Phase.FORMED:
-            return
-        signal.send("FAILURE", reason)
+        signal, has_formed = StackSignal(self.node), state is not None and state.has_formed
+        if self.signals_left and not (has_formed and signal.has_succeeded):
+            self.signals_left -= 1
+            signal.send("FAILURE", reason)
         try:
             self.write_failure(reason)
         except Exception as error:  # noqa: BLE001 - CloudFormation has been told
             LOG.error("could not write the state item: %s", error)  # noqa: TRY400 - the cause is in the line
+        return not has_formed
 
     def write_failure(self, reason: str) -> None:
         """
@@ -234,5 +313,5 @@ class Master(Duty):
 
 
 def is_decided(state: ClusterState | None) -> bool:
-    """Tell whether nothing is left to wait for."""
-    return state is not None and state.phase in DECIDED
+    """Tell whether nothing that happens now fails the cluster as a whole."""
+    return state is not None and (state.has_formed or state.phase in (Phase.FORMED, Phase.FAILED))

@@ -1,10 +1,14 @@
 """What the master knows of its workers; kept on disk, so that a restart forgets no report that was deleted."""
 
+import json
 import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from deeplearning_agent.atomic_file import write_file
-from deeplearning_agent.failure import ReportedFailure
 from deeplearning_agent.node import Node
+from deeplearning_contract.document import field, parse_object
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -12,58 +16,138 @@ from deeplearning_contract.messages import NodeReport, ReportStage
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Entry:
+    """
+    What a worker said last.
+
+    Attributes:
+        sequence: Number of its newest report that counted; an older one that comes late changes nothing.
+        member: How it described itself; None before it joined.
+        ready: The highest generation that it acknowledged; 0 for none.
+        cause: Why it failed or leaves; empty while it does neither.
+        is_leaving: Whether EC2 takes it away, so that nobody else need replace it.
+    """
+
+    sequence: int = 0
+    member: Member | None = None
+    ready: int = 0
+    cause: str = ""
+    is_leaving: bool = False
+
+    def to_text(self) -> str:
+        """Return the JSON text that `from_text` reads."""
+        document = self.member.to_document() if self.member else None
+        return json.dumps(self.__dict__ | {"member": document}, sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str) -> "Entry":
+        """
+        Read an entry.
+
+        Raises:
+            ContractError: The text is not an entry.
+        """
+        document = parse_object(text, "entry")
+        member: dict[str, Any] | None = document.get("member")
+        return cls(
+            sequence=field(document, "sequence", int, "entry"),
+            member=Member.from_document(member) if isinstance(member, dict) else None,
+            ready=field(document, "ready", int, "entry"),
+            cause=field(document, "cause", str, "entry"),
+            is_leaving=field(document, "is_leaving", bool, "entry"),
+        )
+
+
 class Roster:
-    """The newest report of each stage, by worker."""
+    """The newest that was heard of each worker."""
 
     def __init__(self, node: Node) -> None:
-        """Read the reports that an earlier run of the agent kept on this instance."""
+        """Read what an earlier run of the agent kept on this instance."""
         self._directory = node.instance_file("reports")
-        self._joined: dict[str, Member] = {}
-        self._ready: dict[str, int] = {}
-        for path in sorted(self._directory.glob("*.json")):
+        self._entries: dict[str, Entry] = {}
+        for path in sorted(self._directory.glob("i-*.json")):
             try:
-                self._remember(NodeReport.from_body(path.read_text(encoding="utf-8")))
+                self._entries[path.stem] = Entry.from_text(path.read_text(encoding="utf-8"))
             except (ContractError, ValueError) as error:  # noqa: PERF203 - a file each
                 LOG.warning("ignored %s: %s", path, error)
 
-    def accept(self, report: NodeReport, expected: tuple[str, ...]) -> None:
+    def accept(self, report: NodeReport) -> None:
         """
-        Take a report in; one that was seen before changes nothing.
+        Take in a report whose sender was checked; one that was seen before, or is older than another, changes nothing.
 
-        Args:
-            report: A report whose sender was checked.
-            expected: The instances that count; empty while nobody knows.
-
-        Raises:
-            ReportedFailure: An instance that counts has failed.
+        Effects: a file for the worker.
         """
-        if report.stage is ReportStage.FAILED:
-            if expected and report.instance_id not in expected:
-                LOG.warning("%s, which does not count, failed: %s", report.instance_id, report.reason)
-                return
-            raise ReportedFailure(report.instance_id, report.reason)
-        self._remember(report)
-        write_file(self._directory / f"{report.instance_id}.{report.stage.value}.json", report.to_body(), 0o600)
+        known = self._entry(report.instance_id)
+        if report.stage is ReportStage.READY:
+            self._keep(report.instance_id, replace(known, ready=max(known.ready, report.generation)))
+            return
+        if 0 < report.sequence <= known.sequence:
+            return
+        told = replace(known, sequence=max(known.sequence, report.sequence))
+        if report.stage is ReportStage.JOINED:
+            self._keep(report.instance_id, replace(told, member=report.member, cause="", is_leaving=False))
+        else:
+            LOG.warning("%s %s: %s", report.instance_id, report.stage.value, report.reason)
+            is_leaving = report.stage is ReportStage.LEAVING
+            cause = report.reason or report.stage.value
+            self._keep(report.instance_id, replace(told, cause=cause, is_leaving=is_leaving))
 
     def member(self, instance_id: str) -> Member | None:
         """Return how a worker described itself; None before it joined."""
-        return self._joined.get(instance_id)
+        return self._entry(instance_id).member
+
+    def cause(self, instance_id: str) -> str:
+        """Return why a worker failed or leaves; empty while it does neither."""
+        return self._entry(instance_id).cause
+
+    def is_leaving(self, instance_id: str) -> bool:
+        """Tell whether EC2 takes a worker away."""
+        return self._entry(instance_id).is_leaving
 
     def is_ready(self, instance_id: str, generation: int) -> bool:
-        """Tell whether a worker has acknowledged a generation."""
-        return self._ready.get(instance_id, 0) >= generation
+        """Tell whether a worker has acknowledged a generation, or a higher one."""
+        return self._entry(instance_id).ready >= generation
+
+    def has_reported(self, instance_id: str) -> bool:
+        """Tell whether a worker has joined or failed."""
+        entry = self._entry(instance_id)
+        return entry.member is not None or bool(entry.cause)
+
+    def candidates(self) -> tuple[Member, ...]:
+        """Return the workers that joined and neither failed nor leave, by address."""
+        found = (entry.member for entry in self._entries.values() if entry.member is not None and not entry.cause)
+        return tuple(sorted(found, key=lambda member: (len(member.address), member.address)))
+
+    def failed(self) -> tuple[str, ...]:
+        """Return the workers that failed; one that leaves has not."""
+        return tuple(name for name, entry in self._entries.items() if entry.cause and not entry.is_leaving)
+
+    def forget(self, instance_id: str) -> None:
+        """
+        Forget a worker that is no member any more, all but the number of its last report.
+
+        When it comes back, its next report is a new one.
+        """
+        self._keep(instance_id, Entry(sequence=self._entry(instance_id).sequence))
 
     def describe(self, instance_id: str) -> str:
         """Say the last that was heard of a worker."""
-        member = self.member(instance_id)
-        if member is None:
+        entry = self._entry(instance_id)
+        if entry.cause:
+            return f"{instance_id} failed: {entry.cause}"
+        if entry.member is None:
             return f"{instance_id} never reported"
-        acknowledged = self._ready.get(instance_id)
-        state = f"acknowledged generation {acknowledged}" if acknowledged else "joined and acknowledged no generation"
-        return f"{instance_id} ({member.address}) {state}"
+        state = f"acknowledged generation {entry.ready}" if entry.ready else "joined and acknowledged no generation"
+        return f"{instance_id} ({entry.member.address}) {state}"
 
-    def _remember(self, report: NodeReport) -> None:
-        if report.member is not None:
-            self._joined[report.instance_id] = report.member
-        elif report.stage is ReportStage.READY:
-            self._ready[report.instance_id] = max(report.generation, self._ready.get(report.instance_id, 0))
+    def _entry(self, instance_id: str) -> Entry:
+        return self._entries.get(instance_id, Entry())
+
+    def _keep(self, instance_id: str, entry: Entry) -> None:
+        if entry != self._entries.get(instance_id):
+            self._entries[instance_id] = entry
+            write_file(self._path(instance_id), entry.to_text(), 0o600)
+
+    def _path(self, instance_id: str) -> Path:
+        return self._directory / f"{instance_id}.json"

@@ -1,10 +1,9 @@
-"""The user's own scripts: set-up as root on every node, run as the login user on the master; each once an instance."""
+"""Fetches the user's own scripts, and runs the one that sets nodes up: as root on every node, once an instance."""
 
 import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.aws_clients import AwsClients, call_until
@@ -15,12 +14,8 @@ from deeplearning_agent.programs import KEPT_OUTPUT, ProgramError
 from deeplearning_contract.names import STATE_DIRECTORY
 from deeplearning_contract.settings import ScriptSettings
 
-if TYPE_CHECKING:
-    import subprocess
-
 LOG = logging.getLogger(__name__)
 SETUP_LOG = "/var/log/deeplearning-setup-script.log"
-RUN_LOG = "/var/log/deeplearning-run-script.log"
 FETCH_SECONDS = 300
 
 
@@ -53,40 +48,15 @@ def fetch_run_script(node: Node, clients: AwsClients, deadline: Deadline) -> Non
     """
     Fetch the user's run script before the cluster forms, so that a wrong one fails while somebody is told.
 
+    A restart does without S3, if the script is there.
+
     Raises:
         StageFailure: It cannot be fetched, or is not what was deployed.
     """
-    if node.settings.run_script is not None and not _started_file(node).exists():
-        fetch_script(node, clients, node.settings.run_script, "run", deadline)
-
-
-def start_run_script(node: Node, variables: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
-    """
-    Start the run script that was fetched, as the login user, unless it was started on this instance before.
-
-    It goes on while the agent follows the cluster, and outlives a restart of the agent.
-
-    Effects: its output in /var/log/deeplearning-run-script.log.
-
-    Returns:
-        The process, or None when there is nothing to start.
-
-    Raises:
-        ProgramError: It cannot be executed.
-    """
-    started = _started_file(node)
-    if node.settings.run_script is None or started.exists():
-        return None
-    user = node.login_user()
-    log = node.path(RUN_LOG)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    write_file(started, f"{node.settings.run_script.sha256}\n")
-    with log.open("ab") as output:
-        return node.programs.start(
-            ["runuser", "-u", user.name, "--", str(script_path(node, "run"))],
-            environment={"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **variables},
-            output=output.fileno(),
-        )
+    script, path = node.settings.run_script, script_path(node, "run")
+    if script is None or (path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == script.sha256):
+        return
+    fetch_script(node, clients, script, "run", deadline)
 
 
 def script_path(node: Node, name: str) -> Path:
@@ -119,7 +89,3 @@ def fetch_script(node: Node, clients: AwsClients, script: ScriptSettings, name: 
     path = script_path(node, name)
     write_file(path, data.decode("utf-8", "surrogateescape"), 0o755)
     return path
-
-
-def _started_file(node: Node) -> Path:
-    return node.instance_file("run-script-started")

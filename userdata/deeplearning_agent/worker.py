@@ -1,34 +1,54 @@
 """A worker's duty: join, install what the master publishes, acknowledge it, and go on following."""
 
 import logging
+from typing import NoReturn
 
+from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.aws_clients import AwsFailure
 from deeplearning_agent.boot import prepare_node
+from deeplearning_agent.deadline import Deadline
 from deeplearning_agent.duty import READ_SECONDS, Duty
 from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.host_files import installed_generation
+from deeplearning_agent.notices import Metadata, read_notice, write_notice
 from deeplearning_agent.queues import send_report
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.messages import NodeReport, ReportStage
 
 LOG = logging.getLogger(__name__)
+REPEAT_SECONDS = 50
+"""A report that nothing came of is sent again after this time, then after twice that, and so on."""
+NOTICE_SECONDS = 20
+"""EC2 gives two minutes of notice before it takes a spot instance away."""
+ADMISSION_SECONDS = 5
+"""How often a newcomer of a formed cluster reads the item, for its first minute."""
 
 
 class Worker(Duty):
     """Runs on every node but the master."""
 
-    joined_generation = 0
-    """The generation that the worker last asked to be in."""
     seen_generation = -1
     """Rings up to this generation bring no news."""
+    is_acknowledged = False
+    """Whether this node has acknowledged any generation, as far as this run of the agent knows."""
+    last_report: tuple[ReportStage, int] | None = None
+    """Stage and generation of the last report."""
+    repeat: Deadline | None = None
+    repeat_seconds = REPEAT_SECONDS
+    noticed = ""
+    admission: Deadline | None = None
+    """While it runs, the worker looks often whether it was admitted."""
 
-    def perform(self) -> None:
+    def perform(self) -> NoReturn:
         """Prepare the node, then converge on the item at each ring and once a minute."""
+        self.metadata = Metadata()
         self.member = prepare_node(self.node, self.clients, self.preparation_deadline())
         while True:
             try:
-                self.converge(self.call(self.store.read))
-                self.call(lambda: self.doorbells.wait(self.seen_generation, self.node.limit(READ_SECONDS)))
+                state = self.call(self.store.read)
+                self.converge(state)
+                self.listen()
             except (AwsFailure, ContractError) as error:  # noqa: PERF203 - waiting dwarfs it
                 LOG.warning("cannot follow the cluster, will try again: %s", error)
                 self.node.clock.wait(READ_SECONDS)
@@ -42,22 +62,81 @@ class Worker(Duty):
             AwsFailure: A report could not be sent.
         """
         self.seen_generation = state.generation if state and state.phase is not Phase.LAUNCHED else -1
+        is_joining = False
         if state is None or state.phase is Phase.LAUNCHED:
-            self.join(state.generation if state else 1)
+            self.report_until_news(ReportStage.JOINED, state.generation if state else 1)
         elif state.phase in (Phase.PUBLISHED, Phase.FORMED):
-            if self.node.identity.instance_id not in {member.instance_id for member in state.members}:
-                self.join(state.generation + 1)
-            elif self.installed != state.generation and self.install(state) and state.phase is Phase.PUBLISHED:
-                self.report(ReportStage.READY, generation=state.generation)
+            if not state.has_member(self.node.identity.instance_id):
+                is_joining = True
+                self.report_until_news(ReportStage.JOINED, state.generation + 1)
+            else:
+                self.take_membership(state)
+        if not is_joining:
+            self.admission = None
+        elif self.admission is None:
+            self.admission = self.node.limit(READ_SECONDS)
+        if state and state.notice:
+            write_notice(self.node, state.notice)
 
-    def join(self, generation: int) -> None:
-        """Ask once to be in a generation."""
-        if max(1, generation) > self.joined_generation:
-            self.report(ReportStage.JOINED)
-            self.joined_generation = max(1, generation)
+    def take_membership(self, state: ClusterState) -> None:
+        """
+        Install a membership that this node is in, and acknowledge it unless that was done before.
+
+        Raises:
+            StageFailure: It could not be installed.
+            AwsFailure: The report could not be sent.
+        """
+        self.is_acknowledged = self.is_acknowledged or installed_generation(self.node) == state.generation
+        if self.install(state) and (state.phase is Phase.PUBLISHED or not self.is_acknowledged):
+            self.report_until_news(ReportStage.READY, state.generation)
+            self.is_acknowledged = True
+
+    def listen(self) -> None:
+        """
+        Wait for a ring, for a minute at most, and look at EC2's notices meanwhile.
+
+        Raises:
+            AwsFailure: The queue could not be read, or a report could not be sent.
+        """
+        is_hurried = self.admission is not None and not self.admission.is_over
+        until = self.node.limit(ADMISSION_SECONDS if is_hurried else READ_SECONDS)
+        while not until.is_over:
+            self.watch_notices()
+            listened = until.at_most(NOTICE_SECONDS)
+            if self.call(lambda limit=listened: self.doorbells.wait(self.seen_generation, limit)):  # type: ignore[misc]
+                return
+
+    def watch_notices(self) -> None:
+        """
+        Report once that EC2 takes this instance away.
+
+        Effects: /opt/deeplearning/notice, which asks the training for a checkpoint.
+
+        Raises:
+            AwsFailure: The report could not be sent.
+        """
+        notice = read_notice(self.metadata)
+        if notice and notice != self.noticed:
+            write_notice(self.node, notice)
+            self.report(ReportStage.LEAVING, reason=notice)
+            self.noticed = notice
+
+    def report_until_news(self, stage: ReportStage, generation: int) -> None:
+        """Report, and report again from time to time while the item goes on asking for it."""
+        if (stage, generation) != self.last_report:
+            self.last_report, self.repeat_seconds = (stage, generation), REPEAT_SECONDS
+        elif self.repeat is None or not self.repeat.is_over:
+            return
+        self.report(stage, generation=generation if stage is ReportStage.READY else 0)
+        self.repeat = self.node.limit(self.repeat_seconds)
+        self.repeat_seconds *= 2
 
     def report(self, stage: ReportStage, *, generation: int = 0, reason: str = "") -> None:
-        """Send a report to the master."""
+        """
+        Send a report to the master.
+
+        Effects: a file that counts reports over restarts.
+        """
         report = NodeReport(
             cluster=self.node.settings.cluster,
             instance_id=self.node.identity.instance_id,
@@ -65,13 +144,29 @@ class Worker(Duty):
             generation=generation,
             member=self.member if stage is ReportStage.JOINED else None,
             reason=reason,
+            sequence=self.count_report(),
         )
         self.call(lambda: send_report(self.clients, self.node.settings.report_queue_url, report))
         LOG.info("reported %s", stage.value)
 
-    def report_failure(self, failure: StageFailure) -> None:
-        """Send the reason to the master, who tells CloudFormation."""
+    def count_report(self) -> int:
+        """Return the number of the next report, used once whatever becomes of the agent; 0 when the disk is full."""
+        path = self.node.instance_file("reports-sent")
+        try:
+            number = int(path.read_text()) + 1
+        except (OSError, ValueError):
+            number = 1
+        try:
+            write_file(path, f"{number}\n")
+        except OSError as error:
+            LOG.warning("could not count the report: %s", error)
+            return 0
+        return number
+
+    def report_failure(self, failure: StageFailure) -> bool:
+        """Send the reason to the master, who tells CloudFormation or has this node replaced."""
         try:
             self.report(ReportStage.FAILED, reason=failure.reason(str(self.node)))
         except StageFailure as error:
             LOG.error("could not report the failure: %s", error)  # noqa: TRY400 - the cause is in the line
+        return True

@@ -83,6 +83,7 @@ class ClusterState:
         reason: Why the cluster is smaller than asked for, or failed; else empty.
         members: The roster in rank order, master first; empty before `published`.
         user_key: Public SSH key with which the master logs in on every node; empty before `published`.
+        has_formed: Whether any generation has formed; what fails from then on fails a node, not the cluster.
         departed: The nodes that left last, the newest last.
         run_ended: Whether the user's run script has ended well, so that no later master starts it again.
         notice: Why the capacity of the whole cluster ends soon; empty while it does not.
@@ -97,6 +98,7 @@ class ClusterState:
     reason: str = ""
     members: tuple[Member, ...] = ()
     user_key: str = ""
+    has_formed: bool = False
     departed: tuple[Departure, ...] = ()
     run_ended: bool = False
     notice: str = ""
@@ -110,14 +112,15 @@ class ClusterState:
         """Tell whether an instance is a member."""
         return any(member.instance_id == instance_id for member in self.members)
 
-    def depart(self, reasons: Mapping[str, str]) -> "ClusterState":
+    def depart(self, generation: int, reasons: Mapping[str, str]) -> "ClusterState":
         """
-        Return the same revision with departures noted for the next generation.
+        Return the same revision with departures noted.
 
         Args:
+            generation: The first generation without those who leave.
             reasons: Instance id -> why it leaves.
         """
-        noted = tuple(Departure(name, self.generation + 1, reason[:_LONGEST_NOTE]) for name, reason in reasons.items())
+        noted = tuple(Departure(name, generation, reason[:_LONGEST_NOTE]) for name, reason in reasons.items())
         return replace(self, departed=(*self.departed, *noted)[-_MOST_DEPARTURES:])
 
     def advance(self, phase: Phase, **changes: Any) -> "ClusterState":
@@ -185,7 +188,8 @@ class ClusterState:
             members=tuple(Member.from_document(entry) for entry in object_list(document, "members", "state")),
             user_key=user_key,
             departed=tuple(Departure.from_document(entry) for entry in _optional_objects(document, "departed")),
-            run_ended=field(document, "run_ended", bool, "state") if "run_ended" in document else False,
+            has_formed=_optional_flag(document, "has_formed"),
+            run_ended=_optional_flag(document, "run_ended"),
             notice=field(document, "notice", str, "state") if "notice" in document else "",
         )
 
@@ -255,3 +259,7 @@ def _join(item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> str:
 
 def _optional_objects(document: Mapping[str, Any], key: str) -> tuple[dict[str, Any], ...]:
     return object_list(document, key, "state") if key in document else ()
+
+
+def _optional_flag(document: Mapping[str, Any], key: str) -> bool:
+    return field(document, key, bool, "state") if key in document else False

@@ -51,6 +51,7 @@ class NodeReport:
         generation: The generation acknowledged; 0 in the other stages.
         member: The node's description; only in `joined`.
         reason: Why the node failed or leaves; empty in the other stages.
+        sequence: Counts the node's reports, so that a late one is known; 0 when the node does not count.
     """
 
     cluster: str
@@ -59,6 +60,7 @@ class NodeReport:
     generation: int = 0
     member: Member | None = None
     reason: str = ""
+    sequence: int = 0
 
     def to_body(self) -> str:
         """Return the message body."""
@@ -71,6 +73,7 @@ class NodeReport:
                 "generation": self.generation,
                 "member": self.member.to_document() if self.member else None,
                 "reason": self.reason[:MAX_REASON],
+                "sequence": self.sequence,
             }
         )
 
@@ -102,4 +105,5 @@ class NodeReport:
             generation=field(document, "generation", int, "report"),
             member=member,
             reason=field(document, "reason", str, "report")[:MAX_REASON],
+            sequence=field(document, "sequence", int, "report") if "sequence" in document else 0,
         )

@@ -18,6 +18,8 @@ WORKERS_FILE = "/opt/deeplearning/workers"
 HOSTFILE = "/opt/deeplearning/hostfile"
 MEMBERSHIP_FILE = "/opt/deeplearning/membership.json"
 DISCOVER_HOSTS = "/opt/deeplearning/discover_hosts"
+READY_HOSTS = "/opt/deeplearning/ready_hosts"
+NOTICE_FILE = "/opt/deeplearning/notice"
 SETTINGS_FILE = "/opt/deeplearning/settings.json"
 AGENT_DIRECTORY = "/opt/deeplearning/agent"
 ENVIRONMENT_FILE = "/opt/deeplearning/environment"
@@ -25,6 +27,8 @@ AGENT_LOG = "/var/log/deeplearning-agent.log"
 
 AGENT_SERVICE = "deeplearning-agent.service"
 MASTER_HOST = "deeplearning-master"
+RENDEZVOUS_PORT = 29400
+"""Where torchrun's nodes meet on the master."""
 
 CLUSTER_TAG = "deeplearning:cluster"
 ROLE_TAG = "deeplearning:role"

@@ -35,7 +35,7 @@ CLUSTER = "master-of-names"
 REGION = "eu-west-1"
 LOADER = botocore.loaders.create_loader()
 ROLE_ID = "AROAEXAMPLEEXAMPLE123"
-COREUTILS = ("sh", "mkdir", "ls", "chown", "test", "cat", "sed", "touch", "env", "sleep")
+COREUTILS = ("sh", "mkdir", "mv", "ls", "chown", "test", "cat", "sed", "touch", "env", "sleep")
 PROGRAMS = {
     "mountpoint": 'test -e "$2/.mounted"',
     "mount": 'for target; do :; done; echo "$@" >>"$FAKES/mount.calls"; touch "$target/.mounted"',

@@ -10,7 +10,13 @@ import pytest
 from deeplearning_agent.atomic_file import BEGIN, END, replace_block, write_block, write_file
 from deeplearning_agent.boot import install_membership
 from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.host_files import DISCOVER_SCRIPT, hosts_lines, installed_generation, write_host_files
+from deeplearning_agent.host_files import (
+    DISCOVER_SCRIPT,
+    hosts_lines,
+    installed_generation,
+    write_host_files,
+    write_ready_hosts,
+)
 from deeplearning_agent.node_environment import contract_variables, write_environment
 from deeplearning_agent.ssh_identity import known_hosts_lines
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -41,9 +47,9 @@ def state(lab, node):
 
 def test_d37_hosts_are_in_rank_order_and_rank_0_is_the_master():
     assert hosts_lines(members(0, 0, 0)) == [
-        "10.0.0.9 deeplearning-worker1 deeplearning-master",
-        "10.0.0.10 deeplearning-worker2",
-        "10.0.0.11 deeplearning-worker3",
+        "10.0.0.9 deeplearning-worker1 deeplearning-master i-00000000000000000",
+        "10.0.0.10 deeplearning-worker2 i-00000000000000001",
+        "10.0.0.11 deeplearning-worker3 i-00000000000000002",
     ]
 
 
@@ -57,22 +63,23 @@ def test_d35_slots_are_each_nodes_own_count_and_one_without_gpus(lab, node, stat
     ]
 
 
-def test_discover_hosts_prints_hosts_and_slots_for_horovod(lab, node, state, tmp_path):
+def test_discover_hosts_prints_names_that_mean_one_machine_for_ever(lab, node, state):
     write_host_files(node, state)
+    write_ready_hosts(node, state.members[:2])
     script = lab.read(0, "/opt/deeplearning/discover_hosts")
     assert node.path("/opt/deeplearning/discover_hosts").stat().st_mode & 0o777 == 0o755
-    hostfile = str(node.path("/opt/deeplearning/hostfile"))
+    ready = str(node.path("/opt/deeplearning/ready_hosts"))
     done = subprocess.run(
-        ["/bin/sh", "-c", script.replace("/opt/deeplearning/hostfile", hostfile)], capture_output=True, check=True
+        ["/bin/sh", "-c", script.replace("/opt/deeplearning/ready_hosts", ready)], capture_output=True, check=True
     )
-    assert done.stdout == b"deeplearning-worker1:2\ndeeplearning-worker2:1\ndeeplearning-worker3:1\n"
+    assert done.stdout == b"i-00000000000000000:2\ni-00000000000000001:1\n"
     assert script == DISCOVER_SCRIPT
 
 
 def test_known_hosts_name_every_node_by_names_and_address():
     first, second, _ = known_hosts_lines(members(0, 0, 0))
-    assert first == f"deeplearning-worker1,deeplearning-master,10.0.0.9 {KEY}0"
-    assert second == f"deeplearning-worker2,10.0.0.10 {KEY}1"
+    assert first == f"deeplearning-worker1,deeplearning-master,i-00000000000000000,10.0.0.9 {KEY}0"
+    assert second == f"deeplearning-worker2,i-00000000000000001,10.0.0.10 {KEY}1"
 
 
 @pytest.mark.fault(56)

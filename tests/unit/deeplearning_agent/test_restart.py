@@ -4,8 +4,6 @@ import logging
 
 import pytest
 
-from deeplearning_agent.failure import ReportedFailure
-from deeplearning_agent.roster import Roster
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -29,7 +27,7 @@ def test_a_worker_that_starts_in_any_early_phase_only_joins(lab, phase):
 
 
 @pytest.mark.fault(32, 48)
-@pytest.mark.parametrize(("phase", "stages"), [(Phase.PUBLISHED, ["ready"]), (Phase.FORMED, [])])
+@pytest.mark.parametrize(("phase", "stages"), [(Phase.PUBLISHED, ["ready"]), (Phase.FORMED, ["ready"])])
 def test_a_worker_that_starts_late_installs_what_is_published(lab, phase, stages):
     roster = tuple(Member(lab.instance(index), f"10.0.0.{9 + index}", 2, KEY) for index in range(2))
     lab.write_state(2, phase, members=roster, user_key=KEY)
@@ -96,9 +94,19 @@ def test_a_master_that_fails_before_the_adjuster_spoke_writes_it_down(lab, ticki
 def test_a_failure_that_comes_before_the_adjuster_spoke_is_heard_at_the_next_look(lab, ticking_clock):
     report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
     lab.send("report", report.to_body())
+    lab.run(lab.agent(0))
+    assert not lab.signals.bodies
+    lab.write_state(2)
     lab.run(lab.agent(0, ticking_clock()))
+    assert lab.signals.bodies[0]["Reason"] == "worker i-00000000000000001: disk full"
+
+
+def test_a_failure_is_told_even_when_the_adjuster_never_speaks(lab, ticking_clock):
+    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
+    lab.send("report", report.to_body())
+    lab.run(lab.agent(0, ticking_clock()))
+    assert "the capacity adjuster has not said what launched" in lab.signals.bodies[0]["Reason"]
     assert "disk full" in lab.signals.bodies[0]["Reason"]
-    assert lab.calls["GetItem"] == 3, "one to follow, then two to write the failure"
 
 
 def test_two_workers_with_one_address_never_become_a_roster(lab, ticking_clock):
@@ -110,12 +118,12 @@ def test_two_workers_with_one_address_never_become_a_roster(lab, ticking_clock):
 
 
 def test_the_failure_of_a_node_that_does_not_count_is_only_logged(lab, caplog):
-    roster = Roster(lab.node(0))
     report = NodeReport("master-of-names", lab.instance(5), ReportStage.FAILED, reason="disk full")
-    roster.accept(report, (lab.instance(0), lab.instance(1)))
+    lab.send("report", report.to_body())
+    lab.write_state(1)
+    lab.run(lab.agent(0))
     assert "disk full" in caplog.text
-    with pytest.raises(ReportedFailure, match="disk full"):
-        roster.accept(report, (lab.instance(0), lab.instance(5)))
+    assert lab.read_state().phase is Phase.FORMED
 
 
 @pytest.fixture(autouse=True)

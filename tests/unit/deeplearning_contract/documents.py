@@ -29,6 +29,7 @@ states = st.builds(
     members=st.lists(members, max_size=3).map(tuple),
     user_key=st.just("") | keys,
     departed=st.lists(st.builds(Departure, instance_ids, counts, reasons), max_size=2).map(tuple),
+    has_formed=st.booleans(),
     run_ended=st.booleans(),
     notice=reasons,
 )
@@ -45,6 +46,7 @@ reports = st.one_of(
         instance_ids,
         st.sampled_from([ReportStage.FAILED, ReportStage.LEAVING]),
         reason=reasons,
+        sequence=counts,
     ),
 )
 scripts = st.none() | st.builds(ScriptSettings, st.text(), st.text(), st.text())

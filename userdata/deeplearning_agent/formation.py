@@ -1,0 +1,142 @@
+"""Who is in a roster: waiting for workers, leaving out those that fail or stay away, and knowing when to give up."""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+
+from deeplearning_agent.collector import Collector
+from deeplearning_agent.deadline import Deadline, setup_deadline
+from deeplearning_agent.failure import ReportedFailure, StageFailure
+from deeplearning_agent.keeper import Findings
+from deeplearning_agent.node import STARTED_FILE, Node
+from deeplearning_contract.cluster_state import ClusterState
+
+_RESERVE_SHARE = 0.1
+_LONGEST_RESERVE_SECONDS = 120
+
+
+def reserve_seconds(setup_seconds: float) -> float:
+    """Return the time at the end of the set-up time that is kept for going on without those that are missing."""
+    return min(_LONGEST_RESERVE_SECONDS, _RESERVE_SHARE * setup_seconds)
+
+
+class Formation:
+    """
+    The master's patience with its workers before the cluster has formed.
+
+    "Continue with what you got": a worker that failed, or is still missing near the end of the set-up time, is left
+    out if the user's minimum remains. Otherwise the failure is the cluster's, at once.
+    """
+
+    def __init__(self, node: Node, collector: Collector) -> None:
+        """Count the set-up time from the agent's first start on this boot."""
+        seconds = node.settings.setup_seconds
+        end = setup_deadline(node.clock, node.path(STARTED_FILE), seconds).at
+        self._settings = node.settings
+        self._collector = collector
+        self._roster = collector.roster
+        self.joined_by = Deadline(node.clock, end - reserve_seconds(seconds))
+        self.ready_by = Deadline(node.clock, end - reserve_seconds(seconds) / 2)
+
+    def collect_joined(self, workers: Iterable[str], until: Deadline) -> Mapping[str, str] | None:
+        """
+        Wait for workers to join.
+
+        Args:
+            workers: Those that launched.
+            until: When to return, to read the item again.
+
+        Returns:
+            Those to leave out, by instance id -> why; None while there is somebody to wait for.
+
+        Raises:
+            StageFailure: Too few can be had.
+            AwsFailure: The queue could not be read.
+        """
+        expected = tuple(workers)
+
+        def has_joined(name: str) -> bool:
+            return self._roster.member(name) is not None
+
+        self._collect(expected, has_joined, until.at_most(max(0.0, self.joined_by.remaining)))
+        return self._judge(expected, has_joined, self.joined_by)
+
+    def collect_ready(
+        self, state: ClusterState, limit: Deadline, until: Deadline, look: Callable[[ClusterState], Findings]
+    ) -> Mapping[str, str] | None:
+        """
+        Wait for the members of a generation to acknowledge it.
+
+        Args:
+            state: The generation.
+            limit: When those that have not are left out.
+            until: When to return, to read the item again.
+            look: Finds members that are gone; asked only while somebody is waited for.
+
+        Returns:
+            Those to leave out, by instance id -> why; None while there is somebody to wait for.
+
+        Raises:
+            StageFailure: Too few can be had, and the cluster has never formed.
+            AwsFailure: The queue could not be read.
+        """
+        workers = tuple(member.instance_id for member in state.members[1:])
+
+        def is_ready(name: str) -> bool:
+            return self._roster.is_ready(name, state.generation)
+
+        if self._collect(workers, is_ready, until) and all(map(is_ready, workers)):
+            return {}
+        gone = {name: cause for name, cause in look(state).silent.items() if not is_ready(name)}
+        return self._judge(workers, is_ready, limit, gone, is_bound=not state.has_formed)
+
+    def _collect(self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline) -> bool:
+        def is_done() -> bool:
+            lost = [name for name in workers if self._roster.cause(name)]
+            is_hopeless = bool(lost) and len(workers) - len(lost) < self._settings.worker_min_capacity
+            return is_hopeless or all(has_reported(name) or name in lost for name in workers)
+
+        return self._collector.collect(is_done, until)
+
+    def _judge(
+        self,
+        workers: tuple[str, ...],
+        has_reported: Callable[[str], bool],
+        limit: Deadline,
+        gone: Mapping[str, str] | None = None,
+        *,
+        is_bound: bool = True,
+    ) -> Mapping[str, str] | None:
+        lost = {name: self._roster.cause(name) for name in workers if self._roster.cause(name)} | dict(gone or {})
+        missing = [name for name in workers if name not in lost and not has_reported(name)]
+        remaining = len(workers) - len(lost)
+        if is_bound and lost and remaining < self._settings.worker_min_capacity:
+            first, cause = next(iter(lost.items()))
+            raise ReportedFailure(first, self._count_lost(lost, workers) + cause)
+        if missing and not limit.is_over:
+            return lost if gone else None
+        lost |= {name: self._roster.describe(name) for name in missing}
+        lost |= self._find_odd(name for name in workers if name not in lost)
+        if is_bound and missing and len(workers) - len(lost) < self._settings.worker_min_capacity:
+            raise self._time_out(missing, workers)
+        return lost
+
+    def _find_odd(self, workers: Iterable[str]) -> Mapping[str, str]:
+        """Find workers with fewer GPUs than most have: they would hold up all others, or break an even job."""
+        counts = {name: member.gpu_count for name in workers if (member := self._roster.member(name)) is not None}
+        usual = statistics.mode(sorted(counts.values(), reverse=True)) if counts else 0
+        return {name: f"it has {n} GPUs, where most workers have {usual}" for name, n in counts.items() if n < usual}
+
+    def _count_lost(self, lost: Mapping[str, str], workers: tuple[str, ...]) -> str:
+        if len(lost) == 1 and len(workers) == 1:
+            return ""
+        minimum = self._settings.worker_min_capacity
+        return f"{len(lost)} of {len(workers)} workers failed and at least {minimum} must remain; the first: "
+
+    def _time_out(self, missing: list[str], workers: tuple[str, ...]) -> StageFailure:
+        seconds = self._settings.setup_seconds
+        return StageFailure(
+            f"the set-up time of {seconds} s is over and {len(missing)} of {len(workers)} workers are missing: "
+            + ", ".join(map(self._roster.describe, missing)),
+            "read the agent's log on them, or allow more time",
+            stage="form the cluster",
+        )

@@ -1,0 +1,116 @@
+"""Keeps the membership of a formed cluster true: drops who is gone, admits who came, orders replacements."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from deeplearning_agent.host_files import write_ready_hosts
+from deeplearning_agent.node import Node
+from deeplearning_agent.replacements import Replacements
+from deeplearning_agent.roster import Roster
+from deeplearning_agent.succession import Change
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.membership import Member
+
+if TYPE_CHECKING:
+    from deeplearning_agent.deadline import Deadline
+
+LOG = logging.getLogger(__name__)
+ACKNOWLEDGE_SECONDS = 60
+"""A member that has not acknowledged any generation by then is dropped."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """
+    What looking at the workers found.
+
+    Attributes:
+        silent: Instance id of each that does not answer -> the words for it.
+        unfit: Instance id of each that answers and is of no use -> why.
+        has_answer: Whether any worker answered; if none did, the master itself may be cut off.
+    """
+
+    silent: Mapping[str, str] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    has_answer: bool = True
+
+
+class Watch(Protocol):
+    """How the master sees its workers."""
+
+    def look(self, members: Sequence[Member]) -> Findings:
+        """Look at a membership, the master first; takes a few seconds at most, and finds nothing of the master."""
+
+
+class Keeper:
+    """The master's care for the members of a cluster."""
+
+    def __init__(self, node: Node, roster: Roster, watch: Watch, replacements: Replacements) -> None:
+        """Bind what it looks at; nothing is called yet."""
+        self._node = node
+        self._roster = roster
+        self._watch = watch
+        self._replacements = replacements
+        self._acknowledge_by: dict[str, Deadline] = {}
+
+    def find_change(self, state: ClusterState) -> Change:
+        """
+        Find out what is to become of the membership.
+
+        Effects: /opt/deeplearning/ready_hosts; orders of replacements that have become due.
+        """
+        workers = state.members[1:]
+        found = self.look(state)
+        left = {}
+        for worker in workers:
+            cause = self._cause(worker, found)
+            if cause:
+                left[worker.instance_id] = cause
+        joined = self._newcomers(state)
+        addresses = {member.address: member.instance_id for member in joined}
+        for worker in workers:
+            if worker.address in addresses:  # EC2 gives an address anew only when its last holder has gone
+                left[worker.instance_id] = f"its address {worker.address} is {addresses[worker.address]}'s now"
+        self._write_ready_hosts(state, left)
+        self._replacements.order(left, found)
+        self._replacements.carry_out(kept={worker.instance_id for worker in workers} - set(left))
+        return Change(left, joined)
+
+    def look(self, state: ClusterState) -> Findings:
+        """Look at a membership."""
+        return self._watch.look(state.members)
+
+    def conclude(self, change: Change) -> None:
+        """Forget those that left, once the item says so."""
+        for instance_id, cause in change.left.items():
+            LOG.warning("%s is no member any more: %s", instance_id, cause)
+            self._roster.forget(instance_id)
+            self._acknowledge_by.pop(instance_id, None)
+        for member in change.joined:
+            LOG.info("%s (%s) is a member now", member.instance_id, member.address)
+
+    def _cause(self, worker: Member, found: Findings) -> str:
+        """Say why a worker cannot stay; empty when it can."""
+        name = worker.instance_id
+        cause = self._roster.cause(name) or found.unfit.get(name, "") or found.silent.get(name, "")
+        if cause or self._roster.is_ready(name, 1):
+            return cause
+        limit = self._acknowledge_by.setdefault(name, self._node.limit(ACKNOWLEDGE_SECONDS))
+        return f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s" if limit.is_over else ""
+
+    def _newcomers(self, state: ClusterState) -> tuple[Member, ...]:
+        """Return who joined and is no member yet; of two with one address, the one that said so last is believed."""
+        return tuple(
+            {
+                member.address: member
+                for member in self._roster.candidates()
+                if not state.has_member(member.instance_id) and not self._replacements.has_ordered(member.instance_id)
+            }.values()
+        )
+
+    def _write_ready_hosts(self, state: ClusterState, left: Mapping[str, str]) -> None:
+        first, *workers = state.members
+        ready = [m for m in workers if self._roster.is_ready(m.instance_id, 1) and m.instance_id not in left]
+        write_ready_hosts(self._node, [first, *ready])

@@ -1,0 +1,71 @@
+"""The user's run script on the master of a formed cluster: started once, and again by the next master."""
+
+import logging
+from collections.abc import Mapping
+
+from deeplearning_agent.atomic_file import write_file
+from deeplearning_agent.node import Node
+from deeplearning_agent.user_scripts import script_path
+
+LOG = logging.getLogger(__name__)
+RUN_LOG = "/var/log/deeplearning-run-script.log"
+STARTED_FILE = "/run/deeplearning/run-script-started"
+"""Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
+_WRAPPER = 'status=$1; shift; "$@"; echo $? >"$status.new"; mv "$status.new" "$status"'
+
+
+class RunScript:
+    """
+    One master's run script.
+
+    It goes on while the agent follows the cluster, and outlives a restart of the agent. What it ended with is written
+    by a shell of its own, so that no restart misses it.
+    """
+
+    def __init__(self, node: Node) -> None:
+        """Bind the node; nothing is read yet."""
+        self._node = node
+        self._status_file = node.instance_file("run-script-status")
+        self._is_told = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is one that neither runs nor has ended on this instance."""
+        if self._node.settings.run_script is None:
+            return False
+        return not self._status_file.exists() and not self._node.path(STARTED_FILE).exists()
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether it ended with status 0; an end is logged once."""
+        if self._node.settings.run_script is None or not self._status_file.exists():
+            return False
+        status = self._status_file.read_text().strip()
+        if not self._is_told:
+            LOG.info("the run script ended with status %s", status)
+            self._is_told = True
+        return status == "0"
+
+    def start(self, variables: Mapping[str, str]) -> None:
+        """
+        Start the script that was fetched, as the login user.
+
+        Effects: its output in /var/log/deeplearning-run-script.log.
+
+        Raises:
+            ProgramError: It cannot be executed.
+            StageFailure: The image has no login user.
+        """
+        node = self._node
+        user = node.login_user()
+        log = node.path(RUN_LOG)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._status_file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(node.path(STARTED_FILE), "")
+        command = ["runuser", "-u", user.name, "--", str(script_path(node, "run"))]
+        with log.open("ab") as output:
+            node.programs.start(
+                ["sh", "-c", _WRAPPER, "sh", str(self._status_file), *command],
+                environment={"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **variables},
+                output=output.fileno(),
+            )
