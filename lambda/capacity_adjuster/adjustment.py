@@ -20,7 +20,9 @@ class Adjustment:
         revision: Counts every write; the compare-and-set condition.
         group: Name of the group.
         requested: Workers asked for before the first shrink.
-        target: Workers that had launched; what desired is, or was to be, lowered to.
+        before: Desired capacity when the shrink began.
+        target: Workers that had launched; what desired is, or was to be, lowered to. Once it is known whether it was,
+            both are what desired is.
         reason: Why fewer launched, for the user.
         processes: Processes that were not suspended before, so that they are ours to resume.
         lease_until: While the shrink is under way, the time after which its invocation cannot be alive any more, in
@@ -30,6 +32,7 @@ class Adjustment:
     revision: int
     group: str
     requested: int
+    before: int
     target: int
     reason: str
     processes: tuple[str, ...]
@@ -40,9 +43,17 @@ class Adjustment:
         """Whether its processes may still be suspended."""
         return self.lease_until > 0
 
+    def explains(self, group: str, desired: int) -> bool:
+        """Tell whether a group's desired capacity is what this shrink left, or found."""
+        return group == self.group and desired in (self.before, self.target)
+
     def close(self) -> "Adjustment":
         """Return the next revision, with its processes resumed."""
         return replace(self, revision=self.revision + 1, processes=(), lease_until=0)
+
+    def end_at(self, desired: int) -> "Adjustment":
+        """Return the next revision, with its processes resumed and what became of desired."""
+        return replace(self.close(), before=desired, target=desired)
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads."""
@@ -61,6 +72,7 @@ class Adjustment:
             revision=field(document, "revision", int, "adjustment"),
             group=field(document, "group", str, "adjustment"),
             requested=field(document, "requested", int, "adjustment"),
+            before=field({"before": document.get("target")} | document, "before", int, "adjustment"),
             target=field(document, "target", int, "adjustment"),
             reason=field(document, "reason", str, "adjustment"),
             processes=text_list(document, "processes", "adjustment"),

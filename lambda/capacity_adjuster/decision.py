@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker, Rearm, Remember, Trip, judge_breaker
-from capacity_adjuster.failure_reason import Shortfall, classify_failure, explain_failure, explain_shrink
+from capacity_adjuster.failure_reason import Shortfall, count_grace, explain_failure, explain_shrink, is_hopeless
 from capacity_adjuster.observation import (
     SUSPENDED_PROCESSES,
-    Activity,
     ClusterObservation,
     GroupObservation,
 )
@@ -31,9 +30,16 @@ _FIRST = 1
 
 @dataclass(frozen=True)
 class Wait:
-    """Do nothing now."""
+    """
+    Do nothing now.
+
+    Attributes:
+        why: What is waited for.
+        seconds: When to look again, where that is known; 0 where it is not. No part of what is decided.
+    """
 
     why: str
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Shrink:
 
     Attributes:
         group: Name of the workers' group.
+        desired: Its desired capacity.
         launched: Ids of the workers that launched.
         requested: Workers asked for.
         reason: Why fewer launched.
@@ -57,6 +64,7 @@ class Shrink:
     """
 
     group: str
+    desired: int
     launched: tuple[str, ...]
     requested: int
     reason: str
@@ -140,7 +148,7 @@ def count_requested(workers: GroupObservation, adjustment: Adjustment | None) ->
 
     Desired says so, unless it is what a shrink of ours left; a user who has changed it since has asked anew.
     """
-    is_ours = adjustment is not None and adjustment.group == workers.name and adjustment.target == workers.desired
+    is_ours = adjustment is not None and adjustment.explains(workers.name, workers.desired)
     return adjustment.requested if adjustment is not None and is_ours else workers.desired
 
 
@@ -166,8 +174,9 @@ def _judge_master(situation: _Situation) -> Decision:
     failure = None if master.is_busy else master.standing_failure
     if failure is None:
         return Wait("the master has not launched yet")
-    if _may_pass(master, failure, situation.now):
-        return Wait("the master's launch failed in a way that may pass by itself")
+    grace = count_grace(master, failure, situation.now)
+    if grace:
+        return Wait("the master's launch failed in a way that may pass by itself", grace)
     shortfall = Shortfall(NodeRole.MASTER, launched=0, requested=1, minimum=1)
     return _fail(situation, explain_failure(shortfall, failure, _types(master)))
 
@@ -195,31 +204,22 @@ def _judge_workers(situation: _Situation) -> Decision:
     failure = workers.standing_failure
     if failure is None:
         return Wait("workers are missing and no launch has failed, so their launch is still to come")
-    if _may_pass(workers, failure, situation.now):
-        return Wait("a worker's launch failed in a way that may pass by itself")
+    grace = count_grace(workers, failure, situation.now)
+    if grace:
+        return Wait("a worker's launch failed in a way that may pass by itself", grace)
     # A user who raises the group's own minimum has raised the fewest workers too: Auto Scaling would refuse less.
     minimum = max(situation.settings.worker_min_capacity, workers.min_size)
     shortfall = Shortfall(NodeRole.WORKER, launched=len(workers.launched), requested=requested, minimum=minimum)
-    if shortfall.launched < minimum or _is_hopeless(workers):
+    if shortfall.launched < minimum or is_hopeless(workers):
         return _fail(situation, explain_failure(shortfall, failure, _types(workers)))
     return Shrink(
         group=workers.name,
+        desired=workers.desired,
         launched=workers.launched,
         requested=requested,
         reason=explain_shrink(shortfall, failure, _types(workers)),
         processes=tuple(name for name in SUSPENDED_PROCESSES if name not in workers.suspended),
     )
-
-
-def _is_hopeless(workers: GroupObservation) -> bool:
-    """Tell whether every launch failed for a mistake in the configuration: then no worker will ever come."""
-    failures = [classify_failure(activity.message) for activity in workers.failed_launches]
-    return not workers.launched and all(failure.is_configuration for failure in failures)
-
-
-def _may_pass(group: GroupObservation, failure: Activity, now: float) -> bool:
-    grace = classify_failure(failure.message).grace_seconds
-    return max(0.0, now - group.failed_launches[0].last_moment) < grace
 
 
 def _types(group: GroupObservation) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Turns failed launches into a reason that a user can act on."""
+"""Judges failed launches, and turns them into a reason that a user can act on."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from capacity_adjuster.launch_failures import (
     UNKNOWN_QUOTA,
     LaunchFailureKind,
 )
-from capacity_adjuster.observation import Activity
+from capacity_adjuster.observation import Activity, GroupObservation
 from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole
 
@@ -41,6 +41,18 @@ class Shortfall:
 def classify_failure(message: str) -> LaunchFailureKind:
     """Find the kind of a failed launch by its status message."""
     return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
+
+
+def is_hopeless(group: GroupObservation) -> bool:
+    """Tell whether every launch failed for a mistake in the configuration: then no instance will ever come."""
+    failures = [classify_failure(activity.message) for activity in group.failed_launches]
+    return not group.launched and all(failure.is_configuration for failure in failures)
+
+
+def count_grace(group: GroupObservation, failure: Activity, now: float) -> float:
+    """Count the seconds in which a group's failed launch may still pass by itself; 0 when there are none."""
+    grace = classify_failure(failure.message).grace_seconds
+    return max(0.0, grace - (now - group.failed_launches[0].last_moment)) if grace else 0.0
 
 
 def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = ()) -> str:

@@ -7,7 +7,8 @@ Status messages carry EC2's sentence and only sometimes its code, so each kind i
 import re
 from dataclasses import dataclass
 
-_PASSING_SECONDS = 60
+_PASSING_SECONDS = 45
+"""A new role or profile is mostly known everywhere in ten; the reason is wanted within a minute of its cause."""
 
 
 @dataclass(frozen=True)

@@ -70,18 +70,28 @@ class Lookout:
         Args:
             own: The record of the shrink under way, as it will be. Default: it is read.
         """
-        clock, seconds = self._edges.clock, self._settings.settle_seconds
-        decision = self._look(own)
-        while isinstance(decision, Shrink | Verdict | Trip | Rearm):
-            if clock.remaining() < seconds + RESERVE_SECONDS:
+        clock, last, decision = self._edges.clock, None, self._look(own)
+        while decision != last:
+            pause = self._choose_pause(decision, is_held=own is not None)
+            if pause is None:
+                break
+            if clock.remaining() < pause + RESERVE_SECONDS:
                 return Wait("no time is left in this invocation")
-            clock.sleep(seconds)
+            clock.sleep(pause)
             if self.state is not None:  # Who joined before it died is in it only now.
                 self.state = self._edges.records.read_state()
             last, decision = decision, self._look(own)
-            if decision == last:
-                break
         return decision
+
+    def _choose_pause(self, decision: Decision, *, is_held: bool) -> float | None:
+        """Choose the seconds until the next look; None when there is none, in this invocation."""
+        seconds = self._settings.settle_seconds
+        if isinstance(decision, Shrink | Verdict | Trip | Rearm):
+            return seconds
+        if not isinstance(decision, Wait) or is_held or not decision.seconds:
+            return None
+        has_time = self._edges.clock.remaining() >= decision.seconds + seconds + 2 * RESERVE_SECONDS
+        return decision.seconds if has_time else None
 
     def _look(self, own: Adjustment | None) -> Decision:
         edges, now = self._edges, self._edges.clock.now()

@@ -115,6 +115,7 @@ class Reconciliation:
             revision=1 + (lookout.adjustment.revision if lookout.adjustment else 0),
             group=decision.group,
             requested=decision.requested,
+            before=decision.desired,
             target=len(decision.launched),
             reason=decision.reason,
             processes=decision.processes,
@@ -122,15 +123,16 @@ class Reconciliation:
         )
         if not records.write_adjustment(opened):
             return False
-        before = lookout.state
+        state, desired = lookout.state, opened.before
         try:
             groups.suspend(opened.group, opened.processes)
             # A master that publishes after this read has a group of what lives, as if the shrink had come first.
-            if lookout.settle(own=opened.close()) == decision and records.read_state() == before:
+            if lookout.settle(own=opened.close()) == decision and records.read_state() == state:
                 groups.set_desired(opened.group, opened.target)
+                desired = opened.target
         finally:
             groups.resume(opened.group, opened.processes)
-        lookout.adjustment = opened.close()
+        lookout.adjustment = opened.end_at(desired)
         return records.write_adjustment(lookout.adjustment)
 
     def _resume(self, orphan: Adjustment) -> bool:

@@ -7,7 +7,7 @@ It may die around any call, be told what was true ten seconds ago, and find the 
 from dataclasses import replace
 
 import invariants
-from scaling_model import LAMBDA_SECONDS, SETTLE_SECONDS
+from scaling_model import SETTLE_SECONDS
 
 from capacity_adjuster.capacity_block import ExpiryWarning, announce_expiry
 from capacity_adjuster.edges import Edges
@@ -56,7 +56,7 @@ class Invocation:
         self.lag = lag
         self.meanwhile = meanwhile
         self.calls = 0
-        self.deadline = world.now + LAMBDA_SECONDS
+        self.deadline = world.now + world.lambda_seconds
         self.log = []
         self.outcome = ""
         self.read = self.written = None

@@ -16,6 +16,7 @@ from deeplearning_contract.settings import AdjusterSettings
 
 START = 1_700_000_000.0
 LAMBDA_SECONDS = 60
+"""Half of what an invocation has, so that the search meets its end."""
 SETTLE_SECONDS = 10
 MESSAGES = {
     "capacity": "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested.",
@@ -126,6 +127,7 @@ class World:
     def __init__(self, *, minimum, workers, spare=0):
         self.settings = AdjusterSettings("training", "state", "queue", "url", minimum, SETTLE_SECONDS)
         self.now = START
+        self.lambda_seconds = LAMBDA_SECONDS
         self.groups = {
             NodeRole.MASTER: ModelGroup(NodeRole.MASTER, 1, 1),
             NodeRole.WORKER: ModelGroup(NodeRole.WORKER, workers, workers + spare),
@@ -240,11 +242,14 @@ class World:
 
     # What a user does. Auto Scaling shows it at once: nobody could notice a change later and still not undo it.
 
+    def is_ambiguous(self, desired):
+        """Tell whether a user's wish would look like what a shrink left."""
+        return self.adjustment is not None and desired in (self.adjustment.before, self.adjustment.target)
+
     def user_sets_desired(self, desired):
         group = self.workers
         desired = max(group.min_size, min(desired, group.max_size))
-        is_ambiguous = self.adjustment is not None and desired == self.adjustment.target
-        if desired == group.desired or is_ambiguous:
+        if desired == group.desired or self.is_ambiguous(desired):
             return
         group.desired = self.asked = desired
         self.forget_old_answers(group)
@@ -252,8 +257,7 @@ class World:
     def user_sets_minimum(self, minimum):
         group = self.workers
         is_raised = minimum > group.desired
-        is_ambiguous = self.adjustment is not None and minimum == self.adjustment.target
-        if minimum > group.max_size or (is_raised and is_ambiguous):
+        if minimum > group.max_size or (is_raised and self.is_ambiguous(minimum)):
             return
         group.min_size = minimum
         if is_raised:
@@ -307,7 +311,7 @@ class World:
             return
         gone = {m.instance_id: "died" for m in state.members if m.instance_id not in live}
         phase = Phase.FORMED if live[0] == state.master else Phase.PUBLISHED
-        self.state = state.depart(gone)
+        self.state = state.depart(state.generation + 1, gone)
         self.write_as_master(phase, generation=state.generation + 1, members=self.members(names))
 
     def master_gives_up(self):

@@ -473,7 +473,7 @@ def test_the_slower_of_two_writers_loses(cloud):
     assert records.write_state(verdict)
     assert not records.write_state(replace(verdict, reason="slower"))
     assert records.read_state() == verdict
-    record = Adjustment(1, "w", 4, 3, "why", ("Launch",), 77)
+    record = Adjustment(1, "w", 4, 4, 3, "why", ("Launch",), 77)
     assert not records.write_adjustment(replace(record, revision=2))
     assert records.write_adjustment(record)
     assert not records.write_adjustment(replace(record, reason="slower"))

@@ -1,0 +1,371 @@
+"""What happens between the first verdict and the roster, and after it: told as histories of the model."""
+
+import invariants
+import pytest
+from model_invocation import RESERVATION, invoke, warn
+from scaling_model import World
+from test_crashes import MOST_CALLS, make_world, tick
+
+from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.names import NodeRole
+
+WORKER, MASTER = NodeRole.WORKER, NodeRole.MASTER
+
+
+def launch(workers=3, *, minimum=1, spare=0):
+    """Return a world whose adjuster has said `launched`."""
+    world = make_world([""] * workers, minimum=minimum)
+    world.workers.max_size += spare
+    world.forget_old_answers(world.workers)
+    invoke(world)
+    assert world.state.phase is Phase.LAUNCHED
+    return world
+
+
+def form(workers=3, **options):
+    """Return a world whose master has formed the cluster."""
+    world = launch(workers, **options)
+    world.master_publishes()
+    world.master_forms()
+    return world
+
+
+def kill(world, role, *, replacement=""):
+    """Let a node die and its group try to replace it."""
+    world.pass_time(20)
+    world.lose_node(role)
+    world.react(role)
+    world.pass_time(20)
+    world.end_terminations(role)
+    world.react(role)
+    world.pass_time(20)
+    world.end_launch(role, replacement)
+
+
+def boot_in_vain(world, times):
+    """Let the newest worker die before it joins, again and again."""
+    for _ in range(times):
+        world.pass_time(60)
+        sick = world.workers.nodes[-1]
+        sick.health = "Unhealthy"
+        world.changed(world.workers)
+        world.react(WORKER)
+        world.pass_time(20)
+        world.end_terminations(WORKER)
+        world.react(WORKER)
+        world.end_launch(WORKER)
+        invoke(world)
+
+
+def settle(world):
+    """Tick until nothing changes, and hold the end to the promises."""
+    tick(world)
+    invariants.i5_a_verdict_comes(world)
+    if world.state.phase is Phase.LAUNCHED:
+        invariants.i3_the_verdict_names_what_lives(world, world.state)
+    before = world.record
+    world.pass_time(120)
+    calls = invoke(world).changes
+    invariants.i10_again_is_the_same(before, world.record)
+    invariants.i12_quiet_after_the_verdict(calls)
+    return world.state
+
+
+@pytest.mark.fault(1, 3)
+@pytest.mark.defect("D01")
+def test_a_launch_error_while_others_are_under_way_changes_nothing():
+    world = World(minimum=0, workers=4)
+    for role in NodeRole:
+        world.react(role)
+    world.end_launch(MASTER)
+    world.end_launch(WORKER, "capacity")
+    assert not invoke(world).changes
+    world.end_launch(WORKER)
+    tick(world, 1)
+    assert world.state is None
+    for _ in range(2):
+        world.end_launch(WORKER)
+    assert len(settle(world).expected) == 4
+
+
+@pytest.mark.fault(43)
+@pytest.mark.defect("D47")
+@pytest.mark.parametrize("role", [WORKER, MASTER])
+def test_a_node_that_dies_before_the_roster_is_replaced_and_expected_anew(role):
+    world = launch()
+    first = world.state
+    kill(world, role)
+    state = settle(world)
+    assert (state.generation, state.revision, state.phase) == (2, 2, Phase.LAUNCHED)
+    assert len(set(state.expected) - set(first.expected)) == 1
+    assert [bell.generation for bell in world.rings] == [1, 2]
+
+
+@pytest.mark.fault(1, 43)
+def test_a_worker_that_cannot_be_replaced_before_the_roster_is_given_up():
+    world = launch()
+    kill(world, WORKER, replacement="capacity")
+    state = settle(world)
+    assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
+    assert state.reason.startswith("2 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity")
+
+
+@pytest.mark.fault(1)
+def test_a_second_shrink_remembers_what_was_asked_for_at_first():
+    world = make_world(["", "", "capacity", ""])
+    invoke(world)
+    assert world.workers.desired == 3
+    kill(world, WORKER, replacement="capacity")
+    state = settle(world)
+    assert (state.requested, len(state.expected), world.workers.desired) == (5, 3, 2)
+
+
+@pytest.mark.fault(2)
+def test_too_few_workers_after_the_verdict_fail_with_the_reason():
+    world = launch(minimum=3)
+    kill(world, WORKER, replacement="capacity")
+    state = settle(world)
+    assert state.phase is Phase.FAILED
+    assert "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in eu-west-1a" in state.reason
+
+
+@pytest.mark.fault(13, 46)
+@pytest.mark.defect("D08")
+def test_a_master_that_cannot_be_replaced_before_the_roster_fails_the_cluster():
+    world = launch()
+    kill(world, MASTER, replacement="capacity")
+    state = settle(world)
+    assert state.phase is Phase.FAILED
+    assert world.signals == [state.reason]
+    assert state.reason.startswith("master did not launch: InsufficientInstanceCapacity in eu-west-1a")
+
+
+@pytest.mark.fault(4, 14)
+def test_capacity_that_a_user_adds_before_the_roster_is_expected_too():
+    world = launch(spare=2)
+    world.user_sets_desired(5)
+    world.react(WORKER)
+    invoke(world)
+    assert world.state.generation == 1
+    for _ in range(2):
+        world.end_launch(WORKER)
+    state = settle(world)
+    assert (state.generation, state.requested, len(state.expected)) == (2, 6, 6)
+
+
+@pytest.mark.fault(20)
+@pytest.mark.defect("D06")
+@pytest.mark.parametrize("is_formed", [False, True])
+def test_nothing_that_happens_after_the_roster_changes_the_capacity(is_formed):
+    world = launch(spare=2)
+    world.master_publishes()
+    if is_formed:
+        world.master_forms()
+    state = world.state
+    world.user_sets_desired(5)
+    world.react(WORKER)
+    world.end_launch(WORKER, "capacity")
+    kill(world, WORKER, replacement="capacity")
+    kill(world, MASTER, replacement="capacity")
+    assert settle(world) == state
+    assert world.workers.desired == 5
+
+
+@pytest.mark.fault(36, 46)
+@pytest.mark.parametrize("replacement", ["", "capacity"])
+def test_a_master_that_publishes_between_any_two_calls_keeps_what_it_published(replacement):
+    for position in range(MOST_CALLS):
+        world = launch()
+        kill(world, WORKER, replacement=replacement)
+        invoke(world, meanwhile=[(position, lambda world: world.master_publishes())])
+        world.master_publishes()
+        published = world.state
+        assert published.phase is Phase.PUBLISHED
+        assert [member.instance_id for member in published.members] == list(published.expected)
+        assert settle(world) == published
+        assert not world.workers.suspended
+        assert world.workers.desired >= len(world.workers.live)
+
+
+@pytest.mark.fault(33, 34)
+def test_a_crash_around_any_call_of_a_second_verdict_changes_nothing_in_the_end():
+    for crash_at in range(2 * MOST_CALLS):
+        world = launch()
+        kill(world, WORKER, replacement="capacity")
+        invoke(world, crash_at=crash_at)
+        state = settle(world)
+        assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
+        assert not world.workers.suspended
+
+
+def test_three_workers_that_never_join_stop_the_launches():
+    world = form()
+    state = world.state
+    kill(world, WORKER)
+    boot_in_vain(world, 2)
+    assert "Launch" not in world.workers.suspended
+    boot_in_vain(world, 1)
+    assert world.workers.suspended == {"Launch"}
+    assert world.breaker.reason.startswith(
+        "workers must join the cluster, got 3 that died before within 30 minutes (i-"
+    )
+    assert "taken out of service in response to an EC2 health check indicating; no more are launched" in (
+        world.breaker.reason
+    )
+    assert settle(world) == state, "the membership is the master's"
+
+
+def test_workers_that_never_join_before_the_roster_fail_the_cluster():
+    world = launch()
+    boot_in_vain(world, 3)
+    state = settle(world)
+    assert state.phase is Phase.FAILED
+    assert state.reason == world.breaker.reason
+    assert world.signals == [state.reason]
+
+
+def test_members_that_die_trip_nothing():
+    world = form(5)
+    for _ in range(5):
+        kill(world, WORKER)
+        invoke(world)
+        world.master_adapts()
+        invoke(world)
+    settle(world)
+    assert not world.workers.suspended
+
+
+def test_a_whole_cluster_of_members_that_dies_at_once_trips_nothing():
+    """The state item remembers twenty departures; the breaker's own record remembers the others."""
+    world = form(30)
+    invoke(world)
+    for _ in range(30):
+        world.lose_node(WORKER)
+    world.react(WORKER)
+    world.end_terminations(WORKER)
+    world.master_adapts()
+    assert len(world.state.departed) == 20
+    settle(world)
+    assert not world.workers.suspended
+
+
+def test_workers_that_the_user_takes_away_trip_nothing():
+    world = form(5)
+    world.user_sets_desired(1)
+    world.react(WORKER)
+    world.end_terminations(WORKER)
+    settle(world)
+    assert not world.workers.suspended
+
+
+def test_losses_half_an_hour_apart_trip_nothing():
+    world = form()
+    kill(world, WORKER)
+    for _ in range(5):
+        boot_in_vain(world, 1)
+        world.pass_time(900)
+    settle(world)
+    assert not world.workers.suspended
+
+
+@pytest.mark.fault(33)
+def test_a_crash_around_any_call_of_the_breaker_changes_nothing_in_the_end():
+    for crash_at in range(2 * MOST_CALLS):
+        world = form()
+        kill(world, WORKER)
+        boot_in_vain(world, 2)
+        world.pass_time(60)
+        world.workers.nodes[-1].health = "Unhealthy"
+        world.react(WORKER)
+        invoke(world, crash_at=crash_at)
+        settle(world)
+        assert world.workers.suspended == {"Launch"}
+        assert world.breaker.is_tripped
+
+
+def test_a_user_who_resumes_the_launches_starts_a_new_count():
+    world = form()
+    kill(world, WORKER)
+    boot_in_vain(world, 3)
+    world.pass_time(60)
+    world.user_resumes()
+    world.react(WORKER)
+    settle(world)
+    assert not world.workers.suspended, "the old losses were counted again"
+    world.end_launch(WORKER)
+    boot_in_vain(world, 2)
+    settle(world)
+    assert not world.workers.suspended
+    boot_in_vain(world, 1)
+    settle(world)
+    assert world.workers.suspended == {"Launch"}, "the breaker works only once"
+
+
+def test_the_end_of_a_capacity_block_is_told_in_any_phase():
+    world = launch()
+    for step in (world.master_publishes, world.master_forms, lambda: None):
+        before = world.state
+        warn(world)
+        assert RESERVATION in world.state.notice
+        assert world.state.generation == before.generation == world.rings[-1].generation
+        step()
+    assert [state.notice != "" for state in world.writes] == [False, True, True, True]
+
+
+@pytest.mark.fault(33)
+def test_a_crash_around_any_call_of_a_notice_is_made_good():
+    for crash_at in range(8):
+        world = form()
+        warn(world, crash_at=crash_at)
+        warn(world)
+        assert RESERVATION in world.state.notice
+        assert len(world.rings) > 1
+        assert world.state.revision == 4
+
+
+def test_a_notice_for_no_cluster_changes_nothing():
+    world = make_world([""])
+    warn(world)
+    assert world.state is None
+    world = launch()
+    world.master_gives_up()
+    failed = world.state
+    warn(world)
+    assert world.state == failed
+
+
+CAUSES = {
+    "no worker launches": (["capacity", "capacity", "capacity"], ""),
+    "too few workers launch": (["", "quota", "quota"], ""),
+    "the image is gone": (["image", "image", "image"], ""),
+    "the master does not launch": (["", "", ""], "capacity"),
+    "the master may not launch": (["", "", ""], "denied"),
+}
+
+
+@pytest.mark.fault(2, 5, 6, 7, 8, 13)
+@pytest.mark.defect("D08", "D09")
+@pytest.mark.parametrize("is_event_lost", [False, True])
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_stack_hears_the_reason_within_a_minute_of_its_cause(cause, is_event_lost):
+    """Of its event, or of the timer's next tick when that is lost; the times are the model's."""
+    outcomes, master = CAUSES[cause]
+    world = make_world(outcomes, minimum=2, master=master)
+    world.lambda_seconds = 120
+    world.pass_time(60 if is_event_lost else 0)
+    since = world.now
+    invoke(world)
+    assert world.state.phase is Phase.FAILED
+    assert world.signals == [world.state.reason]
+    assert world.now - since <= 60
+
+
+@pytest.mark.fault(7)
+def test_a_denial_that_passes_by_itself_fails_nothing():
+    world = make_world(["", "", "denied"])
+    world.lambda_seconds = 120
+    retry = [(8, lambda world: world.react(WORKER)), (9, lambda world: world.end_launch(WORKER))]
+    invocation = invoke(world, meanwhile=retry)
+    assert invocation.log.index("sleep") < 9
+    assert len(settle(world).expected) == 4
+    assert world.state.requested == 4
