@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 
 import pytest
 
@@ -99,21 +98,24 @@ def test_accepts_what_another_node_opened_meanwhile(lab, node):
 
 @pytest.mark.fault(51, 61)
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path):
-    (tmp_path / "hang").write_text(f"#!/bin/sh\necho started\n(/bin/sleep 300; touch {tmp_path}/survived) &\nwait\n")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "hang").write_text(f"#!/bin/sh\necho started\n(read line <{tmp_path}/pipe) &\nwait\n")
     (tmp_path / "hang").chmod(0o755)
-    with pytest.raises(ProgramError, match="hang took longer than 0 s") as raised:
-        Programs(f"{tmp_path}:/bin:/usr/bin").run(["hang"], timeout_seconds=0.2)
+    with pytest.raises(ProgramError, match="hang took longer than 1 s") as raised:
+        Programs(f"{tmp_path}:/bin:/usr/bin").run(["hang"], timeout_seconds=1)
     assert "started" in raised.value.output
+    with pytest.raises(OSError, match="No such device or address"):  # the kernel's words for a pipe that nobody reads
+        os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK)
 
 
 @pytest.mark.fault(61)
 def test_a_time_out_does_not_wait_for_who_holds_the_output_open(tmp_path):
     """A process that the kernel cannot kill looks like this: its end of the pipe stays open."""
-    (tmp_path / "hang").write_text("#!/bin/sh\nsetsid /bin/sleep 5 &\nwait\n")
+    (tmp_path / "hang").write_text(f"#!/bin/sh\nsetsid /bin/sh -c 'sleep 9; touch {tmp_path}/let-go' &\nwait\n")
     (tmp_path / "hang").chmod(0o755)
-    time.monotonic()
     with pytest.raises(ProgramError):
         Programs(f"{tmp_path}:/bin:/usr/bin").run(["hang"], timeout_seconds=0.2)
+    assert not (tmp_path / "let-go").exists()
 
 
 def test_a_program_is_never_read_by_a_shell(tmp_path):
