@@ -171,25 +171,23 @@ def test_refuses_what_aws_refuses(cloud, instance_id, status, message):
 
 @pytest.mark.fault(43)
 def test_an_instance_that_dies_before_it_is_in_service_cancels_its_launch(start_cloud, sample_assembly):
-    cloud = start_cloud(pace={"launch": 2.0}, minute_seconds=3600)
+    cloud = start_cloud(pace={"launch": 3600}, minute_seconds=3600)
     cloud.deploy(sample_assembly, worker_desired_capacity=1)
     victim = cloud.machine("worker")
     cloud.command("fail_instance", instance_id=victim["instance_id"])
     assert cloud.next(lambda line: line["kind"] == "power_off")["instance_id"] == victim["instance_id"]
     cloud.machine("worker")
     cloud.observation("EC2_INSTANCE_LAUNCH_ERROR")
-    for _ in range(2):
-        cloud.observation("in service")
 
     rows = cloud.client("autoscaling").describe_scaling_activities()["Activities"]
     (cancelled,) = [row for row in rows if victim["instance_id"] in row["Description"]]
     assert (cancelled["StatusCode"], cancelled["Progress"]) == ("Cancelled", 100)
     assert cancelled["StatusMessage"].startswith("Instance became unhealthy while waiting for instance to be in")
-    assert all("EndTime" in row for row in rows)
+    assert "EndTime" in cancelled
 
 
 def test_a_launch_ends_when_its_instance_is_terminated_before_it_is_in_service(start_cloud, sample_assembly):
-    cloud = start_cloud(pace={"launch": 1.0}, minute_seconds=3600)
+    cloud = start_cloud(pace={"launch": 3600}, minute_seconds=3600)
     cloud.deploy(sample_assembly, worker_desired_capacity=1)
     victim = cloud.machine("worker")["instance_id"]
     cloud.client("autoscaling").terminate_instance_in_auto_scaling_group(

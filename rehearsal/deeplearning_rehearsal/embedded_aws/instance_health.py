@@ -21,10 +21,12 @@ def find_unhealthy(group: ScalingGroup) -> list[GroupInstance]:
     Mark the instances that fail a check, and return those that the group replaces now.
 
     The caller holds the driver's lock. Of an unhealthy instance of a group whose replacing is suspended, no more is
-    seen than its health status; it is replaced when the process is resumed.
+    seen than its health status; it is replaced when the process is resumed. A suspended HealthCheck silences EC2's
+    checks; the user's own has set the health status already.
     """
     for entry in group.active:
-        if entry.failed_check is not None and _is_noticed(group, entry):
+        is_looked_at = "HealthCheck" not in group.suspended and grace_left(group, entry) <= 0
+        if entry.failed_check is not None and is_looked_at:
             entry.health_status = "Unhealthy"
     if {"ReplaceUnhealthy", "Terminate"} & set(group.suspended):
         return []
@@ -48,8 +50,3 @@ def grace_left(group: ScalingGroup, entry: GroupInstance) -> float:
 def name_cause(entry: GroupInstance) -> str:
     """Return the cause of the activity that ends an unhealthy instance."""
     return f"an instance was taken out of service in response to {_CAUSES[entry.failed_check or 'user']}"
-
-
-def _is_noticed(group: ScalingGroup, entry: GroupInstance) -> bool:
-    # A suspended HealthCheck silences EC2's checks, never the user's own.
-    return entry.failed_check == "user" or ("HealthCheck" not in group.suspended and grace_left(group, entry) <= 0)
