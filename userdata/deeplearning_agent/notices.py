@@ -1,6 +1,5 @@
 """Notices that the node's capacity ends soon: read from EC2, and left where a training script finds them."""
 
-import http.client
 import json
 import logging
 import os
@@ -103,7 +102,7 @@ def read_notice(metadata: Metadata) -> str:
         if error.code != NO_NOTICE_STATUS:
             return _have_trouble(metadata, error)
         notice = ""
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError) as error:
         return _have_trouble(metadata, error)
     metadata.is_troubled = False
     return notice
