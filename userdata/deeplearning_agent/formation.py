@@ -84,16 +84,18 @@ class Formation:
         def is_ready(name: str) -> bool:
             return self._roster.is_ready(name, state.generation)
 
-        if self._collect(workers, is_ready, until) and all(map(is_ready, workers)):
+        if self._collect(workers, is_ready, until, is_bound=not state.has_formed) and all(map(is_ready, workers)):
             return {}
         gone = {name: cause for name, cause in look(state).silent.items() if not is_ready(name)}
         return self._judge(workers, is_ready, limit, gone, is_bound=not state.has_formed)
 
-    def _collect(self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline) -> bool:
+    def _collect(
+        self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline, *, is_bound: bool = True
+    ) -> bool:
         def is_done() -> bool:
             lost = [name for name in workers if self._roster.cause(name)]
             is_hopeless = bool(lost) and len(workers) - len(lost) < self._settings.worker_min_capacity
-            return is_hopeless or all(has_reported(name) or name in lost for name in workers)
+            return (is_bound and is_hopeless) or all(has_reported(name) or name in lost for name in workers)
 
         return self._collector.collect(is_done, until)
 

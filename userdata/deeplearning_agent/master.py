@@ -138,6 +138,8 @@ class Master(Duty):
         if len({member.address for member in members}) < len(members):
             addresses = ", ".join(f"{member.instance_id} {member.address}" for member in members)
             raise StageFailure(f"two members have one address: {addresses}", "", stage="publish the roster")
+        # Who joined and is not expected may have died since; who lives asks again once it reads the roster.
+        self.collector.roster.forget_others(state.expected)
         following = publish(state, members, lost, self.user_key)
         self.tenure.claim(following.generation)
         if self.call(lambda: self.store.write(following)):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,12 @@ class Roster:
         When it comes back, its next report is a new one.
         """
         self._keep(instance_id, Entry(sequence=self._entry(instance_id).sequence))
+
+    def forget_others(self, expected: Collection[str]) -> None:
+        """Forget who joined and is not expected; who failed is kept, since somebody has to replace it."""
+        for member in self.candidates():
+            if member.instance_id not in expected:
+                self.forget(member.instance_id)
 
     def describe(self, instance_id: str) -> str:
         """Say the last that was heard of a worker."""

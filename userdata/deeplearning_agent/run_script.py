@@ -30,10 +30,10 @@ class RunScript:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is one that neither runs nor has ended on this instance."""
+        """Whether there is one that was not started on this boot, and never ended well on this instance."""
         if self._node.settings.run_script is None:
             return False
-        return not self._status_file.exists() and not self._node.path(STARTED_FILE).exists()
+        return not self.has_ended_well and not self._node.path(STARTED_FILE).exists()
 
     @property
     def has_ended_well(self) -> bool:
@@ -61,6 +61,7 @@ class RunScript:
         log = node.path(RUN_LOG)
         log.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.parent.mkdir(parents=True, exist_ok=True)
+        self._status_file.unlink(missing_ok=True)
         write_file(node.path(STARTED_FILE), "")
         command = ["runuser", "-u", user.name, "--", str(script_path(node, "run"))]
         with log.open("ab") as output:

@@ -46,8 +46,8 @@ class Worker(Duty):
         self.member = prepare_node(self.node, self.clients, self.preparation_deadline())
         while True:
             try:
-                state = self.call(self.store.read)
-                self.converge(state)
+                self.watch_notices()
+                self.converge(self.call(self.store.read))
                 self.listen()
             except (AwsFailure, ContractError) as error:  # noqa: PERF203 - waiting dwarfs it
                 LOG.warning("cannot follow the cluster, will try again: %s", error)
@@ -64,11 +64,12 @@ class Worker(Duty):
         self.seen_generation = state.generation if state and state.phase is not Phase.LAUNCHED else -1
         is_joining = False
         if state is None or state.phase is Phase.LAUNCHED:
-            self.report_until_news(ReportStage.JOINED, state.generation if state else 1)
+            self.join(state.generation if state else 1)
         elif state.phase in (Phase.PUBLISHED, Phase.FORMED):
             if not state.has_member(self.node.identity.instance_id):
                 is_joining = True
-                self.report_until_news(ReportStage.JOINED, state.generation + 1)
+                self.forget_acknowledgement()
+                self.join(state.generation + 1)
             else:
                 self.take_membership(state)
         if not is_joining:
@@ -86,10 +87,29 @@ class Worker(Duty):
             StageFailure: It could not be installed.
             AwsFailure: The report could not be sent.
         """
-        self.is_acknowledged = self.is_acknowledged or installed_generation(self.node) == state.generation
+        sent_file = self.node.instance_file("acknowledged")
+        # An agent can die between installing and reporting: only the file says that the master was told.
+        was_sent = sent_file.exists() and installed_generation(self.node) == state.generation
+        self.is_acknowledged = self.is_acknowledged or was_sent
         if self.install(state) and (state.phase is Phase.PUBLISHED or not self.is_acknowledged):
             self.report_until_news(ReportStage.READY, state.generation)
+            write_file(sent_file, "")
             self.is_acknowledged = True
+
+    def forget_acknowledgement(self) -> None:
+        """Acknowledge anew when this node is a member again: the master has forgotten it with the membership."""
+        self.node.instance_file("acknowledged").unlink(missing_ok=True)
+        self.is_acknowledged = False
+
+    def join(self, generation: int) -> None:
+        """
+        Ask to be in a generation, unless EC2 is about to take this instance away.
+
+        Raises:
+            AwsFailure: The report could not be sent.
+        """
+        if not self.noticed:
+            self.report_until_news(ReportStage.JOINED, generation)
 
     def listen(self) -> None:
         """
