@@ -1,5 +1,6 @@
 """One run of a fault case: what a run does, while faults are injected, and what was seen of it."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.report import CaseReport
 from deeplearning_rehearsal.training import ELASTIC, example_folder, make_training_report
 
+LOGIN_USER_ID = 1000
+"""Of the first user of an image, which is its login user."""
 _FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance"})
 _QUIET_SECONDS = 6.0
 """So long no agent has logged anything when all is done; they look for news more often than that."""
@@ -32,15 +35,22 @@ _CHECK_SECONDS = 60.0
 
 
 def prepare_machines(case: Case | None, lab: Lab) -> Callable[[Machine], None] | None:
-    """Return what is done before a machine boots: for an elastic job its program goes to the shared file system."""
+    """
+    Return what is done before a machine boots: for an elastic job its program goes to the shared file system.
+
+    The file system then belongs to the login user, as it must where a user has put files on it before.
+    """
     if case is None or not case.is_elastic:
         return None
 
     def copy_program(machine: Machine) -> None:
         for file_system in machine.mount_targets:
-            program = lab.file_system(file_system) / ELASTIC_PROGRAM
+            folder = lab.file_system(file_system)
+            program = folder / ELASTIC_PROGRAM
             if not program.exists():
                 program.write_text((example_folder() / ELASTIC_PROGRAM).read_text(encoding="utf-8"), encoding="utf-8")
+                for path in (folder, program):
+                    os.chown(path, LOGIN_USER_ID, LOGIN_USER_ID)
 
     return copy_program
 

@@ -182,6 +182,8 @@ def test_training_that_does_not_end_is_given_up_with_its_last_words(
 def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(
     run: CaseRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    owners: list[tuple[Path, int, int]] = []
+    monkeypatch.setattr(case_run.os, "chown", lambda *arguments: owners.append(arguments))
     monkeypatch.setattr(case_run, "example_folder", lambda: tmp_path)
     (tmp_path / "train_elastic.py").write_text("train()\n")
     (tmp_path / "fs-1").mkdir()
@@ -190,6 +192,7 @@ def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(
     assert prepare is not None
     prepare(FakeFleet()._machine("i-0"))
     assert (tmp_path / "fs-1" / "train_elastic.py").read_text() == "train()\n"
+    assert owners == [(tmp_path / "fs-1", 1000, 1000), (tmp_path / "fs-1" / "train_elastic.py", 1000, 1000)]
     assert prepare_machines(None, lab) is None
     assert prepare_machines(replace(run.case, job="digits"), lab) is None
 
