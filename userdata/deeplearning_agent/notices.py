@@ -48,43 +48,6 @@ class Metadata:
         return request(f"{self._base}/meta-data/{path}", "GET", {"X-aws-ec2-metadata-token": token})
 
 
-class NoticeBoard:
-    """A node's notices: what EC2 says of this instance, and what the cluster says of all."""
-
-    def __init__(self, node: Node, metadata: Metadata | None = None) -> None:
-        """
-        Begin with no notice seen.
-
-        Args:
-            node: The node.
-            metadata: Whom to ask. Default: the instance's metadata service.
-        """
-        self._node = node
-        self._metadata = metadata or Metadata()
-        self._seen = ""
-
-    def read_new(self) -> str:
-        """
-        Ask EC2, and post what is new.
-
-        Returns:
-            A notice that was not returned before, or "".
-        """
-        notice = read_notice(self._metadata)
-        if notice in {"", self._seen}:
-            return ""
-        self._seen = notice
-        self.post(notice)
-        return notice
-
-    def post(self, reason: str) -> None:
-        """Tell the training script; a disk that is full keeps nobody from leaving in time."""
-        try:
-            write_notice(self._node, reason)
-        except OSError as error:
-            LOG.warning("%s", error)
-
-
 def read_notice(metadata: Metadata) -> str:
     """
     Ask EC2 whether it is about to interrupt this spot instance.
@@ -126,7 +89,8 @@ def write_notice(node: Node, reason: str) -> None:
     """
     Tell the training script to write a checkpoint now.
 
-    A reason that is there already keeps its time.
+    A reason that is there already keeps its time. A disk that is full is logged and no more: it keeps nobody from
+    leaving in time.
 
     Effects: /opt/deeplearning/notice, `{"reason": …, "at": …}`; `at` is when the node learned of it, in UTC.
     """
@@ -137,7 +101,10 @@ def write_notice(node: Node, reason: str) -> None:
     except (OSError, ValueError):
         pass  # There is none, or none that could be read: it is replaced.
     at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    write_file(path, json.dumps({"reason": reason, "at": at}) + "\n")
+    try:
+        write_file(path, json.dumps({"reason": reason, "at": at}) + "\n")
+    except OSError as error:
+        LOG.warning("%s", error)
 
 
 def clear_notice(node: Node) -> None:

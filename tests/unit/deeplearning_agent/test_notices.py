@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from deeplearning_agent.notices import Metadata, NoticeBoard, clear_notice, read_notice, write_notice
+from deeplearning_agent.notices import Metadata, clear_notice, read_notice, write_notice
 
 NOTICE = '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'
 SAID = "EC2 will terminate this spot instance at 2026-11-21T08:22:00Z"
@@ -156,23 +156,11 @@ def test_a_torn_notice_is_replaced_and_one_that_is_taken_back_is_gone(lab, node)
     assert not path.exists()
 
 
-@pytest.mark.fault(50)
-def test_the_board_posts_a_notice_and_returns_it_once(lab, node, imds, metadata):
-    board = NoticeBoard(node, metadata)
-    assert board.read_new() == ""
-    imds.status, imds.text = 200, NOTICE
-    assert [board.read_new() for _ in range(3)] == [SAID, "", ""]
-    assert content(lab)["reason"] == SAID
-    imds.text = NOTICE.replace("terminate", "hibernate")
-    assert board.read_new() == SAID.replace("terminate", "hibernate")
-
-
 @pytest.mark.fault(55)
-def test_a_full_disk_keeps_nobody_from_telling_the_master(node, imds, metadata, caplog, monkeypatch):
+def test_a_full_disk_keeps_nobody_from_leaving(node, caplog, monkeypatch):
     def fail(*_arguments, **_options):
         raise OSError("cannot write /opt/deeplearning/notice: No space left on device")
 
     monkeypatch.setattr("deeplearning_agent.notices.write_file", fail)
-    imds.status, imds.text = 200, NOTICE
-    assert NoticeBoard(node, metadata).read_new() == SAID
+    write_notice(node, SAID)
     assert caplog.messages == ["cannot write /opt/deeplearning/notice: No space left on device"]
