@@ -1,0 +1,48 @@
+"""The agents keep their promises whatever happens to them, and a thousand of them form in few calls."""
+
+import math
+import os
+import time
+
+import pytest
+from cluster_model import run_world
+from hypothesis import HealthCheck, Phase, given, settings
+from model_history import histories, play
+
+from deeplearning_contract.cluster_state import Phase as StatePhase
+
+EXAMPLES = 10_000 if os.environ.get("DEEPLEARNING_DEEP") else 500
+THOROUGH = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+
+
+def count_allowed_calls(nodes, seconds):
+    """Return how many calls N agents may make to form when they wait T s; one of each node's five fetches the agent."""
+    return nodes * (4 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
+
+
+@pytest.mark.fault(26, 27, 29, 32, 43, 44, 45, 46, 47, 48, 49, 56, 64)
+@settings(THOROUGH)
+@given(histories())
+def test_no_history_breaks_a_promise(history):
+    play(history)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 8, 100, 1_000])
+def test_forms_within_the_bound_on_calls(nodes, capsys):
+    began = time.process_time()
+    with run_world(workers=nodes - 1, minimum=0) as world:
+        assert world.run_until(lambda: world.signals, 600)
+        state, seconds, calls = world.read(), world.scheduler.now, world.cloud.total()
+    with capsys.disabled():
+        used = time.process_time() - began
+        print(f"\n{nodes} nodes form in {seconds:.0f} s of the model and {used:.1f} s of CPU with {calls} calls")
+    assert state.phase is StatePhase.FORMED
+    assert len(state.members) == nodes
+    assert calls <= count_allowed_calls(nodes, seconds)
