@@ -1,6 +1,6 @@
 """The Lambda that adjusts the wanted capacity to what launched, and what wakes it."""
 
-from aws_cdk import Duration, Fn, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -9,6 +9,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.node_permissions import group_arns
 from deeplearning_cdk.payload import pack_adjuster
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.settings import AdjusterSettings
@@ -101,7 +102,6 @@ class CapacityAdjuster(Construct):
         )
 
     def _make_role(self, cluster: str, coordination: Coordination, log_group: logs.LogGroup) -> iam.Role:
-        groups = Fn.sub("arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*")
         statements = [
             iam.PolicyStatement(
                 actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
@@ -121,7 +121,7 @@ class CapacityAdjuster(Construct):
                     "autoscaling:SetDesiredCapacity",
                     "autoscaling:SuspendProcesses",
                 ],
-                resources=[groups],
+                resources=[group_arns()],
                 conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
             ),
         ]

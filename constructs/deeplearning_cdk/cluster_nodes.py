@@ -67,7 +67,11 @@ class ClusterNodes(Construct):
     def _make_role(self, node_role: NodeRole) -> iam.Role:
         is_master = node_role is NodeRole.MASTER
         statements = [
-            *(master_statements(self._coordination) if is_master else worker_statements(self._coordination)),
+            *(
+                master_statements(self._coordination, self._cluster)
+                if is_master
+                else worker_statements(self._coordination)
+            ),
             self._programs.read_statement(node_role),
             *self._file_system.mount_statements(),
         ]

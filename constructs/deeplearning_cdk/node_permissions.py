@@ -9,7 +9,7 @@ from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct, DependencyGroup
 
 from deeplearning_cdk.coordination import Coordination
-from deeplearning_contract.names import NodeRole
+from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 
 
 def make_node_role(
@@ -38,9 +38,20 @@ def make_node_role(
     )
 
 
-def master_statements(coordination: Coordination) -> list[iam.PolicyStatement]:
-    """Return what the master does with the meeting points."""
+def master_statements(coordination: Coordination, cluster: str) -> list[iam.PolicyStatement]:
+    """
+    Return what the master does with the meeting points, and with the groups of its cluster.
+
+    Args:
+        coordination: The meeting points.
+        cluster: The cluster's name, by whose tag its groups are known.
+    """
     return [
+        iam.PolicyStatement(
+            actions=["autoscaling:SetInstanceHealth"],
+            resources=[group_arns()],
+            conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
+        ),
         iam.PolicyStatement(
             actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
         ),
@@ -59,6 +70,11 @@ def worker_statements(coordination: Coordination) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(actions=["sqs:ReceiveMessage"], resources=[coordination.worker_queue.queue_arn]),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.report_queue.queue_arn]),
     ]
+
+
+def group_arns() -> str:
+    """Return the pattern of all Auto Scaling groups here; a statement with it asks for the cluster's tag."""
+    return Fn.sub("arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*")
 
 
 def read_statement(assets: Sequence[s3_assets.Asset]) -> iam.PolicyStatement:

@@ -69,10 +69,10 @@ class Keeper:
             if cause:
                 left[worker.instance_id] = cause
         joined = self._newcomers(state)
-        addresses = {member.address: member.instance_id for member in joined}
+        holders = {member.address: member.instance_id for member in joined}
         for worker in workers:
-            if worker.address in addresses:  # EC2 gives an address anew only when its last holder has gone
-                left[worker.instance_id] = f"its address {worker.address} is {addresses[worker.address]}'s now"
+            if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
+                left[worker.instance_id] = f"its address {worker.address} is {holders[worker.address]}'s now"
         self._write_ready_hosts(state, left)
         self._replacements.order(left, found)
         self._replacements.carry_out(kept={worker.instance_id for worker in workers} - set(left))
@@ -101,14 +101,16 @@ class Keeper:
         return f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s" if limit.is_over else ""
 
     def _newcomers(self, state: ClusterState) -> tuple[Member, ...]:
-        """Return who joined and is no member yet; of two with one address, the one that said so last is believed."""
-        return tuple(
-            {
-                member.address: member
-                for member in self._roster.candidates()
-                if not state.has_member(member.instance_id) and not self._replacements.has_ordered(member.instance_id)
-            }.values()
-        )
+        """Return who joined and is no member yet; of two with one address, the one that joined last has it."""
+        holders = {member.address: member.instance_id for member in state.members}
+        found = {
+            member.address: member
+            for member in self._roster.candidates()
+            if not state.has_member(member.instance_id)
+            and not self._replacements.has_ordered(member.instance_id)
+            and self._roster.has_joined_after(member.instance_id, holders.get(member.address, ""))
+        }
+        return tuple(found.values())
 
     def _write_ready_hosts(self, state: ClusterState, left: Mapping[str, str]) -> None:
         first, *workers = state.members

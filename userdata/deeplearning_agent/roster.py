@@ -28,6 +28,7 @@ class Entry:
         ready: The highest generation that it acknowledged; 0 for none.
         cause: Why it failed or leaves; empty while it does neither.
         is_leaving: Whether EC2 takes it away, so that nobody else need replace it.
+        turn: Counts those that joined; of two with one address the later one has it.
     """
 
     sequence: int = 0
@@ -35,6 +36,7 @@ class Entry:
     ready: int = 0
     cause: str = ""
     is_leaving: bool = False
+    turn: int = 0
 
     def to_text(self) -> str:
         """Return the JSON text that `from_text` reads."""
@@ -57,6 +59,7 @@ class Entry:
             ready=field(document, "ready", int, "entry"),
             cause=field(document, "cause", str, "entry"),
             is_leaving=field(document, "is_leaving", bool, "entry"),
+            turn=field(document, "turn", int, "entry"),
         )
 
 
@@ -87,7 +90,9 @@ class Roster:
             return
         told = replace(known, sequence=max(known.sequence, report.sequence))
         if report.stage is ReportStage.JOINED:
-            self._keep(report.instance_id, replace(told, member=report.member, cause="", is_leaving=False))
+            turn = known.turn or 1 + max((entry.turn for entry in self._entries.values()), default=0)
+            joined = replace(told, member=report.member, cause="", is_leaving=False, turn=turn)
+            self._keep(report.instance_id, joined)
         else:
             LOG.warning("%s %s: %s", report.instance_id, report.stage.value, report.reason)
             is_leaving = report.stage is ReportStage.LEAVING
@@ -116,9 +121,13 @@ class Roster:
         return entry.member is not None or bool(entry.cause)
 
     def candidates(self) -> tuple[Member, ...]:
-        """Return the workers that joined and neither failed nor leave, by address."""
-        found = (entry.member for entry in self._entries.values() if entry.member is not None and not entry.cause)
-        return tuple(sorted(found, key=lambda member: (len(member.address), member.address)))
+        """Return the workers that joined and neither failed nor leave, in the order in which they did."""
+        found = sorted(self._entries.values(), key=lambda entry: entry.turn)
+        return tuple(entry.member for entry in found if entry.member is not None and not entry.cause)
+
+    def has_joined_after(self, instance_id: str, other: str) -> bool:
+        """Tell whether one worker joined after another, of which nothing may be known."""
+        return self._entry(instance_id).turn > self._entry(other).turn
 
     def failed(self) -> tuple[str, ...]:
         """Return the workers that failed; one that leaves has not."""

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 
-from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.node import Node
 from deeplearning_agent.user_scripts import script_path
 
@@ -11,7 +10,8 @@ LOG = logging.getLogger(__name__)
 RUN_LOG = "/var/log/deeplearning-run-script.log"
 STARTED_FILE = "/run/deeplearning/run-script-started"
 """Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
-_WRAPPER = 'status=$1; shift; "$@"; echo $? >"$status.new"; mv "$status.new" "$status"'
+_WRAPPER = 'set -C; : >"$1" || exit; status=$2; shift 2; "$@"; echo $? >|"$status.new"; mv "$status.new" "$status"'
+"""Whoever makes the first file runs the script: an agent that dies in the middle neither forgets it nor starts two."""
 
 
 class RunScript:
@@ -27,11 +27,12 @@ class RunScript:
         self._node = node
         self._status_file = node.instance_file("run-script-status")
         self._is_told = False
+        self._is_started = False
 
     @property
     def is_due(self) -> bool:
         """Whether there is one that was not started on this boot, and never ended well on this instance."""
-        if self._node.settings.run_script is None:
+        if self._node.settings.run_script is None or self._is_started:
             return False
         return not self.has_ended_well and not self._node.path(STARTED_FILE).exists()
 
@@ -62,11 +63,12 @@ class RunScript:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.unlink(missing_ok=True)
-        write_file(node.path(STARTED_FILE), "")
+        node.path(STARTED_FILE).parent.mkdir(parents=True, exist_ok=True)
         command = ["runuser", "-u", user.name, "--", str(script_path(node, "run"))]
         with log.open("ab") as output:
             node.programs.start(
-                ["sh", "-c", _WRAPPER, "sh", str(self._status_file), *command],
+                ["sh", "-c", _WRAPPER, "sh", str(node.path(STARTED_FILE)), str(self._status_file), *command],
                 environment={"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **variables},
                 output=output.fileno(),
             )
+        self._is_started = True

@@ -7,6 +7,7 @@ import pytest
 from deeplearning_cdk import NodeImage
 
 ASSETS = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
+GROUPS = "arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*"
 SESSION_MANAGER = {"Fn::Sub": "arn:${AWS::Partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"}
 
 
@@ -34,8 +35,14 @@ def _read_assets(statement: dict[str, Any]) -> list[str]:
 
 def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synthesize: Any) -> None:
     synthesis = synthesize()
+    cluster = synthesis.only("AWS::Lambda::Function")["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
     *statements, assets = synthesis.statements("MasterRole")
     assert statements == [
+        _allow(
+            "autoscaling:SetInstanceHealth",
+            {"Fn::Sub": GROUPS},
+            Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": cluster}},
+        ),
         _allow(["dynamodb:GetItem", "dynamodb:PutItem"], _arn(synthesis, "AWS::DynamoDB::Table")),
         _allow(
             ["sqs:DeleteMessage", "sqs:ReceiveMessage"],
@@ -94,7 +101,6 @@ def test_only_the_master_reads_the_run_script(synthesize: Any, tmp_path: Any) ->
 def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize: Any) -> None:
     synthesis = synthesize()
     cluster = synthesis.only("AWS::Lambda::Function")["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
-    groups = "arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*"
     assert synthesis.statements("CapacityAdjusterRole") == [
         _allow(["logs:CreateLogStream", "logs:PutLogEvents"], _arn(synthesis, "AWS::Logs::LogGroup")),
         _allow(["dynamodb:GetItem", "dynamodb:PutItem"], _arn(synthesis, "AWS::DynamoDB::Table")),
@@ -102,7 +108,7 @@ def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize:
         _allow(["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"], "*"),
         _allow(
             ["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],
-            {"Fn::Sub": groups},
+            {"Fn::Sub": GROUPS},
             Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": cluster}},
         ),
     ]
