@@ -1,5 +1,6 @@
 """One run of a fault case: what a run does, while faults are injected, and what was seen of it."""
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -188,7 +189,7 @@ class CaseRun(ClusterRun):
             accuracy=None if evidence.training is None else evidence.training.accuracy,
             failure_seconds=self._measure_failure(evidence, injected),
             recoveries=tuple(self._measure_recoveries(injected)),
-            replacements=tuple(name for _, name, _ in hosts if self._is_later(name, injected)),
+            replacements=tuple(name for _, name, _ in hosts if name in self._find_later(evidence, injected)),
             is_elastic=self.case.is_elastic,
             changed_files=self.files.changes,
             calls=count_node_calls(evidence.calls),
@@ -207,8 +208,11 @@ class CaseRun(ClusterRun):
         recoveries = [measure_recovery(steps, item.epoch) for item in felt]
         return [recovery for recovery in recoveries if recovery.size_before]
 
-    def _is_later(self, instance_id: str, injected: list[Injected]) -> bool:
-        return bool(injected) and self.fleet.booted_at.get(instance_id, 0.0) > injected[0].at
+    def _find_later(self, evidence: Evidence, injected: list[Injected]) -> set[str]:
+        """Find the machines that were launched after the first injection, beyond those that were asked for at first."""
+        begin = injected[0].at if injected else math.inf
+        later = self.fleet.launched()[evidence.requested :]
+        return {machine.instance_id for machine in later if self.fleet.booted_at[machine.instance_id] > begin}
 
     def _describe(self, item: Injected) -> dict[str, object]:
         return {

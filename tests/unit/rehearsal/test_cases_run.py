@@ -138,12 +138,20 @@ def test_a_stack_that_did_not_fail_has_no_time_of_failure(run: CaseRun) -> None:
     assert run._measure_failure(_evidence(), [_injected(run, 1.0)]) is None
 
 
-def test_members_that_booted_after_the_first_injection_are_replacements(run: CaseRun) -> None:
-    fleet: Any = FakeFleet(booted_at={"i-0": 10.0, "i-9": 30.0})
+@pytest.mark.parametrize(
+    ("injected_at", "replacements"),
+    [(20.0, ("i-9",)), (35.0, ()), (5.0, ("i-9",)), (None, ())],
+)
+def test_members_launched_after_the_first_injection_beyond_those_asked_for_are_replacements(
+    run: CaseRun, injected_at: float | None, replacements: tuple[str, ...]
+) -> None:
+    booted: Any = {"i-0": 10.0, "i-1": 11.0, "i-9": 30.0}
+    fleet: Any = FakeFleet(ids=tuple(booted), booted_at=booted)
     hosts = (("deeplearning-worker1", "i-0", "10.0.0.5"), ("deeplearning-worker2", "i-9", "10.0.0.6"))
-    sight = replace(run, fleet=fleet)._look(_evidence(roster=Roster(2, hosts)), [_injected(run, 20.0)])
-    assert (sight.replacements, sight.formed, sight.generation) == (("i-9",), 2, 2)
-    assert (sight.launches, sight.calls, sight.call_bound) == (2, 30, None)
+    injected = [] if injected_at is None else [_injected(run, injected_at)]
+    sight = replace(run, fleet=fleet)._look(_evidence(roster=Roster(2, hosts)), injected)
+    assert (sight.replacements, sight.formed, sight.generation) == (replacements, 2, 2)
+    assert (sight.launches, sight.calls, sight.call_bound) == (3, 30, None)
 
 
 def test_recovery_is_measured_for_faults_that_training_feels(run: CaseRun, monkeypatch: pytest.MonkeyPatch) -> None:
