@@ -497,7 +497,7 @@ def environment(cloud, monkeypatch):
 
 
 @pytest.mark.fault(21, 22)
-@pytest.mark.defect("D10", "D11", "D13")
+@pytest.mark.defect("D10", "D11")
 @pytest.mark.parametrize("event", [None, {}, {"Records": [{"Sns": {"Message": "{"}}]}, {"source": "aws.events"}, [1]])
 def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog):
     environment.create_groups(workers=1)
