@@ -17,8 +17,8 @@ def disturb():
     """Return a function that makes a disturbance, and what was delivered and told."""
     delivered, told, made = [], [], []
 
-    def start(hold_seconds=LONG, **faults):
-        made.append(MessageDisturbance(MessageFaults(**faults), Observations(told.append), hold_seconds))
+    def start(**faults):
+        made.append(MessageDisturbance(MessageFaults(**faults, hold_seconds=LONG), Observations(told.append)))
         return lambda channel, text: made[-1].pass_on(channel, lambda: delivered.append(text))
 
     yield start, delivered, told
@@ -47,7 +47,8 @@ def test_lets_each_message_be_overtaken_by_the_next_one_of_its_queue(disturb):
 @pytest.mark.fault(18)
 def test_delivers_a_message_that_nothing_overtakes():
     delivered = threading.Event()
-    MessageDisturbance(MessageFaults(reorder=True), Observations(None), 0.01).pass_on("queue", delivered.set)
+    faults = MessageFaults(reorder=True, hold_seconds=0.01)
+    MessageDisturbance(faults, Observations(None)).pass_on("queue", delivered.set)
     assert delivered.wait(60)
 
 
@@ -85,7 +86,7 @@ def receive_all(cloud, url, count):
 @pytest.fixture(scope="module")
 def disturbed(start_cloud, sample_assembly):
     """A stack whose every message comes twice, out of order, and the first one never."""
-    faults = {"duplicate": True, "reorder": True, "lose_first": True}
+    faults = {"duplicate": True, "reorder": True, "lose_first": True, "hold_seconds": LONG}
     cloud = start_cloud(message_faults=faults, minute_seconds=LONG, retry_seconds=[])
     cloud.deploy(sample_assembly)
     cloud.boots = [cloud.machine("master"), *(cloud.machine("worker") for _ in range(2))]

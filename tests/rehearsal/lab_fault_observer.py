@@ -35,9 +35,9 @@ class FaultObserver(Observer):
         body, _, code = output.rpartition("\n")
         return [status, code, body]
 
-    def mount(self, index, name):
-        """Mount the file system for at most a second: (status, what mount said)."""
-        status, _, errors = self.ask(index, f"mkdir -p /{name} && timeout 1 {NFS} /{name}")
+    def mount(self, index, name, limit=25):
+        """Mount the file system, for at most some seconds: (status, what mount said)."""
+        status, _, errors = self.ask(index, f"mkdir -p /{name} && timeout {limit} {NFS} /{name}")
         return [status, errors]
 
 
@@ -63,7 +63,7 @@ def observe_metadata(observer):
     lab, read = observer.lab, observer.metadata
     path = "meta-data/instance-id"
     lab.set_metadata_fault(IDS[0], MetadataFault(is_refusing=True))
-    seen = {"metadata refused": read(0, path)[1]}
+    seen = {"metadata late from the beginning": read(1, path, limit=0.2)[0], "metadata refused": read(0, path)[1]}
     lab.set_metadata_fault(IDS[0], MetadataFault(delay_seconds=20))
     seen["metadata late"] = read(0, path, limit=1)[0]
     lab.set_metadata_fault(IDS[0], None)
@@ -91,11 +91,9 @@ def observe_mounts(observer):
     lab.break_mounts(IDS[0], "unresolvable")
     seen["mount unresolvable"] = mount(0, "first")
     lab.break_mounts(IDS[0], "hang")
-    seen["mount hangs"] = mount(0, "second")
+    seen["mount hangs"] = mount(0, "second", limit=1)
     lab.break_mounts(IDS[0], "hang", 0.5)
-    status, _, errors = observer.ask(0, f"mkdir -p /third && {NFS} /third")
-    seen["mount hung for a time"] = [status, errors]
-    return seen
+    return seen | {"mount hung for a time": mount(0, "third")}
 
 
 def observe_disk(observer):
@@ -117,7 +115,7 @@ def observe_disk(observer):
 
 def observe_sshd(observer):
     ask, lab = observer.ask, observer.lab
-    reach = f"timeout 2 bash -c '</dev/tcp/{ADDRESSES[0]}/22'"
+    reach = f"timeout 25 bash -c '</dev/tcp/{ADDRESSES[0]}/22'"
     seen = {"sshd never": ask(1, "systemctl is-active ssh delayed-sshd")[1].split()}
     observer.wait(2, "systemctl is-active ssh")
     lab.stop_sshd(IDS[0])
@@ -134,7 +132,7 @@ def main() -> None:
     broken = NodeFaults(
         gpus=Gpus(1, ecc_errors=3),
         mount=MountFault("unresolvable"),
-        metadata=MetadataFault(delay_seconds=0.05),
+        metadata=MetadataFault(delay_seconds=0.4),
         disk_bytes=DISK_BYTES,
         sshd_delay=NEVER,
     )

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from deeplearning_rehearsal.embedded_aws.observation import Observations
 
-HOLD_SECONDS = 1.0
-"""How long a message waits for the next one, which is to overtake it."""
-
 Delivery = Callable[[], None]
 
 
@@ -19,13 +16,15 @@ class MessageFaults:
 
     Attributes:
         duplicate: Each is delivered twice. Default: once.
-        reorder: Each is overtaken by the next one, if that comes within a second. Default: none is.
+        reorder: Each is overtaken by the next one, if that comes soon. Default: none is.
         lose_first: The first message of each queue and topic is lost. Default: none is.
+        hold_seconds: How long a message waits for the next one, which is to overtake it. Default: 1.
     """
 
     duplicate: bool = False
     reorder: bool = False
     lose_first: bool = False
+    hold_seconds: float = 1.0
 
 
 class MessageDisturbance:
@@ -35,13 +34,11 @@ class MessageDisturbance:
     Args:
         faults: What is done to them.
         observations: Where a lost message is told.
-        hold_seconds: How long a message waits for the next one.
     """
 
-    def __init__(self, faults: MessageFaults, observations: Observations, hold_seconds: float = HOLD_SECONDS) -> None:
+    def __init__(self, faults: MessageFaults, observations: Observations) -> None:
         self._faults = faults
         self._observations = observations
-        self._hold_seconds = hold_seconds
         self._lock = threading.Lock()
         self._begun: set[str] = set()
         self._held: dict[str, Delivery] = {}
@@ -77,7 +74,7 @@ class MessageDisturbance:
 
     def _hold(self, channel: str, deliver: Delivery) -> None:
         self._held[channel] = deliver
-        timer = threading.Timer(self._hold_seconds, self._release, [channel, deliver])
+        timer = threading.Timer(self._faults.hold_seconds, self._release, [channel, deliver])
         timer.daemon = True
         timer.start()
 
