@@ -44,7 +44,7 @@ def mount_file_system(node: Node, deadline: Deadline) -> None:
         try:
             if not is_mounted(node):
                 node.programs.run(["mkdir", "-p", mount_point], timeout_seconds=PROBE_SECONDS)
-                node.programs.run(argv, timeout_seconds=max(1.0, min(ATTEMPT_SECONDS, deadline.remaining)))
+                node.programs.run(argv, timeout_seconds=min(ATTEMPT_SECONDS, max(1.0, deadline.remaining)))
             return open_to_login_user(node)
         except ProgramError as error:  # noqa: PERF203 - waiting dwarfs it
             if error.is_missing:

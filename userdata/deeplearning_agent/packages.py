@@ -53,7 +53,7 @@ def install_packages(node: Node, deadline: Deadline) -> None:
             f"the installed packages do not bring {', '.join(absent)}", "give an image that has what its nodes need"
         )
     if DRIVER_COMMAND in missing:
-        node.programs.run(["modprobe", DRIVER_MODULE], timeout_seconds=max(1.0, min(120, deadline.remaining)))
+        node.programs.run(["modprobe", DRIVER_MODULE], timeout_seconds=min(120, max(1.0, deadline.remaining)))
 
 
 def _install(node: Node, names: list[str], deadline: Deadline) -> None:

@@ -11,6 +11,7 @@ import botocore.loaders
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "deeplearning_contract"))
 
 from fault_proxy import FaultProxy
 
