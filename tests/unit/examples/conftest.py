@@ -1,0 +1,37 @@
+"""The elastic example and its launcher, without PyTorch, Horovod and a cluster."""
+
+import importlib.util
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def horovod():
+    """What stands for `horovod.torch`; tests give it what they need."""
+    return types.SimpleNamespace(init=lambda: None, shutdown=lambda: None, rank=lambda: 0, size=lambda: 1)
+
+
+@pytest.fixture
+def elastic(monkeypatch, horovod):
+    """The module `train_elastic`; what it imports from the nodes' image is not here, so stand-ins are imported."""
+    torch = types.SimpleNamespace(Tensor=object, save=lambda content, path: path.write_text(json.dumps(content)))
+    stand_ins = {
+        "torch": torch,
+        "horovod": types.SimpleNamespace(torch=horovod),
+        "horovod.torch": horovod,
+        "horovod.torch.elastic": types.SimpleNamespace(TorchState=object),
+        "horovod.common.elastic": types.SimpleNamespace(run_fn=None),
+        "sklearn.datasets": types.SimpleNamespace(load_digits=None),
+    }
+    for name, module in stand_ins.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    spec = importlib.util.spec_from_file_location("train_elastic", EXAMPLES / "train_elastic.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
