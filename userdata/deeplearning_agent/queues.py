@@ -9,7 +9,7 @@ import json
 import logging
 from typing import Any
 
-from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.aws_clients import AwsClients, AwsError
 from deeplearning_agent.deadline import Deadline
 from deeplearning_contract.document import field, parse_object
 from deeplearning_contract.errors import ContractError
@@ -172,6 +172,10 @@ def ring_generation(body: str, cluster: str) -> int:
 def delete_messages(clients: AwsClients, url: str, messages: list[dict[str, Any]]) -> None:
     """Delete up to ten messages in one call; one that fails comes back, which does no harm."""
     entries = [{"Id": str(index), "ReceiptHandle": m["ReceiptHandle"]} for index, m in enumerate(messages)]
-    answer = clients.sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+    try:
+        answer = clients.sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+    except AwsError as error:
+        LOG.warning("could not delete from %s: %s", url, error)
+        return
     if answer.get("Failed"):
         LOG.warning("could not delete from %s: %s", url, json.dumps(answer["Failed"], default=str))
