@@ -11,8 +11,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PAYLOAD = {
     "build/vendor": "deeplearning_cdk/_payload/vendor",
+    "examples/run_elastic.sh": "deeplearning_rehearsal/_examples/run_elastic.sh",
     "examples/run_horovod.sh": "deeplearning_rehearsal/_examples/run_horovod.sh",
     "examples/train_digits.py": "deeplearning_rehearsal/_examples/train_digits.py",
+    "examples/train_elastic.py": "deeplearning_rehearsal/_examples/train_elastic.py",
     "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
     "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",
     "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",

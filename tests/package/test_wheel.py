@@ -65,7 +65,8 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     assert tops == {"deeplearning_cdk", "deeplearning_cli", "deeplearning_contract", "deeplearning_rehearsal"}
     payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
     assert payload == {"bootstrap.sh", "capacity_adjuster", "deeplearning_agent", "fetch_agent.py", "vendor"}
-    assert "deeplearning_rehearsal/_examples/train_digits.py" in names
+    examples = {name.split("/")[2] for name in names if name.startswith("deeplearning_rehearsal/_examples/")}
+    assert examples == {"run_elastic.sh", "run_horovod.sh", "train_digits.py", "train_elastic.py"}
     assert "deeplearning_rehearsal/templates/report.html.j2" in names
     assert "deeplearning_rehearsal/cases/capacity-none.toml" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
