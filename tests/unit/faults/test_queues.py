@@ -4,7 +4,6 @@ import json
 import random
 from types import SimpleNamespace
 
-import botocore.exceptions
 import documents
 import pytest
 from fault_proxy import RESET_AFTER, Answer, Fault, refuse
@@ -154,11 +153,6 @@ def test_reports_that_cannot_be_read_for_a_while_are_read_later(proxy, reports, 
 
 
 @pytest.mark.fault(23, 39)
-@pytest.mark.xfail(
-    reason="delete_messages lets the refusal through, and nobody above it expects one",
-    strict=True,
-    raises=botocore.exceptions.ClientError,
-)
 @pytest.mark.parametrize("fault", [refuse("RequestThrottled"), refuse("InternalFailure", 500)])
 def test_a_deletion_that_fails_ends_nothing_and_the_message_comes_back(proxy, reports, clock, fault):
     reports.send()
