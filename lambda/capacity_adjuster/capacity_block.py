@@ -38,7 +38,7 @@ class ExpiryWarning:
         """Text for the nodes."""
         moment = f"at {self.end}" if self.end else "in about 40 minutes"
         return (
-            f"capacity block {self.reservation_id} ends {moment}; EC2 terminates its instances from 30 minutes before"
+            f"capacity block {self.reservation_id} ends {moment}; EC2 terminates its instances up to 30 minutes earlier"
         )
 
 

@@ -1,6 +1,7 @@
-"""Makes the model of Auto Scaling importable beside the tests."""
+"""Makes the model of Auto Scaling importable beside the tests, and prints the score of the planted defects."""
 
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,23 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from deeplearning_contract.settings import AdjusterSettings
+
+
+@dataclass
+class Score:
+    """
+    How the planted defects fared.
+
+    Attributes:
+        planted: How many were.
+        lines: A line for each that was caught.
+    """
+
+    planted: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+SCORE = pytest.StashKey[Score]()
 
 
 @pytest.fixture
@@ -19,4 +37,21 @@ def settings():
         signal_url="http://localhost/signal",
         worker_min_capacity=2,
         settle_seconds=10,
+    )
+
+
+@pytest.fixture
+def score(pytestconfig):
+    return pytestconfig.stash.setdefault(SCORE, Score())
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    score = config.stash.get(SCORE, None)
+    if score is None:
+        return
+    for line in score.lines:
+        terminalreporter.write_line(line)
+    caught = len(score.lines)
+    terminalreporter.write_line(
+        f"capacity adjuster: {caught} of {score.planted} planted defects caught, score {caught / score.planted:.0%}"
     )

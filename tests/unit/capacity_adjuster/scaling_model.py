@@ -136,6 +136,7 @@ class World:
         self.adjustment = None
         self.breaker = None
         self.watched_until = 0
+        self.is_manned = True
         self.joined = set()
         self.counted_from = START
         self.signals = []
@@ -204,10 +205,10 @@ class World:
         sick = (a for a in self.workers.attempts if a.kind == "terminate" and a.cause == SICK and a.start >= since)
         return {attempt.node.instance_id for attempt in sick} - self.joined
 
-    def end_launch(self, role, code=""):
-        """End the oldest launch under way, well or with an error."""
+    def end_launch(self, role, code="", *, count=1):
+        """End the oldest launches under way, well or with an error."""
         group = self.groups[role]
-        for attempt in group.running("launch")[:1]:
+        for attempt in group.running("launch")[:count]:
             attempt.end = float(int(self.now))
             attempt.status, attempt.message = ("Failed", MESSAGES[code]) if code else ("Successful", "")
             if code:
@@ -216,7 +217,7 @@ class World:
                 group.nodes.append(attempt.node)
             attempt.node.lifecycle = "Terminated" if code else "InService"
             self.box.append("launch error" if code else "launch")
-            self.changed(group)
+        self.changed(group)
 
     def end_terminations(self, role):
         """End every termination under way."""
@@ -224,9 +225,9 @@ class World:
         for attempt in group.running("terminate"):
             attempt.end, attempt.status = float(int(self.now)), "Successful"
             is_replaced = any(other.kind == "launch" and other.start >= attempt.start for other in group.attempts)
+            group.nodes = [node for node in group.nodes if node is not attempt.node]
             if not is_replaced and len(group.nodes) < group.desired:
                 group.lost_at = self.now
-            group.nodes = [node for node in group.nodes if node is not attempt.node]
             self.box.append("terminate")
         self.changed(group)
 
@@ -291,18 +292,22 @@ class World:
         """Describe nodes; a name of another form is nobody's."""
         return tuple(Member(name, f"10.0.{n // 250}.{n % 250 + 1}", 0, _KEY) for n, name in enumerate(names))
 
+    def is_at(self, *phases):
+        """Tell whether a master is at work, and the cluster in one of these phases."""
+        return self.is_manned and self.state is not None and self.state.phase in phases
+
     def master_publishes(self):
-        if self.state is not None and self.state.phase is Phase.LAUNCHED and self.master.live:
+        if self.is_at(Phase.LAUNCHED) and self.master.live:
             self.write_as_master(Phase.PUBLISHED, members=self.members(self.state.expected), user_key=_KEY)
 
     def master_forms(self):
-        if self.state is not None and self.state.phase is Phase.PUBLISHED:
+        if self.is_at(Phase.PUBLISHED):
             self.write_as_master(Phase.FORMED)
 
     def master_adapts(self):
         """Drop the dead and take the newcomers in."""
         state = self.state
-        if state is None or state.phase is not Phase.FORMED or not self.master.live:
+        if not self.is_at(Phase.FORMED) or not self.master.live:
             return
         live = (self.master.live[0], *self.workers.live)
         survivors = [member.instance_id for member in state.members if member.instance_id in live]
@@ -315,7 +320,7 @@ class World:
         self.write_as_master(phase, generation=state.generation + 1, members=self.members(names))
 
     def master_gives_up(self):
-        if self.state is not None and self.state.phase in (Phase.LAUNCHED, Phase.PUBLISHED):
+        if self.is_at(Phase.LAUNCHED, Phase.PUBLISHED):
             self.signals.append("a worker did not join")
             self.write_as_master(Phase.FAILED, reason="a worker did not join")
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import invariants
 import pytest
 from model_invocation import Invocation, invoke
 from scaling_model import World
@@ -35,6 +36,7 @@ def crash_everywhere(outcomes, **options):
         world = make_world(outcomes, **options)
         invoke(world, crash_at=crash_at)
         tick(world)
+        invariants.i5_a_verdict_comes(world)
         yield world
 
 
@@ -53,7 +55,7 @@ def test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end():
         assert (world.state.requested, len(world.state.expected)) == (5, 4)
         assert world.workers.desired == 3
         assert world.state.reason.startswith("3 of 4 workers launched, at least 1 were wanted: InsufficientInstanceCap")
-        assert not world.workers.suspended
+        assert not world.workers.suspended, "D15: a suspension was left behind"
 
 
 @pytest.mark.fault(33, 34)

@@ -3,7 +3,7 @@
 import invariants
 import pytest
 from model_invocation import RESERVATION, invoke, warn
-from scaling_model import World
+from scaling_model import SICK, World
 from test_crashes import MOST_CALLS, make_world, tick
 
 from deeplearning_contract.cluster_state import Phase
@@ -85,6 +85,52 @@ def test_a_launch_error_while_others_are_under_way_changes_nothing():
     assert world.state is None
     for _ in range(2):
         world.end_launch(WORKER)
+    assert len(settle(world).expected) == 4
+
+
+@pytest.mark.fault(3)
+@pytest.mark.defect("D02", "D16")
+@pytest.mark.parametrize("hook", [":Wait", ":Proceed", ":Something"])
+def test_nodes_that_a_lifecycle_hook_holds_are_on_their_way(hook):
+    world = World(minimum=0, workers=3)
+    world.workers.hook = hook
+    for role in NodeRole:
+        world.react(role)
+    world.end_launch(MASTER)
+    world.end_launch(WORKER, "capacity")
+    tick(world, 2)
+    assert world.state is None
+    for _ in range(2):
+        world.end_launch(WORKER)
+    assert len(settle(world).expected) == 3
+
+
+@pytest.mark.fault(37)
+@pytest.mark.defect("D04")
+def test_a_look_that_is_ten_seconds_old_destroys_nothing():
+    world = make_world(["", "", "capacity"])
+    world.pass_time(30)
+    world.react(WORKER)
+    assert not invoke(world, lag=9.5).changes
+    world.end_launch(WORKER)
+    assert len(settle(world).expected) == 4
+
+
+@pytest.mark.fault(10)
+@pytest.mark.defect("D07")
+def test_a_worker_that_is_lost_is_not_taken_for_an_old_failure():
+    world = make_world(["", "capacity", ""])
+    world.pass_time(20)
+    world.react(WORKER)
+    world.end_launch(WORKER)
+    world.pass_time(20)
+    world.lose_node(WORKER)
+    world._terminate(world.workers, world.workers.nodes[0], SICK)
+    world.end_terminations(WORKER)
+    tick(world, 2)
+    assert world.workers.desired == 3, "D07: a replacement was taken for a failed launch"
+    world.react(WORKER)
+    world.end_launch(WORKER)
     assert len(settle(world).expected) == 4
 
 
@@ -245,12 +291,21 @@ def test_a_whole_cluster_of_members_that_dies_at_once_trips_nothing():
     world.end_terminations(WORKER)
     world.master_adapts()
     assert len(world.state.departed) == 20
+    invoke(world)
+    world.react(WORKER)
+    for _ in range(30):
+        world.end_launch(WORKER)
+    world.master_adapts()
     settle(world)
     assert not world.workers.suspended
 
 
 def test_workers_that_the_user_takes_away_trip_nothing():
-    world = form(5)
+    world = form(1, spare=6)
+    world.user_sets_desired(7)
+    world.react(WORKER)
+    for _ in range(6):
+        world.end_launch(WORKER)
     world.user_sets_desired(1)
     world.react(WORKER)
     world.end_terminations(WORKER)
@@ -323,6 +378,14 @@ def test_a_crash_around_any_call_of_a_notice_is_made_good():
         assert world.state.revision == 4
 
 
+def test_a_notice_outlives_the_next_verdict():
+    world = launch()
+    warn(world)
+    kill(world, WORKER)
+    state = settle(world)
+    assert (state.generation, RESERVATION in state.notice) == (2, True)
+
+
 def test_a_notice_for_no_cluster_changes_nothing():
     world = make_world([""])
     warn(world)
@@ -355,6 +418,7 @@ def test_the_stack_hears_the_reason_within_a_minute_of_its_cause(cause, is_event
     world.pass_time(60 if is_event_lost else 0)
     since = world.now
     invoke(world)
+    invariants.i5_a_verdict_comes(world)
     assert world.state.phase is Phase.FAILED
     assert world.signals == [world.state.reason]
     assert world.now - since <= 60

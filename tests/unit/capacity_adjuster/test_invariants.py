@@ -1,0 +1,77 @@
+"""The promises are all there, and each can be broken: a check that cannot fail would hold nothing."""
+
+import invariants
+import pytest
+from invariants import INVARIANTS
+from model_invocation import invoke
+from scaling_model import World
+from test_crashes import make_world
+from test_histories import boot_in_vain, form, kill, launch
+
+from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.names import NodeRole
+
+
+def test_every_invariant_of_the_catalogue_is_checked():
+    assert set(INVARIANTS) == {f"I{number}" for number in range(1, 13)} | {"B1", "B2"}
+
+
+def break_i3():
+    world = launch()
+    kill(world, NodeRole.WORKER)
+    invariants.i3_the_verdict_names_what_lives(world, world.state)
+
+
+def break_i4():
+    first = launch().state
+    other = first.advance(Phase.LAUNCHED, expected=first.expected[:2])
+    invariants.i4_each_generation_is_one_membership(first, other)
+
+
+def break_i6():
+    world = World(minimum=1, workers=2)
+    world.react(NodeRole.WORKER)
+    invariants.i6_nothing_is_decided_while_anything_runs(world)
+
+
+def break_i8():
+    world = launch(3)
+    world.user_sets_desired(2)
+    invariants.i8_desired_is_what_lives(world.state, [(None, world.workers.observe())])
+
+
+def break_i11():
+    world = form()
+    invariants.i11_the_stack_hears_nothing_early(world, None, world.state)
+
+
+def break_b2():
+    world = form()
+    kill(world, NodeRole.WORKER)
+    boot_in_vain(world, 3)
+    world.workers.suspended.clear()
+    invariants.b2_the_breaker_trips(world)
+
+
+BREAKS = {
+    "I1": lambda: invariants.i1_desired_keeps_to_the_policy(World(minimum=2, workers=3), 1),
+    "I2": lambda: invariants.i2_desired_is_only_lowered(World(minimum=1, workers=3), 3),
+    "I3": break_i3,
+    "I4": break_i4,
+    "I5": lambda: invariants.i5_a_verdict_comes(World(minimum=1, workers=3)),
+    "I6": break_i6,
+    "I7": lambda: invariants.i7_a_shrink_terminates_nothing(launch(3), 2),
+    "I8": break_i8,
+    "I9": lambda: invariants.i9_the_order_says_nothing(["launched", "failed"]),
+    "I10": lambda: invariants.i10_again_is_the_same(launch(2).record, launch(3).record),
+    "I11": break_i11,
+    "I12": lambda: invariants.i12_quiet_after_the_verdict(invoke(make_world(["", ""])).changes),
+    "B1": lambda: invariants.b1_the_breaker_trips_for_a_cause(form()),
+    "B2": break_b2,
+}
+
+
+@pytest.mark.parametrize("number", INVARIANTS)
+def test_each_invariant_can_be_broken(number):
+    with pytest.raises(AssertionError, match=f"^{number}: "):
+        BREAKS[number]()

@@ -1,0 +1,36 @@
+"""Every planted defect is caught, and what cannot be planted is explained; the run ends with the score."""
+
+import edge_checks
+import mutants
+import pytest
+from mutants import MUTANTS, NOT_APPLICABLE
+
+DEFECTS = [f"D{number:02}" for number in range(1, 22)]
+
+
+def test_every_defect_of_the_predecessor_is_planted_or_explained():
+    planted = {mutant.row for mutant in MUTANTS} - {"policy"}
+    assert planted.isdisjoint(NOT_APPLICABLE)
+    assert sorted(planted | set(NOT_APPLICABLE)) == DEFECTS
+    assert all(reason and "\n" not in reason for reason in NOT_APPLICABLE.values())
+
+
+@pytest.mark.parametrize("check", edge_checks.CHECKS, ids=lambda check: check.__name__)
+def test_a_check_holds_for_what_is_not_patched(check):
+    check()
+
+
+@pytest.mark.defect("D01", "D02", "D03", "D04", "D05", "D06", "D07", "D08", "D09")
+@pytest.mark.defect("D10", "D11", "D12", "D14", "D15", "D16", "D17", "D20")
+@pytest.mark.parametrize(
+    "mutant",
+    MUTANTS,
+    ids=lambda mutant: f"{mutant.row}-{mutant.what.replace(' ', '_')}-{mutants.name_check(mutant)}",
+)
+def test_a_planted_defect_is_caught(mutant, monkeypatch, score):
+    score.planted += 1
+    mutant.plant(monkeypatch)
+    with pytest.raises((AssertionError, LookupError, TypeError), match=mutant.promise) as caught:
+        mutant.check()
+    said = str(caught.value).splitlines()[0]
+    score.lines.append(f"  {mutant.row:6} {mutant.what}: caught by {mutants.name_check(mutant)}: {said[:70]}")
