@@ -159,8 +159,9 @@ def test_a_driver_that_does_not_run_is_a_fault_only_where_gpus_are_expected(lab,
 
 
 def test_a_driver_that_hangs_is_given_up(lab, node):
-    lab.program(0, "nvidia-smi", "sleep 60")
+    lab.program(0, "nvidia-smi", 'echo "$1" >>"$FAKES/nvidia-smi.calls"; sleep 60')
     count, _ = check_gpus(node.programs, 2, 1)
+    assert (lab.directory / "programs0/nvidia-smi.calls").read_text().count("\n") == 1, "one wait is enough"
     assert count.detail == "0 GPUs answer, 2 are expected: nvidia-smi did not answer in 1 s"
 
 

@@ -87,7 +87,7 @@ def test_32_are_asked_at_once_and_never_more(node, monkeypatch):
     def ask(_inquiry, who, _deadline):
         everybody.wait(30)
         with contextlib.suppress(threading.BrokenBarrierError):
-            one_more.wait(0.5)
+            one_more.wait(2)
             crowds.append(who)
         return Answer(who, (), "healthy")
 
@@ -214,6 +214,11 @@ def test_a_fault_of_most_nodes_is_the_clusters(name, caplog):
     assert causes(cluster(4, n1=[name], n2=[name], n3=[name])) == {}
     [message] = caplog.messages
     assert message == f"3 of 4 nodes have a fault that makes nobody leave, {name}: bad"
+
+
+def test_who_was_not_asked_counts_neither_way():
+    answers = cluster(3, n1=[DISK], n2=[DISK]) + [Answer(member(index), (), "not asked") for index in range(3, 9)]
+    assert causes(answers) == {}
 
 
 @pytest.mark.fault(61)
