@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 from model_adjuster import Adjuster
 from model_aws import Cloud
-from model_machine import CLUSTER, RUN_SCRIPT, Machine, make_settings
+from model_machine import Machine
 from model_programs import Script
 from model_promises import Promises
 from model_scheduler import Scheduler
+from model_settings import CLUSTER, RUN_SCRIPT, make_settings
 from model_stand_ins import put_in_place
 
 from deeplearning_contract.cluster_state import ClusterState, Phase, part_requests
@@ -179,12 +180,6 @@ class World:
     def is_calm(self):
         """Whether the weather has been good for long enough that nobody waits for anything."""
         return self.cloud.weather.is_good and self.scheduler.now - self.bad_weather >= CALM_SECONDS
-
-    @property
-    def is_setup_nearly_over(self):
-        """Whether the master has little set-up time left."""
-        (master,) = self.live(NodeRole.MASTER)
-        return master.uptime > 0.8 * self.setup_seconds
 
     def set_weather(self, weather):
         """Let the weather change."""

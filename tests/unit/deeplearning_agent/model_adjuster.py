@@ -4,7 +4,9 @@ A simple capacity adjuster: it says who launched, as long as no roster is publis
 The real one has a model of its own beside its tests; here only what it writes matters.
 """
 
-from model_machine import CLUSTER
+from dataclasses import replace
+
+from model_settings import CLUSTER
 
 from deeplearning_contract.cluster_state import ClusterState, Phase, put_request
 from deeplearning_contract.messages import Doorbell
@@ -53,10 +55,10 @@ class Adjuster:
         following = ClusterState(CLUSTER, revision, generation, Phase.LAUNCHED, self.requested, look)
         if not world.live(NodeRole.MASTER) or workers < world.minimum:
             reason = f"{workers} of at least {world.minimum} workers launched: insufficient capacity"
-            following = following.advance(Phase.FAILED, reason=reason, revision=revision, expected=())
+            following = replace(following, phase=Phase.FAILED, reason=reason, expected=())
             world.take_signal(signal_body(CLUSTER, "FAILURE", reason))
         elif workers < world.desired[NodeRole.WORKER]:
             world.desired[NodeRole.WORKER] = workers
-            following = following.advance(Phase.LAUNCHED, reason="insufficient capacity", revision=revision)
+            following = replace(following, reason="insufficient capacity")
         world.cloud.put(None, put_request("state", following))
         world.cloud.send("master", Doorbell(CLUSTER, generation).to_body(), "adjuster", is_ring=True)

@@ -15,8 +15,8 @@ from model_scheduler import require
 from deeplearning_contract.names import NodeRole
 
 URL = "https://sqs.example/"
-CONNECT_SECONDS = 50
-"""What botocore spends on a host that does not answer: five attempts of ten seconds."""
+CONNECT_SECONDS = 11
+"""What botocore spends on a host that does not answer: two attempts of five seconds, and a pause."""
 RATE_SECONDS = 10
 MOST_CALLS = 30
 """By one agent in so many seconds, where each call takes a twentieth of a second."""
@@ -51,12 +51,11 @@ class Caller:
         self.s3 = S3(self)
         self.autoscaling = AutoScaling(self)
 
-    def _check_rate(self, operation):
+    def check_rate(self, operation):
         """Only reports come in thousands; nobody has a reason to call for anything else again and again."""
-        if operation not in ("ReceiveMessage", "DeleteMessageBatch"):
-            now = self.cloud.scheduler.now
-            self._recent = [moment for moment in self._recent if moment > now - RATE_SECONDS] + [now]
-            require(len(self._recent) <= MOST_CALLS, f"M15: {self.machine.instance_id} spins on {operation}")
+        now = self.cloud.scheduler.now
+        self._recent = [moment for moment in self._recent if moment > now - RATE_SECONDS] + [now]
+        require(len(self._recent) <= MOST_CALLS, f"M15: {self.machine.instance_id} spins on {operation}")
 
     def wait_for_credentials(self, deadline):
         """Have them at once."""
@@ -67,7 +66,8 @@ class Caller:
         require((operation, queue) in PERMISSIONS[machine.role], f"{machine.role.value} may not {operation} {queue}")
         scheduler.check()
         self.cloud.calls[machine.instance_id, operation] += 1
-        self._check_rate(operation)
+        if operation not in ("ReceiveMessage", "DeleteMessageBatch"):
+            self.check_rate(operation)
         scheduler.sleep(scheduler.random.uniform(0.005, 0.1))
         if machine.is_cut_off:
             scheduler.sleep(CONNECT_SECONDS)
@@ -130,6 +130,8 @@ class Sqs:
         name = QueueUrl.removeprefix(URL)
         until = cloud.scheduler.now + WaitTimeSeconds
         found = self._caller.call("ReceiveMessage", lambda: cloud.receive(name, MaxNumberOfMessages, until, task), name)
+        if not found:
+            self._caller.check_rate("ReceiveMessage")
         messages = [
             {
                 "MessageId": str(message.number),

@@ -48,6 +48,19 @@ def cut_off(machine, event):
     machine.cut_off(1 + event.value * 2)
 
 
+def deafen(machine, event):
+    """Let a machine hear no answer of others for a while."""
+    machine.deafen(10 + event.value * 2)
+
+
+def double_master(world, event):
+    """Let the master's group launch another before it has terminated the one that it gave up."""
+    masters = world.live(NodeRole.MASTER)
+    if len(masters) == 1:
+        world.launch(NodeRole.MASTER)
+        world.scheduler.at(60 + event.value * 2, lambda: world.terminate(masters[0], is_replaced=False))
+
+
 def crash(machine, event):
     """Let the agent die at one of its next calls, with or without the call's effect."""
     machine.crash_at(int(event.value) % 20, "after" if event.value % 2 < 1 else "before")
@@ -110,6 +123,13 @@ def fail_preparation(world, event):
         machine.is_ruined = True
 
 
+def stick_in_preparation(world, event):
+    """Let a machine that is still booting not get through its preparation."""
+    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.duty is None])
+    if machine is not None:
+        machine.is_stuck = True
+
+
 HAPPENINGS = {
     "die": on_machine(lambda machine, _: machine.world.terminate(machine)),
     "worker dies": on_machine(lambda machine, _: machine.world.terminate(machine), NodeRole.WORKER),
@@ -122,7 +142,9 @@ HAPPENINGS = {
     "cut off": on_machine(cut_off),
     "spot interruption": on_machine(leave, NodeRole.WORKER),
     "GPU fails": on_machine(sicken, NodeRole.WORKER),
+    "master is deaf": on_machine(deafen, NodeRole.MASTER),
     "preparation fails": fail_preparation,
+    "preparation hangs": stick_in_preparation,
     "grow": lambda world, _: world.resize(1),
     "shrink": lambda world, _: world.resize(-1),
     "old report": replay_report,

@@ -1,13 +1,12 @@
 """One instance of the model: its disk, its boots, the agent that runs on it and the user's run script."""
 
-import hashlib
-import os
-import pwd
+import functools
 import shutil
 
-from model_clients import URL, Caller
+from model_clients import Caller
 from model_programs import ModelPrograms
 from model_scheduler import Killed, VirtualClock
+from model_settings import ROLE_IDS
 
 from deeplearning_agent.instance_metadata import Identity
 from deeplearning_agent.master import Master
@@ -15,17 +14,13 @@ from deeplearning_agent.node import Node
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import FileSystemSettings, NodeSettings, ScriptSettings
 
-CLUSTER = "master-of-names"
-ROLE_IDS = {NodeRole.MASTER: "AROAMASTERMASTERMAST", NodeRole.WORKER: "AROAWORKERWORKERWORK"}
+PATIENCE_SECONDS = 60
+"""How long a node may be silent before it is replaced."""
 RESTART_SECONDS = 5
 """What systemd waits before it starts the agent again."""
 JUDGEMENT_SECONDS = 20
 """How old a finding may be by which the master acts: two silent rounds and the calls in between."""
-RUN_SCRIPT = b"#!/bin/sh\ntrain\n"
-SCRIPT = ScriptSettings("scripts", "run", hashlib.sha256(RUN_SCRIPT).hexdigest())
-USER = pwd.getpwuid(os.getuid()).pw_name
 
 
 class Machine:
@@ -42,8 +37,13 @@ class Machine:
         self.is_silent = False
         """Nothing that others send reaches it; it goes on, and reaches AWS unless `is_cut_off`."""
         self.is_cut_off = False
+        self.is_deaf = False
+        """It hears no answer of other nodes; they and AWS are reached by everybody else."""
         self.is_ruined = False
         """Its preparation fails."""
+        self.is_stuck = False
+        """Its preparation takes all the time that there is."""
+        self.died = None
         self.is_sick = False
         """It answers, and an inspection finds that it is of no use."""
         self.is_interrupted = False
@@ -55,7 +55,9 @@ class Machine:
         self.duty = None
         self._clock = None
         self._crash = None
-        self._unsound = 0.0
+        self._boots = 0
+        self._unsound = self._booted = 0.0
+        self._silent_since = None
 
     @property
     def answers(self):
@@ -65,7 +67,12 @@ class Machine:
     @property
     def has_been_sound(self):
         """Whether it has answered, and reached AWS, for as long as a judgement of it may be old."""
-        return self.answers and not self.is_sick and self.world.scheduler.now - self._unsound >= JUDGEMENT_SECONDS
+        return (
+            self.answers
+            and not self.is_sick
+            and not self.is_deaf
+            and self.world.scheduler.now - self._unsound >= JUDGEMENT_SECONDS
+        )
 
     @property
     def root(self):
@@ -76,6 +83,32 @@ class Machine:
         return self.root / str(absolute).removeprefix(str(self.root)).lstrip("/")
 
     @property
+    def has_had_trouble(self):
+        """Whether it was lost or cut off for a time, or cannot do its work."""
+        return bool(
+            self.died
+            or self._unsound > self._booted
+            or self._silent_since
+            or self.is_cut_off
+            or self.is_deaf
+            or self.is_ruined
+            or self.is_stuck
+            or self.is_sick
+            or self.is_interrupted
+        )
+
+    @property
+    def is_silent_for_a_moment(self):
+        """Whether it is there, and was silent for too short a time to be given up."""
+        since = self._silent_since
+        return self.is_alive and since is not None and self.world.scheduler.now - since < PATIENCE_SECONDS
+
+    @property
+    def is_given_up(self):
+        """Whether it was silent for as long as it takes to be given up."""
+        return self._silent_since is not None and not self.is_silent_for_a_moment
+
+    @property
     def uptime(self):
         """Seconds since it booted."""
         return self._clock.read()
@@ -83,18 +116,26 @@ class Machine:
     def silence(self, seconds):
         """Let nobody reach it for a while; it reaches AWS."""
         self.is_silent = True
+        self._silent_since = self._silent_since or self.world.scheduler.now
         self.world.scheduler.at(seconds, self.heal)
 
     def cut_off(self, seconds):
         """Let it reach nobody and be reached by nobody for a while."""
         self.is_cut_off = True
+        self._silent_since = self._silent_since or self.world.scheduler.now
+        self.world.scheduler.at(seconds, self.heal)
+
+    def deafen(self, seconds):
+        """Let it hear no other node for a while."""
+        self.is_deaf = True
         self.world.scheduler.at(seconds, self.heal)
 
     def heal(self):
         """Let it be as it should."""
-        if self.is_silent or self.is_cut_off:
+        if self.is_silent or self.is_cut_off or self.is_deaf:
             self._unsound = self.world.scheduler.now
-        self.is_silent = self.is_cut_off = False
+        self.is_silent = self.is_cut_off = self.is_deaf = False
+        self._silent_since = None
 
     def calm(self):
         """Let nothing that was to happen to it happen any more."""
@@ -105,7 +146,8 @@ class Machine:
         """Let it boot: its clock starts anew and /run is empty."""
         shutil.rmtree(self.root / "run", ignore_errors=True)
         self._clock = None
-        self.world.scheduler.at(delay, self._start_up)
+        self._boots += 1
+        self.world.scheduler.at(delay, functools.partial(self._start_up, self._boots))
 
     def reboot(self, delay):
         """Let it go down and come back with its disk."""
@@ -125,6 +167,7 @@ class Machine:
     def die(self):
         """Let it be gone for good."""
         self.is_alive = False
+        self.died = self.world.scheduler.now
         self.stop()
 
     def crash_at(self, call, moment):
@@ -162,10 +205,10 @@ class Machine:
         """Return the member that its preparation ends with."""
         return Member(self.instance_id, self.address, 2, f"ssh-ed25519 {self.number:020d}host")
 
-    def _start_up(self):
-        if self.is_alive and self._clock is None:
+    def _start_up(self, number):
+        if self.is_alive and number == self._boots:
             self._clock = VirtualClock(self.world.scheduler)
-            self._unsound = self.world.scheduler.now
+            self._unsound = self._booted = self.world.scheduler.now
             self.start_agent()
 
     def _start_later(self, clock):
@@ -183,26 +226,3 @@ class Machine:
         make = Master if self.role is NodeRole.MASTER else Worker
         self.duty = make(self.node(), Caller(self.world.cloud, self))
         self.duty.run()
-
-
-def make_settings(role, *, minimum, setup_seconds, has_script):
-    """Return the settings of a role's nodes."""
-    is_master = role is NodeRole.MASTER
-    return NodeSettings(
-        cluster=CLUSTER,
-        role=role,
-        region="eu-west-1",
-        state_table="state",
-        master_queue_url=f"{URL}master",
-        worker_queue_url=f"{URL}worker",
-        report_queue_url=f"{URL}report",
-        report_sender=ROLE_IDS[NodeRole.WORKER] if is_master else "",
-        signal_url="https://signal.example/" if is_master else "",
-        login_user=USER,
-        file_system=FileSystemSettings("nfs4", "fs-0123.efs.eu-west-1.amazonaws.com:/", "nfsvers=4.1", "/mnt/efs"),
-        expected_gpu_count=2,
-        packages={},
-        worker_min_capacity=minimum,
-        setup_seconds=setup_seconds,
-        run_script=SCRIPT if has_script else None,
-    )

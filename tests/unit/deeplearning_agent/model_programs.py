@@ -45,6 +45,15 @@ class ModelPrograms:
         return ""
 
     def start(self, argv, *, environment=None, output=None):
-        self._machine.world.scheduler.check()
-        require("runuser" in argv, f"the model knows no program {argv}")
-        self._machine.world.run_script(self._machine, Path(argv[4]))
+        """Start the shell around the run script, which makes the first file unless it is there."""
+        machine, started_file = self._machine, Path(argv[4])
+        machine.world.scheduler.check()
+        require(argv[0] == "sh" and "runuser" in argv, f"the model knows no program {argv}")
+        moment = machine.count_call()
+        if moment == "before":
+            machine.crash()
+        if not started_file.exists():
+            started_file.touch()
+            machine.world.run_script(machine, Path(argv[5]))
+        if moment == "after":
+            machine.crash()

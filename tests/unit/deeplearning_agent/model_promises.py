@@ -18,13 +18,15 @@ What the cluster promises, as checks that run whenever the model changes.
 | M13 | no node is dropped that answers and has not failed, unless the set-up time is nearly over |
 | M14 | the item says who left, and why |
 | M15 | nobody spins |
+| M18 | the cluster forms within the set-up time, or fails |
+| M17 | the cluster fails of a node's trouble only: not of a throttled call, and not of an agent that died |
 | M16 | who failed or leaves is not admitted again |
 """
 
 import json
 
-from model_machine import CLUSTER
 from model_scheduler import require
+from model_settings import CLUSTER
 
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
@@ -36,8 +38,10 @@ NEXT_PHASES = {
     Phase.FORMED: {Phase.FORMED, Phase.PUBLISHED},
     Phase.FAILED: {Phase.FAILED},
 }
-HEARD_SECONDS = 130
-"""By when a report has been heard, however late it came."""
+HEARD_SECONDS = 10
+"""By when a report has been heard."""
+LATEST_SECONDS = 130
+"""By when one has been heard that came as late as can be."""
 WRITING_CALLS = ("PutItem", "SendMessage", "SetInstanceHealth")
 
 
@@ -84,6 +88,8 @@ class Promises:
         require(old is None or new.generation >= old.generation, "M1: the generation fell")
         if new.phase is Phase.FAILED:
             require(is_telling(new.reason), f"M8: the failure's reason names nothing: {new.reason!r}")
+            is_fair = any(machine.has_had_trouble for machine in self.world.machines.values())
+            require(is_fair, f"M17: the cluster failed, and nothing was wrong with any node: {new.reason}")
         if new.members and new.phase is not Phase.FAILED:
             self._check_roster(name, old, new)
         self.state = new
@@ -97,30 +103,39 @@ class Promises:
         require(all(self.world.machines[m.instance_id].role is NodeRole.WORKER for m in roster[1:]), "M5: two masters")
         require(name == master.instance_id, f"M9: {name} wrote the roster of {master.instance_id}")
         require(name not in self.deposed, f"M9: {name}, which was deposed, wrote")
-        self._check_departures(old, new)
+        self._check_departures(master, old, new)
         before = name_workers(old)
         after = [member.instance_id for member in roster[1:]]
         survivors = [name for name in before if name in after]
         require(after[: len(survivors)] == survivors, "M5: the order of the survivors changed")
-        since = self.world.scheduler.now - HEARD_SECONDS
+        since = self.world.scheduler.now - (HEARD_SECONDS if self.world.is_calm else LATEST_SECONDS)
         useless = [name for name in after if name not in before and self.complained.get(name, since) < since]
         require(not useless, f"M16: {useless}, which failed or leaves, was admitted")
+        deaths = {name: self.world.machines[name].died for name in after if name not in before}
+        dead = [name for name, died in deaths.items() if died is not None and died < since]
+        require(not dead, f"M16: {dead}, long dead, was admitted")
         if old.members and old.master != new.master:
             self.deposed.add(old.master)
             require(new.phase is Phase.PUBLISHED, "M9: a new master took over without asking for acknowledgements")
         if old.phase is Phase.PUBLISHED and new.phase is Phase.FORMED:
+            is_timely = old.has_formed or master.uptime <= self.world.setup_seconds + 10
+            require(is_timely, f"M18: formed {master.uptime:.0f} s after the master booted")
             late = [name for name in after if self.ready.get(name, 0) < old.generation]
             require(not late, f"M6: formed without the acknowledgement of {late}")
 
-    def _check_departures(self, old, new):
+    def _check_departures(self, master, old, new):
         gone = set(name_workers(old)) - {m.instance_id for m in new.members}
         told = {departure.instance_id for departure in new.departed}
         require(gone <= told, f"M14: nothing says why {sorted(gone - told)} left")
         for name in gone if self.world.is_calm else ():
             machine = self.world.machines[name]
             is_sound = machine.has_been_sound and name not in self.complained
-            is_late = old.phase is not Phase.FORMED and self.world.is_setup_nearly_over
-            require(is_late or not is_sound, f"M13: {name} is sound, and was dropped")
+            is_late = old.phase is not Phase.FORMED and master.uptime > 0.8 * self.world.setup_seconds
+            is_excused = is_late or not master.has_been_sound
+            if old.phase is Phase.LAUNCHED:  # Who still boots is waited for.
+                is_sound = not machine.has_had_trouble and name not in self.complained
+                is_excused = is_late or master.has_had_trouble
+            require(is_excused or not is_sound, f"M13: {name} is sound, and was dropped")
 
     def check_installation(self, machine, state):
         """Check what a node is about to install."""
@@ -146,7 +161,8 @@ class Promises:
         require(self.state.phase is Phase.FORMED, f"M10: the run script starts in phase {self.state.phase.value}")
         require(not self.state.run_ended, "M10: the run script starts although it has ended well")
         require(machine.instance_id == self.state.master, "M10: the run script starts where the master is not")
-        running = [m.instance_id for m in self.world.machines.values() if m.script and m.script.returncode is None]
+        scripts = {m.instance_id: m.script for m in self.world.machines.values() if m.script}
+        running = [name for name, script in scripts.items() if script.returncode is None and name not in self.deposed]
         require(not running, f"M10: the run script starts while it runs on {running}")
 
     def check_health_report(self, caller, machine, status):
@@ -154,6 +170,10 @@ class Promises:
         require(status == "Unhealthy", f"M12: {caller.instance_id} reported {status}")
         require(caller.instance_id not in self.deposed, f"M9: {caller.instance_id}, which was deposed, reports")
         is_sound = machine.has_been_sound and machine.instance_id not in self.complained and self.world.is_calm
+        workers = self.world.live(NodeRole.WORKER)
+        is_anybody_there = any(not worker.is_given_up for worker in workers) or machine.instance_id in self.complained
+        require(is_anybody_there, f"M12: {machine.instance_id} was blamed, and nobody answers")
+        require(not machine.is_silent_for_a_moment, f"M12: {machine.instance_id} was silent for a moment only")
         require(not is_sound, f"M12: {machine.instance_id} is sound, and was reported unhealthy")
 
     def find_unrest(self):
@@ -195,10 +215,12 @@ class Promises:
 
     def check_quiet(self, seconds=200):
         """Let time pass in which nothing happens, and check that nothing is done."""
-        before = {name: self.world.cloud.total(name) for name in WRITING_CALLS}
+        # A node may still say that it failed when the cluster has failed already.
+        calls = [name for name in WRITING_CALLS if name != "SendMessage" or self.state.phase is not Phase.FAILED]
+        before = {name: self.world.cloud.total(name) for name in calls}
         revision = self.state.revision
         self.world.run(seconds)
-        after = {name: self.world.cloud.total(name) for name in WRITING_CALLS}
+        after = {name: self.world.cloud.total(name) for name in calls}
         assert after == before, f"M11: something was written or sent at rest: {before} became {after}"
         assert self.state.revision == revision, "M11: the item was written at rest"
 

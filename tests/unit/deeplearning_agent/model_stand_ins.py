@@ -14,11 +14,13 @@ class StandIns:
     def __init__(self, world):
         self.world = world
 
-    def prepare(self, node, *_others):
+    def prepare(self, node, _clients, deadline):
         """Stand for `prepare_node`: take a while, and end as the machine is."""
         self.world.scheduler.sleep(self.world.scheduler.random.uniform(1, 20))
         machine = self.world.machines[node.identity.instance_id]
-        if machine.is_ruined:
+        if machine.is_stuck:
+            self.world.scheduler.sleep(deadline.remaining)
+        if machine.is_ruined or machine.is_stuck:
             raise StageFailure("the file system did not answer", "check it", stage="mount the file system")
         return machine.describe()
 
@@ -43,7 +45,8 @@ class StandIns:
     def probe(self, addresses, *_others):
         """Stand for `find_silent`: ask who answers, which takes as long as a silent one is given."""
         here = {machine.address: machine for machine in self.world.machines.values() if machine.answers}
-        is_deaf = self.world.machines[self.world.scheduler.current.name].is_cut_off
+        asking = self.world.machines[self.world.scheduler.current.name]
+        is_deaf = asking.is_cut_off or asking.is_deaf
         silent = {address for address in addresses if is_deaf or address not in here}
         self.world.scheduler.sleep(2.5 if silent else 0.01)
         return silent
