@@ -116,6 +116,7 @@ CLUSTER_KEYS: Mapping[str, Reader] = {
     "worker_min_capacity": read_number,
     "worker_desired_capacity": read_number,
     "worker_max_capacity": read_number,
+    "worker_purchase": read_text,
     "image": read_image,
     "volume_size": lambda key, value: Size.gibibytes(read_number(key, value)),
     "ssh_peer": read_text,

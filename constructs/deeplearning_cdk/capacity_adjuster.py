@@ -1,6 +1,7 @@
 """The Lambda that adjusts the wanted capacity to what launched, and what wakes it."""
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -16,6 +17,8 @@ from deeplearning_contract.settings import AdjusterSettings
 
 SETTLE_SECONDS = 10
 """Time between the two equal reads that a decision needs."""
+_ALARM_MINUTES = 3
+"""One throttled or denied call mends itself in the next minute."""
 
 
 class CapacityAdjuster(Construct):
@@ -28,10 +31,13 @@ class CapacityAdjuster(Construct):
         cluster: The cluster's name, by whose tag the groups are found.
         coordination: State item, queues and topic.
         worker_min_capacity: Fewest workers with which the user wants the cluster.
+        capacity_reservation_id: The Capacity Block that the workers run in, whose end the nodes are told of.
+            Default: none.
 
     Attributes:
         function: The Lambda function.
         role: Its role.
+        alarm: Goes off when the function fails for minutes; the next minute tries again by itself. Give it actions.
         readiness: What must exist before the first group, so that no event and no minute is lost.
     """
 
@@ -43,6 +49,7 @@ class CapacityAdjuster(Construct):
         cluster: str,
         coordination: Coordination,
         worker_min_capacity: int,
+        capacity_reservation_id: str = "",
     ) -> None:
         super().__init__(scope, construct_id)
         log_group = logs.LogGroup(
@@ -56,6 +63,7 @@ class CapacityAdjuster(Construct):
             signal_url=coordination.signal_url,
             worker_min_capacity=worker_min_capacity,
             settle_seconds=SETTLE_SECONDS,
+            capacity_reservation_id=capacity_reservation_id,
         )
         self.function = lambda_.Function(
             self,
@@ -72,6 +80,9 @@ class CapacityAdjuster(Construct):
         )
         self._wake_by_topic(coordination.topic)
         self._wake_by_timer()
+        if capacity_reservation_id:
+            self._wake_by_end_of_block(capacity_reservation_id)
+        self.alarm = self._make_alarm()
         readiness = DependencyGroup()
         readiness.add(self)
         self.readiness: IDependable = readiness
@@ -99,6 +110,42 @@ class CapacityAdjuster(Construct):
         )
         self.function.add_permission(
             "AllowTimer", principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=timer.attr_arn
+        )
+
+    def _make_alarm(self) -> cloudwatch.Alarm:
+        """
+        Make an alarm in place of a dead-letter queue.
+
+        An event that could not be handled is worth nothing, since the timer looks at the groups themselves.
+        """
+        return cloudwatch.Alarm(
+            self,
+            "Errors",
+            metric=self.function.metric_errors(period=Duration.minutes(1)),
+            threshold=1,
+            evaluation_periods=_ALARM_MINUTES,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description="The capacity adjuster of a deep-learning cluster fails again and again",
+        )
+
+    def _wake_by_end_of_block(self, reservation_id: str) -> None:
+        # The wording differs between AWS's own pages.
+        end = events.CfnRule(
+            self,
+            "EndOfBlock",
+            event_pattern={
+                "source": ["aws.ec2"],
+                "detail-type": [
+                    "Capacity Block Expiration Warning",
+                    "Capacity Block Reservation Expiration Warning",
+                ],
+                "detail": {"capacity-reservation-id": [reservation_id]},
+            },
+            state="ENABLED",
+            targets=[events.CfnRule.TargetProperty(arn=self.function.function_arn, id="Adjuster")],
+        )
+        self.function.add_permission(
+            "AllowEndOfBlock", principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=end.attr_arn
         )
 
     def _make_role(self, cluster: str, coordination: Coordination, log_group: logs.LogGroup) -> iam.Role:

@@ -121,6 +121,7 @@ class ClusterNodes(Construct):
             topic=self._coordination.topic,
             desired_capacity=self._plan.capacity.desired,
             max_capacity=self._plan.capacity.maximum,
+            purchase=self._plan.purchase,
             volume_size=self._volume_size,
             key_name=self._plan.key_name,
             placement_group_name=self._placement.ref if self._placement else None,

@@ -19,6 +19,7 @@ from deeplearning_cdk.cluster_props import (
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
 from deeplearning_cdk.node_image import NodeImage, choose_image
 from deeplearning_cdk.node_interfaces import needs_private_subnet
+from deeplearning_cdk.purchase import Purchase, read_purchase
 from deeplearning_cdk.subnet_sizes import check_addresses, plan_subnets, usable_addresses
 
 DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
@@ -35,6 +36,7 @@ class ClusterPlan:
         master: The master's instance type.
         image: What all nodes start from.
         capacity: How many workers.
+        purchase: How the workers are paid for.
         setup_timeout: Time that the stack waits.
         setup_seconds: Time of it that the nodes may use.
         ssh_peer: Who may open SSH to the master.
@@ -45,6 +47,7 @@ class ClusterPlan:
     master: InstanceTypeFacts
     image: NodeImage
     capacity: WorkerCapacity
+    purchase: Purchase
     setup_timeout: Duration
     setup_seconds: int
     ssh_peer: ec2.IPeer | None
@@ -54,7 +57,9 @@ class ClusterPlan:
     def is_placed(self) -> bool:
         """Whether nodes can and should be near each other: accelerated types that a cluster group takes."""
         kinds = (self.workers, self.master)
-        return all(kind.is_clusterable and not kind.is_burstable and kind.accelerator is not None for kind in kinds)
+        return self.purchase.is_placeable and all(
+            kind.is_clusterable and not kind.is_burstable and kind.accelerator is not None for kind in kinds
+        )
 
 
 def plan_cluster(
@@ -64,6 +69,7 @@ def plan_cluster(
     worker_min_capacity: int | None = None,
     worker_desired_capacity: int | None = None,
     worker_max_capacity: int | None = None,
+    worker_purchase: str | None = None,
     image: NodeImage | None = None,
     ssh_peer: str | ec2.IPeer | None = None,
     key_pair: str | ec2.IKeyPair | None = None,
@@ -95,6 +101,7 @@ def plan_cluster(
         master=master,
         image=_check_image(workers, master, image or _choose_image(workers, master)),
         capacity=check_capacity(worker_min_capacity, worker_desired_capacity, worker_max_capacity),
+        purchase=read_purchase(worker_purchase),
         setup_timeout=timeout,
         setup_seconds=check_setup_timeout(timeout),
         ssh_peer=read_ssh_peer(ssh_peer),

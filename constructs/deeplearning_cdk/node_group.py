@@ -14,6 +14,7 @@ from constructs import Construct, IDependable
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
+from deeplearning_cdk.purchase import Purchase
 from deeplearning_cdk.tag_keys import InstanceTagKeys
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
@@ -51,6 +52,7 @@ class NodeGroup(Construct):
         topic: Where the group's events go.
         desired_capacity: Nodes to launch.
         max_capacity: Most nodes that a user may scale to.
+        purchase: How the nodes are paid for. Default: on demand.
         is_public: Nodes get a public address. Default: they do not.
         volume_size: Size of the root volume. Default: 150 GiB.
         key_name: EC2 key pair for the login user. Default: none.
@@ -78,6 +80,7 @@ class NodeGroup(Construct):
         topic: sns.ITopic,
         desired_capacity: int,
         max_capacity: int,
+        purchase: Purchase | None = None,
         is_public: bool = False,
         volume_size: Size | None = None,
         key_name: str | None = None,
@@ -87,26 +90,24 @@ class NodeGroup(Construct):
         self.role = role
         self._connections = ec2.Connections(security_groups=list(security_groups))
         profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
-        self.launch_template = _Template(
-            self,
-            "LaunchTemplate",
-            launch_template_data=_Template.LaunchTemplateDataProperty(
-                block_device_mappings=[
-                    _describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES))
-                ],
-                iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
-                image_id=image.read_ami_id(self),
-                instance_type=facts.name,
-                key_name=key_name,
-                metadata_options=_Template.MetadataOptionsProperty(
-                    http_tokens="required", http_put_response_hop_limit=1, instance_metadata_tags="enabled"
-                ),
-                network_interfaces=plan_interfaces(
-                    facts, [group.security_group_id for group in security_groups], is_public=is_public
-                ),
-                user_data=user_data,
+        purchase = purchase or Purchase()
+        data = _Template.LaunchTemplateDataProperty(
+            block_device_mappings=[_describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES))],
+            capacity_reservation_specification=purchase.reservation,
+            iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
+            image_id=image.read_ami_id(self),
+            instance_market_options=purchase.market,
+            instance_type=facts.name,
+            key_name=key_name,
+            metadata_options=_Template.MetadataOptionsProperty(
+                http_tokens="required", http_put_response_hop_limit=1, instance_metadata_tags="enabled"
             ),
+            network_interfaces=plan_interfaces(
+                facts, [group.security_group_id for group in security_groups], is_public=is_public
+            ),
+            user_data=user_data,
         )
+        self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
         self.group = autoscaling.CfnAutoScalingGroup(
             self,
             "Group",

@@ -8,7 +8,7 @@ _RESERVED = 5
 
 _LARGEST_VPC, _SMALLEST_VPC, _SMALLEST_SUBNET = 16, 26, 28
 
-INTERFACE_ENDPOINTS = ("SQS", "SSM", "SSM_MESSAGES")
+INTERFACE_ENDPOINTS = ("AUTOSCALING", "SQS", "SSM", "SSM_MESSAGES")
 """
 What nodes without a route to the Internet call beside the gateways of S3 and DynamoDB.
 

@@ -14,6 +14,7 @@ from deeplearning_cdk.cluster_warnings import warn_about
 from deeplearning_cdk.coordination import Coordination, name_cluster
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.login_commands import session_command, ssh_command
+from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 
@@ -33,6 +34,8 @@ class TrainingCluster(Construct):
         worker_min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
         worker_desired_capacity: Workers to launch. Default: 3, or the nearest that minimum and maximum allow.
         worker_max_capacity: Most workers that may be scaled to later. Default: the desired capacity.
+        worker_purchase: How the workers are paid for: `on-demand`, `spot`, or the id of a Capacity Block's reservation.
+            Default: on demand.
         image: What all nodes start from. Default: what drives the instance type: the PyTorch Deep Learning AMI on
             Ubuntu, stock Ubuntu with the proprietary driver for P3, stock Ubuntu for CPU types.
         volume_size: Size of each node's root volume. Default: 150 GiB.
@@ -64,8 +67,6 @@ class TrainingCluster(Construct):
         file_system: What all nodes mount.
         coordination: State item, queues, topic and the stack's wait.
         adjuster: The capacity adjuster.
-        master: The master's node group.
-        workers: The workers' node group.
 
     Raises:
         ValueError: A choice cannot work; the message names the prop, the rule and a way out.
@@ -81,6 +82,7 @@ class TrainingCluster(Construct):
         worker_min_capacity: int | None = None,
         worker_desired_capacity: int | None = None,
         worker_max_capacity: int | None = None,
+        worker_purchase: str | None = None,
         image: NodeImage | None = None,
         volume_size: Size | None = None,
         ssh_peer: str | ec2.IPeer | None = None,
@@ -105,6 +107,7 @@ class TrainingCluster(Construct):
             worker_min_capacity=worker_min_capacity,
             worker_desired_capacity=worker_desired_capacity,
             worker_max_capacity=worker_max_capacity,
+            worker_purchase=worker_purchase,
             image=image,
             ssh_peer=ssh_peer,
             key_pair=key_pair,
@@ -137,7 +140,6 @@ class TrainingCluster(Construct):
         self.coordination = Coordination(self, "Coordination")
         self.adjuster = self._make_adjuster()
         self._nodes = self._make_nodes(volume_size, setup_script, run_script)
-        self.master, self.workers = self._nodes.master, self._nodes.workers
         self._order_creation()
 
     def _make_file_system(
@@ -168,6 +170,7 @@ class TrainingCluster(Construct):
             cluster=self.cluster_name,
             coordination=self.coordination,
             worker_min_capacity=self._plan.capacity.minimum,
+            capacity_reservation_id=self._plan.purchase.reservation_id,
         )
 
     def _make_nodes(self, volume_size: Size | None, setup_script: str | None, run_script: str | None) -> ClusterNodes:
@@ -197,6 +200,16 @@ class TrainingCluster(Construct):
         self.master.launch_after(*needs)
         self.workers.launch_after(*needs)
         self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
+
+    @property
+    def master(self) -> NodeGroup:
+        """The master's node group."""
+        return self._nodes.master
+
+    @property
+    def workers(self) -> NodeGroup:
+        """The workers' node group."""
+        return self._nodes.workers
 
     @property
     def connections(self) -> ec2.Connections:

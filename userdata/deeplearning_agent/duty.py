@@ -11,6 +11,7 @@ from deeplearning_agent.deadline import Deadline, setup_deadline
 from deeplearning_agent.failure import StageFailure, describe_failure
 from deeplearning_agent.host_files import installed_generation
 from deeplearning_agent.node import STARTED_FILE, Node
+from deeplearning_agent.notices import Metadata
 from deeplearning_agent.queues import POLL_SECONDS, DoorbellQueue
 from deeplearning_agent.state_store import StateStore
 from deeplearning_contract.cluster_state import ClusterState
@@ -51,6 +52,7 @@ class Duty(ABC):
             is_shared=not node.is_master,
             poll_seconds=poll_seconds,
         )
+        self.metadata = Metadata()
         self.member: Member | None = None
         self.installed = 0
 

@@ -3,7 +3,7 @@
 import logging
 from typing import NoReturn
 
-from deeplearning_agent.aws_clients import AwsFailure
+from deeplearning_agent.aws_clients import AwsClients, AwsFailure
 from deeplearning_agent.boot import prepare_node, run_stage
 from deeplearning_agent.collector import PEEK_SECONDS, Collector
 from deeplearning_agent.deadline import Deadline, setup_deadline
@@ -12,13 +12,13 @@ from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.formation import Formation
 from deeplearning_agent.keeper import Keeper, Watch
 from deeplearning_agent.member_watch import MemberWatch
-from deeplearning_agent.node import STARTED_FILE
+from deeplearning_agent.node import STARTED_FILE, Node
 from deeplearning_agent.node_environment import contract_variables
-from deeplearning_agent.notices import Metadata, read_notice, write_notice
-from deeplearning_agent.queues import DoorbellQueue
+from deeplearning_agent.notices import read_notice, write_notice
+from deeplearning_agent.outcome import Outcome, is_decided
+from deeplearning_agent.queues import POLL_SECONDS, WorkerBell
 from deeplearning_agent.replacements import Replacements
 from deeplearning_agent.run_script import RunScript
-from deeplearning_agent.signals import StackSignal
 from deeplearning_agent.ssh_identity import make_user_key
 from deeplearning_agent.succession import Change, explain, follow_up, publish, take_over
 from deeplearning_agent.tenure import Tenure
@@ -27,26 +27,26 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
 
 LOG = logging.getLogger(__name__)
-WRITE_ATTEMPTS = 5
 ROUND_SECONDS = 2
 """How often the master looks at a formed cluster."""
 FORM_SECONDS = 10
 """How long the master listens for acknowledgements before it looks at who is alive."""
 TAKE_OVER_SECONDS = 60
 """How long the master of a cluster that had formed waits for acknowledgements."""
-SIGNAL_ATTEMPTS = 3
-"""Each of them is tried for two minutes; then the stack has long been decided."""
 
 
 class Master(Duty):
     """Runs on the one master."""
 
     user_key = ""
-    rung: tuple[int, bool] | None = None
-    """The generation that the workers were told of last, and whether it had only launched."""
-    signals_left = SIGNAL_ATTEMPTS
     watch: Watch | None = None
     """How workers are looked at. Default: through the network."""
+
+    def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
+        """Bind the node to its cluster, as every duty; nothing is called yet."""
+        super().__init__(node, clients, poll_seconds)
+        self.outcome = Outcome(node, self.store, self.call)
+        self.bell = WorkerBell(clients, node.settings, self.call)
 
     def perform(self) -> NoReturn:
         """Prepare the node, then converge on the item at each ring and once a minute."""
@@ -56,10 +56,8 @@ class Master(Duty):
         self.member = prepare_node(node, self.clients, limit)
         self.user_key = run_stage(node.clock, "make the user key", lambda: make_user_key(node))
         run_stage(node.clock, "fetch the run script", lambda: fetch_run_script(node, self.clients, limit))
-        self.signal = StackSignal(node)
         self.run_script = RunScript(node)
         self.tenure = Tenure(node)
-        self.metadata = Metadata()
         self.collector = Collector(node, self.clients, self.poll_seconds)
         roster = self.collector.roster
         self.formation = Formation(node, self.collector)
@@ -103,10 +101,11 @@ class Master(Duty):
         own = self.node.identity.instance_id
         if state is None:
             self.check_deadline(
-                "the capacity adjuster has not said what launched; read its log" + self.describe_failures()
+                "the capacity adjuster has not said what launched; read its log"
+                + self.collector.roster.describe_failures()
             )
         elif state.phase is Phase.FAILED:
-            self.signal.send("FAILURE", state.reason)
+            self.outcome.tell_decided_failure(state)
         elif state.phase is Phase.LAUNCHED:
             if own in state.expected:
                 self.publish(state)
@@ -129,7 +128,7 @@ class Master(Duty):
         own = self.node.identity.instance_id
         workers = tuple(name for name in state.expected if name != own)
         if state.generation > 1:  # The workers' reports may have gone to a master that died.
-            self.ring(state)
+            self.bell.tell(state)
         lost = self.formation.collect_joined(workers, self.deadline.at_most(READ_SECONDS))
         if lost is None:
             return
@@ -152,7 +151,7 @@ class Master(Duty):
         Raises:
             StageFailure: Too few workers acknowledged in time, and the cluster never formed before.
         """
-        self.ring(state)
+        self.bell.tell(state)
         self.install(state)
         limit = self.node.limit(TAKE_OVER_SECONDS) if state.has_formed else self.formation.ready_by
         limit = self.acknowledge_by.setdefault(state.generation, limit)
@@ -169,9 +168,9 @@ class Master(Duty):
         Raises:
             StageFailure: The membership could not be installed, or the item not be written.
         """
-        self.ring(state)
+        self.bell.tell(state)
         if self.install(state) and self.member:
-            self.tell_stack(state)
+            self.outcome.tell_success(state)
             if self.run_script.is_due and not state.run_ended:
                 variables = contract_variables(self.node, len(state.members), self.member.gpu_count)
                 run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(variables))
@@ -232,28 +231,6 @@ class Master(Duty):
             LOG.warning("took over from %s in generation %d", state.master, following.generation)
         return False
 
-    def tell_stack(self, state: ClusterState) -> None:
-        """Signal the success of the formation; once, for the stack waits only while it is created."""
-        if self.signal.has_succeeded or self.signals_left == 0:
-            return
-        self.signals_left -= 1
-        formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
-        self.signal.send("SUCCESS", f"{formed}: {state.reason}" if state.reason else formed)
-
-    def ring(self, state: ClusterState) -> None:
-        """
-        Tell the workers once of a generation.
-
-        Raises:
-            AwsFailure: The queue could not be written.
-        """
-        news = (state.generation, state.phase is Phase.LAUNCHED)
-        if self.rung != news and len(state.members or state.expected) > 1:
-            settings = self.node.settings
-            bell = DoorbellQueue(self.clients, settings.worker_queue_url, settings.cluster, is_shared=True)
-            self.call(lambda: bell.ring(state.generation))
-        self.rung = news
-
     def patience(self, state: ClusterState | None) -> Deadline:
         """Return until when to wait for news: a minute, or less when the set-up time ends before."""
         return self.node.limit(READ_SECONDS) if is_decided(state) else self.deadline.at_most(READ_SECONDS)
@@ -269,51 +246,6 @@ class Master(Duty):
             seconds = self.node.settings.setup_seconds
             raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
 
-    def describe_failures(self) -> str:
-        """Return what workers said of their failures, for a reason that names another cause; empty without any."""
-        roster = self.collector.roster
-        return "".join(f"; {roster.describe(name)}" for name in roster.failed())
-
     def report_failure(self, failure: StageFailure) -> bool:
-        """
-        Tell CloudFormation and write the item, unless the cluster has formed: nothing undoes that.
-
-        Returns:
-            Whether that was the end; the master of a cluster that had formed tries again.
-        """
-        reason = failure.reason(str(self.node))
-        try:
-            state = self.call(self.store.read)
-        except Exception as error:  # noqa: BLE001 - the signal must go out whatever the item is
-            LOG.error("could not read the state item: %s", error)  # noqa: TRY400 - the cause is in the line
-            state = None
-        signal, has_formed = StackSignal(self.node), state is not None and state.has_formed
-        if self.signals_left and not (has_formed and signal.has_succeeded):
-            self.signals_left -= 1
-            signal.send("FAILURE", reason)
-        try:
-            self.write_failure(reason)
-        except Exception as error:  # noqa: BLE001 - CloudFormation has been told
-            LOG.error("could not write the state item: %s", error)  # noqa: TRY400 - the cause is in the line
-        return not has_formed
-
-    def write_failure(self, reason: str) -> None:
-        """
-        Write that the cluster failed, over whatever was written meanwhile, but not over a decision.
-
-        Raises:
-            AwsFailure: The item could not be written.
-        """
-        for _ in range(WRITE_ATTEMPTS):
-            state = self.call(self.store.read)
-            if is_decided(state):
-                return
-            absent = ClusterState(self.node.settings.cluster, 1, 0, Phase.FAILED, 0, (), reason)
-            failed = state.advance(Phase.FAILED, reason=reason) if state else absent
-            if self.call(lambda item=failed: self.store.write(item)):  # type: ignore[misc]
-                return
-
-
-def is_decided(state: ClusterState | None) -> bool:
-    """Tell whether nothing that happens now fails the cluster as a whole."""
-    return state is not None and (state.has_formed or state.phase in (Phase.FORMED, Phase.FAILED))
+        """Tell CloudFormation and write the item; the master of a cluster that had formed tries again."""
+        return self.outcome.tell_failure(failure.reason(str(self.node)))

@@ -7,13 +7,16 @@ a poll that came back at once is followed by a pause up to those 20 s: nobody sp
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from deeplearning_agent.aws_clients import AwsClients, AwsError
 from deeplearning_agent.deadline import Deadline
+from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import field, parse_object
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.messages import Doorbell, NodeReport
+from deeplearning_contract.settings import NodeSettings
 
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 20
@@ -77,6 +80,37 @@ class DoorbellQueue:
         if messages and not self._is_shared:
             delete_messages(self._clients, self._url, messages)
         return messages
+
+
+class WorkerBell:
+    """Tells the workers of news, once each."""
+
+    def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], None]], None]) -> None:
+        """
+        Remember the queue; nothing is called yet.
+
+        Args:
+            clients: The clients.
+            settings: They name the queue.
+            call: Calls AWS, again and again for a while.
+        """
+        self._queue = DoorbellQueue(clients, settings.worker_queue_url, settings.cluster, is_shared=True)
+        self._call = call
+        self._told: tuple[int, bool] | None = None
+
+    def tell(self, state: ClusterState) -> None:
+        """
+        Ring, unless the workers were told of this generation, or there are none.
+
+        A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
+
+        Raises:
+            AwsFailure: The queue could not be written.
+        """
+        news = (state.generation, state.phase is Phase.LAUNCHED)
+        if self._told != news and len(state.members or state.expected) > 1:
+            self._call(lambda: self._queue.ring(state.generation))
+        self._told = news
 
 
 def send_report(clients: AwsClients, url: str, report: NodeReport) -> None:

@@ -157,6 +157,10 @@ class Roster:
         state = f"acknowledged generation {entry.ready}" if entry.ready else "joined and acknowledged no generation"
         return f"{instance_id} ({entry.member.address}) {state}"
 
+    def describe_failures(self) -> str:
+        """Return what workers said of their failures, for a reason that names another cause; empty without any."""
+        return "".join(f"; {self.describe(name)}" for name in self.failed())
+
     def _entry(self, instance_id: str) -> Entry:
         return self._entries.get(instance_id, Entry())
 

@@ -10,7 +10,7 @@ from deeplearning_agent.deadline import Deadline
 from deeplearning_agent.duty import READ_SECONDS, Duty
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.host_files import installed_generation
-from deeplearning_agent.notices import Metadata, read_notice, write_notice
+from deeplearning_agent.notices import read_notice, write_notice
 from deeplearning_agent.queues import send_report
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
@@ -42,7 +42,6 @@ class Worker(Duty):
 
     def perform(self) -> NoReturn:
         """Prepare the node, then converge on the item at each ring and once a minute."""
-        self.metadata = Metadata()
         self.member = prepare_node(self.node, self.clients, self.preparation_deadline())
         while True:
             try:

@@ -90,7 +90,7 @@ def test_isolated_vpc_has_no_way_out_and_the_endpoints_that_nodes_call(synthesiz
         assert not synthesis.of_type(f"AWS::EC2::{kind}")
     endpoints = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
     services = {str(entry["ServiceName"]).rpartition(".")[2].rstrip("]}'") for entry in endpoints}
-    assert services == {"dynamodb", "s3", "sqs", "ssm", "ssmmessages"}
+    assert services == {"autoscaling", "dynamodb", "s3", "sqs", "ssm", "ssmmessages"}
     assert all(entry["PrivateDnsEnabled"] for entry in endpoints if entry["VpcEndpointType"] == "Interface")
     assert [text for text in synthesis.warnings if "isolated nodes cannot install packages" in text]
 
@@ -114,7 +114,7 @@ def test_own_isolated_vpc_gets_the_endpoints(make_stack: Callable[..., cdk.Stack
     stack = make_stack()
     TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), isolated=True, worker_instance_type="m5.large")
     synthesis = read_stack(stack)
-    assert len(synthesis.of_type("AWS::EC2::VPCEndpoint")) == 5
+    assert len(synthesis.of_type("AWS::EC2::VPCEndpoint")) == 6
     gateways = [e["Properties"] for e in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
     assert [e["RouteTableIds"] for e in gateways if e["VpcEndpointType"] == "Gateway"] == [["rtb-00"], ["rtb-00"]]
 

@@ -63,7 +63,7 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
         (
             {"worker_desired_capacity": 23, "vpc_cidr": "10.0.0.0/26", "isolated": True},
             (
-                "worker_max_capacity must not exceed the 22 addresses that the private subnet of 10.0.0.0/26 has for "
+                "worker_max_capacity must not exceed the 21 addresses that the private subnet of 10.0.0.0/26 has for "
                 "workers, got 23; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"
             ),
         ),

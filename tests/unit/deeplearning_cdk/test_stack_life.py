@@ -172,3 +172,13 @@ def test_every_queue_answers_long_polls_by_default(synthesize: Any) -> None:
 @pytest.mark.fault(31)
 def test_no_queue_gives_up_messages_by_how_often_they_were_seen(synthesize: Any) -> None:
     assert not [q for q in synthesize().of_type("AWS::SQS::Queue").values() if "RedrivePolicy" in q["Properties"]]
+
+
+@pytest.mark.fault(35)
+def test_an_alarm_tells_when_the_adjuster_fails_for_minutes(synthesize: Any) -> None:
+    synthesis = synthesize()
+    alarm = synthesis.only("AWS::CloudWatch::Alarm")
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/Lambda", "Errors")
+    (function,) = synthesis.of_type("AWS::Lambda::Function")
+    assert alarm["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": function}}]
+    assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["Period"]) == (1, 3, 60)
