@@ -39,7 +39,7 @@ def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str
     return run
 
 
-@pytest.mark.fault(1, 4, 9)
+@pytest.mark.fault(1, 9)
 def test_one_of_three_workers_without_capacity_is_left_out_with_the_reason(
     rehearse: Callable[[str], Rehearsed],
 ) -> None:
