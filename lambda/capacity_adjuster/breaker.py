@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from capacity_adjuster.observation import Activity, GroupObservation
-from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import field, parse_object, text_list
 from deeplearning_contract.messages import MAX_REASON
 
@@ -122,7 +122,7 @@ def judge_breaker(
     is_held = LAUNCH_PROCESS in workers.suspended
     if found is not None and found.is_tripped and not found.lease_until:
         # Before a roster is published the cluster fails of it, whatever became of the suspension.
-        return None if is_held or state is None or not state.members else Rearm(found)
+        return None if is_held or not _is_published(state) else Rearm(found)
     if found is not None and now < found.lease_until:
         return None
     failed = find_failures(workers, state, found, now)
@@ -158,7 +158,11 @@ def find_failures(
 def needs_record(workers: GroupObservation, state: ClusterState | None, now: float) -> bool:
     """Tell whether the breaker's record may matter, to spare its read while a cluster forms."""
     is_held = LAUNCH_PROCESS in workers.suspended
-    return is_held or bool(state and state.members) or len(find_failures(workers, state, None, now)) >= MOST_FAILURES
+    return is_held or _is_published(state) or len(find_failures(workers, state, None, now)) >= MOST_FAILURES
+
+
+def _is_published(state: ClusterState | None) -> bool:
+    return state is not None and state.phase is not Phase.LAUNCHED
 
 
 def _find_losses(workers: GroupObservation) -> list[Activity]:

@@ -82,6 +82,7 @@ class Cloud:
             worker_min_capacity=1,
         )
         self.is_short = False
+        self.lost = 0
         self.calls = []
         self.edges(SteppedClock())  # The adjuster's clients outlive a test; what watches them must not.
 
@@ -132,6 +133,8 @@ class Cloud:
                         group["Instances"].pop()
             if model.name == "DescribeScalingActivities" and self.is_short:
                 parsed["Activities"] = [activity("launch-1", "Failed", StatusMessage=LACK)]
+            if model.name == "DescribeScalingActivities" and self.lost:
+                parsed["Activities"] = [lose(number) for number in range(self.lost)]
             if model.name in MUTATING:
                 self.calls.append(model.name)
                 if len(self.calls) == die_after:
@@ -216,6 +219,15 @@ def activity(name, status, *, minutes=0, **more):
     }
 
 
+def lose(number):
+    return activity(
+        f"lost-{number}",
+        "Successful",
+        Description=f"Terminating EC2 instance: i-{number:017x}",
+        Cause="At 2026-11-21T10:00:00Z an instance was taken out of service in response to a user health-check.",
+    )
+
+
 def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
     cloud.create_groups()
     assert cloud.run() == "verdict launched: 4 of 4 nodes"
@@ -240,6 +252,28 @@ def test_after_the_verdict_nothing_is_changed_any_more(cloud):
     clock.time += 60
     assert cloud.run(clock) == "a roster is published, so the master keeps the membership"
     assert cloud.calls == ["PutItem"], "only the watch"
+
+
+def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    state = cloud.state().advance(Phase.FORMED)
+    cloud.records().write_state(state)
+    for cloud.lost, suspended in ((2, []), (3, ["Launch"])):
+        clock.time += 60
+        assert cloud.run(clock) == "a roster is published, so the master keeps the membership"
+        found = cloud.group("worker")["SuspendedProcesses"]
+        assert [entry["ProcessName"] for entry in found] == suspended
+    assert cloud.calls == ["PutItem", "PutItem", "SuspendProcesses", "PutItem"], "watch, trip, and its confirmation"
+    assert cloud.records().read_breaker().reason.startswith("workers must join the cluster, got 3 that died before")
+    name = cloud.group("worker")["AutoScalingGroupName"]
+    cloud.scaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+    clock.time += 60
+    cloud.run(clock)
+    assert not cloud.group("worker")["SuspendedProcesses"], "the user's wish holds"
+    assert not cloud.records().read_breaker().is_tripped
+    assert cloud.state() == state
 
 
 def test_a_verdict_that_stands_costs_two_reads(cloud):
@@ -435,6 +469,18 @@ def test_d17_every_page_of_activities_is_read(stubbed):
         "terminate", "", None, True,
     )  # fmt: skip
     assert (moving.kind, moving.zone) == ("other", "")
+
+
+def test_pages_of_activities_that_are_too_old_are_not_read(stubbed):
+    groups, stubber = stubbed
+    for since, pages in ((0, 2), (START.timestamp() + 60, 1)):
+        stubber.add_response("describe_scaling_activities", {"Activities": [lose(2)], "NextToken": "2"})
+        if pages == 2:
+            stubber.add_response("describe_scaling_activities", {"Activities": [lose(1)]})
+        found = groups.read_activities("w", since)
+        assert [(activity.instance_id, activity.is_loss) for activity in found] == [
+            (f"i-{number:017x}", True) for number in (2, 1)[:pages]
+        ]
 
 
 def test_a_group_that_goes_while_it_is_read_has_unread_activities(stubbed):

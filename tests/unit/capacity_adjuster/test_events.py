@@ -34,6 +34,10 @@ def sns(*messages):
         (sns(*[{"Event": "a"}] * 12), ", ".join("a" * 10) + " and 2 more"),
         (sns({"Event": "autoscaling:EC2_INSTANCE_TERMINATE_ERROR"}), "autoscaling:EC2_INSTANCE_TERMINATE_ERROR"),
         ({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}, "the timer"),
+        (
+            {"source": "aws.ec2", "detail-type": "Capacity Block Expiration Warning", "detail": {"end-date": "noon"}},
+            "Capacity Block Expiration Warning {'end-date': 'noon'}",
+        ),
         (sns("{not json"), "an unknown record: {'Sns': {'Message': '{not json'}}"),
         (sns("[]"), "an unknown record: {'Sns': {'Message': '[]'}}"),
         ({"Records": []}, "an unknown event: {'Records': []}"),
