@@ -271,8 +271,8 @@ def read_operation(method: str, path: str, headers: http.client.HTTPMessage, bod
     ), "rest"
 
 
-def die_after(session, number: int) -> None:
-    """Let the caller of a botocore session die once so many calls have been answered."""
+def die_after(events, number: int) -> None:
+    """Let the caller die once so many calls have been answered; `events` is a session, or the events of a client."""
     seen = Counter()
 
     def after(**_):
@@ -280,4 +280,4 @@ def die_after(session, number: int) -> None:
         if seen["calls"] == number:
             raise CallerDiedError
 
-    session.register("after-call", after)
+    events.register("after-call", after)

@@ -15,7 +15,8 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 KEYGEN = """
     case "$1" in
       -q) eval last=\\${$#}; echo "secret $last" >"$last"; echo "ssh-ed25519 unused" >"$last.pub" ;;
-      -y) eval last=\\${$#}; test -s "$last" || exit 255; echo "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey comment" ;;
+      -y) eval last=\\${$#}; read -r word _ <"$last"; test "$word" = secret || exit 255
+          echo "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey comment" ;;
     esac"""
 
 
