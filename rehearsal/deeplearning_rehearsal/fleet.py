@@ -68,12 +68,13 @@ class Fleet:
         """Start a machine in the lab."""
         with self._lock:
             self._machines[machine.instance_id] = self._launched[machine.instance_id] = machine
-            self.booted_at[machine.instance_id] = time.monotonic()
             self.launched_at = self.launched_at or time.monotonic()
         self._timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
         if self._prepare is not None:
             self._prepare(machine)
         self._lab.boot(machine)
+        with self._lock:
+            self.booted_at[machine.instance_id] = time.monotonic()
 
     def power_off(self, instance_id: str) -> None:
         """End a machine of the lab, which may have lost its power before."""
@@ -128,9 +129,9 @@ class Fleet:
         return machines[0]
 
     def launched(self) -> tuple[Machine, ...]:
-        """Return every machine that was booted, whether it still runs or not, in the order of boots."""
+        """Return every machine that has begun to run, whether it still does or not, in that order."""
         with self._lock:
-            return tuple(self._launched.values())
+            return tuple(self._launched[instance_id] for instance_id in self.booted_at)
 
     def count_lines(self, instance_id: str) -> int:
         """Return how many lines a node's agent has logged, as far as they were read."""

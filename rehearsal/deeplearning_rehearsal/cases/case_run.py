@@ -1,5 +1,6 @@
 """One run of a fault case: what a run does, while faults are injected, and what was seen of it."""
 
+import json
 import math
 import os
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.cases.actions import Actions
 from deeplearning_rehearsal.cases.case import Case
@@ -18,6 +20,7 @@ from deeplearning_rehearsal.cases.recovery import Recovery, measure_recovery
 from deeplearning_rehearsal.cases.situation import LiveSituation
 from deeplearning_rehearsal.cases.synthesis import ELASTIC_PROGRAM
 from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab import Lab
 from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.report import CaseReport
@@ -143,7 +146,7 @@ class CaseRun(ClusterRun):
             time.sleep(_INTERVAL_SECONDS)
 
     def _settle(self, nodes: int, limit: float) -> None:
-        """Wait until the cluster has so many nodes, and nobody does anything any more."""
+        """Wait until the cluster has so many nodes, all have its generation, and nobody does anything any more."""
         while not self._is_settled(nodes) and time.monotonic() < limit:
             time.sleep(_INTERVAL_SECONDS)
 
@@ -152,8 +155,17 @@ class CaseRun(ClusterRun):
         if state is None or state.phase.value != "formed" or len(state.members) != nodes:
             return False
         running = {machine.instance_id for machine in self.fleet.machines()}
-        are_there = {member.instance_id for member in state.members} <= running
-        return are_there and time.monotonic() - self.fleet.spoke_at > _QUIET_SECONDS
+        members = [member.instance_id for member in state.members]
+        if not running.issuperset(members) or time.monotonic() - self.fleet.spoke_at <= _QUIET_SECONDS:
+            return False
+        return all(self._read_generation(member) == state.generation for member in members)
+
+    def _read_generation(self, instance_id: str) -> int:
+        try:
+            text = (self.lab.disk(instance_id) / MEMBERSHIP_FILE.lstrip("/")).read_text(encoding="utf-8")
+            return int(json.loads(text)["generation"])
+        except (OSError, ValueError, KeyError, RehearsalError):
+            return 0  # it has none yet, or was powered off just now
 
     def _report(self, evidence: Evidence) -> CaseReport:
         case, injected = self.case, self.injector.injected

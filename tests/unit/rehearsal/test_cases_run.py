@@ -64,10 +64,10 @@ def _state(phase: Phase, *ids: str) -> ClusterState:
 
 
 @pytest.fixture
-def run() -> CaseRun:
+def run(tmp_path: Path) -> CaseRun:
     nothing: Any = None
     fleet: Any = FakeFleet()
-    lab: Any = SimpleNamespace(disk=Path, file_system=lambda _: Path("/nonexistent"))
+    lab: Any = SimpleNamespace(disk=lambda _: tmp_path, file_system=lambda _: Path("/nonexistent"))
     return CaseRun(
         options=nothing,
         timeline=Timeline(),
@@ -80,8 +80,11 @@ def run() -> CaseRun:
     )
 
 
-def _settled(run: CaseRun, state: ClusterState | None, monkeypatch: pytest.MonkeyPatch) -> bool:
+def _settled(run: CaseRun, state: ClusterState | None, monkeypatch: pytest.MonkeyPatch, installed: int = 2) -> bool:
     monkeypatch.setattr(run.situation, "state", lambda: state)
+    disk = run.lab.disk("i-0")
+    (disk / "opt/deeplearning").mkdir(parents=True, exist_ok=True)
+    (disk / "opt/deeplearning/membership.json").write_text(f'{{"generation": {installed}}}')
     return run._is_settled(2)
 
 
@@ -89,6 +92,14 @@ def test_a_cluster_has_settled_when_all_members_run_and_nobody_says_anything(
     run: CaseRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _settled(run, _state(Phase.FORMED, "i-0", "i-1"), monkeypatch)
+
+
+def test_a_cluster_in_which_a_member_has_an_older_generation_has_not_settled(
+    run: CaseRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not _settled(run, _state(Phase.FORMED, "i-0", "i-1"), monkeypatch, installed=1)
+    (run.lab.disk("i-0") / "opt/deeplearning/membership.json").unlink()
+    assert not run._is_settled(2)
 
 
 @pytest.mark.parametrize(
