@@ -143,6 +143,7 @@ HAPPENINGS = {
     "spot interruption": on_machine(leave, NodeRole.WORKER),
     "GPU fails": on_machine(sicken, NodeRole.WORKER),
     "master is deaf": on_machine(deafen, NodeRole.MASTER),
+    "two masters": double_master,
     "preparation fails": fail_preparation,
     "preparation hangs": stick_in_preparation,
     "grow": lambda world, _: world.resize(1),

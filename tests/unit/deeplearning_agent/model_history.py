@@ -12,7 +12,7 @@ from cluster_model import run_world
 from model_aws import Weather
 from model_happenings import HAPPENINGS
 
-CALM_SECONDS = 600
+CALM_SECONDS = 4000
 """Long enough after the set-up time for every time-out of the protocol, one after another."""
 STILL_SECONDS = 65
 """Longer than anybody waits before it looks again."""

@@ -84,9 +84,10 @@ class Machine:
 
     @property
     def has_had_trouble(self):
-        """Whether it was lost or cut off for a time, or cannot do its work."""
+        """Whether it was lost, cut off or down for a time, or cannot do its work."""
         return bool(
             self.died
+            or self._boots > 1
             or self._unsound > self._booted
             or self._silent_since
             or self.is_cut_off

@@ -64,7 +64,7 @@ RINGS_ARE_LOST = tell((0.0, "storm", 3, 500.0), (300.0, "script ends"))
 NOBODY_ANSWERS = tell(*[(FORMED if i == 1 else 0.0, "cut off", i, 60.0) for i in (1, 2, 3)], (100.0, "script ends"))
 POISON = tell((0.0, "poison"))
 SPOT = tell((FORMED, "spot interruption"))
-REPORTS_ARE_LOST = tell((0.0, "reboot", 0, 120.0), (50.0, "retention passes"), (100.0, "script ends"), minimum=3)
+REPORTS_ARE_LOST = tell((19.5, "retention passes"), minimum=3)
 LATE_VERDICT = tell((0.0, "cut off", 2, 36.0), (30.0, "worker dies"), (200.0, "script ends"), workers=2)
 """The adjuster counts anew while the master, which has heard of all that were expected before, is about to publish."""
 OLD_REPORTS = tell((FORMED, "master dies"), *[(1.0, "old report", pick) for pick in range(8)] * 12)
@@ -97,6 +97,6 @@ MUTANTS = (
     Mutant("rule", plants.forget_that_the_run_script_ended, MASTER_DIES_AT_REST, "M10"),
     Mutant("rule", plants.start_the_run_script_whatever_the_item_says, MASTER_DIES_AT_REST, "M10|M15"),
     Mutant("rule", plants.report_only_once, REPORTS_ARE_LOST, "M17"),
-    Mutant("rule", plants.write_the_same_again_and_again, CALM, "M11"),
+    Mutant("rule", plants.write_the_same_again_and_again, CALM, "M4|M11"),
     Mutant("rule", plants.fail_of_a_deletion_that_was_throttled, CALM, "M17"),
 )

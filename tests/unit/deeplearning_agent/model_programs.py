@@ -5,6 +5,9 @@ from pathlib import Path
 
 from model_scheduler import require
 
+FIRST_GROUP = 1_000_000_000
+"""Process groups of the model are numbered from here, where no kernel has any."""
+
 
 @dataclass(eq=False)
 class Script:
@@ -53,7 +56,7 @@ class ModelPrograms:
         if moment == "before":
             machine.crash()
         if not started_file.exists():
-            started_file.touch()
+            started_file.write_text(f"{FIRST_GROUP + machine.number}\n")
             machine.world.run_script(machine, Path(argv[5]))
         if moment == "after":
             machine.crash()

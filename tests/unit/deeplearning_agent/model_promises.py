@@ -40,8 +40,12 @@ NEXT_PHASES = {
 }
 HEARD_SECONDS = 10
 """By when a report has been heard."""
+KEPT_SECONDS = 400
+"""By when a report has been heard that waited for the next master."""
 LATEST_SECONDS = 130
 """By when one has been heard that came as late as can be."""
+READ_SECONDS = 15
+"""By when a master knows that another has taken over."""
 WRITING_CALLS = ("PutItem", "SendMessage", "SetInstanceHealth")
 
 
@@ -57,7 +61,8 @@ class Promises:
         """Instance -> the highest generation that it has acknowledged."""
         self.complained = {}
         """Instances that reported `failed` or `leaving`, and when they did first."""
-        self.deposed = set()
+        self.deposed = {}
+        """Masters that were replaced, and when."""
         self.told = []
         """Every report that was sent, with its sender."""
         world.cloud.writes.append(self.check_write)
@@ -112,10 +117,12 @@ class Promises:
         useless = [name for name in after if name not in before and self.complained.get(name, since) < since]
         require(not useless, f"M16: {useless}, which failed or leaves, was admitted")
         deaths = {name: self.world.machines[name].died for name in after if name not in before}
-        dead = [name for name, died in deaths.items() if died is not None and died < since]
+        dead = [
+            name for name, died in deaths.items() if died is not None and died < self.world.scheduler.now - KEPT_SECONDS
+        ]
         require(not dead, f"M16: {dead}, long dead, was admitted")
         if old.members and old.master != new.master:
-            self.deposed.add(old.master)
+            self.deposed[old.master] = self.world.scheduler.now
             require(new.phase is Phase.PUBLISHED, "M9: a new master took over without asking for acknowledgements")
         if old.phase is Phase.PUBLISHED and new.phase is Phase.FORMED:
             is_timely = old.has_formed or master.uptime <= self.world.setup_seconds + 10
@@ -162,16 +169,22 @@ class Promises:
         require(not self.state.run_ended, "M10: the run script starts although it has ended well")
         require(machine.instance_id == self.state.master, "M10: the run script starts where the master is not")
         scripts = {m.instance_id: m.script for m in self.world.machines.values() if m.script}
-        running = [name for name, script in scripts.items() if script.returncode is None and name not in self.deposed]
+        running = [name for name, script in scripts.items() if script.returncode is None and self._is_informed(name)]
         require(not running, f"M10: the run script starts while it runs on {running}")
+
+    def _is_informed(self, name):
+        """Tell whether a machine knows who the master is."""
+        return self.world.scheduler.now - self.deposed.get(name, 0.0) > READ_SECONDS
 
     def check_health_report(self, caller, machine, status):
         """Check that a node which is reported deserves it."""
         require(status == "Unhealthy", f"M12: {caller.instance_id} reported {status}")
-        require(caller.instance_id not in self.deposed, f"M9: {caller.instance_id}, which was deposed, reports")
+        is_deposed = caller.instance_id in self.deposed and self._is_informed(caller.instance_id)
+        require(not is_deposed, f"M9: {caller.instance_id}, which was deposed, reports")
         is_sound = machine.has_been_sound and machine.instance_id not in self.complained and self.world.is_calm
         workers = self.world.live(NodeRole.WORKER)
-        is_anybody_there = any(not worker.is_given_up for worker in workers) or machine.instance_id in self.complained
+        is_blamed_alone = machine.is_sick or machine.instance_id in self.complained
+        is_anybody_there = is_blamed_alone or any(not worker.is_given_up for worker in workers)
         require(is_anybody_there, f"M12: {machine.instance_id} was blamed, and nobody answers")
         require(not machine.is_silent_for_a_moment, f"M12: {machine.instance_id} was silent for a moment only")
         require(not is_sound, f"M12: {machine.instance_id} is sound, and was reported unhealthy")

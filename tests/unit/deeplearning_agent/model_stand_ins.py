@@ -3,6 +3,8 @@
 import functools
 import sys
 
+from model_programs import FIRST_GROUP
+
 from deeplearning_agent import liveness
 from deeplearning_agent.failure import StageFailure
 from deeplearning_contract.cluster_state import ClusterState
@@ -60,6 +62,13 @@ class StandIns:
         """Return a thread that does its work at once, three seconds after its start."""
         return Errand(self.world.scheduler, functools.partial(target, *args))
 
+    def kill_group(self, group, _signal):
+        """Stand for `os.killpg`: end the run script of a machine."""
+        machine = list(self.world.machines.values())[group - FIRST_GROUP]
+        self.world.note(f"the run script on {machine.instance_id} is stopped")
+        if machine.script is not None:
+            machine.script.kill()
+
     def read_notice(self, *_others):
         """Stand for what EC2 says of an interruption."""
         machine = self.world.machines[self.world.scheduler.current.name]
@@ -102,6 +111,7 @@ def put_in_place(patch, world):
                 patch.setattr(module, name, replacement)
     patch.setattr(liveness.Watch.__init__, "__defaults__", (model.probe, liveness.STRIKES))
     patch.setattr("deeplearning_agent.member_watch.threading", model)
+    patch.setattr("os.killpg", model.kill_group)
     patch.setattr("deeplearning_agent.deadline.random", world.scheduler.random)
     patch.setattr("deeplearning_agent.atomic_file.os.fsync", lambda _handle: None)
     patch.setattr(ClusterState, "from_item", remember_states(ClusterState.from_item))
