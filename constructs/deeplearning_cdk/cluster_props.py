@@ -17,6 +17,7 @@ _SYSTEM_FOLDERS = frozenset(
     "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /tmp /usr /var /opt/deeplearning".split()  # noqa: SIM905
 )
 _FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8}([0-9a-f]{9})?")
+_SHORTEST_MARGIN_SECONDS, _LONGEST_MARGIN_SECONDS = 180, 300
 _SHORTEST_SETUP_MINUTES, _LONGEST_SETUP_MINUTES = 10, 12 * 60
 
 
@@ -102,7 +103,7 @@ def check_setup_timeout(timeout: Duration) -> int:
             f"got {minutes:g} minutes; the default is 55 minutes"
         )
     seconds = int(timeout.to_seconds())
-    return seconds - min(300, seconds // 5)
+    return seconds - min(_LONGEST_MARGIN_SECONDS, max(_SHORTEST_MARGIN_SECONDS, seconds // 5))
 
 
 def read_ssh_peer(peer: str | ec2.IPeer | None) -> ec2.IPeer | None:

@@ -8,12 +8,13 @@ from deeplearning_agent.aws_clients import AwsClients
 from deeplearning_agent.command import install_command
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.devices import count_gpus
-from deeplearning_agent.failure import describe_failure
+from deeplearning_agent.failure import StageFailure, describe_failure
 from deeplearning_agent.file_system import mount_file_system
 from deeplearning_agent.health import check_health
 from deeplearning_agent.host_files import write_host_files
 from deeplearning_agent.node import Node
 from deeplearning_agent.node_environment import contract_variables, write_environment
+from deeplearning_agent.notices import clear_notice
 from deeplearning_agent.packages import install_packages
 from deeplearning_agent.ssh_identity import authorize, read_host_key, write_known_hosts
 from deeplearning_agent.user_scripts import run_setup_script
@@ -35,20 +36,26 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     Raises:
         StageFailure: A step ended without its result.
     """
-    clock = node.clock
-    run_stage(clock, "wait for credentials", lambda: clients.wait_for_credentials(deadline))
-    run_stage(clock, "install packages", lambda: install_packages(node, deadline))
-    run_stage(clock, "mount the file system", lambda: mount_file_system(node, deadline))
-    gpu_count = run_stage(clock, "count GPUs", lambda: count_gpus(node))
+    clear_notice(node)  # One that an image or an earlier life of the instance left says nothing of this one.
+
+    def run(name: str, action: Callable[[], T]) -> T:
+        if deadline.is_over:
+            raise StageFailure("the set-up time is over", "allow more time", stage=name)
+        return run_stage(node.clock, name, action)
+
+    run("wait for credentials", lambda: clients.wait_for_credentials(deadline))
+    run("install packages", lambda: install_packages(node, deadline))
+    run("mount the file system", lambda: mount_file_system(node, deadline))
+    gpu_count = run("count GPUs", lambda: count_gpus(node))
     # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.
-    run_stage(clock, "check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))
-    run_stage(clock, "install the command", lambda: install_command(node))
-    host_key = run_stage(clock, "make the SSH identity", lambda: read_host_key(node))
+    run("check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))
+    run("install the command", lambda: install_command(node))
+    host_key = run("make the SSH identity", lambda: read_host_key(node))
     variables = {
         EFS_MOUNT_VARIABLE: node.settings.file_system.mount_point,
         WORKER_GPU_COUNT_VARIABLE: str(gpu_count),
     }
-    run_stage(clock, "run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
+    run("run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
     return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key)
 
 

@@ -60,8 +60,8 @@ class Duty(ABC):
         """
         Do the duty; never returns, so that the service's restart is for crashes only.
 
-        A failure is reported once. Then the agent stays without a further call, unless it is to be tried again: a
-        restart of the service, or of the node, tries again.
+        After a failure that is final the agent only repeats it once an hour; a restart of the service, or of the node,
+        tries again.
         """
         while True:
             try:
@@ -73,6 +73,7 @@ class Duty(ABC):
             self.node.clock.wait(READ_SECONDS)
             while is_final:
                 self.node.clock.wait(IDLE_SECONDS)
+                self.report_failure(failure)  # Who heard it first may have died since.
 
     @abstractmethod
     def perform(self) -> NoReturn:

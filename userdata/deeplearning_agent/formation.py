@@ -34,8 +34,20 @@ class Formation:
         self._settings = node.settings
         self._collector = collector
         self._roster = collector.roster
+        self.deadline = Deadline(node.clock, end)
         self.joined_by = Deadline(node.clock, end - reserve_seconds(seconds))
         self.ready_by = Deadline(node.clock, end - reserve_seconds(seconds) / 2)
+
+    def check_deadline(self, cause: str) -> None:
+        """
+        Do nothing while there is set-up time left.
+
+        Raises:
+            StageFailure: It is over.
+        """
+        if self.deadline.is_over:
+            seconds = self._settings.setup_seconds
+            raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
 
     def collect_joined(self, workers: Iterable[str], until: Deadline) -> Mapping[str, str] | None:
         """

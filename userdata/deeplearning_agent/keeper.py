@@ -1,7 +1,7 @@
 """Keeps the membership of a formed cluster true: drops who is gone, admits who came, orders replacements."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,19 +29,27 @@ class Findings:
     Attributes:
         silent: Instance id of each that does not answer -> the words for it.
         unfit: Instance id of each that answers and is of no use -> why.
+        mute: Instance ids of those that did not answer just now, members or not.
         has_answer: Whether any worker answered; if none did, the master itself may be cut off.
     """
 
     silent: Mapping[str, str] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
+    mute: Collection[str] = frozenset()
     has_answer: bool = True
 
 
 class Watch(Protocol):
     """How the master sees its workers."""
 
-    def look(self, members: Sequence[Member]) -> Findings:
-        """Look at a membership, the master first; takes a few seconds at most, and finds nothing of the master."""
+    def look(self, members: Sequence[Member], others: Sequence[Member] = ()) -> Findings:
+        """
+        Look at nodes; takes a few seconds at most.
+
+        Args:
+            members: A membership, the master first, of which nothing is found.
+            others: Of whom only is asked whether they answer. Default: nobody.
+        """
 
 
 class Keeper:
@@ -68,19 +76,20 @@ class Keeper:
             cause = self._cause(worker, found)
             if cause:
                 left[worker.instance_id] = cause
-        joined = self._newcomers(state)
+        joined = self._newcomers(state, found.mute)
         holders = {member.address: member.instance_id for member in joined}
         for worker in workers:
             if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
                 left[worker.instance_id] = f"its address {worker.address} is {holders[worker.address]}'s now"
         self._write_ready_hosts(state, left)
-        self._replacements.order(left, found)
-        self._replacements.carry_out(kept={worker.instance_id for worker in workers} - set(left))
+        self._replacements.order([worker for worker in workers if worker.instance_id in left], found)
+        self._replacements.carry_out({worker.instance_id for worker in workers} - set(left), found.mute)
         return Change(left, joined)
 
     def look(self, state: ClusterState) -> Findings:
-        """Look at a membership."""
-        return self._watch.look(state.members)
+        """Look at a membership, and at those of whom it matters whether they answer."""
+        candidates = [member for member in self._roster.candidates() if not state.has_member(member.instance_id)]
+        return self._watch.look(state.members, (*candidates, *self._replacements.awaited()))
 
     def conclude(self, change: Change) -> None:
         """Forget those that left, once the item says so."""
@@ -100,13 +109,14 @@ class Keeper:
         limit = self._acknowledge_by.setdefault(name, self._node.limit(ACKNOWLEDGE_SECONDS))
         return f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s" if limit.is_over else ""
 
-    def _newcomers(self, state: ClusterState) -> tuple[Member, ...]:
-        """Return who joined and is no member yet; of two with one address, the one that joined last has it."""
+    def _newcomers(self, state: ClusterState, mute: Collection[str]) -> tuple[Member, ...]:
+        """Return who joined, answers and is no member yet; of two with one address, the one that joined last has it."""
         holders = {member.address: member.instance_id for member in state.members}
         found = {
             member.address: member
             for member in self._roster.candidates()
             if not state.has_member(member.instance_id)
+            and member.instance_id not in mute
             and not self._replacements.has_ordered(member.instance_id)
             and self._roster.has_joined_after(member.instance_id, holders.get(member.address, ""))
         }

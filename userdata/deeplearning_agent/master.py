@@ -27,6 +27,8 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
 
 LOG = logging.getLogger(__name__)
+SERVE_SECONDS = 10
+"""How often the master of a formed cluster reads the item, to find out soon that it was followed by another."""
 ROUND_SECONDS = 2
 """How often the master looks at a formed cluster."""
 FORM_SECONDS = 10
@@ -80,9 +82,11 @@ class Master(Duty):
                 return
             generation = state.generation if state else -1
             self.call(lambda: self.doorbells.wait(generation, self.patience(state)))
-            self.collector.take(self.node.limit(PEEK_SECONDS))
+            if not is_decided(state):  # From then on reports are another master's, or nobody's.
+                self.collector.take(self.node.limit(PEEK_SECONDS))
         except (StageFailure, ContractError) as error:
-            may_pass = isinstance(error, AwsFailure | ContractError) and not self.deadline.is_over
+            is_denied = isinstance(error, AwsFailure) and error.is_denied
+            may_pass = isinstance(error, AwsFailure | ContractError) and not is_denied and not self.deadline.is_over
             if not is_decided(state) and not may_pass:
                 raise
             LOG.warning("cannot follow the cluster, will try again: %s", error)
@@ -100,7 +104,7 @@ class Master(Duty):
         """
         own = self.node.identity.instance_id
         if state is None:
-            self.check_deadline(
+            self.formation.check_deadline(
                 "the capacity adjuster has not said what launched; read its log"
                 + self.collector.roster.describe_failures()
             )
@@ -110,7 +114,7 @@ class Master(Duty):
             if own in state.expected:
                 self.publish(state)
                 return False
-            self.check_deadline(f"the capacity adjuster does not count {self.node} among {state.expected}")
+            self.formation.check_deadline(f"the capacity adjuster does not count {self.node} among {state.expected}")
         elif state.master == own:
             (self.serve if state.phase is Phase.FORMED else self.form)(state)
             return False
@@ -163,7 +167,7 @@ class Master(Duty):
 
     def serve(self, state: ClusterState) -> None:
         """
-        Be the master of a formed cluster for a minute, or until its membership changes.
+        Be the master of a formed cluster for some seconds, or until its membership changes.
 
         Raises:
             StageFailure: The membership could not be installed, or the item not be written.
@@ -177,7 +181,7 @@ class Master(Duty):
         notice = state.notice or read_notice(self.metadata)
         if notice:
             write_notice(self.node, notice)
-        until = self.node.limit(READ_SECONDS)
+        until = self.node.limit(SERVE_SECONDS)
         while not until.is_over:
             if self.run_script.has_ended_well and not state.run_ended:
                 self.call(lambda: self.store.write(state.advance(Phase.FORMED, run_ended=True)))
@@ -224,6 +228,7 @@ class Master(Duty):
         """
         if self.tenure.is_over(state) or self.member is None:
             LOG.warning("%s is the master since generation %d or before", state.master, state.generation)
+            self.run_script.stop()
             return True
         following = take_over(state, self.member, self.user_key)
         self.tenure.claim(following.generation)
@@ -234,17 +239,6 @@ class Master(Duty):
     def patience(self, state: ClusterState | None) -> Deadline:
         """Return until when to wait for news: a minute, or less when the set-up time ends before."""
         return self.node.limit(READ_SECONDS) if is_decided(state) else self.deadline.at_most(READ_SECONDS)
-
-    def check_deadline(self, cause: str) -> None:
-        """
-        Do nothing while there is set-up time left.
-
-        Raises:
-            StageFailure: It is over.
-        """
-        if self.deadline.is_over:
-            seconds = self.node.settings.setup_seconds
-            raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
 
     def report_failure(self, failure: StageFailure) -> bool:
         """Tell CloudFormation and write the item; the master of a cluster that had formed tries again."""

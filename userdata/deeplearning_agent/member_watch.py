@@ -32,16 +32,19 @@ class MemberWatch:
         self._inspection: threading.Thread | None = None
         self._next: Deadline = node.limit(INSPECT_SECONDS)
 
-    def look(self, members: Sequence[Member]) -> Findings:
+    def look(self, members: Sequence[Member], others: Sequence[Member] = ()) -> Findings:
         """Look who answers now; who is unfit is what the last two inspections found."""
         names = {worker.address: worker.instance_id for worker in members[1:]}
-        gone = self._liveness.look(names)
+        asked = {node.address for node in others} | set(names)
+        gone = self._liveness.look(asked) & set(names)
+        mute = self._liveness.silent
         self._inspect_when_due(members)
         causes = self._causes
         return Findings(
             silent={names[address]: f"it is silent: {STRIKES} rounds without an answer" for address in gone},
             unfit={name: cause for name, cause in causes.items() if self._failures[name] >= _UNFIT_TIMES},
-            has_answer=len(self._liveness.silent) < len(names),
+            mute=frozenset(node.instance_id for node in (*members[1:], *others) if node.address in mute),
+            has_answer=not set(names) <= mute,
         )
 
     def _inspect_when_due(self, members: Sequence[Member]) -> None:

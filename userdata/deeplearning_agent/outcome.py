@@ -47,24 +47,21 @@ class Outcome:
 
     def tell_failure(self, reason: str) -> bool:
         """
-        Tell CloudFormation and write the item, unless the cluster has formed: nothing undoes that. Raises nothing.
+        Tell CloudFormation, and write the item unless the cluster has formed: nothing undoes that. Raises nothing.
+
+        The signal comes first and waits for nothing. When an earlier master has signalled success, CloudFormation
+        ignores it.
 
         Returns:
             Whether the cluster has failed for good.
         """
-        try:
-            state = self._call(self._store.read)
-        except Exception as error:  # noqa: BLE001 - the signal must go out whatever the item is
-            LOG.error("could not read the state item: %s", error)  # noqa: TRY400 - the cause is in the line
-            state = None
-        has_formed = state is not None and state.has_formed
-        if not (has_formed and StackSignal(self._node).has_succeeded):
+        if not StackSignal(self._node).has_succeeded:
             self._signal_failure(reason)
         try:
-            self._write_failure(reason)
+            return self._write_failure(reason)
         except Exception as error:  # noqa: BLE001 - CloudFormation has been told
             LOG.error("could not write the state item: %s", error)  # noqa: TRY400 - the cause is in the line
-        return not has_formed
+            return False
 
     def _signal_failure(self, reason: str) -> None:
         if self._signals_left and StackSignal(self._node).send("FAILURE", reason):
@@ -72,16 +69,17 @@ class Outcome:
         else:
             self._signals_left = max(0, self._signals_left - 1)
 
-    def _write_failure(self, reason: str) -> None:
-        """Write it over whatever was written meanwhile, but not over a decision."""
+    def _write_failure(self, reason: str) -> bool:
+        """Write it over whatever was written meanwhile, but not over a decision; return whether it is one."""
         for _ in range(WRITE_ATTEMPTS):
             state = self._call(self._store.read)
-            if is_decided(state):
-                return
+            if state is not None and is_decided(state):
+                return state.phase is Phase.FAILED
             absent = ClusterState(self._node.settings.cluster, 1, 0, Phase.FAILED, 0, (), reason)
             failed = state.advance(Phase.FAILED, reason=reason) if state else absent
             if self._call(lambda item=failed: self._store.write(item)):  # type: ignore[misc]
-                return
+                return True
+        return False
 
 
 def is_decided(state: ClusterState | None) -> bool:

@@ -2,19 +2,30 @@
 
 import logging
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deeplearning_agent.aws_clients import AwsClients, AwsError
+from deeplearning_agent.deadline import Deadline
 from deeplearning_agent.node import Node
 from deeplearning_agent.roster import Roster
+from deeplearning_contract.membership import Member
 
 if TYPE_CHECKING:
-    from deeplearning_agent.deadline import Deadline
     from deeplearning_agent.keeper import Findings
 
 LOG = logging.getLogger(__name__)
 SILENT_SECONDS = 60
 """How long a worker may be silent before it is replaced: a short loss of the network costs no instance."""
+RETURN_SECONDS = 600
+"""How long one that answers again may take to join."""
+
+
+@dataclass(frozen=True)
+class _Silence:
+    member: Member
+    due: Deadline
+    last: Deadline
 
 
 class Replacements:
@@ -25,44 +36,54 @@ class Replacements:
         self._node = node
         self._clients = clients
         self._roster = roster
-        self._due: dict[str, Deadline] = {}
+        self._due: set[str] = set()
+        self._silences: dict[str, _Silence] = {}
         self._ordered: set[str] = set()
 
     def has_ordered(self, instance_id: str) -> bool:
         """Tell whether a worker is being replaced, so that it is not admitted again."""
         return instance_id in self._ordered
 
-    def order(self, left: Iterable[str], found: "Findings") -> None:
+    def awaited(self) -> tuple[Member, ...]:
+        """Return the silent workers of whom it matters whether they answer again."""
+        return tuple(silence.member for silence in self._silences.values())
+
+    def order(self, left: Iterable[Member], found: "Findings") -> None:
         """
         Note who is to be replaced: at once who failed, later who is silent, and not at all whom EC2 takes away.
 
         Nobody is, on account of silence, while no worker answers: then the fault may be the master's.
         """
-        for instance_id in left:
-            if instance_id in found.unfit:
-                self._due[instance_id] = self._node.limit(0)
-            elif instance_id in found.silent and found.has_answer and not self._roster.is_leaving(instance_id):
-                self._due[instance_id] = self._node.limit(SILENT_SECONDS)
-        for instance_id in self._roster.failed():
-            if instance_id not in self._ordered:
-                self._due[instance_id] = self._node.limit(0)
+        for member in left:
+            name = member.instance_id
+            if name in found.unfit:
+                self._due.add(name)
+            elif name in found.silent and found.has_answer and not self._roster.is_leaving(name):
+                limits = self._node.limit(SILENT_SECONDS), self._node.limit(RETURN_SECONDS)
+                self._silences[name] = _Silence(member, *limits)
+        self._due |= set(self._roster.failed()) - self._ordered
 
-    def carry_out(self, kept: Collection[str]) -> None:
+    def carry_out(self, kept: Collection[str], mute: Collection[str]) -> None:
         """
         Order what is due.
 
         Args:
             kept: Members; one that came back is not replaced.
+            mute: Those that did not answer just now.
 
         Effects: a call to Auto Scaling for each that is due. A refusal is logged only: a group that has not got the
             instance any more has replaced it already.
         """
-        for instance_id, limit in list(self._due.items()):
-            if instance_id in kept:
-                del self._due[instance_id]
-            elif limit.is_over:
-                del self._due[instance_id]
-                self._replace(instance_id)
+        for name, silence in list(self._silences.items()):
+            is_due = silence.due.is_over and (name in mute or silence.last.is_over)
+            if name in kept or is_due:
+                del self._silences[name]
+            if is_due and name not in kept:
+                self._due.add(name)
+        for name in sorted(self._due):
+            self._due.discard(name)
+            if name not in kept:
+                self._replace(name)
 
     def _replace(self, instance_id: str) -> None:
         self._ordered.add(instance_id)

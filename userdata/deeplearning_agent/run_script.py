@@ -1,6 +1,8 @@
 """The user's run script on the master of a formed cluster: started once, and again by the next master."""
 
 import logging
+import os
+import signal
 from collections.abc import Mapping
 
 from deeplearning_agent.node import Node
@@ -10,8 +12,14 @@ LOG = logging.getLogger(__name__)
 RUN_LOG = "/var/log/deeplearning-run-script.log"
 STARTED_FILE = "/run/deeplearning/run-script-started"
 """Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
-_WRAPPER = 'set -C; : >"$1" || exit; status=$2; shift 2; "$@"; echo $? >|"$status.new"; mv "$status.new" "$status"'
-"""Whoever makes the first file runs the script: an agent that dies in the middle neither forgets it nor starts two."""
+_WRAPPER = (
+    'set -C; echo $$ >"$1" || exit; status=$2; shift 2; "$@"; echo $? >|"$status.new"; mv "$status.new" "$status"'
+)
+"""
+Whoever makes the first file runs the script: an agent that dies in the middle neither forgets it nor starts two.
+
+The file holds the id of the shell, which is that of its process group too.
+"""
 
 
 class RunScript:
@@ -72,3 +80,14 @@ class RunScript:
                 output=output.fileno(),
             )
         self._is_started = True
+
+    def stop(self) -> None:
+        """End the script, if it runs: another master runs it now, and two would write one checkpoint."""
+        if self._node.settings.run_script is None or self._status_file.exists():
+            return
+        try:
+            group = int(self._node.path(STARTED_FILE).read_text())
+            os.killpg(group, signal.SIGTERM)
+        except (OSError, ValueError):
+            return
+        LOG.warning("stopped the run script")

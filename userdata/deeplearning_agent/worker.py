@@ -17,8 +17,11 @@ from deeplearning_contract.errors import ContractError
 from deeplearning_contract.messages import NodeReport, ReportStage
 
 LOG = logging.getLogger(__name__)
-REPEAT_SECONDS = 50
-"""A report that nothing came of is sent again after this time, then after twice that, and so on."""
+REPEAT_SECONDS = {ReportStage.JOINED: 50, ReportStage.READY: 15}
+"""A report that nothing came of is sent again after this time, then after twice that, and so on.
+
+A new master waits a minute for acknowledgements, and the old one may have taken the first.
+"""
 NOTICE_SECONDS = 20
 """EC2 gives two minutes of notice before it takes a spot instance away."""
 ADMISSION_SECONDS = 5
@@ -35,7 +38,9 @@ class Worker(Duty):
     last_report: tuple[ReportStage, int] | None = None
     """Stage and generation of the last report."""
     repeat: Deadline | None = None
-    repeat_seconds = REPEAT_SECONDS
+    repeat_seconds = 0
+    is_hurried = False
+    """Whether the master waits for this worker's acknowledgement."""
     noticed = ""
     admission: Deadline | None = None
     """While it runs, the worker looks often whether it was admitted."""
@@ -62,6 +67,7 @@ class Worker(Duty):
         """
         self.seen_generation = state.generation if state and state.phase is not Phase.LAUNCHED else -1
         is_joining = False
+        self.is_hurried = state is not None and state.phase is Phase.PUBLISHED
         if state is None or state.phase is Phase.LAUNCHED:
             self.join(state.generation if state else 1)
         elif state.phase in (Phase.PUBLISHED, Phase.FORMED):
@@ -117,8 +123,9 @@ class Worker(Duty):
         Raises:
             AwsFailure: The queue could not be read, or a report could not be sent.
         """
-        is_hurried = self.admission is not None and not self.admission.is_over
-        until = self.node.limit(ADMISSION_SECONDS if is_hurried else READ_SECONDS)
+        is_waiting = self.admission is not None and not self.admission.is_over
+        seconds = REPEAT_SECONDS[ReportStage.READY] if self.is_hurried else READ_SECONDS
+        until = self.node.limit(ADMISSION_SECONDS if is_waiting else seconds)
         while not until.is_over:
             self.watch_notices()
             listened = until.at_most(NOTICE_SECONDS)
@@ -143,7 +150,7 @@ class Worker(Duty):
     def report_until_news(self, stage: ReportStage, generation: int) -> None:
         """Report, and report again from time to time while the item goes on asking for it."""
         if (stage, generation) != self.last_report:
-            self.last_report, self.repeat_seconds = (stage, generation), REPEAT_SECONDS
+            self.last_report, self.repeat_seconds = (stage, generation), REPEAT_SECONDS[stage]
         elif self.repeat is None or not self.repeat.is_over:
             return
         self.report(stage, generation=generation if stage is ReportStage.READY else 0)
