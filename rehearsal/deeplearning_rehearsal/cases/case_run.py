@@ -28,7 +28,7 @@ from deeplearning_rehearsal.training import ELASTIC, example_folder, make_traini
 
 LOGIN_USER_ID = 1000
 """Of the first user of an image, which is its login user."""
-_FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance"})
+_FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance", "spot_notice"})
 _QUIET_SECONDS = 6.0
 """So long no agent has logged anything when all is done; they look for news more often than that."""
 _INTERVAL_SECONDS = 0.5

@@ -170,7 +170,9 @@ def test_recovery_is_measured_for_faults_that_training_feels(run: CaseRun, monke
     monkeypatch.setattr(run.job, "steps", lambda: steps)
     felt, early = _injected(run, 0.0, epoch=20.0), _injected(run, 0.0, epoch=5.0)
     restore = replace(felt, injection=replace(felt.injection, do="restore"))
-    (recovery,) = run._measure_recoveries([felt, early, restore])
+    notice = replace(felt, injection=replace(felt.injection, do="spot_notice"))
+    recovery, drained = run._measure_recoveries([felt, early, restore, notice])
+    assert drained == recovery
     assert (recovery.seconds, recovery.size_before, recovery.sizes_after) == (4.0, 2, (1,))
 
 
