@@ -1,5 +1,6 @@
 """Makes the model of Auto Scaling importable beside the tests, and prints the score of the planted defects."""
 
+import logging
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,14 @@ def settings():
         worker_min_capacity=2,
         settle_seconds=10,
     )
+
+
+@pytest.fixture
+def silence():
+    """Log nothing: pytest would keep every line of a search of thousands of histories."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from scaling_model import World
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
+pytestmark = pytest.mark.usefixtures("silence")
 MOST_CALLS = 42
 
 

@@ -9,6 +9,7 @@ from test_crashes import MOST_CALLS, make_world, tick
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
+pytestmark = pytest.mark.usefixtures("silence")
 WORKER, MASTER = NodeRole.WORKER, NodeRole.MASTER
 
 

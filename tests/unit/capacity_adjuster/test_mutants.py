@@ -5,6 +5,7 @@ import mutants
 import pytest
 from mutants import MUTANTS, NOT_APPLICABLE
 
+pytestmark = pytest.mark.usefixtures("silence")
 DEFECTS = [f"D{number:02}" for number in range(1, 22)]
 
 

@@ -15,6 +15,7 @@ from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 from tests.depth import EXAMPLES
 
+pytestmark = pytest.mark.usefixtures("silence")
 THOROUGH = settings(
     max_examples=EXAMPLES,
     stateful_step_count=25,
