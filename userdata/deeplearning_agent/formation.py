@@ -10,6 +10,7 @@ from deeplearning_agent.keeper import Findings
 from deeplearning_agent.node import STARTED_FILE, Node
 from deeplearning_contract.cluster_state import ClusterState
 
+REBOOT_SECONDS = 45
 _RESERVE_SHARE = 0.1
 _LONGEST_RESERVE_SECONDS = 120
 
@@ -31,6 +32,8 @@ class Formation:
         """Count the set-up time from the agent's first start on this boot."""
         seconds = node.settings.setup_seconds
         end = setup_deadline(node.clock, node.path(STARTED_FILE), seconds).at
+        self._clock = node.clock
+        self._gone_since: Mapping[str, float] = {}
         self._settings = node.settings
         self._collector = collector
         self._roster = collector.roster
@@ -99,7 +102,15 @@ class Formation:
         if self._collect(workers, is_ready, until, is_bound=not state.has_formed) and all(map(is_ready, workers)):
             return {}
         gone = {name: cause for name, cause in look(state).silent.items() if not is_ready(name)}
+        if not state.has_formed:
+            gone = self._keep_lasting(gone)
         return self._judge(workers, is_ready, limit, gone, is_bound=not state.has_formed)
+
+    def _keep_lasting(self, gone: Mapping[str, str]) -> dict[str, str]:
+        """Return those that have been silent for longer than a reboot takes: no replacement comes before `formed`."""
+        now = self._clock.read()
+        self._gone_since = {name: self._gone_since.get(name, now) for name in gone}
+        return {name: gone[name] for name, since in self._gone_since.items() if now - since >= REBOOT_SECONDS}
 
     def _collect(
         self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline, *, is_bound: bool = True

@@ -43,11 +43,17 @@ def publish(state: ClusterState, members: Sequence[Member], left_out: Mapping[st
 
 
 def follow_up(state: ClusterState, change: Change) -> ClusterState:
-    """Return the next generation: those who stay keep their order, newcomers stand last; the phase stays."""
+    """
+    Return the next generation: those who stay keep their order, newcomers stand last; the phase stays.
+
+    Once the cluster is as large as was asked for, there is no reason any more why it is not.
+    """
     generation = state.generation + 1
     stayed = tuple(member for member in state.members if member.instance_id not in change.left)
+    members = (*stayed, *change.joined)
+    reason = state.reason if len(members) < state.requested else ""
     return state.depart(generation, change.left).advance(
-        state.phase, generation=generation, members=(*stayed, *change.joined)
+        state.phase, generation=generation, members=members, reason=reason
     )
 
 
