@@ -67,7 +67,7 @@ class Reconciliation:
                 now = self._edges.clock.now()
                 decision = judge_denial(lookout.observed, str(error), settings=self._settings, now=now)
                 if isinstance(decision, Verdict):
-                    logger.warning("%s", self._give(decision))
+                    logger.warning("%s", self._give(decision, is_blind=error.operation_name == "GetItem"))
             raise
         finally:
             # Once a roster is published nothing is urgent any more, so that a watch may end by itself.
@@ -154,11 +154,12 @@ class Reconciliation:
         logger.warning("%s", breaker.reason)
         return records.write_breaker(breaker.confirm())
 
-    def _give(self, verdict: Verdict) -> str:
+    def _give(self, verdict: Verdict, *, is_blind: bool = False) -> str:
         records, state = self._edges.records, verdict.state
         if state.phase is Phase.FAILED:
             # A master that publishes after this read has a cluster that cannot be: the stack's failure stays right.
-            if records.read_state() != self._lookout.state:
+            # Who may not read the item tells the stack all the same; the conditional write overwrites nothing.
+            if not is_blind and records.read_state() != self._lookout.state:
                 return _LOST_RACE
             # The signal is safe to repeat, and the item says that nothing is left to do: so the item comes second.
             self._edges.signal_failure(state.reason)

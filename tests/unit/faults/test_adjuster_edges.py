@@ -237,8 +237,7 @@ def no_reason(why):
     "operation",
     [
         pytest.param("DescribeAutoScalingGroups", marks=no_reason("judge_denial needs the age of groups that it saw")),
-        pytest.param("GetItem", marks=no_reason("the adjuster reads what it may not read before it signals")),
-        *(call for call in CALLS[1:-1] if call != "GetItem"),
+        *CALLS[1:-1],
     ],
 )
 def test_a_denied_call_is_the_reason_with_its_name(cloud, operation):
