@@ -58,7 +58,7 @@ def double_master(world, event):
     masters = world.live(NodeRole.MASTER)
     if len(masters) == 1:
         world.launch(NodeRole.MASTER)
-        world.scheduler.at(60 + event.value * 2, lambda: world.terminate(masters[0], is_replaced=False))
+        world.scheduler.at(60 + event.value * 2, lambda: world.terminate(masters[0]))
 
 
 def crash(machine, event):
