@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from deeplearning_agent.deadline import Deadline
 
 LOG = logging.getLogger(__name__)
+VACANT_SECONDS = 180
+"""How long the master must be silent before one that was followed takes the place again."""
 ACKNOWLEDGE_SECONDS = 60
 """A member that has not acknowledged any generation by then is dropped."""
 
@@ -62,6 +64,7 @@ class Keeper:
         self._watch = watch
         self._replacements = replacements
         self._acknowledge_by: dict[str, Deadline] = {}
+        self._vacant_by: Deadline | None = None
 
     def find_change(self, state: ClusterState) -> Change:
         """
@@ -90,6 +93,16 @@ class Keeper:
         """Look at a membership, and at those of whom it matters whether they answer."""
         candidates = [member for member in self._roster.candidates() if not state.has_member(member.instance_id)]
         return self._watch.look(state.members, (*candidates, *self._replacements.awaited()))
+
+    def is_vacant(self, state: ClusterState, own: Member) -> bool:
+        """Tell whether the roster's master, another one, has been silent for minutes, while somebody else answers."""
+        mute = set(self._watch.look((own,), state.members).mute)
+        workers = {member.instance_id for member in state.members[1:]}
+        if state.master not in mute or (workers and workers <= mute):
+            self._vacant_by = None
+        elif self._vacant_by is None:
+            self._vacant_by = self._node.limit(VACANT_SECONDS)
+        return self._vacant_by is not None and self._vacant_by.is_over
 
     def conclude(self, change: Change) -> None:
         """Forget those that left, once the item says so."""

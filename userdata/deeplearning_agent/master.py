@@ -220,13 +220,15 @@ class Master(Duty):
         """
         Take the place of a master that was replaced by this instance; stand by when this one was replaced itself.
 
+        Two instances can follow one master; when the one that won is gone for minutes, the other takes the place.
+
         Returns:
             False when the item must be read again at once.
 
         Raises:
             AwsFailure: The item could not be written.
         """
-        if self.tenure.is_over(state) or self.member is None:
+        if self.member is None or (self.tenure.is_over(state) and not self.keeper.is_vacant(state, self.member)):
             LOG.warning("%s is the master since generation %d or before", state.master, state.generation)
             self.run_script.stop()
             return True

@@ -92,6 +92,9 @@ class Replacements:
                 InstanceId=instance_id, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
             )
         except AwsError as error:
-            LOG.warning("Auto Scaling will not replace %s: %s", instance_id, error)
+            if "not found" in str(error):
+                LOG.info("Auto Scaling has replaced %s already", instance_id)
+            else:
+                LOG.warning("Auto Scaling will not replace %s: %s", instance_id, error)
         else:
             LOG.info("asked Auto Scaling to replace %s", instance_id)

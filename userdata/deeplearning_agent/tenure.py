@@ -10,7 +10,7 @@ class Tenure:
     The generation from which on this instance was to be the master, kept on its disk.
 
     Auto Scaling can run two masters for a while: one that it has given up, and its replacement. The newer one takes
-    over; the older one finds itself replaced in a generation that is not before its own, and stands by for ever.
+    over; the older one finds itself replaced in a generation that is not before its own, and stands by.
     """
 
     def __init__(self, node: Node) -> None:
