@@ -152,7 +152,9 @@ def count_requested(workers: GroupObservation, adjustment: Adjustment | None) ->
     return adjustment.requested if adjustment is not None and is_ours else workers.desired
 
 
-def judge_denial(observed: ClusterObservation, denial: str, *, settings: AdjusterSettings, now: float) -> Decision:
+def judge_denial(
+    observed: ClusterObservation, denial: str, *, settings: AdjusterSettings, now: float, since: float
+) -> Decision:
     """
     Decide what to do when AWS denies the adjuster a call.
 
@@ -161,11 +163,13 @@ def judge_denial(observed: ClusterObservation, denial: str, *, settings: Adjuste
         denial: AWS's words, which name the action.
         settings: The adjuster's settings.
         now: Seconds since the epoch.
+        since: The same, of the first of the denials that came in a row.
     """
-    if observed.workers is None or now - observed.workers.created < DENIED_SECONDS:
+    began = since if observed.workers is None else observed.workers.created
+    if now - began < DENIED_SECONDS:
         return Wait("denied, which may pass by itself")
     reason = f"capacity adjuster must be allowed its calls, got {denial}; check the policies that apply to its role"
-    requested = 1 + observed.workers.desired
+    requested = 1 + (observed.workers.desired if observed.workers else 0)
     return Verdict(_follow(None, settings, Phase.FAILED, requested=requested, reason=reason[:MAX_REASON]))
 
 

@@ -70,6 +70,9 @@ class Records(Protocol):
     def end_watch(self) -> None:
         """Let another invocation look closely."""
 
+    def note_denial(self, now: float) -> float:
+        """Remember a denied call, and return when the denials in a row began."""
+
 
 @dataclass(frozen=True)
 class Edges:

@@ -65,7 +65,8 @@ class Reconciliation:
         except ClientError as error:
             if error.response["Error"]["Code"] in _DENIED_CODES and lookout.state is None:
                 now = self._edges.clock.now()
-                decision = judge_denial(lookout.observed, str(error), settings=self._settings, now=now)
+                since = now if lookout.observed.workers else self._edges.records.note_denial(now)
+                decision = judge_denial(lookout.observed, str(error), settings=self._settings, now=now, since=since)
                 if isinstance(decision, Verdict):
                     logger.warning("%s", self._give(decision, is_blind=error.operation_name == "GetItem"))
             raise

@@ -15,6 +15,8 @@ from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
 
+_DENIALS_APART_SECONDS = 150
+"""Denials that the timer meets are a minute apart; Lambda's retries come in between."""
 LOST_RACE_CODE = "ConditionalCheckFailedException"
 
 
@@ -35,6 +37,7 @@ class ClusterRecords:
         self._adjustment_key = f"{cluster}#adjustment"
         self._breaker_key = f"{cluster}#breaker"
         self._watch_key = f"{cluster}#watch"
+        self._denial_key = f"{cluster}#denial"
 
     def read_state(self) -> ClusterState | None:
         """Read the state item; None when there is none."""
@@ -88,6 +91,20 @@ class ClusterRecords:
     def end_watch(self) -> None:
         """Let another invocation look closely."""
         self._client.put_item(**self._watch_item(0))
+
+    def note_denial(self, now: float) -> float:
+        """
+        Remember that a call was denied, and tell when the denials began of which this is one.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        item = self._get(get_request(self._table, self._denial_key))
+        first, last = (float(item.get(name, {}).get("N", 0)) for name in ("first", "last"))
+        since = first if now - last <= _DENIALS_APART_SECONDS else now
+        times = {"first": {"N": str(since)}, "last": {"N": str(now)}}
+        self._client.put_item(TableName=self._table, Item={TABLE_KEY: {"S": self._denial_key}, **times})
+        return since
 
     def _watch_item(self, until: float) -> dict[str, Any]:
         item = {TABLE_KEY: {"S": self._watch_key}, "until": {"N": str(math.ceil(until))}}

@@ -207,6 +207,14 @@ class Invocation:
 
         self.call("end_watch", effect)
 
+    def note_denial(self, now):
+        def effect():
+            first, last = self.world.denials
+            self.world.denials = (first if now - last <= 150 else now, now)
+            return self.world.denials[0]
+
+        return self.call("note_denial", effect)
+
     def write_state(self, state):
         def effect():
             previous = self.world.state

@@ -136,6 +136,7 @@ class World:
         self.adjustment = None
         self.breaker = None
         self.watched_until = 0
+        self.denials = (0.0, 0.0)
         self.is_manned = True
         self.joined = set()
         self.counted_from = START

@@ -364,12 +364,14 @@ def test_a_denial_fails_the_cluster_once_a_new_policy_has_had_its_time(settings)
     """FAULTS 42."""
     denial = "AccessDenied: User: adjuster is not authorized to perform: autoscaling:SetDesiredCapacity"
     observed = ClusterObservation((MASTER, WORKERS))
-    early = judge_denial(observed, denial, settings=settings, now=WORKERS.created + 179)
+    early = judge_denial(observed, denial, settings=settings, now=WORKERS.created + 179, since=0.0)
     assert isinstance(early, Wait)
-    late = judge_denial(observed, denial * 20, settings=settings, now=WORKERS.created + 180)
+    late = judge_denial(observed, denial * 20, settings=settings, now=WORKERS.created + 180, since=NOW)
     assert_failed(late, "autoscaling:SetDesiredCapacity")
     assert len(late.state.reason) == 1000
-    assert isinstance(judge_denial(ClusterObservation(), denial, settings=settings, now=NOW), Wait)
+    unseen = {"settings": settings, "now": NOW}
+    assert isinstance(judge_denial(ClusterObservation(), denial, since=NOW - 179, **unseen), Wait)
+    assert_failed(judge_denial(ClusterObservation(), denial, since=NOW - 180, **unseen), "autoscaling:SetDesired")
 
 
 @pytest.mark.parametrize(
