@@ -5,6 +5,7 @@ Its record is an item of its own beside the state item, so that a crash in the m
 launches, is known for what it is. The policy is pure; it never changes the desired capacity.
 """
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from deeplearning_contract.messages import MAX_REASON
 
 MOST_FAILURES = 3
 """Workers lost before they joined that trip it: one is an accident, two can be a bad host, three repeat themselves."""
+FAILURE_SHARE = 0.05
+"""The same for a large group, as a share of what it wants: bad hosts among hundreds are no fault of the cluster."""
 FAILURE_SECONDS = 1800
 """Only losses this close together are one fault: a worker boots, dies and is replaced in some minutes."""
 LAUNCH_PROCESS = "Launch"
@@ -135,11 +138,16 @@ def judge_breaker(
         lease_until=0,
     )
     was_interrupted = found is not None and found.is_tripped
-    if len(failed) >= MOST_FAILURES:
+    if len(failed) >= count_most(workers):
         return Trip(replace(following, is_tripped=True, reason=_explain(failed, workers)), failed)
     if found is not None and was_interrupted:
         return Trip(following, failed) if is_held else Rearm(found)
     return Remember(following) if following.members != known else None
+
+
+def count_most(workers: GroupObservation) -> int:
+    """Return how many failures trip the breaker of a group."""
+    return max(MOST_FAILURES, math.ceil(FAILURE_SHARE * workers.desired))
 
 
 def find_failures(
@@ -158,7 +166,7 @@ def find_failures(
 def needs_record(workers: GroupObservation, state: ClusterState | None, now: float) -> bool:
     """Tell whether the breaker's record may matter, to spare its read while a cluster forms."""
     is_held = LAUNCH_PROCESS in workers.suspended
-    return is_held or _is_published(state) or len(find_failures(workers, state, None, now)) >= MOST_FAILURES
+    return is_held or _is_published(state) or len(find_failures(workers, state, None, now)) >= count_most(workers)
 
 
 def _is_published(state: ClusterState | None) -> bool:

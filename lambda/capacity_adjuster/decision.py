@@ -163,14 +163,13 @@ def judge_denial(
         denial: AWS's words, which name the action.
         settings: The adjuster's settings.
         now: Seconds since the epoch.
-        since: The same, of the first of the denials that came in a row.
+        since: The same, of the first denial in a row.
     """
-    began = since if observed.workers is None else observed.workers.created
-    if now - began < DENIED_SECONDS:
+    if now - (observed.workers.created if observed.workers else since) < DENIED_SECONDS:
         return Wait("denied, which may pass by itself")
     reason = f"capacity adjuster must be allowed its calls, got {denial}; check the policies that apply to its role"
-    requested = 1 + (observed.workers.desired if observed.workers else 0)
-    return Verdict(_follow(None, settings, Phase.FAILED, requested=requested, reason=reason[:MAX_REASON]))
+    wanted = observed.workers.desired if observed.workers else 0
+    return Verdict(_follow(None, settings, Phase.FAILED, requested=1 + wanted, reason=reason[:MAX_REASON]))
 
 
 def _judge_master(situation: _Situation) -> Decision:

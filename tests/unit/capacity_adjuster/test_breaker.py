@@ -192,3 +192,11 @@ def test_the_record_survives_its_item():
     table.items["training#breaker"]["document"]["S"] = "{}"
     with pytest.raises(ContractError, match=r"breaker\.revision must be of type int"):
         records.read_breaker()
+
+
+def test_some_bad_hosts_among_hundreds_do_not_trip_it():
+    large = replace(LOST, desired=100)
+    assert isinstance(judge_breaker(LOST, FORMED, ARMED, NOW), Trip)
+    assert not isinstance(judge_breaker(large, FORMED, ARMED, NOW), Trip)
+    five = replace(large, activities=tuple(lose(number) for number in range(11, 16)))
+    assert isinstance(judge_breaker(five, FORMED, ARMED, NOW), Trip)
