@@ -16,7 +16,7 @@ from deeplearning_agent.node import Node
 from deeplearning_agent.node_environment import contract_variables, write_environment
 from deeplearning_agent.notices import clear_notice
 from deeplearning_agent.packages import install_packages
-from deeplearning_agent.ssh_identity import authorize, read_host_key, write_known_hosts
+from deeplearning_agent.ssh_identity import authorize, read_host_key, wait_for_sshd, write_known_hosts
 from deeplearning_agent.user_scripts import run_setup_script
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.membership import Member
@@ -51,6 +51,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     run("check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))
     run("install the command", lambda: install_command(node))
     host_key = run("make the SSH identity", lambda: read_host_key(node))
+    run("wait for sshd", lambda: wait_for_sshd(node, host_key, deadline))
     variables = {
         EFS_MOUNT_VARIABLE: node.settings.file_system.mount_point,
         WORKER_GPU_COUNT_VARIABLE: str(gpu_count),

@@ -8,14 +8,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deeplearning_agent.atomic_file import write_block
+from deeplearning_agent.deadline import Deadline
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.node import LoginUser, Node
+from deeplearning_agent.programs import ProgramError
 from deeplearning_contract.membership import Member, is_public_key, named_members
 from deeplearning_contract.names import MASTER_HOST
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 KEYGEN_SECONDS = 30
+SSHD_SECONDS = 300
 
 
 def read_host_key(node: Node) -> str:
@@ -30,6 +33,29 @@ def read_host_key(node: Node) -> str:
         key.parent.mkdir(parents=True, exist_ok=True)
         _make_key(node, str(key), "")
     return _public_part(node, str(key))
+
+
+def wait_for_sshd(node: Node, host_key: str, deadline: Deadline) -> None:
+    """
+    Wait until sshd answers with the host key that the others will be told of, for five minutes at most.
+
+    Raises:
+        StageFailure: It does not.
+    """
+    argv = ["ssh-keyscan", "-T", "5", "-t", "ed25519", node.identity.address]
+    answer = ""
+    for _ in deadline.at_most(SSHD_SECONDS).attempts():
+        try:
+            answer = node.programs.run(argv, timeout_seconds=KEYGEN_SECONDS)
+        except ProgramError as error:
+            answer = f"{error} {error.output}"
+        if host_key in answer:
+            return
+    raise StageFailure(
+        f"sshd at {node.identity.address} must answer with the key of {HOST_KEY}",
+        "see `systemctl status ssh` (or sshd) and the HostKey lines of its configuration",
+        output=answer,
+    )
 
 
 def make_user_key(node: Node) -> str:

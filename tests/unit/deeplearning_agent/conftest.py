@@ -45,6 +45,11 @@ PROGRAMS = {
           --query-gpu=*) echo "0, GPU-1, 0, [N/A], 0"; echo "1, GPU-2, 0, [N/A], 0" ;;
           *) echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"; echo "GPU 1: NVIDIA H100 (UUID: GPU-2)" ;;
         esac""",
+    "ssh-keyscan": """
+        for address; do :; done
+        key="${FAKES%/programs*}/node${FAKES##*programs}/etc/ssh/ssh_host_ed25519_key"
+        echo "$address ssh-ed25519 $(cksum "$key" | sed 's/[^0-9]//g')AAAAAAAAAAAAAAAA"
+        """,
     "systemctl": 'echo "$@" >>"$FAKES/systemctl.calls"',
     "visudo": 'grep -q "^Defaults env_keep" "$3"',
     "ssh-keygen": """

@@ -10,7 +10,7 @@ from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.file_system import mount_file_system
 from deeplearning_agent.packages import install_packages
 from deeplearning_agent.programs import ProgramError, Programs
-from deeplearning_agent.ssh_identity import make_user_key, read_host_key
+from deeplearning_agent.ssh_identity import make_user_key, read_host_key, wait_for_sshd
 from deeplearning_contract.settings import FileSystemSettings
 
 
@@ -235,3 +235,24 @@ def test_an_image_without_the_login_user_says_which(lab):
     node = lab.node(0, login_user="nobody-here")
     with pytest.raises(StageFailure, match="the image has no user 'nobody-here'"):
         make_user_key(node)
+
+
+# --- sshd -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault(57)
+def test_waits_for_an_sshd_that_starts_late(lab, node):
+    key = read_host_key(node)
+    tries = 'echo try >>"$FAKES/ssh-keyscan.calls"; [ $(cat "$FAKES/ssh-keyscan.calls" | sed -n "$=") -lt 3 ]'
+    lab.program(0, "ssh-keyscan", f'{tries} && exit 1; echo "10.0.0.9 {key}"')
+    wait_for_sshd(node, key, node.limit(1000))
+    assert len(calls(lab, "ssh-keyscan")) == 3
+
+
+@pytest.mark.fault(56, 57)
+@pytest.mark.parametrize("answer", ["exit 1", "echo 10.0.0.9 ssh-ed25519 AAAAanother"])
+def test_an_sshd_that_never_answers_with_the_nodes_key_keeps_it_from_joining(lab, node, answer):
+    key = read_host_key(node)
+    lab.program(0, "ssh-keyscan", answer)
+    with pytest.raises(StageFailure, match=r"sshd at 10\.0\.0\.9 must answer with the key of /etc/ssh/"):
+        wait_for_sshd(node, key, node.limit(10_000))
