@@ -32,7 +32,7 @@ class Findings:
         silent: Instance id of each that does not answer -> the words for it.
         unfit: Instance id of each that answers and is of no use -> why.
         mute: Instance ids of those that did not answer just now, members or not.
-        has_answer: Whether any worker answered; if none did, the master itself may be cut off.
+        has_answer: Whether anybody answered; if nobody did, the master itself may be cut off.
     """
 
     silent: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Keeper:
                 left[worker.instance_id] = f"its address {worker.address} is {holders[worker.address]}'s now"
         self._write_ready_hosts(state, left)
         self._replacements.order([worker for worker in workers if worker.instance_id in left], found)
-        self._replacements.carry_out({worker.instance_id for worker in workers} - set(left), found.mute)
+        self._replacements.carry_out({worker.instance_id for worker in workers} - set(left), found)
         return Change(left, joined)
 
     def look(self, state: ClusterState) -> Findings:

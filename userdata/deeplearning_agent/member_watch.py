@@ -44,7 +44,7 @@ class MemberWatch:
             silent={names[address]: f"it is silent: {STRIKES} rounds without an answer" for address in gone},
             unfit={name: cause for name, cause in causes.items() if self._failures[name] >= _UNFIT_TIMES},
             mute=frozenset(node.instance_id for node in (*members[1:], *others) if node.address in mute),
-            has_answer=not set(names) <= mute,
+            has_answer=not asked <= mute,
         )
 
     def _inspect_when_due(self, members: Sequence[Member]) -> None:

@@ -63,19 +63,20 @@ class Replacements:
                 self._silences[name] = _Silence(member, *limits)
         self._due |= set(self._roster.failed()) - self._ordered
 
-    def carry_out(self, kept: Collection[str], mute: Collection[str]) -> None:
+    def carry_out(self, kept: Collection[str], found: "Findings") -> None:
         """
         Order what is due.
 
         Args:
             kept: Members; one that came back is not replaced.
-            mute: Those that did not answer just now.
+            found: What looking found just now.
 
         Effects: a call to Auto Scaling for each that is due. A refusal is logged only: a group that has not got the
             instance any more has replaced it already.
         """
         for name, silence in list(self._silences.items()):
-            is_due = silence.due.is_over and (name in mute or silence.last.is_over)
+            is_time = found.has_answer if name in found.mute else silence.last.is_over
+            is_due = silence.due.is_over and is_time
             if name in kept or is_due:
                 del self._silences[name]
             if is_due and name not in kept:

@@ -22,6 +22,8 @@ REPEAT_SECONDS = {ReportStage.JOINED: 50, ReportStage.READY: 15}
 
 A new master waits a minute for acknowledgements, and the old one may have taken the first.
 """
+INSIST_SECONDS = 50
+"""A master drops a newcomer that has not acknowledged within a minute."""
 NOTICE_SECONDS = 20
 """EC2 gives two minutes of notice before it takes a spot instance away."""
 ADMISSION_SECONDS = 5
@@ -41,6 +43,8 @@ class Worker(Duty):
     repeat_seconds = 0
     is_hurried = False
     """Whether the master waits for this worker's acknowledgement."""
+    insistence: Deadline | None = None
+    """While it runs, a newcomer of a formed cluster acknowledges again."""
     noticed = ""
     admission: Deadline | None = None
     """While it runs, the worker looks often whether it was admitted."""
@@ -67,7 +71,7 @@ class Worker(Duty):
         """
         self.seen_generation = state.generation if state and state.phase is not Phase.LAUNCHED else -1
         is_joining = False
-        self.is_hurried = state is not None and state.phase is Phase.PUBLISHED
+        self.is_hurried = False
         if state is None or state.phase is Phase.LAUNCHED:
             self.join(state.generation if state else 1)
         elif state.phase in (Phase.PUBLISHED, Phase.FORMED):
@@ -96,7 +100,12 @@ class Worker(Duty):
         # An agent can die between installing and reporting: only the file says that the master was told.
         was_sent = sent_file.exists() and installed_generation(self.node) == state.generation
         self.is_acknowledged = self.is_acknowledged or was_sent
-        if self.install(state) and (state.phase is Phase.PUBLISHED or not self.is_acknowledged):
+        is_wanted = state.phase is Phase.PUBLISHED
+        if not is_wanted and not self.is_acknowledged:  # What says that the master heard it is only that it keeps us.
+            self.insistence = self.node.limit(INSIST_SECONDS)
+        is_wanted = is_wanted or not (self.insistence is None or self.insistence.is_over)
+        self.is_hurried = is_wanted
+        if self.install(state) and is_wanted:
             self.report_until_news(ReportStage.READY, state.generation)
             write_file(sent_file, "")
             self.is_acknowledged = True

@@ -58,7 +58,13 @@ def double_master(world, event):
     masters = world.live(NodeRole.MASTER)
     if len(masters) == 1:
         world.launch(NodeRole.MASTER)
-        world.scheduler.at(60 + event.value * 2, lambda: world.terminate(masters[0]))
+        world.scheduler.at(60 + event.value * 2, lambda: give_up(world, masters[0]))
+
+
+def give_up(world, master):
+    """Let the master's group end one that it has too many."""
+    if len(world.live(NodeRole.MASTER)) > 1:
+        world.terminate(master)
 
 
 def crash(machine, event):

@@ -11,7 +11,7 @@ What the cluster promises, as checks that run whenever the model changes.
 | M6 | no success is signalled, and nothing is formed, before every member has acknowledged |
 | M7 | one distinct status is signalled at most |
 | M8 | a failure has a reason that names a node or a cause |
-| M9 | one master acts: a deposed one writes nothing |
+| M9 | one master acts: a deposed one writes nothing, unless the one that followed has been gone for minutes |
 | M10 | one run script at a time on a member that is the master, none after it ended well |
 | M11 | nothing is written or sent while nothing changes |
 | M12 | no node is reported unhealthy that answers and has not failed |
@@ -28,6 +28,7 @@ import json
 from model_scheduler import require
 from model_settings import CLUSTER
 
+from deeplearning_agent.keeper import VACANT_SECONDS
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
@@ -107,6 +108,8 @@ class Promises:
         require(master.role is NodeRole.MASTER, "M5: the first member is no master")
         require(all(self.world.machines[m.instance_id].role is NodeRole.WORKER for m in roster[1:]), "M5: two masters")
         require(name == master.instance_id, f"M9: {name} wrote the roster of {master.instance_id}")
+        if old.members and old.master != name and self._is_vacant(old.master):
+            self.deposed.pop(name, None)  # Nobody else has the place any more.
         require(name not in self.deposed, f"M9: {name}, which was deposed, wrote")
         self._check_departures(master, old, new)
         before = name_workers(old)
@@ -172,6 +175,11 @@ class Promises:
         running = [name for name, script in scripts.items() if script.returncode is None and self._is_informed(name)]
         require(not running, f"M10: the run script starts while it runs on {running}")
 
+    def _is_vacant(self, name):
+        """Tell whether the master has been away for minutes, or nobody could hear it."""
+        machine = self.world.machines[name]
+        return not machine.answers and self.world.scheduler.now - (machine.died or 0.0) >= VACANT_SECONDS
+
     def _is_informed(self, name):
         """Tell whether a machine knows who the master is."""
         return self.world.scheduler.now - self.deposed.get(name, 0.0) > READ_SECONDS
@@ -186,7 +194,8 @@ class Promises:
         is_blamed_alone = not machine.is_alive or machine.is_sick or machine.instance_id in self.complained
         is_anybody_there = is_blamed_alone or any(not worker.is_given_up for worker in workers)
         require(is_anybody_there, f"M12: {machine.instance_id} was blamed, and nobody answers")
-        require(not machine.is_silent_for_a_moment, f"M12: {machine.instance_id} was silent for a moment only")
+        is_excused = machine.is_silent_for_a_moment and machine.instance_id not in self.complained
+        require(not is_excused, f"M12: {machine.instance_id} was silent for a moment only")
         require(not is_sound, f"M12: {machine.instance_id} is sound, and was reported unhealthy")
 
     def find_unrest(self):
