@@ -84,7 +84,7 @@ class Keeper:
         for worker in workers:
             if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
                 left[worker.instance_id] = f"its address {worker.address} is {holders[worker.address]}'s now"
-        self._write_ready_hosts(state, left)
+        self.write_ready_hosts(state, left)
         self._replacements.order([worker for worker in workers if worker.instance_id in left], found)
         self._replacements.carry_out({worker.instance_id for worker in workers} - set(left), found)
         return Change(left, joined)
@@ -135,7 +135,12 @@ class Keeper:
         }
         return tuple(found.values())
 
-    def _write_ready_hosts(self, state: ClusterState, left: Mapping[str, str]) -> None:
+    def write_ready_hosts(self, state: ClusterState, left: Collection[str] = ()) -> None:
+        """
+        Write whom a job may use now: the master and those that have acknowledged, but not those that leave.
+
+        Effects: /opt/deeplearning/ready_hosts.
+        """
         first, *workers = state.members
         ready = [m for m in workers if self._roster.is_ready(m.instance_id, 1) and m.instance_id not in left]
         write_ready_hosts(self._node, [first, *ready])

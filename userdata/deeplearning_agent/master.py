@@ -175,6 +175,7 @@ class Master(Duty):
         self.bell.tell(state)
         if self.install(state) and self.member:
             self.outcome.tell_success(state)
+            self.keeper.write_ready_hosts(state)  # A run script asks for it at once.
             if self.run_script.is_due and not state.run_ended:
                 variables = contract_variables(self.node, len(state.members), self.member.gpu_count)
                 run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(variables))

@@ -257,7 +257,8 @@ def test_user_scripts_run_once_an_instance_and_see_the_contract(lab):
     lab.write_state(1)
     notes = lab.directory / "notes"
     lab.changes["setup_script"] = put_script(lab, "setup.sh", f"#!/bin/sh\necho setup $EFS_MOUNT >>{notes}\n".encode())
-    run = f"#!/bin/sh\necho run $DEEPLEARNING_WORKERS_COUNT $DEEPLEARNING_WORKERS_PATH $USER >>{notes}\necho done\n"
+    ready = lab.node(0).path("/opt/deeplearning/ready_hosts")
+    run = f"#!/bin/sh\ncat {ready} >>{notes}\necho run $DEEPLEARNING_WORKERS_COUNT $DEEPLEARNING_WORKERS_PATH $USER >>{notes}\necho done\n"
     lab.changes["run_script"] = put_script(lab, "run.sh", run.encode())
     lab.run(lab.agent(0))
     status = lab.node(0).instance_file("run-script-status")
@@ -269,7 +270,8 @@ def test_user_scripts_run_once_an_instance_and_see_the_contract(lab):
     lab.clients.s3.delete_object(Bucket="scripts", Key="run.sh")
     lab.run(lab.agent(0))
     user = lab.node(0).login_user().name
-    assert notes.read_text().splitlines() == ["setup /mnt/efs", f"run 1 /opt/deeplearning/workers {user}"]
+    hosts = f"{lab.instance(0)}:2"
+    assert notes.read_text().splitlines() == ["setup /mnt/efs", hosts, f"run 1 /opt/deeplearning/workers {user}"]
     assert lab.read(0, "/var/log/deeplearning-run-script.log") == "done\n"
     assert lab.read_state().run_ended
 
