@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from deeplearning_agent.run_script import RunScript
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.settings import ScriptSettings
 
@@ -257,8 +258,7 @@ def test_user_scripts_run_once_an_instance_and_see_the_contract(lab):
     lab.write_state(1)
     notes = lab.directory / "notes"
     lab.changes["setup_script"] = put_script(lab, "setup.sh", f"#!/bin/sh\necho setup $EFS_MOUNT >>{notes}\n".encode())
-    ready = lab.node(0).path("/opt/deeplearning/ready_hosts")
-    run = f"#!/bin/sh\ncat {ready} >>{notes}\necho run $DEEPLEARNING_WORKERS_COUNT $DEEPLEARNING_WORKERS_PATH $USER >>{notes}\necho done\n"
+    run = f"#!/bin/sh\necho run $DEEPLEARNING_WORKERS_COUNT $DEEPLEARNING_WORKERS_PATH $USER >>{notes}\necho done\n"
     lab.changes["run_script"] = put_script(lab, "run.sh", run.encode())
     lab.run(lab.agent(0))
     status = lab.node(0).instance_file("run-script-status")
@@ -270,10 +270,18 @@ def test_user_scripts_run_once_an_instance_and_see_the_contract(lab):
     lab.clients.s3.delete_object(Bucket="scripts", Key="run.sh")
     lab.run(lab.agent(0))
     user = lab.node(0).login_user().name
-    hosts = f"{lab.instance(0)}:2"
-    assert notes.read_text().splitlines() == ["setup /mnt/efs", hosts, f"run 1 /opt/deeplearning/workers {user}"]
+    assert notes.read_text().splitlines() == ["setup /mnt/efs", f"run 1 /opt/deeplearning/workers {user}"]
     assert lab.read(0, "/var/log/deeplearning-run-script.log") == "done\n"
     assert lab.read_state().run_ended
+
+
+def test_discover_hosts_answers_before_the_run_script_starts(lab, monkeypatch):
+    seen = []
+    monkeypatch.setattr(RunScript, "start", lambda *_: seen.append(lab.read(0, "/opt/deeplearning/ready_hosts")))
+    lab.write_state(1)
+    lab.changes["run_script"] = put_script(lab, "run.sh", b"#!/bin/sh\n")
+    lab.run(lab.agent(0))
+    assert seen[0] == f"{lab.instance(0)}:2\n"
 
 
 @pytest.mark.parametrize(
