@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 VACANT_SECONDS = 180
 """How long the master must be silent before one that was followed takes the place again."""
+DEAF_SECONDS = 900
+"""The same when nobody answers."""
 ACKNOWLEDGE_SECONDS = 60
 """A member that has not acknowledged any generation by then is dropped."""
 
@@ -64,7 +66,7 @@ class Keeper:
         self._watch = watch
         self._replacements = replacements
         self._acknowledge_by: dict[str, Deadline] = {}
-        self._vacant_by: Deadline | None = None
+        self._silent_since: float | None = None
 
     def find_change(self, state: ClusterState) -> Change:
         """
@@ -95,14 +97,18 @@ class Keeper:
         return self._watch.look(state.members, (*candidates, *self._replacements.awaited()))
 
     def is_vacant(self, state: ClusterState, own: Member) -> bool:
-        """Tell whether the roster's master, another one, has been silent for minutes, while somebody else answers."""
-        mute = set(self._watch.look((own,), state.members).mute)
-        workers = {member.instance_id for member in state.members[1:]}
-        if state.master not in mute or (workers and workers <= mute):
-            self._vacant_by = None
-        elif self._vacant_by is None:
-            self._vacant_by = self._node.limit(VACANT_SECONDS)
-        return self._vacant_by is not None and self._vacant_by.is_over
+        """
+        Tell whether the roster's master, another one, has been silent for minutes.
+
+        It takes longer to believe when nobody answers at all: then this node may be the one that is cut off.
+        """
+        found = self._watch.look((own,), state.members)
+        if state.master not in found.mute:
+            self._silent_since = None
+            return False
+        now = self._node.clock.read()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        return now - self._silent_since >= (VACANT_SECONDS if found.has_answer else DEAF_SECONDS)
 
     def conclude(self, change: Change) -> None:
         """Forget those that left, once the item says so."""

@@ -233,6 +233,8 @@ class Master(Duty):
             LOG.warning("%s is the master since generation %d or before", state.master, state.generation)
             self.run_script.stop()
             return True
+        # What it heard when it was the master before is old; who lives and is no member asks again.
+        self.collector.roster.forget_others([member.instance_id for member in state.members])
         following = take_over(state, self.member, self.user_key)
         self.tenure.claim(following.generation)
         if self.call(lambda: self.store.write(following)):

@@ -61,6 +61,7 @@ class Promises:
         self.ready = {}
         """Instance -> the highest generation that it has acknowledged."""
         self.complained = {}
+        self.reinstated = set()
         """Instances that reported `failed` or `leaving`, and when they did first."""
         self.deposed = {}
         """Masters that were replaced, and when."""
@@ -109,7 +110,8 @@ class Promises:
         require(all(self.world.machines[m.instance_id].role is NodeRole.WORKER for m in roster[1:]), "M5: two masters")
         require(name == master.instance_id, f"M9: {name} wrote the roster of {master.instance_id}")
         if old.members and old.master != name and self._is_vacant(old.master):
-            self.deposed.pop(name, None)  # Nobody else has the place any more.
+            if self.deposed.pop(name, None) is not None:  # Nobody else has the place any more.
+                self.reinstated.add(name)
         require(name not in self.deposed, f"M9: {name}, which was deposed, wrote")
         self._check_departures(master, old, new)
         before = name_workers(old)
@@ -128,7 +130,7 @@ class Promises:
             self.deposed[old.master] = self.world.scheduler.now
             require(new.phase is Phase.PUBLISHED, "M9: a new master took over without asking for acknowledgements")
         if old.phase is Phase.PUBLISHED and new.phase is Phase.FORMED:
-            is_timely = old.has_formed or master.uptime <= self.world.setup_seconds + 10
+            is_timely = old.has_formed or name in self.reinstated or master.uptime <= self.world.setup_seconds + 10
             require(is_timely, f"M18: formed {master.uptime:.0f} s after the master booted")
             late = [name for name in after if self.ready.get(name, 0) < old.generation]
             require(not late, f"M6: formed without the acknowledgement of {late}")
