@@ -109,9 +109,9 @@ class Promises:
         require(master.role is NodeRole.MASTER, "M5: the first member is no master")
         require(all(self.world.machines[m.instance_id].role is NodeRole.WORKER for m in roster[1:]), "M5: two masters")
         require(name == master.instance_id, f"M9: {name} wrote the roster of {master.instance_id}")
-        if old.members and old.master != name and self._is_vacant(old.master):
-            if self.deposed.pop(name, None) is not None:  # Nobody else has the place any more.
-                self.reinstated.add(name)
+        if name in self.deposed and old.master not in ("", name) and self._is_vacant(old.master):
+            del self.deposed[name]  # Nobody else has the place any more.
+            self.reinstated.add(name)
         require(name not in self.deposed, f"M9: {name}, which was deposed, wrote")
         self._check_departures(master, old, new)
         before = name_workers(old)
