@@ -10,6 +10,7 @@ import resource
 import socket
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.fault_ledger import FaultLedger
@@ -125,6 +126,9 @@ class CpuMeter:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # No test asserts a time: Hypothesis would, 200 ms an example, which a busy machine exceeds.
+    hypothesis.settings.register_profile("without-deadline", deadline=None)
+    hypothesis.settings.load_profile("without-deadline")
     patch = pytest.MonkeyPatch()
     pin_environment(patch)
     guard_sockets(patch)
