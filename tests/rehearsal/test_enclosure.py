@@ -168,7 +168,7 @@ def test_what_cannot_be_tried_is_one_error_and_status_2(start: Start, options: l
 
 
 def _ask(command: str) -> str:
-    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60).stdout
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=180).stdout
 
 
 def _has_ended(descriptor: int, deadline: float) -> bool:
