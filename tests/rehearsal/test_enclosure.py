@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 BASE_CACHE = ROOT / "build" / "rehearsal" / "base"
 COMMAND = Path(sys.executable).with_name("deeplearning-cdk")
 NODE_RUNS = "reported joined"
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 180
 PROMPT_SECONDS = 10
 
 
