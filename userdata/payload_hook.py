@@ -18,6 +18,9 @@ PAYLOAD = {
     "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
     "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",
     "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",
+    "userdata/deeplearning_command": "deeplearning_cdk/_payload/deeplearning_command",
+    "userdata/deeplearning_jobs": "deeplearning_cdk/_payload/deeplearning_jobs",
+    "userdata/deeplearning_provision": "deeplearning_cdk/_payload/deeplearning_provision",
     "userdata/fetch_agent.py": "deeplearning_cdk/_payload/fetch_agent.py",
 }
 

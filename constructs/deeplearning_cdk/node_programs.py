@@ -14,7 +14,8 @@ from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_permissions import read_statement
 from deeplearning_cdk.node_user_data import AgentAsset, render_user_data
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import FileSystemSettings, NodeSettings, ScriptSettings
+from deeplearning_contract.setting_parts import FileSystemSettings, ScriptSettings
+from deeplearning_contract.settings import NodeSettings
 
 
 class NodePrograms(Construct):

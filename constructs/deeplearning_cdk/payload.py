@@ -20,6 +20,7 @@ import deeplearning_contract
 _INSTALLED = Path(__file__).parent / "_payload"
 _CHECKOUT = Path(__file__).parents[2]
 _CONTRACT = Path(deeplearning_contract.__file__).parent
+NODE_PACKAGES = ("deeplearning_agent", "deeplearning_command", "deeplearning_jobs", "deeplearning_provision")
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest date that a zip can hold; a real one would change the bytes."""
 
@@ -37,7 +38,7 @@ def find_payload(name: str) -> Path:
     Find a file or folder that nodes or the Lambda run.
 
     Args:
-        name: `vendor`, `capacity_adjuster`, `deeplearning_agent`, `bootstrap.sh` or `fetch_agent.py`.
+        name: `vendor`, `capacity_adjuster`, a package of nodes, `bootstrap.sh` or `fetch_agent.py`.
 
     Raises:
         ValueError: It is not there.
@@ -51,9 +52,9 @@ def find_payload(name: str) -> Path:
 
 @cache
 def pack_agent() -> Archive:
-    """Pack agent, contract and the boto3 that nodes carry; the archive's root is an import path."""
-    vendor = find_payload("vendor")
-    return _pack("agent.zip", [find_payload("deeplearning_agent"), _CONTRACT, *sorted(vendor.iterdir())])
+    """Pack what runs on nodes, the contract and the boto3 that they carry; the archive's root is an import path."""
+    packages = [find_payload(name) for name in NODE_PACKAGES]
+    return _pack("agent.zip", [*packages, _CONTRACT, *sorted(find_payload("vendor").iterdir())])
 
 
 @cache

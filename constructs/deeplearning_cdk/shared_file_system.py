@@ -12,7 +12,7 @@ from constructs import Construct, DependencyGroup, IDependable
 from deeplearning_cdk.cluster_props import check_file_system_id, check_mount_point
 from deeplearning_cdk.node_image import FileSystemMode
 from deeplearning_cdk.security_rules import admit
-from deeplearning_contract.settings import FileSystemSettings
+from deeplearning_contract.setting_parts import FileSystemSettings
 
 _NFS_PORT = 2049
 # AWS's recommended options for NFS clients of EFS (EFS user guide, mounting considerations).

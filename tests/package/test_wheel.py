@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_cdk.payload import NODE_PACKAGES
+
 ROOT = Path(__file__).parents[2]
 WHEELHOUSE = ROOT / "build" / "wheelhouse"
 EXAMPLE = ROOT / "examples" / "consumer_app"
@@ -64,7 +66,7 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"deeplearning_cdk", "deeplearning_cli", "deeplearning_contract", "deeplearning_rehearsal"}
     payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
-    assert payload == {"bootstrap.sh", "capacity_adjuster", "deeplearning_agent", "fetch_agent.py", "vendor"}
+    assert payload == {"bootstrap.sh", "capacity_adjuster", "fetch_agent.py", "vendor", *NODE_PACKAGES}
     examples = {name.split("/")[2] for name in names if name.startswith("deeplearning_rehearsal/_examples/")}
     assert examples == {"run_elastic.sh", "run_horovod.sh", "train_digits.py", "train_elastic.py"}
     assert "deeplearning_rehearsal/templates/report.html.j2" in names

@@ -15,7 +15,10 @@ FIRST_PARTY = frozenset(
         "deeplearning_agent",
         "deeplearning_cdk",
         "deeplearning_cli",
+        "deeplearning_command",
         "deeplearning_contract",
+        "deeplearning_jobs",
+        "deeplearning_provision",
         "deeplearning_rehearsal",
         "stacks",
     }
@@ -28,6 +31,12 @@ ROOMS = {
     "constructs/deeplearning_cdk": (frozenset({"deeplearning_contract"}), CDK),
     "userdata/deeplearning_contract": (frozenset(), frozenset()),
     "userdata/deeplearning_agent": (frozenset({"deeplearning_contract"}), AWS),
+    "userdata/deeplearning_jobs": (frozenset({"deeplearning_agent", "deeplearning_contract"}), frozenset()),
+    "userdata/deeplearning_provision": (frozenset({"deeplearning_agent", "deeplearning_contract"}), AWS),
+    "userdata/deeplearning_command": (
+        frozenset({"deeplearning_agent", "deeplearning_contract", "deeplearning_jobs", "deeplearning_provision"}),
+        AWS,
+    ),
     "userdata/fetch_agent.py": (frozenset(), frozenset()),
     "lambda/capacity_adjuster": (frozenset({"deeplearning_contract"}), AWS),
     "rehearsal/deeplearning_rehearsal": (frozenset({"deeplearning_contract"}), None),
@@ -36,7 +45,10 @@ ROOMS = {
 """Room -> the first-party packages that it may import, and the third-party ones; None: any but the CDK's."""
 OLD_SYNTAX = (
     "userdata/deeplearning_agent",
+    "userdata/deeplearning_command",
     "userdata/deeplearning_contract",
+    "userdata/deeplearning_jobs",
+    "userdata/deeplearning_provision",
     "userdata/fetch_agent.py",
     "lambda/capacity_adjuster",
 )

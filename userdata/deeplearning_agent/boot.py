@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from deeplearning_agent.aws_clients import AwsClients
-from deeplearning_agent.command import install_command
+from deeplearning_agent.command_file import install_command
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.devices import count_gpus
 from deeplearning_agent.failure import StageFailure, describe_failure

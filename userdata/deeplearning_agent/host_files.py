@@ -21,6 +21,7 @@ from deeplearning_contract.names import (
     MEMBERSHIP_FILE,
     READY_HOSTS,
     RENDEZVOUS_PORT,
+    WORKER_ADDRESSES_FILE,
     WORKERS_FILE,
 )
 
@@ -41,6 +42,7 @@ def write_host_files(node: Node, state: ClusterState) -> None:
     members = state.members
     write_block(node.path("/etc/hosts"), "\n".join(hosts_lines(members)))
     write_file(node.path(WORKERS_FILE), "".join(f"{name}\n" for name, _ in named_members(members)))
+    write_file(node.path(WORKER_ADDRESSES_FILE), "".join(f"{member.address}\n" for member in members))
     write_file(node.path(HOSTFILE), "".join(f"{name} slots={m.slots}\n" for name, m in named_members(members)))
     write_file(node.path(DISCOVER_HOSTS), DISCOVER_SCRIPT, 0o755)
     if not node.is_master:  # The master knows better, and says so itself.

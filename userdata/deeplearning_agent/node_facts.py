@@ -13,6 +13,7 @@ from deeplearning_agent.node import Node
 from deeplearning_contract.document import field, object_list, parse_object
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import MEMBERSHIP_FILE
+from deeplearning_contract.setting_parts import NO_NEEDS, JobNeeds
 
 FACTS_FILE = "/opt/deeplearning/node.json"
 
@@ -29,6 +30,8 @@ class NodeFacts:
         login_user: The account under which users log in.
         mount_point: Where the shared file system is mounted.
         expected_gpu_count: GPUs that the instance type has; 0 when it has none or it is not known.
+        region: AWS region.
+        needs: What jobs find on the node beside its contract.
     """
 
     cluster: str
@@ -37,6 +40,8 @@ class NodeFacts:
     login_user: str
     mount_point: str
     expected_gpu_count: int
+    region: str = ""
+    needs: JobNeeds = NO_NEEDS
 
     @classmethod
     def of(cls, node: Node) -> "NodeFacts":
@@ -49,6 +54,8 @@ class NodeFacts:
             login_user=settings.login_user,
             mount_point=settings.file_system.mount_point,
             expected_gpu_count=settings.expected_gpu_count,
+            region=settings.region,
+            needs=settings.needs,
         )
 
     def write(self, root: Path) -> None:
@@ -73,6 +80,8 @@ class NodeFacts:
         return cls(
             **{name: field(document, name, str, "node facts") for name in strings},
             expected_gpu_count=field(document, "expected_gpu_count", int, "node facts"),
+            region=field({"region": "", **document}, "region", str, "node facts"),
+            needs=JobNeeds.from_document(field({"needs": {}, **document}, "needs", dict, "node facts")),
         )
 
 

@@ -12,7 +12,7 @@ from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.node import Node
 from deeplearning_agent.programs import KEPT_OUTPUT, ProgramError
 from deeplearning_contract.names import STATE_DIRECTORY
-from deeplearning_contract.settings import ScriptSettings
+from deeplearning_contract.setting_parts import ScriptSettings
 
 LOG = logging.getLogger(__name__)
 SETUP_LOG = "/var/log/deeplearning-setup-script.log"

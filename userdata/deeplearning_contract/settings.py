@@ -12,33 +12,7 @@ from typing import Any
 from deeplearning_contract.document import field, parse_object, text_list
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import NodeRole
-
-
-@dataclass(frozen=True)
-class FileSystemSettings:
-    """
-    How a node mounts the shared file system.
-
-    Attributes:
-        kind: `nfs4` (plain NFS 4.1 inside the security groups) or `efs` (efs-utils: access point, IAM, TLS).
-        source: What `mount` mounts: `<id>.efs.<region>.<suffix>:/`, or `<id>:/` for `efs`.
-        options: Mount options, comma-separated.
-        mount_point: Absolute path; the value of `EFS_MOUNT`.
-    """
-
-    kind: str
-    source: str
-    options: str
-    mount_point: str
-
-
-@dataclass(frozen=True)
-class ScriptSettings:
-    """A script of the user's, an object in S3 with its SHA-256 in hex."""
-
-    bucket: str
-    key: str
-    sha256: str
+from deeplearning_contract.setting_parts import NO_NEEDS, FileSystemSettings, JobNeeds, ScriptSettings
 
 
 @dataclass(frozen=True)
@@ -64,6 +38,7 @@ class NodeSettings:
         setup_seconds: Time from the agent's first start to the end of formation; less than the stack's own time-out.
         setup_script: Runs as root on every node before it reports; None without one.
         run_script: Runs as the login user on the master once the cluster has formed; None without one.
+        needs: What jobs find on the node beside its contract.
     """
 
     cluster: str
@@ -83,11 +58,13 @@ class NodeSettings:
     setup_seconds: int
     setup_script: ScriptSettings | None = None
     run_script: ScriptSettings | None = None
+    needs: JobNeeds = NO_NEEDS
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads; values may be CDK tokens."""
         packages = {command: list(names) for command, names in self.packages.items()}
-        return asdict(self) | {"role": self.role.value, "packages": packages}
+        needs = {name: value for name, value in asdict(self.needs).items() if value}
+        return asdict(self) | {"role": self.role.value, "packages": packages, "needs": needs}
 
     @classmethod
     def from_json(cls, text: str) -> "NodeSettings":
@@ -99,7 +76,6 @@ class NodeSettings:
         """
         document = parse_object(text, "settings")
         strings = {name: field(document, name, str, "settings") for name in _NODE_STRINGS}
-        file_system = field(document, "file_system", dict, "settings")
         packages = field(document, "packages", dict, "settings")
         try:
             role = NodeRole(field(document, "role", str, "settings"))
@@ -108,15 +84,14 @@ class NodeSettings:
         return cls(
             **strings,
             role=role,
-            file_system=FileSystemSettings(
-                **{name: field(file_system, name, str, "settings.file_system") for name in _FILE_SYSTEM_STRINGS}
-            ),
+            file_system=FileSystemSettings.read(document, "file_system"),
             expected_gpu_count=field(document, "expected_gpu_count", int, "settings"),
             packages={command: text_list(packages, command, "settings.packages") for command in packages},
             worker_min_capacity=field(document, "worker_min_capacity", int, "settings"),
             setup_seconds=field(document, "setup_seconds", int, "settings"),
-            setup_script=_script(document, "setup_script"),
-            run_script=_script(document, "run_script"),
+            setup_script=ScriptSettings.read(document, "setup_script"),
+            run_script=ScriptSettings.read(document, "run_script"),
+            needs=JobNeeds.from_document(field({"needs": {}, **document}, "needs", dict, "settings")),
         )
 
 
@@ -131,14 +106,6 @@ _NODE_STRINGS = (
     "signal_url",
     "login_user",
 )
-_FILE_SYSTEM_STRINGS = ("kind", "source", "options", "mount_point")
-
-
-def _script(document: Mapping[str, Any], key: str) -> ScriptSettings | None:
-    if document.get(key) is None:
-        return None
-    script = field(document, key, dict, "settings")
-    return ScriptSettings(**{name: field(script, name, str, f"settings.{key}") for name in ("bucket", "key", "sha256")})
 
 
 @dataclass(frozen=True)

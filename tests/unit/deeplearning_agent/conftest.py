@@ -28,7 +28,8 @@ from deeplearning_agent.programs import Programs
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, put_request
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import FileSystemSettings, NodeSettings
+from deeplearning_contract.setting_parts import FileSystemSettings
+from deeplearning_contract.settings import NodeSettings
 
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""

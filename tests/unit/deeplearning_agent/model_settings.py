@@ -7,7 +7,8 @@ import pwd
 from model_clients import URL
 
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import FileSystemSettings, NodeSettings, ScriptSettings
+from deeplearning_contract.setting_parts import FileSystemSettings, ScriptSettings
+from deeplearning_contract.settings import NodeSettings
 
 CLUSTER = "master-of-names"
 ROLE_IDS = {NodeRole.MASTER: "AROAMASTERMASTERMAST", NodeRole.WORKER: "AROAWORKERWORKERWORK"}

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from deeplearning_agent import command
-from deeplearning_agent.command import install_command, main
+from deeplearning_agent import command_file
+from deeplearning_agent.command_file import install_command
 from deeplearning_agent.health_report import Finding, HealthReport
 from deeplearning_agent.node_facts import NodeFacts
+from deeplearning_command.main import main
 from deeplearning_contract.errors import ContractError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
@@ -108,7 +109,7 @@ def test_the_installed_file_runs_with_the_agents_interpreter(node, package_direc
     assert done.returncode == 0, done.stderr
     assert "health" in done.stdout
     assert f"exec {sys.executable} -I" in node.path("/usr/local/bin/deeplearning").read_text()
-    assert "'/opt/deeplearning/agent'" in command._START
+    assert "'/opt/deeplearning/agent'" in command_file._START
 
 
 def test_arguments_reach_the_command_as_they_were(node, package_directory):

@@ -15,7 +15,7 @@ import pytest
 
 from deeplearning_agent.run_script import RunScript
 from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.settings import ScriptSettings
+from deeplearning_contract.setting_parts import ScriptSettings
 
 
 def wait_for(lab, phase):

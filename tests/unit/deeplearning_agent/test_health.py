@@ -436,6 +436,6 @@ def test_the_last_line_that_says_something_is_the_one_that_counts():
 
 
 def test_the_node_checks_import_nothing_heavy(package_directory):
-    code = "import sys; import deeplearning_agent.command; assert not {'botocore', 'boto3'} & set(sys.modules)"
+    code = "import sys; import deeplearning_command.main; assert not {'botocore', 'boto3'} & set(sys.modules)"
     environment = {"PYTHONPATH": str(Path(package_directory).parent)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)

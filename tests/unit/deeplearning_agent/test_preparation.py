@@ -11,7 +11,7 @@ from deeplearning_agent.file_system import mount_file_system
 from deeplearning_agent.packages import install_packages
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.ssh_identity import make_user_key, read_host_key, wait_for_sshd
-from deeplearning_contract.settings import FileSystemSettings
+from deeplearning_contract.setting_parts import FileSystemSettings
 
 
 def calls(lab, name):

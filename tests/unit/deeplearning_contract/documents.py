@@ -10,7 +10,15 @@ from deeplearning_contract.departure import Departure
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import AdjusterSettings, FileSystemSettings, NodeSettings, ScriptSettings
+from deeplearning_contract.setting_parts import (
+    DataSettings,
+    EnvironmentSettings,
+    FileSystemSettings,
+    HardwareSettings,
+    JobNeeds,
+    ScriptSettings,
+)
+from deeplearning_contract.settings import AdjusterSettings, NodeSettings
 
 counts = st.integers(0, 10_000)
 instance_ids = st.from_regex(r"i-[0-9a-f]{8}([0-9a-f]{9})?", fullmatch=True)
@@ -51,10 +59,20 @@ reports = st.one_of(
     ),
 )
 scripts = st.none() | st.builds(ScriptSettings, st.text(), st.text(), st.text())
+texts = st.text(max_size=5)
+file_systems = st.builds(FileSystemSettings, texts, texts, texts, texts)
+job_needs = st.builds(
+    JobNeeds,
+    st.dictionaries(texts, st.builds(HardwareSettings, texts, counts, counts, counts), max_size=2),
+    st.lists(st.builds(DataSettings, texts, texts, texts, texts, texts), max_size=2).map(tuple),
+    st.none() | st.builds(EnvironmentSettings, texts, scripts, texts, texts),
+    st.none() | file_systems,
+)
 node_settings = st.builds(
     NodeSettings,
+    needs=job_needs,
     role=st.sampled_from(NodeRole),
-    file_system=st.builds(FileSystemSettings, st.text(), st.text(), st.text(), st.text()),
+    file_system=file_systems,
     packages=st.dictionaries(st.text(), st.lists(st.text(), max_size=3).map(tuple), max_size=3),
     setup_script=scripts,
     run_script=scripts,

@@ -22,7 +22,8 @@ from deeplearning_agent.instance_metadata import Identity
 from deeplearning_agent.node import Node
 from deeplearning_agent.programs import Programs
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import FileSystemSettings, NodeSettings
+from deeplearning_contract.setting_parts import FileSystemSettings
+from deeplearning_contract.settings import NodeSettings
 
 CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"

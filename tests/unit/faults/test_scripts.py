@@ -9,7 +9,7 @@ from deeplearning_agent.aws_clients import ANSWER_SECONDS, DENIED_SECONDS, LONGE
 from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.user_scripts import FETCH_SECONDS, fetch_script
-from deeplearning_contract.settings import ScriptSettings
+from deeplearning_contract.setting_parts import ScriptSettings
 
 DATA = b"#!/bin/bash\n" + b"echo hello\n" * 1000
 BIT_FLIP = answer_with(lambda call, body: body.replace(b"hello", b"helLo", 1))

@@ -1,39 +1,14 @@
-"""`deeplearning`, the command that users have on every node."""
+"""Where `deeplearning` starts: the parser, to which every subcommand adds itself."""
 
 import argparse
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deeplearning_agent.atomic_file import write_file
-from deeplearning_agent.health_command import add_health
-from deeplearning_agent.inquiry import COMMAND_FILE
-from deeplearning_agent.node import Node
-from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.programs import Programs, system_path
-from deeplearning_contract.names import AGENT_DIRECTORY
+from deeplearning_command.health_command import add_health
 
 DESCRIPTION = "What a user does with a cluster, on its nodes."
-
-# Isolated: no PYTHONPATH, user site or current folder changes what runs, and children inherit no path of ours.
-_START = (
-    f"import sys; sys.path.insert(0, {AGENT_DIRECTORY!r}); "
-    "from deeplearning_agent.command import main; sys.exit(main(sys.argv[1:]))"
-)
-
-
-def install_command(node: Node) -> None:
-    """
-    Put the command on the node; the same node leaves the same bytes.
-
-    Effects: /usr/local/bin/deeplearning, which runs the agent's interpreter, and the facts it needs in
-    /opt/deeplearning/node.json.
-    """
-    NodeFacts.of(node).write(node.root)
-    start = f'exec {shlex.quote(sys.executable)} -I -B -c {shlex.quote(_START)} "$@"'
-    write_file(node.path(COMMAND_FILE), f"#!/bin/sh\n# Written by deeplearning-agent.\n{start}\n", 0o755)
 
 
 def main(arguments: Sequence[str], root: Path = Path("/"), programs: Programs | None = None) -> int:

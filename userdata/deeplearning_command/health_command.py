@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.health import check_node
-from deeplearning_agent.health_table import describe_answers, draw_table, note_generation
 from deeplearning_agent.inquiry import Inquiry
 from deeplearning_agent.inspection import INSPECTION_SECONDS
 from deeplearning_agent.node import LoginUser
 from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
 from deeplearning_agent.programs import Programs
+from deeplearning_command.health_table import describe_answers, draw_table, note_generation
 from deeplearning_contract.names import MASTER_HOST, NodeRole
 
 if TYPE_CHECKING:

@@ -1,0 +1,192 @@
+"""What the settings of a node are made of: scripts, file systems, hardware, data and the environment of jobs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deeplearning_contract.document import field, object_list
+from deeplearning_contract.errors import ContractError
+
+
+@dataclass(frozen=True)
+class FileSystemSettings:
+    """
+    How a node mounts a shared file system.
+
+    Attributes:
+        kind: `nfs4` (plain NFS 4.1 inside the security groups), `efs` (efs-utils: access point, IAM, TLS) or `lustre`.
+        source: What `mount` mounts: `<id>.efs.<region>.<suffix>:/`, `<id>:/` for `efs`, `<dns name>@tcp:/<mount name>`
+            for `lustre`.
+        options: Mount options, comma-separated.
+        mount_point: Absolute path; the value of `EFS_MOUNT`, or for `lustre` of its own.
+    """
+
+    kind: str
+    source: str
+    options: str
+    mount_point: str
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any], key: str) -> "FileSystemSettings":
+        """
+        Read a required field of the settings.
+
+        Raises:
+            ContractError: It does not have its shape.
+        """
+        return cls(**_strings(field(document, key, dict, "settings"), cls, f"settings.{key}"))
+
+
+@dataclass(frozen=True)
+class ScriptSettings:
+    """A file of the user's, an object in S3 with its SHA-256 in hex."""
+
+    bucket: str
+    key: str
+    sha256: str
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any], key: str) -> "ScriptSettings | None":
+        """
+        Read a field that may be absent.
+
+        Raises:
+            ContractError: It does not have its shape.
+        """
+        if document.get(key) is None:
+            return None
+        return cls(**_strings(field(document, key, dict, "settings"), cls, f"settings.{key}"))
+
+
+@dataclass(frozen=True)
+class HardwareSettings:
+    """
+    What the instance type of a role has, from the catalogue.
+
+    Attributes:
+        instance_type: EC2 instance type, such as `p5.48xlarge`.
+        gpu_count: NVIDIA GPUs of an instance.
+        network_cards: Its network cards.
+        efa_cards: How many of them take an EFA.
+    """
+
+    instance_type: str
+    gpu_count: int
+    network_cards: int
+    efa_cards: int
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "HardwareSettings":
+        """
+        Read what `asdict` wrote.
+
+        Raises:
+            ContractError: It does not have its shape.
+        """
+        counts = {name: field(document, name, int, "hardware") for name in ("gpu_count", "network_cards", "efa_cards")}
+        return cls(instance_type=field(document, "instance_type", str, "hardware"), **counts)
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """
+    Data in S3 that jobs read, and where to it is brought.
+
+    Attributes:
+        name: The entry of /opt/deeplearning/data that shows it on every node.
+        bucket: S3 bucket.
+        key: An archive (`.tar`, `.tar.gz`, `.tgz`, `.zip`), or a prefix that ends with `/`; empty for the whole bucket.
+        target: `efs`, `lustre`, `local` (a disk of each node) or `stream` (it stays in S3).
+        sha256: Of the archive, in hex; empty when it is not known.
+    """
+
+    name: str
+    bucket: str
+    key: str
+    target: str
+    sha256: str = ""
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "DataSettings":
+        """
+        Read what `asdict` wrote.
+
+        Raises:
+            ContractError: It does not have its shape.
+        """
+        return cls(**_strings(document, cls, "data"))
+
+
+@dataclass(frozen=True)
+class EnvironmentSettings:
+    """
+    The software that jobs run in.
+
+    Attributes:
+        kind: `requirements` (pip), `conda` or `container`.
+        file: The requirements or conda file; None for a container.
+        image: The container's image; empty for the others.
+        horovod: Version of Horovod that is built for the environment's framework; empty for none.
+    """
+
+    kind: str
+    file: ScriptSettings | None = None
+    image: str = ""
+    horovod: str = ""
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "EnvironmentSettings":
+        """
+        Read what `asdict` wrote.
+
+        Raises:
+            ContractError: It does not have its shape.
+        """
+        texts = {name: field(document, name, str, "environment") for name in ("kind", "image", "horovod")}
+        return cls(file=ScriptSettings.read(document, "file"), **texts)
+
+
+@dataclass(frozen=True)
+class JobNeeds:
+    """
+    What jobs find on a node beside its contract.
+
+    Attributes:
+        hardware: Role -> what its instance type has; empty where the type is not known.
+        data: What is staged from S3.
+        environment: The software that jobs run in; None for the image's own.
+        lustre: How FSx for Lustre is mounted; None without one.
+    """
+
+    hardware: Mapping[str, HardwareSettings]
+    data: tuple[DataSettings, ...] = ()
+    environment: EnvironmentSettings | None = None
+    lustre: FileSystemSettings | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "JobNeeds":
+        """
+        Read what `asdict` wrote; absent fields ask for nothing.
+
+        Raises:
+            ContractError: A field does not have its shape.
+        """
+        hardware = field({"hardware": {}, **document}, "hardware", dict, "needs")
+        if not all(isinstance(entry, dict) for entry in hardware.values()):
+            raise ContractError("needs.hardware must hold objects")
+        environment = document.get("environment")
+        return cls(
+            hardware={role: HardwareSettings.from_document(entry) for role, entry in hardware.items()},
+            data=tuple(map(DataSettings.from_document, object_list({"data": [], **document}, "data", "needs"))),
+            environment=None
+            if environment is None
+            else EnvironmentSettings.from_document(field(document, "environment", dict, "needs")),
+            lustre=None if document.get("lustre") is None else FileSystemSettings.read(document, "lustre"),
+        )
+
+
+NO_NEEDS = JobNeeds({})
+
+
+def _strings(document: Mapping[str, Any], cls: Any, what: str) -> dict[str, str]:
+    return {name: field(document, name, str, what) for name in cls.__dataclass_fields__}
