@@ -16,6 +16,7 @@ from deeplearning_agent.node import Node
 from deeplearning_agent.node_environment import contract_variables, write_environment
 from deeplearning_agent.notices import clear_notice
 from deeplearning_agent.packages import install_packages
+from deeplearning_agent.provisioning import start_provisioning
 from deeplearning_agent.ssh_identity import authorize, read_host_key, wait_for_sshd, write_known_hosts
 from deeplearning_agent.user_scripts import run_setup_script
 from deeplearning_contract.cluster_state import ClusterState
@@ -50,6 +51,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.
     run("check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))
     run("install the command", lambda: install_command(node))
+    run("start provisioning", lambda: start_provisioning(node))
     host_key = run("make the SSH identity", lambda: read_host_key(node))
     run("wait for sshd", lambda: wait_for_sshd(node, host_key, deadline))
     variables = {

@@ -5,7 +5,9 @@ import os
 import signal
 from collections.abc import Mapping
 
+from deeplearning_agent.inquiry import COMMAND_FILE
 from deeplearning_agent.node import Node
+from deeplearning_agent.provisioning import needs_provisioning
 from deeplearning_agent.user_scripts import script_path
 
 LOG = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class RunScript:
         self._status_file.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.unlink(missing_ok=True)
         node.path(STARTED_FILE).parent.mkdir(parents=True, exist_ok=True)
-        command = ["runuser", "-u", user.name, "--", str(script_path(node, "run"))]
+        command = ["runuser", "-u", user.name, "--", *self._wait(), str(script_path(node, "run"))]
         with log.open("ab") as output:
             node.programs.start(
                 ["sh", "-c", _WRAPPER, "sh", str(node.path(STARTED_FILE)), str(self._status_file), *command],
@@ -80,6 +82,11 @@ class RunScript:
                 output=output.fileno(),
             )
         self._is_started = True
+
+    def _wait(self) -> list[str]:
+        """Return what comes before the script: it finds data and environment complete on every node."""
+        is_needed = needs_provisioning(self._node)
+        return ["sh", "-c", f'{COMMAND_FILE} wait && exec "$0"'] if is_needed else []
 
     def stop(self) -> None:
         """End the script, if it runs: another master runs it now, and two would write one checkpoint."""
