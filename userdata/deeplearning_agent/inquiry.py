@@ -12,6 +12,7 @@ from deeplearning_agent.health import CLOCK, judge_clock
 from deeplearning_agent.health_report import Finding, HealthReport, last_line
 from deeplearning_agent.node import LoginUser
 from deeplearning_agent.programs import ProgramError, Programs
+from deeplearning_agent.ssh_program import ssh_command
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member
 
@@ -19,22 +20,10 @@ COMMAND_FILE = "/usr/local/bin/deeplearning"
 AT_ONCE = 32
 NODE_SECONDS = 45
 """More than a node takes to look at itself when everything hangs."""
-CONNECT_SECONDS = 10
 LEAST_SECONDS = 1.0
 SSH = "SSH"
 
-# Only the agent's own known_hosts counts, and no configuration of the user's changes where the question goes.
 # An unfit node ends with status 1: its report, not its status, is the answer.
-_OPTIONS = (
-    "BatchMode=yes",
-    "StrictHostKeyChecking=yes",
-    "UserKnownHostsFile=/dev/null",
-    "IdentitiesOnly=yes",
-    f"ConnectTimeout={CONNECT_SECONDS}",
-    "ServerAliveInterval=5",
-    "ServerAliveCountMax=2",
-    "LogLevel=ERROR",
-)
 _QUESTION = f"{COMMAND_FILE} health --self || true"
 
 
@@ -116,10 +105,7 @@ class Inquiry:
 
     def command(self, address: str) -> list[str]:
         """Return the program that asks one node."""
-        become = ["runuser", "-u", self.user.name, "--"] if self.is_root else []
-        options = [word for option in _OPTIONS for word in ("-o", option)]
-        identity = ["-i", f"{self.user.home}/.ssh/id_ed25519", "-l", self.user.name]
-        return [*become, "ssh", "-F", "none", "-n", "-T", *options, *identity, "--", address, _QUESTION]
+        return ssh_command(self.user, address, _QUESTION, is_root=self.is_root)
 
 
 def describe_end(error: ProgramError, seconds: float) -> str:

@@ -2,12 +2,15 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from deeplearning_agent.programs import Programs, system_path
+from deeplearning_command.errors import REFUSED, RefusedError
 from deeplearning_command.health_command import add_health
 
+INTERRUPTED = 130
 DESCRIPTION = "What a user does with a cluster, on its nodes."
 
 
@@ -21,16 +24,23 @@ def main(arguments: Sequence[str], root: Path = Path("/"), programs: Programs | 
         programs: The node's programs. Default: those of the user's `PATH` and of the system.
 
     Returns:
-        The exit status: 0, 1 when the answer is bad news, 2 when there is no answer.
+        The exit status: 0, 1 when the answer is bad news, 2 when there is no answer, 130 interrupted.
     """
     options = make_parser().parse_args(arguments)
-    status: int = options.run(options, root, programs or Programs(system_path(os.environ.get("PATH", ""))))
+    try:
+        status: int = options.run(options, root, programs or Programs(system_path(os.environ.get("PATH", ""))))
+    except RefusedError as error:
+        sys.stderr.write(f"deeplearning {options.subcommand}: {error}\n")
+        return REFUSED
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return INTERRUPTED
     return status
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser; each subcommand adds itself, with the function that runs it as the default of `run`."""
     parser = argparse.ArgumentParser(prog="deeplearning", description=DESCRIPTION)
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND", required=True)
     add_health(subcommands)
     return parser

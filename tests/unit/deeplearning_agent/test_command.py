@@ -215,7 +215,7 @@ def test_a_worker_sends_the_user_to_the_master(lab, capsys):
     install_command(node)
     assert run(node, "health") == 2
     assert refusal(capsys) == (
-        "deeplearning health: the node must be the master, got a worker; log in to deeplearning-master, or add --self\n"
+        "deeplearning health: the node must be the master, got a worker; log in to deeplearning-master\n"
     )
 
 
