@@ -1,0 +1,372 @@
+"""A node without a machine: its file tree below a temporary folder, its programs as tiny executables, AWS as moto."""
+
+import contextlib
+import getpass
+import hashlib
+import http.server
+import itertools
+import json
+import shutil
+import threading
+import urllib.request
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import botocore.loaders
+import pytest
+
+from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.deadline import Clock
+from deeplearning_agent.instance_metadata import Identity
+from deeplearning_agent.master import Master
+from deeplearning_agent.node import Node
+from deeplearning_agent.programs import Programs
+from deeplearning_agent.worker import Worker
+from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, put_request
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.setting_parts import FileSystemSettings
+from deeplearning_contract.settings import NodeSettings
+
+CLUSTER = "master-of-names"
+"""It holds the word master (D24): roles come from settings, never from names."""
+REGION = "eu-west-1"
+LOADER = botocore.loaders.create_loader()
+ROLE_ID = "AROAEXAMPLEEXAMPLE123"
+COREUTILS = ("sh", "mkdir", "mv", "ls", "chown", "test", "cat", "sed", "touch", "env", "sleep")
+PROGRAMS = {
+    "mountpoint": 'test -e "$2/.mounted"',
+    "mount": 'for target; do :; done; echo "$@" >>"$FAKES/mount.calls"; touch "$target/.mounted"',
+    "runuser": 'shift 3; exec "$@"',
+    "nvidia-smi": """
+        case "$1" in
+          --query-gpu=*) echo "0, GPU-1, 0, [N/A], 0"; echo "1, GPU-2, 0, [N/A], 0" ;;
+          *) echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"; echo "GPU 1: NVIDIA H100 (UUID: GPU-2)" ;;
+        esac""",
+    "ssh-keyscan": """
+        for address; do :; done
+        key="${FAKES%/programs*}/node${FAKES##*programs}/etc/ssh/ssh_host_ed25519_key"
+        echo "$address ssh-ed25519 $(cksum "$key" | sed 's/[^0-9]//g')AAAAAAAAAAAAAAAA"
+        """,
+    "systemctl": 'echo "$@" >>"$FAKES/systemctl.calls"',
+    "visudo": 'grep -q "^Defaults env_keep" "$3"',
+    "ssh-keygen": """
+        case "$1" in
+          -q) eval last=\\${$#}; echo "secret of $last" >"$last"; echo "ssh-ed25519 unused" >"$last.pub" ;;
+          -y) eval last=\\${$#}; sum=$(cksum "$last" | sed 's/[^0-9]//g')
+              echo "ssh-ed25519 ${sum}AAAAAAAAAAAAAAAA comment" ;;
+        esac""",
+}
+
+
+class Stopped(BaseException):
+    """Ends an agent, which by itself never ends."""
+
+
+class StoppingClock(Clock):
+    """Ends the agent as soon as it would wait."""
+
+    def wait(self, seconds):
+        raise Stopped
+
+
+class TickingClock(Clock):
+    """A clock on which every look takes a second, and on which waiting takes no time of the test."""
+
+    def __init__(self, limit=100_000):
+        self.now = 1000.0
+        self.limit = limit
+
+    def read(self):
+        self.now += 1
+        return self.now
+
+    def wait(self, seconds):
+        self.now += max(0.0, seconds)
+        if self.now > self.limit:
+            raise Stopped
+
+
+class HurriedClock(Clock):
+    """Real time in which every wait is short; ends the agent at the test's word."""
+
+    def __init__(self, stop):
+        self.stop = stop
+        self.skipped = 0.0
+
+    def read(self):
+        return super().read() + self.skipped
+
+    def wait(self, seconds):
+        if self.stop.wait(min(seconds, 0.02)):
+            raise Stopped
+        self.skipped += seconds
+
+
+class SignalServer:
+    """Takes the signals that go to a WaitConditionHandle's URL."""
+
+    def __init__(self):
+        self.bodies = []
+        self.content_types = []
+        self.statuses = []
+        signals = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_PUT(self):
+                status = signals.statuses.pop(0) if signals.statuses else 200
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                signals.content_types.append(self.headers["Content-Type"])
+                if status == 200:
+                    signals.bodies.append(body)
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/signal?X-Amz-Signature=abc"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Lab:
+    """One cluster's queues, table and nodes."""
+
+    def __init__(self, directory, signals):
+        self.directory = directory
+        self.signals = signals
+        self.calls = Counter()
+        self.stop = threading.Event()
+        self.threads = []
+        self.changes = {}
+        self.clients = make_clients()
+        self.queues = {
+            name: self.clients.sqs.create_queue(
+                QueueName=f"{name}-queue", Attributes={"VisibilityTimeout": "0" if name == "worker" else "30"}
+            )["QueueUrl"]
+            for name in ("master", "worker", "report")
+        }
+        self.clients.dynamodb.create_table(
+            TableName="state",
+            KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+
+    def settings(self, role, **changes):
+        is_master = role is NodeRole.MASTER
+        values = {
+            "cluster": CLUSTER,
+            "role": role,
+            "region": REGION,
+            "state_table": "state",
+            "master_queue_url": self.queues["master"],
+            "worker_queue_url": self.queues["worker"],
+            "report_queue_url": self.queues["report"],
+            "report_sender": ROLE_ID if is_master else "",
+            "signal_url": self.signals.url if is_master else "",
+            "login_user": getpass.getuser(),
+            "file_system": FileSystemSettings(
+                "nfs4", "fs-0123.efs.eu-west-1.amazonaws.com:/", "nfsvers=4.1", "/mnt/efs"
+            ),
+            "expected_gpu_count": 2,
+            "packages": {"mount": ("nfs-common",)},
+            "worker_min_capacity": 1,
+            "setup_seconds": 3300,
+        }
+        return NodeSettings(**values | self.changes | changes)
+
+    def node(self, index, clock=None, **changes):
+        """Return node 0, the master, or a worker; its file tree is made at the first call."""
+        root = self.directory / f"node{index}"
+        fakes = self.directory / f"programs{index}"
+        if not root.exists():
+            for folder in ("etc/ssh", "etc/sudoers.d", "mnt", "run", "tmp", "var"):
+                (root / folder).mkdir(parents=True)
+            (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+            (root / "etc/bash.bashrc").write_text('[ -z "${PS1-}" ] && return\n')
+            (root / "etc/fstab").write_text("LABEL=root / ext4 defaults 0 1")
+            fakes.mkdir()
+            for name in (*COREUTILS, "grep", "cksum"):
+                (fakes / name).symlink_to(shutil.which(name))
+            for name, body in PROGRAMS.items():
+                self.program(index, name, body)
+        role = NodeRole.WORKER if index else NodeRole.MASTER
+        identity = Identity(self.instance(index), f"10.0.{index // 200}.{9 + index % 200}")
+        return Node(self.settings(role, **changes), identity, root, Programs(str(fakes)), clock or StoppingClock())
+
+    def program(self, index, name, body):
+        """Replace one program of a node; None removes it."""
+        path = self.directory / f"programs{index}" / name
+        path.unlink(missing_ok=True)
+        if body is not None:
+            path.write_text(f"#!/bin/sh\nFAKES='{path.parent}'\n{body}\n")
+            path.chmod(0o755)
+
+    @staticmethod
+    def instance(index):
+        return f"i-{index:017x}"
+
+    def write_state(self, count, phase=Phase.LAUNCHED, **changes):
+        """Write the item as the adjuster would; return it."""
+        found = self.read_state()
+        state = ClusterState(
+            CLUSTER, found.revision + 1 if found else 1, 1, phase, count, tuple(self.instance(i) for i in range(count))
+        )
+        state = replace(state, **changes)
+        self.clients.dynamodb.put_item(**put_request("state", state))
+        return state
+
+    def read_state(self):
+        item = self.clients.dynamodb.get_item(**get_request("state", CLUSTER)).get("Item")
+        return ClusterState.from_item(item) if item else None
+
+    def agent(self, index, clock=None, poll_seconds=0, **changes):
+        """Return the agent of a node, its AWS calls counted and its SenderId filled in, which moto keeps constant."""
+        clients = make_clients()
+        clients.session.register("before-call", lambda model, **_: self.calls.update([model.name]))
+        clients.session.register("after-call.sqs.ReceiveMessage", fill_sender)
+        duty = Worker if index else Master
+        return duty(self.node(index, clock, **changes), clients, poll_seconds)
+
+    def run(self, agent):
+        """Run an agent until it would wait."""
+        with pytest.raises(Stopped):
+            agent.run()
+
+    def start(self, index, **changes):
+        """Run an agent in a thread."""
+        agent = self.agent(index, HurriedClock(self.stop), 1, **changes)
+        thread = threading.Thread(target=self.run, args=(agent,), daemon=True)
+        thread.start()
+        self.threads.append(thread)
+        return agent
+
+    def finish(self):
+        """End all agents."""
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        self.stop.clear()
+        self.threads = []
+
+    def send(self, queue, body):
+        self.clients.sqs.send_message(QueueUrl=self.queues[queue], MessageBody=body)
+
+    def bodies(self, queue):
+        """Take all visible messages of a queue."""
+        found = []
+        for _ in itertools.repeat(None):
+            messages = self.clients.sqs.receive_message(QueueUrl=self.queues[queue], MaxNumberOfMessages=10)
+            found += [json.loads(message["Body"]) for message in messages.get("Messages", [])]
+            if "Messages" not in messages:
+                return found
+        return None
+
+    def read(self, index, path):
+        return (self.directory / f"node{index}" / path.lstrip("/")).read_text()
+
+    def digests(self, index):
+        """Return the digest, permissions and owner of every file of a node."""
+        root = self.directory / f"node{index}"
+        return {
+            str(path.relative_to(root)): (
+                hashlib.sha256(path.read_bytes()).hexdigest(),
+                oct(path.stat().st_mode),
+                path.stat().st_uid,
+            )
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and not path.is_relative_to(root / "run")
+        }
+
+
+def make_clients():
+    """Return clients whose service models are read once for all tests."""
+    clients = AwsClients(REGION)
+    clients.session.register_component("data_loader", LOADER)
+    return clients
+
+
+def fill_sender(parsed, **_):
+    for message in parsed.get("Messages", []):
+        try:
+            document = json.loads(message["Body"])
+        except ValueError:
+            document = {}
+        document = document if isinstance(document, dict) else {}
+        sender = f"{ROLE_ID}:{document.get('sent_by') or document.get('instance_id')}"
+        message.setdefault("Attributes", {})["SenderId"] = sender
+
+
+@contextlib.contextmanager
+def empty_aws(endpoint):
+    """Pin every AWS call to moto, with no trace of the last test and no way to a real account."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/nonexistent",
+        }.items():
+            patch.setenv(name, value)
+        request = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
+            yield endpoint
+
+
+@pytest.fixture
+def aws(aws_server_url):
+    with empty_aws(aws_server_url) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def signals():
+    with contextlib.closing(SignalServer()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def make_lab(aws_server_url):
+    @contextlib.contextmanager
+    def make(directory):
+        with empty_aws(aws_server_url), contextlib.closing(SignalServer()) as signals:
+            lab = Lab(directory, signals)
+            yield lab
+            lab.finish()
+
+    return make
+
+
+@pytest.fixture
+def lab(make_lab, tmp_path):
+    with make_lab(tmp_path) as lab:
+        yield lab
+
+
+@pytest.fixture
+def ticking_clock():
+    return TickingClock
+
+
+@pytest.fixture
+def hurried_clock():
+    return HurriedClock
+
+
+@pytest.fixture
+def stopped():
+    return Stopped
+
+
+@pytest.fixture
+def package_directory():
+    return Path(__file__).parents[2] / "userdata" / "deeplearning_agent"
