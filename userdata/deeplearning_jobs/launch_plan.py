@@ -24,6 +24,7 @@ class Host:
         network_cards: Network cards of the type.
         efa_cards: How many of them take an EFA.
         interface: Network interface that carries `address`, as the host itself found it.
+        expected_gpu_count: GPUs that the type has by the catalogue; 0 when it has none or it is not known.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Host:
     network_cards: int
     efa_cards: int
     interface: str
+    expected_gpu_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class JobRequest:
         ports: Host name -> free ports that the host offered.
         python: Folder of the interpreter, first in the ranks' PATH; empty for the image's own.
         container: Image in which ranks run; empty for none.
+        directory: Where the user stands, which ranks enter where a host has it; empty for the login user's home.
     """
 
     launcher: str
@@ -64,6 +67,7 @@ class JobRequest:
     ports: Mapping[str, tuple[int, ...]]
     python: str
     container: str
+    directory: str = ""
 
 
 @dataclass(frozen=True)
