@@ -2,9 +2,10 @@
 """
 Trains a classifier of handwritten digits, data-parallel with Horovod and PyTorch.
 
-Every rank takes a part of scikit-learn's digits; rank 0 measures the accuracy on held-out digits, writes checkpoint and
-result to the shared file system and prints the result as one line of JSON.
+Every rank takes a part of scikit-learn's digits; rank 0 writes a checkpoint after each epoch, measures the accuracy on
+held-out digits, writes weights and result to the shared file system and prints the result as one line of JSON.
 
+    deeplearning run [--launcher mpi] -- python3 train_digits.py [--epochs N] [--out FOLDER]
     run_horovod.sh train_digits.py [--epochs N] [--out FOLDER]
 """
 
@@ -39,21 +40,57 @@ def load_parts() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor,
     return (x[held_out:], y[held_out:]), (x[:held_out], y[:held_out])
 
 
-def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int) -> None:
-    """Train on this rank's part; the batch over all ranks stays the same, however many there are."""
+def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, folder: Path) -> int:
+    """
+    Train on this rank's part; the batch over all ranks stays the same, however many there are.
+
+    Args:
+        model: Its weights are changed.
+        x: Images.
+        y: Their labels.
+        epochs: Passes in all; those behind the checkpoint from which the job goes on are not made again.
+        folder: Takes a checkpoint after each.
+
+    Returns:
+        How many images all ranks together have trained on.
+    """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    begin = resume(model, optimizer)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     share = len(y) // hvd.size()  # the same on all ranks, or they would wait for each other for ever
     batch = max(1, GLOBAL_BATCH // hvd.size())
-    shuffle = torch.Generator().manual_seed(SEED)
-    for _ in range(epochs):
-        mine = torch.randperm(len(y), generator=shuffle)[hvd.rank() :: hvd.size()][:share]
-        for part in mine.split(batch):
+    for epoch in range(begin, epochs):
+        order = torch.randperm(len(y), generator=torch.Generator().manual_seed(SEED + epoch))
+        for part in order[hvd.rank() :: hvd.size()][:share].split(batch):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x[part]), y[part]).backward()
             optimizer.step()
+        save_checkpoint(folder, epoch + 1, model, optimizer)
+    return share * hvd.size() * max(0, epochs - begin)
+
+
+def resume(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Load the checkpoint that `deeplearning run` found, if any; return the epochs behind it."""
+    path = os.environ.get("DEEPLEARNING_RESUME_FROM")
+    if not path:
+        return 0
+    content = torch.load(path, map_location="cpu")
+    model.load_state_dict(content["model"])
+    optimizer.load_state_dict(content["optimizer"])
+    return content["epochs"]
+
+
+def save_checkpoint(folder: Path, epochs: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Let rank 0 write what is needed to go on, whole or not at all; the newest two are kept."""
+    if hvd.rank() != 0:
+        return
+    content = {"epochs": epochs, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(content, folder / ".epochs.pt")
+    (folder / ".epochs.pt").replace(folder / f"epochs-{epochs:05d}.pt")
+    for old in sorted(folder.glob("epochs-*.pt"))[:-2]:
+        old.unlink()
 
 
 def check_same_weights(model: torch.nn.Module) -> None:
@@ -70,8 +107,7 @@ def check_same_weights(model: torch.nn.Module) -> None:
 
 
 def save(folder: Path, model: torch.nn.Module, result: dict[str, object]) -> None:
-    """Write checkpoint and result, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write weights and result, each whole or not at all."""
     torch.save(model.state_dict(), folder / ".checkpoint.pt")
     (folder / ".result.json").write_text(json.dumps(result) + "\n")
     for name in ("checkpoint.pt", "result.json"):
@@ -90,8 +126,11 @@ def main() -> None:
     torch.set_num_threads(1)  # ranks share the machine's cores
     (x, y), (held_out_x, held_out_y) = load_parts()
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    arguments.out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
-    train(model, x, y, arguments.epochs)
+    trained = train(
+        model, x, y, arguments.epochs, Path(os.environ.get("DEEPLEARNING_CHECKPOINT_PATH") or arguments.out)
+    )
     seconds = time.monotonic() - begin
     check_same_weights(model)
     hosts = hvd.allgather_object(socket.gethostname())
@@ -99,6 +138,7 @@ def main() -> None:
         accuracy = (model(held_out_x).argmax(1) == held_out_y).float().mean().item()
         result = {
             "framework": f"PyTorch {torch.__version__}",
+            "launcher": "mpi" if "OMPI_COMM_WORLD_RANK" in os.environ else "horovod",
             "ranks": hvd.size(),
             "hosts": hosts,
             "dataset": "scikit-learn digits",
@@ -106,6 +146,7 @@ def main() -> None:
             "held_out": len(held_out_y),
             "accuracy": round(accuracy, 4),
             "seconds": round(seconds, 2),
+            "samples_per_second": round(trained / seconds, 1),
         }
         save(arguments.out, model, result)
         print(json.dumps(result), flush=True)  # noqa: T201 - the program's result
