@@ -9,6 +9,7 @@ from pathlib import Path
 from deeplearning_agent.programs import Programs, system_path
 from deeplearning_command.errors import REFUSED, RefusedError
 from deeplearning_command.health_command import add_health
+from deeplearning_command.provision_command import add_provision
 
 INTERRUPTED = 130
 DESCRIPTION = "What a user does with a cluster, on its nodes."
@@ -43,4 +44,5 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deeplearning", description=DESCRIPTION)
     subcommands = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND", required=True)
     add_health(subcommands)
+    add_provision(subcommands)
     return parser
