@@ -28,7 +28,7 @@ in_build DEBIAN_FRONTEND=noninteractive apt-get --yes --quiet install --no-downl
 
 say "building Horovod (about 100 s on two cores)"
 cp "$source" "$work/build/tmp/"
-in_build MAKEFLAGS="-j$(nproc)" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 \
+in_build MAKEFLAGS="-j$(nproc)" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 \
     HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
     pip install --quiet --no-index --no-deps --no-build-isolation --no-compile --break-system-packages \
     --root=/tmp/horovod "/tmp/$(basename "$source")"
@@ -40,14 +40,28 @@ rmdir "$work"
 
 printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' > "$root/etc/hosts"
 
-# Gloo looks up the host's own name.
-say "trying Horovod"
-unshare --uts sh -c 'hostname localhost && exec "$@"' sh \
-    chroot "$root" env --ignore-environment PATH=/usr/bin HOME=/root python3 -c '
-import horovod.torch as hvd, torch
+# In namespaces of their own, because Gloo looks up the host's own name, and MPI wants /proc and /dev.
+say "trying Horovod with Gloo and with MPI"
+cat > "$root/tmp/try.py" <<'PROGRAM'
+import sys
+
+import horovod.torch as hvd
+import torch
+
 hvd.init()
-assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [1.0, 1.0, 1.0]
-'
+ranks = int(sys.argv[1])
+assert hvd.size() == ranks, hvd.size()
+assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [float(ranks)] * 3
+PROGRAM
+in_root() {
+    # shellcheck disable=SC2016 # the inner shell's own arguments
+    unshare --mount --uts sh -c 'hostname localhost && mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" &&
+        exec chroot "$0" env --ignore-environment PATH=/usr/bin:/bin HOME=/root "$@"' "$root" "$@"
+}
+in_root HOROVOD_CONTROLLER=gloo HOROVOD_CPU_OPERATIONS=gloo python3 /tmp/try.py 1
+in_root mpirun --allow-run-as-root --oversubscribe -np 2 --mca btl self,tcp --mca btl_tcp_if_include lo \
+    --mca oob_tcp_if_include lo -x HOROVOD_CONTROLLER=mpi -x HOROVOD_CPU_OPERATIONS=mpi python3 /tmp/try.py 2
+rm "$root/tmp/try.py"
 
 # Its unit looks for ext4 snapshots, which no node has.
 rm -f "$root/etc/systemd/system/multi-user.target.wants/e2scrub_reap.service"

@@ -5,7 +5,7 @@ import pytest
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.lab import base_root, host_programs
 
-NOT_IN_AN_IMAGE = {"awscli", "python3-boto3", "amazon-efs-utils", "nfs-common", "g++", "cmake", "python3-pip"}
+NOT_IN_AN_IMAGE = {"awscli", "python3-boto3", "amazon-efs-utils", "nfs-common", "libopenmpi-dev", "libtorch-dev"}
 
 
 def test_the_image_holds_what_a_cloud_image_would_and_nothing_that_makes_it_easier():
