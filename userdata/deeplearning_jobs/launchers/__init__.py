@@ -1,0 +1,1 @@
+"""One module a launcher: what it starts on which host, and why."""

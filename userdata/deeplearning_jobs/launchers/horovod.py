@@ -1,0 +1,84 @@
+"""Horovod: one `horovodrun` on the master, which starts every rank over SSH."""
+
+from pathlib import Path
+
+from deeplearning_jobs.job import Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launch_plan import PlanError, Process, Reason
+from deeplearning_jobs.launchers.hostfile import HOSTFILE, LAUNCHER, hostfile_reason, hostfile_text
+from deeplearning_jobs.rank_script import RANK, SSH, START, make_ssh_shim, make_start_script
+
+ELASTIC = "elastic_horovod"
+ELASTIC_SOURCE = Path(__file__).parents[1] / f"{ELASTIC}.sh"
+TIMEOUT_VARIABLE = "HOROVOD_GLOO_TIMEOUT_SECONDS"
+TIMEOUT_SECONDS = 300
+
+
+def draft_horovod(job: Job) -> Draft:
+    """
+    Plan a job of Horovod with Gloo.
+
+    Raises:
+        PlanError: An elastic job was asked for with a size, or in a container.
+    """
+    return _draft_elastic(job) if job.request.elastic else _draft_fixed(job)
+
+
+def _draft_fixed(job: Job) -> Draft:
+    layout = job.layout
+    interface = "lo" if job.is_on_one_host else job.master.interface
+    where = (
+        "all ranks are on one host, and there Horovod takes no other interface"
+        if job.is_on_one_host
+        else "it carries the master's address of the cluster; the rank script gives each host its own"
+    )
+    parts = [
+        Part((job.path(START),), "puts the run's own ssh and the environment's programs first in PATH"),
+        Part(("horovodrun",)),
+        Part(("--gloo",), "ranks find each other over TCP; no MPI needs to be installed"),
+        Part(("-np", str(layout.ranks)), f"hosts x slots: {len(layout.hosts)} x {layout.slots}, asked for or not"),
+        Part(("--hostfile", job.path(HOSTFILE)), hostfile_reason(job)),
+        Part(("--network-interfaces", interface), where),
+        Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
+        Part(job.request.program),
+    ]
+    timeout = {} if TIMEOUT_VARIABLE in job.variables else {TIMEOUT_VARIABLE: str(TIMEOUT_SECONDS)}
+    files = {
+        job.path(START): make_start_script(job),
+        job.path(SSH): make_ssh_shim(job),
+        job.path(HOSTFILE): hostfile_text(job),
+    }
+    launcher = Process(job.master.name, LAUNCHER, join_parts(parts), {**timeout, **job.variables}, is_essential=True)
+    return Draft((launcher,), files, (*explain_parts(parts), *_explain_timeout(timeout)), job.path("rank-0.log"))
+
+
+def _draft_elastic(job: Job) -> Draft:
+    if job.request.ranks is not None or job.request.slots is not None:
+        raise PlanError(
+            f"--elastic must go without --np and --slots, got {job.request.ranks} and {job.request.slots}; "
+            "leave them out: an elastic job takes every slot of every host that is ready"
+        )
+    if job.request.container:
+        raise PlanError(
+            f"--elastic must go without a container, got {job.request.container}; "
+            "use --launcher torchrun, or declare a requirements or conda file"
+        )
+    parts = [
+        Part((job.path(START),), "puts the environment's programs first in PATH"),
+        Part((job.path(ELASTIC),), "asks the agent which hosts are ready, starts the job anew when all of it is lost"),
+        Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
+        Part(job.request.program),
+    ]
+    files = {
+        job.path(START): make_start_script(job),
+        job.path(ELASTIC): ELASTIC_SOURCE.read_text(encoding="utf-8"),
+    }
+    launcher = Process(job.master.name, LAUNCHER, join_parts(parts), job.variables, is_essential=True)
+    return Draft((launcher,), files, explain_parts(parts), job.path("rank-0.log"))
+
+
+def _explain_timeout(timeout: dict[str, str]) -> tuple[Reason, ...]:
+    why = (
+        "ranks wait so long for the last: the first load of a framework from a new disk takes minutes on some hosts; "
+        "a rank that ends ends the job at once all the same"
+    )
+    return tuple(Reason(f"{name}={value}", why) for name, value in timeout.items())

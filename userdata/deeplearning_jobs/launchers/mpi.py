@@ -1,0 +1,66 @@
+"""Open MPI: one `mpirun` on the master, whose daemons start the ranks of each host."""
+
+import ipaddress
+
+from deeplearning_jobs.job import Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launch_plan import Host, PlanError, Process
+from deeplearning_jobs.launchers.hostfile import HOSTFILE, LAUNCHER, hostfile_reason, hostfile_text
+from deeplearning_jobs.rank_script import OPENMPI_FOLDER, RANK, SSH, START, make_ssh_shim, make_start_script
+
+
+def draft_mpi(job: Job) -> Draft:
+    """
+    Plan a job of Open MPI.
+
+    Raises:
+        PlanError: Ranks were to run in a container.
+    """
+    if job.request.container:
+        raise PlanError(
+            f"--launcher must not be mpi with a container, got {job.request.container}: a rank of Open MPI speaks "
+            "to its daemon on the host; use --launcher horovod or torchrun"
+        )
+    layout = job.layout
+    network = find_network(layout.hosts)
+    parts = [
+        Part((job.path(START),), f"puts the environment's programs first in PATH, then {OPENMPI_FOLDER} where it is"),
+        Part(("mpirun",)),
+        Part(("-np", str(layout.ranks)), f"hosts x slots: {len(layout.hosts)} x {layout.slots}, asked for or not"),
+        Part(("--hostfile", job.path(HOSTFILE)), hostfile_reason(job)),
+        Part(("--bind-to", "none"), "data loaders use all cores, not the one of their rank"),
+        Part(("--map-by", "slot"), "ranks of a host are neighbours, as the topology shows"),
+        Part(("--mca", "pml", "ob1"), "messages go by the transports of the next line, and by no other"),
+        Part(("--mca", "btl", "tcp,self"), "TCP between ranks: tensors of GPU ranks go by NCCL, not by MPI"),
+        Part(("--mca", "btl_tcp_if_include", network), _explain_network(layout.hosts)),
+        Part(("--mca", "oob_tcp_if_include", network), "the same for Open MPI's daemons"),
+        Part(("--mca", "plm_rsh_agent", job.path(SSH)), "checks host keys, which the cluster's agent installed"),
+        Part(("--mca", "plm_rsh_no_tree_spawn", "1"), "only the master's login is sure to open every node"),
+        *(Part(("-x", name)) for name in job.variables),
+        Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
+        Part(job.request.program),
+    ]
+    files = {
+        job.path(START): make_start_script(job),
+        job.path(SSH): make_ssh_shim(job),
+        job.path(HOSTFILE): hostfile_text(job),
+    }
+    launcher = Process(job.master.name, LAUNCHER, join_parts(parts), job.variables, is_essential=True)
+    return Draft((launcher,), files, explain_parts(parts), job.path("rank-0.log"))
+
+
+def find_network(hosts: tuple[Host, ...]) -> str:
+    """Return the interface's name where it is the same on all hosts, and else the least network of their addresses."""
+    names = {host.interface for host in hosts}
+    if len(names) == 1:
+        return names.pop()
+    addresses = [ipaddress.IPv4Address(host.address) for host in hosts]
+    network = ipaddress.IPv4Network((addresses[0], 32))
+    while not all(address in network for address in addresses):
+        network = network.supernet()
+    return str(network)
+
+
+def _explain_network(hosts: tuple[Host, ...]) -> str:
+    if len({host.interface for host in hosts}) == 1:
+        return "the interface that carries each host's address of the cluster; others, such as docker's, lead nowhere"
+    return "the network of the hosts' addresses: their interfaces have different names"

@@ -1,0 +1,68 @@
+"""
+MXNet's `dist_sync`: a scheduler on the master, and a parameter server and a worker a host.
+
+All run the same program; MXNet turns those that are no workers into what their role says as soon as they import it.
+It numbers its workers itself, in no order that is known beforehand: `DEEPLEARNING_RANK` follows the topology.
+"""
+
+from deeplearning_jobs.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launch_plan import Host, Process, Reason
+from deeplearning_jobs.launchers.offered_ports import take_ports
+from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
+from deeplearning_jobs.rank_script import RANK
+
+
+def draft_mxnet(job: Job) -> Draft:
+    """
+    Plan a job of MXNet.
+
+    Raises:
+        PlanError: The master offered no port.
+    """
+    layout = job.layout
+    (port,) = take_ports(job, job.master, 1)
+    shared = {
+        "DMLC_PS_ROOT_URI": job.master.address,
+        "DMLC_PS_ROOT_PORT": str(port),
+        "DMLC_NUM_SERVER": str(len(layout.hosts)),
+        "DMLC_NUM_WORKER": str(layout.ranks),
+    }
+    parts = [
+        Part((job.path(RANK),), "gives each process its log, its host's interface and the job's variables"),
+        Part(job.request.program),
+    ]
+
+    def make(host: Host, role: str, name: str, own: dict[str, str], *, is_essential: bool) -> Process:
+        place = {"DMLC_ROLE": role, "DMLC_NODE_HOST": host.address, "DMLC_INTERFACE": _interface(job, host)}
+        environment = {**shared, **place, TASK_VARIABLE: name, **own, **job.variables}
+        return Process(host.name, name, join_parts(parts), environment, is_essential=is_essential)
+
+    servers = [make(job.master, "scheduler", "scheduler", NO_GPUS, is_essential=False)]
+    servers += [
+        make(host, "server", f"server-{index}", NO_GPUS, is_essential=False) for index, host in enumerate(layout.hosts)
+    ]
+    workers = [
+        make(host, "worker", f"worker-{rank}", {RANK_VARIABLE: str(rank), **gpus}, is_essential=True)
+        for rank, host, gpus in worker_gpus(job)
+    ]
+    return Draft(
+        (*servers, *workers), {}, (*explain_parts(parts), *_explain(shared), explain_gpus(job)), job.path("rank-0.log")
+    )
+
+
+def _interface(job: Job, host: Host) -> str:
+    return "lo" if job.is_on_one_host else host.interface
+
+
+def _explain(shared: dict[str, str]) -> tuple[Reason, ...]:
+    whys = (
+        "the scheduler's address: MXNet takes no host names here",
+        "free on the master when it was asked",
+        "a parameter server a host",
+        "hosts x slots, asked for or not",
+    )
+    return (
+        *(Reason(f"{name}={value}", why) for (name, value), why in zip(shared.items(), whys, strict=True)),
+        Reason("DMLC_ROLE", "scheduler and servers end with the workers; only workers decide how the job ended"),
+        Reason("DMLC_NODE_HOST, DMLC_INTERFACE", "each host's own; MXNet would take the first interface that it finds"),
+    )

@@ -1,0 +1,97 @@
+"""
+TensorFlow, which starts nothing by itself: each process learns from `TF_CONFIG` who all are and which it is.
+
+- `tf-ps`: a coordinator (`chief`) on the master, a parameter server a host and a worker a slot. The servers and the
+  workers serve for ever; the job ends with its chief.
+- `tf-multiworker`: a worker a host, which drives all its GPUs; the first is the chief.
+"""
+
+import json
+from typing import NamedTuple
+
+from deeplearning_jobs.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launch_plan import Host, Process, Reason
+from deeplearning_jobs.launchers.offered_ports import take_ports
+from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
+from deeplearning_jobs.rank_script import RANK
+
+Cluster = dict[str, list[str]]
+CONFIG = "TF_CONFIG"
+
+
+class Task(NamedTuple):
+    """One process: its kind, its number, its own variables, and whether the job waits for its end."""
+
+    kind: str
+    number: int
+    own: dict[str, str]
+    is_essential: bool
+
+
+def draft_parameter_servers(job: Job) -> Draft:
+    """
+    Plan a job of `ParameterServerStrategy`.
+
+    Raises:
+        PlanError: A host offered too few ports.
+    """
+    slots, cluster = job.layout.slots, Cluster(chief=[], worker=[], ps=[])
+    for index, host in enumerate(job.layout.hosts):
+        has_chief = index == 0
+        ports = list(take_ports(job, host, slots + 1 + has_chief))
+        cluster["ps"].append(f"{host.address}:{ports[slots]}")
+        cluster["worker"] += [f"{host.address}:{port}" for port in ports[:slots]]
+        if has_chief:
+            cluster["chief"].append(f"{host.address}:{ports[slots + 1]}")
+    processes = [
+        _make(job, host, cluster, Task("ps", index, NO_GPUS, is_essential=False))
+        for index, host in enumerate(job.layout.hosts)
+    ]
+    processes += _make_workers(job, cluster, is_essential=False)
+    processes.append(_make(job, job.master, cluster, Task("chief", 0, NO_GPUS, is_essential=True)))
+    ends = Reason("chief-0", "tells the workers what to compute; they and the parameter servers serve until it ends")
+    return Draft(tuple(processes), {}, (*_explain(job), ends), job.path("chief-0.log"))
+
+
+def draft_multiworker(job: Job) -> Draft:
+    """
+    Plan a job of `MultiWorkerMirroredStrategy`.
+
+    Raises:
+        PlanError: A host offered too few ports.
+    """
+    slots, cluster = job.layout.slots, Cluster(worker=[])
+    for host in job.layout.hosts:
+        cluster["worker"] += [f"{host.address}:{port}" for port in take_ports(job, host, slots)]
+    processes = _make_workers(job, cluster, is_essential=True)
+    first = Reason("worker-0", "is the chief: it alone writes what TensorFlow keeps")
+    return Draft(tuple(processes), {}, (*_explain(job), first), job.path("rank-0.log"))
+
+
+def _make_workers(job: Job, cluster: Cluster, *, is_essential: bool) -> list[Process]:
+    return [
+        _make(job, host, cluster, Task("worker", rank, {RANK_VARIABLE: str(rank), **gpus}, is_essential))
+        for rank, host, gpus in worker_gpus(job)
+    ]
+
+
+def _make(job: Job, host: Host, cluster: Cluster, task: Task) -> Process:
+    name = f"{task.kind}-{task.number}"
+    config = json.dumps({"cluster": cluster, "task": {"type": task.kind, "index": task.number}})
+    environment = {CONFIG: config, TASK_VARIABLE: name, **task.own, **job.variables}
+    return Process(host.name, name, join_parts(_list_parts(job)), environment, task.is_essential)
+
+
+def _list_parts(job: Job) -> list[Part]:
+    return [
+        Part((job.path(RANK),), "gives each process its log, its host's interface and the job's variables"),
+        Part(job.request.program),
+    ]
+
+
+def _explain(job: Job) -> tuple[Reason, ...]:
+    return (
+        *explain_parts(_list_parts(job)),
+        Reason(CONFIG, "who all are, by address and by ports that were free when each host was asked"),
+        explain_gpus(job),
+    )

@@ -1,0 +1,74 @@
+"""torchrun: one agent a host, which starts the ranks of its host."""
+
+from deeplearning_jobs.job import Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launch_plan import Process
+from deeplearning_jobs.launchers.offered_ports import take_ports
+from deeplearning_jobs.rank_script import RANK, START, has_container_start, make_start_script
+
+RESTARTS = 3
+
+
+def draft_torchrun(job: Job) -> Draft:
+    """
+    Plan a job of torchrun.
+
+    Options are written with underscores, which PyTorch 1.13 and 2.x both take.
+
+    Raises:
+        PlanError: The master offered no port.
+    """
+    (port,) = take_ports(job, job.master, 1)
+    commands = [_list_parts(job, node, port) for node in range(len(job.layout.hosts))]
+    processes = tuple(
+        Process(host.name, f"node-{node}", join_parts(commands[node]), job.variables, is_essential=True)
+        for node, host in enumerate(job.layout.hosts)
+    )
+    files = {job.path(START): make_start_script(job)}
+    return Draft(processes, files, explain_parts(commands[0]), job.path("rank-0.log"))
+
+
+def _list_parts(job: Job, node: int, port: int) -> list[Part]:
+    layout = job.layout
+    start = (
+        "starts torchrun in the container, with this host's interface and devices"
+        if has_container_start(job)
+        else "puts the environment's programs first in PATH; without torchrun there: python3 -m torch.distributed.run"
+    )
+    return [
+        Part((job.path(START),), start),
+        Part(("torchrun",)),
+        *(_elastic_parts(job, node, port) if job.request.elastic else _static_parts(job, node, port)),
+        Part(("--nproc_per_node", str(layout.slots)), _explain_slots(job)),
+        Part(("--no_python",), "the rank script starts the program, whatever it is written in"),
+        Part((job.path(RANK),), "gives each rank its log and the job's variables"),
+        Part(job.request.program),
+    ]
+
+
+def _static_parts(job: Job, node: int, port: int) -> list[Part]:
+    return [
+        Part(("--nnodes", str(len(job.layout.hosts))), "hosts that take part"),
+        Part(("--node_rank", str(node)), "the host's place in the membership: rank 0 is on the master"),
+        Part(("--rdzv_backend", "static"), "ranks are known beforehand, so that they follow the topology"),
+        Part(("--master_addr", job.master.address), "the master's address of the cluster; a name may mean another"),
+        Part(("--master_port", str(port)), "free on the master when it was asked"),
+    ]
+
+
+def _elastic_parts(job: Job, node: int, port: int) -> list[Part]:
+    return [
+        Part(("--nnodes", f"1:{len(job.layout.hosts)}"), "goes on with one host, and takes up to all"),
+        Part(("--max_restarts", str(RESTARTS)), "so often may ranks fail on a host before the job does"),
+        Part(("--rdzv_backend", "c10d"), "hosts meet anew whenever one leaves or comes back"),
+        Part(("--rdzv_id", job.name), "no other job meets there"),
+        Part(("--rdzv_endpoint", f"{job.master.address}:{port}"), "on the master; the port was free when it was asked"),
+        Part(
+            ("--rdzv_conf", f"is_host={int(node == 0)}"), "the master serves; torchrun would guess it from host names"
+        ),
+    ]
+
+
+def _explain_slots(job: Job) -> str:
+    if not job.layout.has_gpus:
+        return "ranks a host, which has no GPUs"
+    return "a rank a GPU" if job.layout.slots == job.master.gpu_count else "ranks a host, as asked for"
