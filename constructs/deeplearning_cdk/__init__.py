@@ -7,7 +7,10 @@ Deep-learning training clusters on AWS, as constructs.
 from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
 from deeplearning_cdk.cluster_network import ClusterNetwork
 from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.job_environment import JobEnvironment
+from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.shared_file_system import SharedFileSystem
@@ -17,7 +20,10 @@ __all__ = [
     "CapacityAdjuster",
     "ClusterNetwork",
     "Coordination",
+    "DataSource",
     "InstanceTypeFacts",
+    "JobEnvironment",
+    "LustreFileSystem",
     "NodeGroup",
     "NodeImage",
     "SharedFileSystem",

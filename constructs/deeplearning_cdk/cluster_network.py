@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jsii
 from aws_cdk import Fn, Stack, Token
@@ -12,6 +13,17 @@ from deeplearning_cdk.security_rules import admit
 from deeplearning_cdk.subnet_sizes import INTERFACE_ENDPOINTS, plan_subnets
 
 DEFAULT_VPC_CIDR = "10.0.0.0/16"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the user wants the nodes, by the props of `ClusterNetwork`."""
+
+    vpc: ec2.IVpc | None = None
+    vpc_cidr: str | None = None
+    availability_zone: str | None = None
+    worker_subnet: ec2.ISubnet | None = None
+    master_subnet: ec2.ISubnet | None = None
 
 
 @jsii.implements(ec2.IConnectable)

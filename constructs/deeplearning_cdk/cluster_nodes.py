@@ -7,12 +7,13 @@ from constructs import Construct
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
 from deeplearning_cdk.cluster_plan import ClusterPlan
+from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_permissions import NodesPrincipal, make_node_role, master_statements, worker_statements
 from deeplearning_cdk.node_programs import NodePrograms
-from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.setting_parts import JobNeeds
 
 
 class ClusterNodes(Construct):
@@ -25,7 +26,7 @@ class ClusterNodes(Construct):
         plan: What was chosen for the nodes.
         cluster: The cluster's name.
         network: Where they live.
-        file_system: What they mount.
+        storage: What they mount.
         coordination: What they meet at.
         volume_size: Size of each root volume. Default: 150 GiB.
         setup_script: Path of a script that runs as root on every node. Default: none.
@@ -47,7 +48,7 @@ class ClusterNodes(Construct):
         plan: ClusterPlan,
         cluster: str,
         network: ClusterNetwork,
-        file_system: SharedFileSystem,
+        storage: ClusterStorage,
         coordination: Coordination,
         volume_size: Size | None = None,
         setup_script: str | None = None,
@@ -55,10 +56,15 @@ class ClusterNodes(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._plan, self._cluster, self._network = plan, cluster, network
-        self._file_system, self._coordination, self._volume_size = file_system, coordination, volume_size
-        self._programs = NodePrograms(self, "Programs", setup_script=setup_script, run_script=run_script)
+        self._storage, self._coordination, self._volume_size = storage, coordination, volume_size
+        self._programs = NodePrograms(
+            self, "Programs", setup_script=setup_script, run_script=run_script, environment=plan.environment
+        )
         self.roles = {role: self._make_role(role) for role in NodeRole}
         self.principal = NodesPrincipal(list(self.roles.values()))
+        for source in plan.storage.data:
+            for role in self.roles.values():
+                source.grant_key(role)
         self.master_security_group = self._make_master_security_group()
         self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.is_placed else None
         self.master = self._make_master()
@@ -73,7 +79,8 @@ class ClusterNodes(Construct):
                 else worker_statements(self._coordination)
             ),
             self._programs.read_statement(node_role),
-            *self._file_system.mount_statements(),
+            *self._storage.mount_statements(),
+            *(statement for source in self._plan.storage.data for statement in source.read_statements()),
         ]
         return make_node_role(self, f"{node_role.name.title()}Role", node_role=node_role, statements=statements)
 
@@ -133,7 +140,13 @@ class ClusterNodes(Construct):
             node_role=node_role,
             coordination=self._coordination,
             worker_role=self.roles[NodeRole.WORKER],
-            file_system=self._file_system.mount_settings,
+            file_system=self._storage.settings,
+            needs=JobNeeds(
+                hardware=self._plan.hardware,
+                data=tuple(source.settings for source in self._plan.storage.data),
+                environment=self._programs.environment,
+                lustre=self._storage.lustre,
+            ),
             facts=self._plan.master if node_role is NodeRole.MASTER else self._plan.workers,
             image=self._plan.image,
             worker_min_capacity=self._plan.capacity.minimum,

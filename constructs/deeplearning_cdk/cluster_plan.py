@@ -1,26 +1,37 @@
 """Turns the user's props into one checked plan, before anything is made or written."""
 
 import ipaddress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration, RemovalPolicy, Token
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork
 from deeplearning_cdk.cluster_props import (
+    FileSystemThroughput,
     WorkerCapacity,
     check_capacity,
     check_file_system_id,
     check_mount_point,
     check_script,
     check_setup_timeout,
+    check_throughput,
     read_ssh_peer,
 )
+from deeplearning_cdk.cluster_storage import StorageProps
+from deeplearning_cdk.data_source import DataSource, check_data
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
+from deeplearning_cdk.job_environment import JobEnvironment
+from deeplearning_cdk.lustre_client import add_lustre_client
+from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_image import NodeImage, choose_image
-from deeplearning_cdk.node_interfaces import needs_private_subnet
+from deeplearning_cdk.node_interfaces import describe_hardware, needs_private_subnet
 from deeplearning_cdk.purchase import Purchase, read_purchase
+from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.subnet_sizes import check_addresses, plan_subnets, usable_addresses
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.setting_parts import HardwareSettings
 
 DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
 DEFAULT_SETUP_MINUTES = 55
@@ -41,6 +52,8 @@ class ClusterPlan:
         setup_seconds: Time of it that the nodes may use.
         ssh_peer: Who may open SSH to the master.
         key_name: EC2 key pair of the login user.
+        storage: What the nodes mount, and the data that is brought there.
+        environment: The software that jobs run in; None for the image's own.
     """
 
     workers: InstanceTypeFacts
@@ -52,6 +65,8 @@ class ClusterPlan:
     setup_seconds: int
     ssh_peer: ec2.IPeer | None
     key_name: str | None
+    storage: StorageProps
+    environment: JobEnvironment | None = None
 
     @property
     def is_placed(self) -> bool:
@@ -60,6 +75,14 @@ class ClusterPlan:
         return self.purchase.is_placeable and all(
             kind.is_clusterable and not kind.is_burstable and kind.accelerator is not None for kind in kinds
         )
+
+    @property
+    def hardware(self) -> Mapping[str, HardwareSettings]:
+        """Role -> what its nodes have."""
+        return {
+            role.value: describe_hardware(facts)
+            for role, facts in ((NodeRole.MASTER, self.master), (NodeRole.WORKER, self.workers))
+        }
 
 
 def plan_cluster(
@@ -79,7 +102,14 @@ def plan_cluster(
     setup_timeout: Duration | None = None,
     vpc_cidr: str | None = DEFAULT_VPC_CIDR,
     isolated: bool = False,
+    file_system: SharedFileSystem | None = None,
     file_system_id: str | None = None,
+    file_system_throughput: FileSystemThroughput | None = None,
+    mount_target_security_group: ec2.ISecurityGroup | None = None,
+    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+    lustre: LustreFileSystem | None = None,
+    data: Sequence[DataSource] = (),
+    environment: JobEnvironment | None = None,
 ) -> ClusterPlan:
     """
     Check the props of `TrainingCluster` that need no construct, and fill in what was left out.
@@ -91,21 +121,35 @@ def plan_cluster(
     """
     check_mount_point(mount_point)
     check_file_system_id(file_system_id)
+    check_throughput(file_system_throughput, file_system_id)
     check_script("setup_script", setup_script)
     check_script("run_script", run_script)
     workers = describe_instance_type("worker_instance_type", worker_instance_type or DEFAULT_INSTANCE_TYPE)
     master = describe_instance_type("master_instance_type", master_instance_type or workers)
+    chosen = _check_image(workers, master, image or _choose_image(workers, master))
     timeout = setup_timeout or Duration.minutes(DEFAULT_SETUP_MINUTES)
     plan = ClusterPlan(
         workers=workers,
         master=master,
-        image=_check_image(workers, master, image or _choose_image(workers, master)),
+        image=add_lustre_client(chosen) if lustre else chosen,
         capacity=check_capacity(worker_min_capacity, worker_desired_capacity, worker_max_capacity),
         purchase=read_purchase(worker_purchase),
         setup_timeout=timeout,
         setup_seconds=check_setup_timeout(timeout),
         ssh_peer=read_ssh_peer(ssh_peer),
         key_name=key_pair if key_pair is None or isinstance(key_pair, str) else key_pair.key_pair_name,
+        storage=StorageProps(
+            mount_point=mount_point,
+            file_system=file_system,
+            file_system_id=file_system_id,
+            throughput=file_system_throughput,
+            mount_target_security_group=mount_target_security_group,
+            removal_policy=removal_policy,
+            lustre=lustre,
+            mode=chosen.file_system_mode,
+            data=check_data(data, has_lustre=lustre is not None),
+        ),
+        environment=environment,
     )
     if vpc_cidr is not None:
         _check_new_vpc(plan, vpc_cidr, isolated=isolated)

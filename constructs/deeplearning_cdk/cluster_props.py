@@ -3,8 +3,9 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration, Size, Token
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk.subnet_sizes import is_ipv4_network
@@ -19,6 +20,11 @@ _SYSTEM_FOLDERS = frozenset(
 _FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8}([0-9a-f]{9})?")
 _SHORTEST_MARGIN_SECONDS, _LONGEST_MARGIN_SECONDS = 180, 300
 _SHORTEST_SETUP_MINUTES, _LONGEST_SETUP_MINUTES = 10, 12 * 60
+# EFS quotas: provisioned throughput.
+_LEAST_MEBIBYTES, _MOST_MEBIBYTES = 1, 3414
+
+FileSystemThroughput = Literal["elastic", "bursting"] | Size
+"""How the throughput of a new file system is provided; a size is what it provides each second."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,33 @@ def check_file_system_id(file_system_id: str | None) -> None:
         raise ValueError(
             f"file_system_id must be fs- and 8 or 17 hex digits, got {file_system_id!r}; "
             "list yours with `aws efs describe-file-systems`"
+        )
+
+
+def check_throughput(throughput: FileSystemThroughput | None, file_system_id: str | None) -> None:
+    """
+    Check how the throughput of a new file system is provided.
+
+    Raises:
+        ValueError: EFS has no such throughput, or the file system is not made here.
+    """
+    if throughput is None:
+        return
+    if file_system_id is not None:
+        raise ValueError(
+            f"file_system_throughput must be left out with file_system_id, got both; {file_system_id} has its own"
+        )
+    if isinstance(throughput, Size):
+        mebibytes = throughput.to_mebibytes()
+        if not _LEAST_MEBIBYTES <= mebibytes <= _MOST_MEBIBYTES:
+            raise ValueError(
+                f"file_system_throughput must be {_LEAST_MEBIBYTES} to {_MOST_MEBIBYTES} MiB each second, "
+                f"got {mebibytes:g}; take elastic for more"
+            )
+    elif throughput not in ("elastic", "bursting"):
+        raise ValueError(
+            f"file_system_throughput must be elastic, bursting or a size for each second, got {throughput!r}; "
+            "write e.g. Size.mebibytes(128)"
         )
 
 

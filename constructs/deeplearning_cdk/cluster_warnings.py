@@ -5,11 +5,14 @@ from constructs import Construct
 
 from deeplearning_cdk.cluster_plan import ClusterPlan
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts, catalog_date
+from deeplearning_cdk.lustre_client import MOUNT_COMMAND, brings_lustre_client
 
 RETIRED = "deeplearning_cdk:retiredInstanceType"
 NOT_OFFERED = "deeplearning_cdk:instanceTypeNotInRegion"
 NOT_TRIED = "deeplearning_cdk:imageNotTried"
 NO_PACKAGES = "deeplearning_cdk:packagesWithoutInternet"
+NO_INDEX = "deeplearning_cdk:environmentWithoutInternet"
+NO_LUSTRE_CLIENT = "deeplearning_cdk:lustreClientNotInstalled"
 
 
 def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
@@ -36,6 +39,19 @@ def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
             NO_PACKAGES,
             f"isolated nodes cannot install packages: the image must already have {', '.join(plan.image.packages)}; "
             "pass an image that has them",
+        )
+    if isolated and plan.environment is not None:
+        annotations.add_warning_v2(
+            NO_INDEX,
+            f"isolated nodes reach no public package index or registry for the environment ({plan.environment.kind}): "
+            "pass an image that is configured for one in the VPC, such as pip's configuration for CodeArtifact",
+        )
+    if plan.storage.lustre is not None and not brings_lustre_client(plan.image):
+        annotations.add_warning_v2(
+            NO_LUSTRE_CLIENT,
+            f"nodes mount FSx for Lustre with {MOUNT_COMMAND}, which the image must already have for its kernel: on "
+            "Ubuntu the client comes from FSx's own repository, which nodes do not add; make an image with it as the "
+            "FSx for Lustre user guide says, or take NodeImage.deep_learning_amazon_linux, whose nodes install it",
         )
 
 

@@ -1,10 +1,11 @@
-"""The network interfaces of a node: one plain one, or EFA by the type's network cards."""
+"""The network interfaces of a node: one plain one, or EFA by the type's network cards, and what jobs are told of it."""
 
 from collections.abc import Sequence
 
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
+from deeplearning_contract.setting_parts import HardwareSettings
 
 Interface = ec2.CfnLaunchTemplate.NetworkInterfaceProperty
 
@@ -17,6 +18,16 @@ def has_efa(facts: InstanceTypeFacts) -> bool:
 def needs_private_subnet(facts: InstanceTypeFacts) -> bool:
     """Tell whether nodes of a type get several interfaces; EC2 gives such nodes no public address."""
     return has_efa(facts) and facts.network_cards > 1
+
+
+def describe_hardware(facts: InstanceTypeFacts) -> HardwareSettings:
+    """Return what nodes of a type have; CPU types that could have EFA get a plain interface."""
+    return HardwareSettings(
+        instance_type=facts.name,
+        gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
+        network_cards=facts.network_cards,
+        efa_cards=len(facts.efa_cards) if has_efa(facts) else 0,
+    )
 
 
 def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_public: bool) -> list[Interface]:

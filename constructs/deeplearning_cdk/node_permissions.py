@@ -47,8 +47,10 @@ def master_statements(coordination: Coordination, cluster: str) -> list[iam.Poli
         cluster: The cluster's name, by whose tag its groups are known.
     """
     return [
+        # Who ends the cluster from the master asks how large its groups are; that call takes no resource in IAM.
+        iam.PolicyStatement(actions=["autoscaling:DescribeAutoScalingGroups"], resources=["*"]),
         iam.PolicyStatement(
-            actions=["autoscaling:SetInstanceHealth"],
+            actions=["autoscaling:SetDesiredCapacity", "autoscaling:SetInstanceHealth"],
             resources=[group_arns()],
             conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
         ),

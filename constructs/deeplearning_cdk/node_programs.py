@@ -10,37 +10,52 @@ from constructs import Construct
 
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.job_environment import EnvironmentAsset, JobEnvironment
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_permissions import read_statement
 from deeplearning_cdk.node_user_data import AgentAsset, render_user_data
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import FileSystemSettings, ScriptSettings
+from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds, ScriptSettings
 from deeplearning_contract.settings import NodeSettings
 
 
 class NodePrograms(Construct):
     """
-    The agent's zip and the user's scripts, as assets.
+    The agent's zip, the user's scripts and the environment of jobs, as assets.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
         setup_script: Path of a script that runs as root on every node. Default: none.
         run_script: Path of a script that runs on the formed master. Default: none.
+        environment: The software that jobs run in. Default: the image's own.
+
+    Attributes:
+        environment: What nodes are told of it; None for the image's own.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, setup_script: str | None = None, run_script: str | None = None
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        setup_script: str | None = None,
+        run_script: str | None = None,
+        environment: JobEnvironment | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._agent = AgentAsset(self, "Agent")
         self._setup = self._add_script("SetupScript", setup_script)
         self._run = self._add_script("RunScript", run_script)
+        file = EnvironmentAsset(self, "Environment", environment=environment) if environment else None
+        self.environment = file.settings if file else None
+        self._environment_asset = file.asset if file else None
 
     def read_statement(self, node_role: NodeRole) -> iam.PolicyStatement:
         """Return the right to read what nodes of a role run."""
         scripts = [self._setup, self._run if node_role is NodeRole.MASTER else None]
-        return read_statement([self._agent.asset, *(script[0] for script in scripts if script)])
+        assets = [self._agent.asset, *(script[0] for script in scripts if script)]
+        return read_statement([*assets, *([self._environment_asset] if self._environment_asset else [])])
 
     def user_data(
         self,
@@ -50,6 +65,7 @@ class NodePrograms(Construct):
         coordination: Coordination,
         worker_role: iam.Role,
         file_system: FileSystemSettings,
+        needs: JobNeeds,
         facts: InstanceTypeFacts,
         image: NodeImage,
         worker_min_capacity: int,
@@ -64,6 +80,7 @@ class NodePrograms(Construct):
             coordination: State item, queues and signal.
             worker_role: The role whose reports the master believes.
             file_system: How the shared file system is mounted.
+            needs: What jobs find on the nodes.
             facts: The instance type.
             image: What the nodes start from.
             worker_min_capacity: Fewest workers with which the cluster may form.
@@ -88,6 +105,7 @@ class NodePrograms(Construct):
             setup_seconds=setup_seconds,
             setup_script=self._setup[1] if self._setup else None,
             run_script=self._run[1] if self._run and is_master else None,
+            needs=needs,
         )
         return render_user_data(self, settings, self._agent, image.interpreter)
 

@@ -3,13 +3,18 @@
 from typing import Any
 
 import jsii
-from aws_cdk import Aws, Fn, RemovalPolicy, Stack
+from aws_cdk import Aws, Fn, RemovalPolicy, Size, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from constructs import Construct, DependencyGroup, IDependable
 
-from deeplearning_cdk.cluster_props import check_file_system_id, check_mount_point
+from deeplearning_cdk.cluster_props import (
+    FileSystemThroughput,
+    check_file_system_id,
+    check_mount_point,
+    check_throughput,
+)
 from deeplearning_cdk.node_image import FileSystemMode
 from deeplearning_cdk.security_rules import admit
 from deeplearning_contract.setting_parts import FileSystemSettings
@@ -23,7 +28,7 @@ _LOGIN_USER_ID = "1000"
 @jsii.implements(ec2.IConnectable)
 class SharedFileSystem(Construct):
     """
-    Shared file system of a cluster, in the nodes' zone, encrypted, elastic throughput.
+    Shared file system of a cluster, in the nodes' zone, encrypted.
 
     Mode `nfs4` is plain NFS 4.1 that only the security groups guard. Mode `efs` goes through an access point with
     IAM and TLS; a new file system then refuses clients without either. An existing one is shown from its root,
@@ -39,16 +44,21 @@ class SharedFileSystem(Construct):
         file_system_id: An existing file system. Default: a new one.
         mount_target_security_group: Group of the mount target that the existing file system already has in the
             nodes' zone; nodes are admitted to it. Default: a mount target is made.
+        throughput: Of a new file system: `elastic` (as much as is used, paid by use), `bursting` (by its size), or a
+            size for each second, which is provisioned. Default: elastic.
         removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
             stack's own creation fails.
 
     Attributes:
         file_system_id: Id of the file system.
+        vpc: The VPC of its mount target.
+        subnet: The subnet of its mount target.
+        mode: How nodes mount it.
         mount_settings: What nodes are told.
         readiness: What must exist before a node can mount it.
 
     Raises:
-        ValueError: The id is not one, or a group was given without it.
+        ValueError: The id is not one, a group was given without it, or a throughput with it.
     """
 
     def __init__(
@@ -62,6 +72,7 @@ class SharedFileSystem(Construct):
         mode: FileSystemMode = "nfs4",
         file_system_id: str | None = None,
         mount_target_security_group: ec2.ISecurityGroup | None = None,
+        throughput: FileSystemThroughput | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -71,10 +82,12 @@ class SharedFileSystem(Construct):
             raise ValueError(
                 "mount_target_security_group must come with file_system_id, got none; pass the id, or neither"
             )
-        self._mode = mode
+        check_throughput(throughput, file_system_id)
+        self.vpc, self.subnet, self.mode = vpc, subnet, mode
+        self._staged: dict[str, str] = {}
         self._readiness = DependencyGroup()
         self.readiness: IDependable = self._readiness
-        self.file_system_id = file_system_id or self._make_file_system(removal_policy)
+        self.file_system_id = file_system_id or self._make_file_system(throughput or "elastic", removal_policy)
         self._security_group = mount_target_security_group or self._make_mount_target(vpc, subnet)
         self._connections = ec2.Connections(
             security_groups=[self._security_group], default_port=ec2.Port.tcp(_NFS_PORT)
@@ -87,17 +100,47 @@ class SharedFileSystem(Construct):
         """The mount target's connections; the default port is NFS."""
         return self._connections
 
-    def admit(self, nodes: ec2.ISecurityGroup) -> None:
-        """Let the members of a security group mount the file system."""
+    def admit(self, nodes: ec2.ISecurityGroup, scope: Construct | None = None) -> IDependable:
+        """
+        Let the members of a security group mount the file system.
+
+        Args:
+            nodes: The security group.
+            scope: Where the rule stands: a further cluster, whose nodes alone wait for it. Default: in the file system.
+
+        Returns:
+            What must exist before one of them can mount it.
+        """
         rule = admit(
-            self,
-            "FromNodes",
+            scope or self,
+            "FileSystemFromNodes" if scope else "FromNodes",
             group=self._security_group,
             members=nodes,
             port=ec2.Port.tcp(_NFS_PORT),
             description="NFS from the nodes",
         )
+        if scope is not None:
+            return DependencyGroup(self.readiness, rule)
         self._readiness.add(rule)
+        return self.readiness
+
+    def stage(self, name: str, cluster: str) -> None:
+        """
+        Note that a cluster brings data here, so that no two write to one folder.
+
+        Args:
+            name: The data's name.
+            cluster: Path of the cluster.
+
+        Raises:
+            ValueError: Another cluster of the file system brings data of this name.
+        """
+        other = self._staged.setdefault(name, cluster)
+        if other != cluster:
+            raise ValueError(
+                f"data must be staged by one cluster of a file system, got {name!r} from {cluster} and {other}; "
+                f"declare it on one, and let the jobs of both read it in data/{name} of the file system, or rename one"
+            )
 
     def mount_statements(self) -> list[iam.PolicyStatement]:
         """Return what a node's role needs to mount it; nothing in mode `nfs4`."""
@@ -117,13 +160,14 @@ class SharedFileSystem(Construct):
             {"Id": self.file_system_id},
         )
 
-    def _make_file_system(self, removal_policy: RemovalPolicy) -> str:
+    def _make_file_system(self, throughput: FileSystemThroughput, removal_policy: RemovalPolicy) -> str:
         file_system = efs.CfnFileSystem(
             self,
             "FileSystem",
             encrypted=True,
-            throughput_mode="elastic",
-            file_system_policy=_ENCRYPTED_ONLY if self._mode == "efs" else None,
+            throughput_mode="provisioned" if isinstance(throughput, Size) else throughput,
+            provisioned_throughput_in_mibps=throughput.to_mebibytes() if isinstance(throughput, Size) else None,
+            file_system_policy=_ENCRYPTED_ONLY if self.mode == "efs" else None,
             file_system_tags=[efs.CfnFileSystem.ElasticFileSystemTagProperty(key="Name", value=self.node.path)],
         )
         file_system.apply_removal_policy(removal_policy)

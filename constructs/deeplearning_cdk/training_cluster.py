@@ -1,5 +1,7 @@
 """The cluster: one master and its workers, formed and checked before the stack is complete."""
 
+from collections.abc import Sequence
+
 import jsii
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -7,13 +9,18 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
-from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork
+from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork, Place
 from deeplearning_cdk.cluster_nodes import ClusterNodes
 from deeplearning_cdk.cluster_plan import check_network, plan_cluster
+from deeplearning_cdk.cluster_props import FileSystemThroughput
+from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.cluster_warnings import warn_about
 from deeplearning_cdk.coordination import Coordination, name_cluster
+from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.instance_catalog import NodeInstanceType
+from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.login_commands import session_command, ssh_command
+from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.shared_file_system import SharedFileSystem
@@ -55,11 +62,18 @@ class TrainingCluster(Construct):
             zone's first public one where the VPC has one.
         isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
             through a new VPC's NAT gateway, or as the user's VPC lets them.
+        file_system: The file system of another cluster in the same VPC and zone, where jobs of one name are one job.
+            Default: its own.
         file_system_id: An existing file system. Default: a new one.
+        file_system_throughput: Of a new file system: `elastic`, `bursting`, or a size for each second, which is
+            provisioned. Default: elastic.
         mount_target_security_group: Group of the mount target that the existing file system already has in the
             zone. Default: a mount target is made.
         removal_policy: What becomes of a new file system with the stack. Default: it is kept, except when the
             stack's own creation fails.
+        lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
+        data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
+        environment: The software that jobs run in, built once a cluster. Default: the image's own.
 
     Attributes:
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
@@ -97,9 +111,14 @@ class TrainingCluster(Construct):
         worker_subnet: ec2.ISubnet | None = None,
         master_subnet: ec2.ISubnet | None = None,
         isolated: bool = False,
+        file_system: SharedFileSystem | None = None,
         file_system_id: str | None = None,
+        file_system_throughput: FileSystemThroughput | None = None,
         mount_target_security_group: ec2.ISecurityGroup | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+        lustre: LustreFileSystem | None = None,
+        data: Sequence[DataSource] = (),
+        environment: JobEnvironment | None = None,
     ) -> None:
         self._plan = plan_cluster(
             worker_instance_type=worker_instance_type,
@@ -117,51 +136,40 @@ class TrainingCluster(Construct):
             setup_timeout=setup_timeout,
             vpc_cidr=None if vpc else vpc_cidr or DEFAULT_VPC_CIDR,
             isolated=isolated,
+            file_system=file_system,
             file_system_id=file_system_id,
+            file_system_throughput=file_system_throughput,
+            mount_target_security_group=mount_target_security_group,
+            removal_policy=removal_policy,
+            lustre=lustre,
+            data=data,
+            environment=environment,
         )
         super().__init__(scope, construct_id)
         self.cluster_name = name_cluster(self)
-        self.network = ClusterNetwork(
-            self,
-            "Network",
-            vpc=vpc,
-            vpc_cidr=vpc_cidr,
-            availability_zone=availability_zone,
-            worker_subnet=worker_subnet,
-            master_subnet=master_subnet,
-            public_master=self._plan.ssh_peer is not None,
-            isolated=isolated,
-        )
+        place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
+        self.network = self._make_network(place, isolated=isolated)
         check_network(self._plan, self.network, isolated=isolated)
         warn_about(self, self._plan, isolated=isolated)
-        self.file_system = self._make_file_system(
-            mount_point, file_system_id, mount_target_security_group, removal_policy
-        )
+        self._storage = ClusterStorage(self, self._plan.storage, self.network)
+        self.file_system = self._storage.file_system
         self.coordination = Coordination(self, "Coordination")
         self.adjuster = self._make_adjuster()
         self._nodes = self._make_nodes(volume_size, setup_script, run_script)
         self._order_creation()
 
-    def _make_file_system(
-        self,
-        mount_point: str,
-        file_system_id: str | None,
-        mount_target_security_group: ec2.ISecurityGroup | None,
-        removal_policy: RemovalPolicy,
-    ) -> SharedFileSystem:
-        file_system = SharedFileSystem(
+    def _make_network(self, place: Place, *, isolated: bool) -> ClusterNetwork:
+        return ClusterNetwork(
             self,
-            "FileSystem",
-            vpc=self.network.vpc,
-            subnet=self.network.worker_subnet,
-            mount_point=mount_point,
-            mode=self._plan.image.file_system_mode,
-            file_system_id=file_system_id,
-            mount_target_security_group=mount_target_security_group,
-            removal_policy=removal_policy,
+            "Network",
+            vpc=place.vpc,
+            vpc_cidr=place.vpc_cidr,
+            availability_zone=place.availability_zone,
+            worker_subnet=place.worker_subnet,
+            master_subnet=place.master_subnet,
+            public_master=self._plan.ssh_peer is not None,
+            isolated=isolated,
         )
-        file_system.admit(self.network.security_group)
-        return file_system
 
     def _make_adjuster(self) -> CapacityAdjuster:
         return CapacityAdjuster(
@@ -180,7 +188,7 @@ class TrainingCluster(Construct):
             plan=self._plan,
             cluster=self.cluster_name,
             network=self.network,
-            file_system=self.file_system,
+            storage=self._storage,
             coordination=self.coordination,
             volume_size=volume_size,
             setup_script=setup_script,
@@ -191,7 +199,7 @@ class TrainingCluster(Construct):
         """Let nodes, and the clock of the stack's wait, start when all that nodes need is there."""
         needs: list[IDependable] = [
             self.network.connectivity,
-            self.file_system.readiness,
+            *self._storage.readiness,
             self.adjuster,
             self._nodes.master_security_group,
             # With the policies that users grant later.

@@ -64,6 +64,8 @@ class NodeSettings:
         """Return the JSON object that `from_json` reads; values may be CDK tokens."""
         packages = {command: list(names) for command, names in self.packages.items()}
         needs = {name: value for name, value in asdict(self.needs).items() if value}
+        if self.needs.data:
+            needs["data"] = list(needs["data"])  # CDK resolves lists and no tuples.
         return asdict(self) | {"role": self.role.value, "packages": packages, "needs": needs}
 
     @classmethod

@@ -1,10 +1,14 @@
 """Every right that a cluster's roles have, exactly."""
 
+import json
+import re
 from typing import Any
 
 import pytest
+from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk import NodeImage
+from deeplearning_cdk import DataSource, JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_contract.names import NodeRole
 
 ASSETS = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
 GROUPS = "arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*"
@@ -38,8 +42,10 @@ def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synt
     cluster = synthesis.only("AWS::Lambda::Function")["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
     *statements, assets = synthesis.statements("MasterRole")
     assert statements == [
+        # To end the cluster from the master; describing groups takes no resource.
+        _allow("autoscaling:DescribeAutoScalingGroups", "*"),
         _allow(
-            "autoscaling:SetInstanceHealth",
+            ["autoscaling:SetDesiredCapacity", "autoscaling:SetInstanceHealth"],
             {"Fn::Sub": GROUPS},
             Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": cluster}},
         ),
@@ -117,14 +123,91 @@ def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize:
 
 def test_d62_the_only_star_is_for_calls_that_take_no_resource(synthesize: Any) -> None:
     synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
-    stars = [
-        statement["Action"]
-        for role in synthesis.of_type("AWS::IAM::Role").values()
+    stars = {
+        re.sub(r"[0-9A-F]{8}$", "", name): statement["Action"]
+        for name, role in synthesis.of_type("AWS::IAM::Role").items()
         for policy in role["Properties"]["Policies"]
         for statement in policy["PolicyDocument"]["Statement"]
-        if "*" in (statement["Resource"], *statement["Action"])
+        if statement["Resource"] == "*" or "*" in statement["Action"]
+    }
+    # IAM knows no resource for describing groups and their activities.
+    assert stars == {
+        "ClusterCapacityAdjusterRole": [
+            "autoscaling:DescribeAutoScalingGroups",
+            "autoscaling:DescribeScalingActivities",
+        ],
+        "ClusterNodesMasterRole": "autoscaling:DescribeAutoScalingGroups",
+    }
+
+
+# --- Data and environment -----------------------------------------------------------------------------
+
+DATA = (
+    DataSource("train", "team-data", "coco/train.tar.gz"),
+    DataSource("images", "team-data", "images/", target="local"),
+    DataSource("all", "other-data", target="stream"),
+)
+
+
+def _s3(path: str) -> dict[str, Any]:
+    return {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, f":s3:::{path}"]]}
+
+
+@pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
+def test_nodes_read_exactly_the_data_that_was_named(synthesize: Any, role: str) -> None:
+    statements = [entry for entry in synthesize(data=DATA).statements(role) if "s3:" in json.dumps(entry["Action"])]
+    (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject")
+    assert [resource for resource in read["Resource"] if ASSETS not in json.dumps(resource)] == [
+        _s3("other-data/*"),
+        _s3("team-data/coco/train.tar.gz"),
+        _s3("team-data/coco/train.tar.gz.sha256"),
+        _s3("team-data/images/*"),
     ]
-    assert stars == [["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"]]
+    listed = [entry for entry in statements if entry != read]
+    assert {entry["Action"] for entry in listed} == {"s3:ListBucket"}
+    assert sorted((entry["Resource"]["Fn::Join"][1][2], json.dumps(entry.get("Condition"))) for entry in listed) == [
+        (":s3:::other-data", "null"),
+        (":s3:::team-data", '{"StringLike": {"s3:prefix": "coco/train.tar.gz*"}}'),
+        (":s3:::team-data", '{"StringLike": {"s3:prefix": "images/*"}}'),
+    ]
+
+
+def test_nodes_may_decrypt_with_the_key_of_a_bucket_that_is_a_construct(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    bucket = s3.Bucket(stack, "Data", encryption=s3.BucketEncryption.KMS)
+    TrainingCluster(stack, "Cluster", data=[DataSource("train", bucket, "train/")])
+    synthesis = read_stack(stack)
+    statements = [
+        statement
+        for policy in synthesis.of_type("AWS::IAM::Policy").values()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    assert statements == [_allow("kms:Decrypt", _arn(synthesis, "AWS::KMS::Key"))] * 2
+    # A node that starts before it may decrypt would fail for good.
+    for node_role in NodeRole:
+        assert set(synthesis.of_type("AWS::IAM::Policy")) <= synthesis.before(synthesis.group_id(node_role))
+
+
+def test_nodes_read_nothing_that_lustre_reads_for_them(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    lustre = LustreFileSystem(stack, "Lustre", data_bucket="team-data")
+    TrainingCluster(stack, "Cluster", lustre=lustre, data=[DataSource("train", "team-data", "train/", "lustre")])
+    assert "team-data" not in json.dumps(read_stack(stack).of_type("AWS::IAM::Role"))
+
+
+@pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
+def test_every_node_reads_the_file_of_the_environment(synthesize: Any, tmp_path: Any, role: str) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.9.1\n")
+    environment = JobEnvironment.from_requirements(str(tmp_path / "requirements.txt"))
+    assert sorted(_read_assets(synthesize(environment=environment).statements(role)[-1])) == ["txt", "zip"]
+
+
+def test_the_s3_endpoint_of_an_isolated_cluster_shuts_no_bucket_out(synthesize: Any) -> None:
+    endpoints = synthesize(isolated=True, worker_instance_type="m5.large", data=DATA).of_type("AWS::EC2::VPCEndpoint")
+    (gateway,) = (entry["Properties"] for name, entry in endpoints.items() if "S3Endpoint" in name)
+    assert gateway["VpcEndpointType"] == "Gateway"
+    # Without a policy of its own it admits what the roles may do: assets, signals and the data.
+    assert "PolicyDocument" not in gateway
 
 
 @pytest.mark.fault(19, 24, 35)

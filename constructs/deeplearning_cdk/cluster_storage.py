@@ -1,0 +1,126 @@
+"""What the nodes of a cluster mount: the shared file system, its own or another cluster's, and FSx for Lustre."""
+
+from dataclasses import dataclass, replace
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct, IDependable
+
+from deeplearning_cdk.cluster_network import ClusterNetwork
+from deeplearning_cdk.cluster_props import FileSystemThroughput
+from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.lustre_file_system import LustreFileSystem
+from deeplearning_cdk.node_image import FileSystemMode
+from deeplearning_cdk.shared_file_system import SharedFileSystem
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageProps:
+    """The props of `TrainingCluster` about what nodes mount, and the mode and the data that go with them."""
+
+    mount_point: str = "/efs"
+    file_system: SharedFileSystem | None = None
+    file_system_id: str | None = None
+    throughput: FileSystemThroughput | None = None
+    mount_target_security_group: ec2.ISecurityGroup | None = None
+    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+    lustre: LustreFileSystem | None = None
+    mode: FileSystemMode = "nfs4"
+    data: tuple[DataSource, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts a shared file system, or mounts one thing over the other."""
+        own = {
+            "file_system_id": self.file_system_id,
+            "file_system_throughput": self.throughput,
+            "mount_target_security_group": self.mount_target_security_group,
+        }
+        if self.file_system is not None and (given := [prop for prop, value in own.items() if value is not None]):
+            raise ValueError(
+                f"{given[0]} must be left out with file_system, which has its own, got both; leave one of them out"
+            )
+        if self.lustre is not None:
+            points = sorted((f"{self.mount_point}/", f"{self.lustre.mount_point}/"))
+            if points[1].startswith(points[0]):
+                raise ValueError(
+                    "mount_point must lie beside that of lustre, got "
+                    f"{self.mount_point} and {self.lustre.mount_point}; give one of them another mount_point"
+                )
+
+
+class ClusterStorage:
+    """
+    Makes or takes what nodes mount, and lets them in.
+
+    Args:
+        scope: The cluster.
+        props: What the user chose.
+        network: Where the nodes live.
+
+    Attributes:
+        file_system: The shared file system.
+        settings: How nodes mount it.
+        lustre: How nodes mount FSx for Lustre; None without.
+        readiness: What must exist before a node can mount either.
+
+    Raises:
+        ValueError: The shared file system cannot be mounted from there, or does not show the data.
+    """
+
+    def __init__(self, scope: Construct, props: StorageProps, network: ClusterNetwork) -> None:
+        if props.file_system is None:
+            self.file_system = _make_file_system(scope, props, network)
+            self.readiness: list[IDependable] = [self.file_system.admit(network.security_group)]
+        else:
+            self.file_system = props.file_system
+            _check_shared(self.file_system, network, props.mode)
+            self.readiness = [self.file_system.admit(network.security_group, scope)]
+        self.settings = replace(self.file_system.mount_settings, mount_point=props.mount_point)
+        for source in props.data:
+            if source.target == "efs":
+                self.file_system.stage(source.name, scope.node.path)
+            elif source.target == "lustre" and props.lustre is not None:
+                props.lustre.check_source(source)
+        if props.lustre is not None:
+            self.readiness.append(props.lustre.attach(scope, network))
+        # It has its name once it has a network.
+        self.lustre = props.lustre.mount_settings if props.lustre else None
+
+    def mount_statements(self) -> list[iam.PolicyStatement]:
+        """Return what a node's role needs to mount them; Lustre asks only the security groups."""
+        return self.file_system.mount_statements()
+
+
+def _make_file_system(scope: Construct, props: StorageProps, network: ClusterNetwork) -> SharedFileSystem:
+    return SharedFileSystem(
+        scope,
+        "FileSystem",
+        vpc=network.vpc,
+        subnet=network.worker_subnet,
+        mount_point=props.mount_point,
+        mode=props.mode,
+        file_system_id=props.file_system_id,
+        mount_target_security_group=props.mount_target_security_group,
+        throughput=props.throughput,
+        removal_policy=props.removal_policy,
+    )
+
+
+def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: FileSystemMode) -> None:
+    """Check that nodes can mount another cluster's file system: by name it is found in its own zone alone."""
+    resolve = Stack.of(network).resolve
+    if resolve(file_system.vpc.vpc_id) != resolve(network.vpc.vpc_id):
+        raise ValueError(
+            "vpc must be that of file_system, got another or none; pass vpc=<the other cluster>.network.vpc"
+        )
+    theirs, ours = (resolve(subnet.availability_zone) for subnet in (file_system.subnet, network.worker_subnet))
+    if theirs != ours:
+        raise ValueError(
+            f"worker_subnet must lie in the zone of file_system, got {ours} and {theirs}; pass a subnet of that zone"
+        )
+    if file_system.mode != mode:
+        raise ValueError(
+            f"image must mount file_system as the cluster does that has made it, {file_system.mode}, got {mode}; "
+            "take images of one file_system_mode"
+        )

@@ -1,0 +1,241 @@
+"""FSx for Lustre beside the shared file system: a new one, linked to a bucket, or one of the user's."""
+
+from aws_cdk import CfnResource, RemovalPolicy, Size
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_fsx as fsx
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct, DependencyGroup, IDependable
+
+from deeplearning_cdk.cluster_network import ClusterNetwork
+from deeplearning_cdk.cluster_props import check_mount_point
+from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.lustre_props import (
+    BucketLink,
+    LustreDeployment,
+    RequiredNetwork,
+    check_export,
+    check_link,
+    check_mount_names,
+    check_removal,
+    check_storage,
+    check_throughput,
+)
+from deeplearning_cdk.security_rules import admit
+from deeplearning_contract.setting_parts import FileSystemSettings
+
+DEFAULT_MOUNT_POINT = "/fsx"
+# FSx for Lustre user guide: mounting from an EC2 instance; file system access control with a VPC.
+_MOUNT_OPTIONS = "relatime,flock"
+_PORTS = {"Lustre": ec2.Port.tcp(988), "LustreServers": ec2.Port.tcp_range(1018, 1023)}
+_VERSION = "2.15"
+"""Current clients of Ubuntu and Amazon Linux 2023 are 2.15; older servers do not take them all."""
+_EVENTS = ["NEW", "CHANGED", "DELETED"]
+
+
+class LustreFileSystem(Construct):
+    """
+    FSx for Lustre that the nodes of a cluster mount: SSD storage, encrypted, in the nodes' zone.
+
+    With `data_bucket` it shows the bucket's objects as files, each read from S3 when it is first opened, and follows
+    what changes in the bucket. The image must have a Lustre client; nodes on Amazon Linux 2023 install it.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        storage: Its size: 1200 GiB, 2400 GiB or a multiple of that. Default: 1200 GiB.
+        deployment: `persistent` (PERSISTENT_2: replicated) or `scratch` (SCRATCH_2: cheaper, lost with a server).
+            Default: persistent.
+        throughput: MB/s for each TiB of persistent storage: 125, 250, 500 or 1000. Default: 125.
+        data_bucket: The bucket, or its name, whose objects it shows, below the paths that they have there.
+            Default: it starts empty.
+        data_prefix: Only what is below this prefix of the bucket, which ends with `/`. Default: the whole bucket.
+        export: What jobs write is written to the bucket, and deleted there when they delete it. Default: the bucket
+            is only read.
+        mount_point: Where nodes mount it. Default: /fsx.
+        vpc: The VPC of the nodes. Default: that of the first cluster that mounts it.
+        subnet: Its subnet in that VPC. Default: that of the first cluster's workers.
+        encryption_key: Key of a persistent file system. Default: the account's own key for FSx.
+        removal_policy: What becomes of it with the stack. Default: with a `vpc` of the user's it is kept, except when
+            the stack's own creation fails; without, it goes, because it would hold the cluster's subnet.
+
+    Attributes:
+        security_group: Its security group.
+        readiness: What must exist before a node can mount it.
+
+    Raises:
+        ValueError: A value cannot work; the message names the prop, the rule and a way out.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        storage: Size | None = None,
+        deployment: LustreDeployment = "persistent",
+        throughput: int | None = None,
+        data_bucket: s3.IBucket | str | None = None,
+        data_prefix: str = "",
+        export: bool = False,
+        mount_point: str = DEFAULT_MOUNT_POINT,
+        vpc: ec2.IVpc | None = None,
+        subnet: ec2.ISubnet | None = None,
+        encryption_key: kms.IKey | None = None,
+        removal_policy: RemovalPolicy | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._storage = check_storage(storage)
+        self._deployment = deployment
+        self._throughput = check_throughput(deployment, throughput, has_key=encryption_key is not None)
+        self._link = check_link(data_bucket, data_prefix)
+        self._is_exporting = check_export(self._link, is_exporting=export)
+        self._key_id = encryption_key.key_id if encryption_key else None
+        self._removal_policy = check_removal(removal_policy, has_vpc=vpc is not None)
+        self.mount_point = check_mount_point(mount_point)
+        self._source = ""
+        self._begin()
+        self.node.add_validation(RequiredNetwork(self.node.path, lambda: bool(self._source)))
+        if subnet is not None and vpc is None:
+            raise ValueError("vpc must be given with subnet, got none; pass the subnet's VPC, or leave subnet out")
+        if vpc is not None:
+            private = [*vpc.private_subnets, *vpc.isolated_subnets]
+            self._make(vpc, subnet or private[0])
+
+    @classmethod
+    def from_attributes(
+        cls,
+        scope: Construct,
+        construct_id: str,
+        *,
+        dns_name: str,
+        mount_name: str,
+        security_group: ec2.ISecurityGroup,
+        mount_point: str = DEFAULT_MOUNT_POINT,
+    ) -> "LustreFileSystem":
+        """
+        Take an existing file system; nothing but rules of its security group is made or changed.
+
+        Args:
+            scope: The parent.
+            construct_id: The id in the parent.
+            dns_name: Its DNS name, which the nodes' VPC resolves.
+            mount_name: Its mount name, as `aws fsx describe-file-systems` shows it.
+            security_group: Its security group, to which the nodes are admitted.
+            mount_point: Where nodes mount it. Default: /fsx.
+
+        Raises:
+            ValueError: A name is not one.
+        """
+        check_mount_names(dns_name, mount_name)
+        source = f"{dns_name}@tcp:/{mount_name}"
+        return _ExistingLustre(
+            scope, construct_id, source=source, security_group=security_group, mount_point=mount_point
+        )
+
+    def _begin(self) -> None:
+        self._readiness = DependencyGroup()
+        self.readiness: IDependable = self._readiness
+        self.security_group: ec2.ISecurityGroup | None = None
+
+    @property
+    def mount_settings(self) -> FileSystemSettings:
+        """What nodes are told, once it has a network."""
+        return FileSystemSettings("lustre", self._source, _MOUNT_OPTIONS, self.mount_point)
+
+    def attach(self, scope: Construct, network: ClusterNetwork) -> IDependable:
+        """
+        Let the nodes of a cluster mount it, and make it in their subnet if it has no network yet.
+
+        Args:
+            scope: The cluster, where the rules of its nodes stand.
+            network: Where its nodes live.
+
+        Returns:
+            What must exist before one of these nodes can mount it.
+        """
+        if not self._source:
+            self._make(network.vpc, network.worker_subnet)
+        assert self.security_group is not None
+        rules = DependencyGroup(self.readiness)
+        own, nodes = self.security_group, network.security_group
+        for name, port in _PORTS.items():
+            # Its servers open connections to their clients too.
+            for direction, group, members in (("FromNodes", own, nodes), ("ToNodes", nodes, own)):
+                identity = f"{name}{direction}"
+                rules.add(admit(scope, identity, group=group, members=members, port=port, description=identity))
+        return rules
+
+    def check_source(self, source: DataSource) -> None:
+        """
+        Check that it can show a source.
+
+        Raises:
+            ValueError: It is linked to nothing, or to something else.
+        """
+        if self._link is None or not self._link.holds(source):
+            linked = "nothing" if self._link is None else self._link.uri
+            raise ValueError(
+                f"data {source.name} must lie in what lustre is linked to, got {source.bucket_name}/{source.key} with "
+                f"a link to {linked}; pass its bucket as data_bucket, or take another target"
+            )
+
+    def _make(self, vpc: ec2.IVpc, subnet: ec2.ISubnet) -> None:
+        group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="FSx for Lustre")
+        self.security_group = group
+        file_system = fsx.CfnFileSystem(
+            self,
+            "FileSystem",
+            file_system_type="LUSTRE",
+            file_system_type_version=_VERSION,
+            storage_capacity=self._storage,
+            storage_type="SSD",
+            subnet_ids=[subnet.subnet_id],
+            security_group_ids=[group.security_group_id],
+            kms_key_id=self._key_id,
+            lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
+                deployment_type="PERSISTENT_2" if self._deployment == "persistent" else "SCRATCH_2",
+                per_unit_storage_throughput=self._throughput,
+            ),
+        )
+        self._source = f"{file_system.attr_dns_name}@tcp:/{file_system.attr_lustre_mount_name}"
+        rules = [
+            admit(self, f"{name}FromItself", group=group, members=group, port=port, description="Its servers")
+            for name, port in _PORTS.items()
+        ]
+        links = [self._add_link(file_system, self._link)] if self._link else []
+        # What stays keeps its interface, and the interface its group.
+        kept: list[CfnResource | ec2.SecurityGroup] = [file_system, group, *rules, *links]
+        for resource in kept:
+            resource.apply_removal_policy(self._removal_policy)
+        self._readiness.add(file_system, *rules, *links)
+
+    def _add_link(self, file_system: fsx.CfnFileSystem, link: BucketLink) -> fsx.CfnDataRepositoryAssociation:
+        policy = {"auto_import_policy": {"events": _EVENTS}}
+        if self._is_exporting:
+            policy["auto_export_policy"] = {"events": _EVENTS}
+        return fsx.CfnDataRepositoryAssociation(
+            self,
+            "DataBucket",
+            file_system_id=file_system.ref,
+            file_system_path=link.path,
+            data_repository_path=link.uri,
+            batch_import_meta_data_on_create=True,
+            s3=policy,
+        )
+
+
+class _ExistingLustre(LustreFileSystem):
+    """One that is not made here."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, source: str, security_group: ec2.ISecurityGroup, mount_point: str
+    ) -> None:
+        Construct.__init__(self, scope, construct_id)
+        self._source = source
+        self.mount_point = check_mount_point(mount_point)
+        self._begin()
+        self.security_group = security_group
+
+    def check_source(self, source: DataSource) -> None:
+        """Take the user's word for what an existing file system is linked to; its nodes check it when they start."""

@@ -1,0 +1,77 @@
+"""An environment is one file that stands alone, or an image, and nodes get its digest."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deeplearning_cdk import JobEnvironment, NodeImage
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.setting_parts import EnvironmentSettings
+
+
+@pytest.fixture
+def requirements(tmp_path: Path) -> Path:
+    path = tmp_path / "requirements.txt"
+    path.write_text("--extra-index-url https://example.com/simple\ntorch==2.9.1  # the framework\n\n")
+    return path
+
+
+@pytest.mark.parametrize("role", list(NodeRole))
+def test_the_file_is_an_asset_with_its_digest(synthesize: Any, requirements: Path, role: NodeRole) -> None:
+    environment = JobEnvironment.from_requirements(str(requirements), horovod="0.28.1")
+    found = synthesize(environment=environment).settings(role).needs.environment
+    assert found is not None
+    assert (found.kind, found.image, found.horovod) == ("requirements", "", "0.28.1")
+    assert found.file is not None
+    assert found.file.sha256 == hashlib.sha256(requirements.read_bytes()).hexdigest()
+    assert found.file.key.endswith(".txt")
+
+
+def test_conda_files_and_containers_are_told_as_what_they_are(synthesize: Any, tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text("name: train\n")
+    conda = synthesize(environment=JobEnvironment.from_conda(str(path))).settings(NodeRole.MASTER).needs.environment
+    assert conda is not None
+    assert (conda.kind, conda.file is not None, conda.image) == ("conda", True, "")
+    image = "registry.example.com:5000/team/train@sha256:" + "0" * 64
+    container = synthesize(environment=JobEnvironment.from_container(image)).settings(NodeRole.WORKER)
+    assert container.needs.environment == EnvironmentSettings("container", image=image)
+
+
+def test_without_an_environment_nodes_use_the_images_own(synthesize: Any) -> None:
+    assert synthesize().settings(NodeRole.MASTER).needs.environment is None
+
+
+@pytest.mark.parametrize(
+    "line", ["-r base.txt", "--requirement=base.txt", "-e .", "-c limits.txt", "./mine.whl", "../lib", "/srv/a.whl"]
+)
+def test_a_file_that_names_other_files_is_refused(requirements: Path, line: str) -> None:
+    requirements.write_text(f"numpy\n  {line}\n")
+    with pytest.raises(ValueError, match="environment must be one file that stands alone, got ") as caught:
+        JobEnvironment.from_requirements(str(requirements))
+    assert f"got {line!r} in line 2 of" in str(caught.value)
+
+
+def test_what_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"horovod must be one of 0\.28\.1, got '0\.1'; write one, or leave it out"):
+        JobEnvironment.from_requirements(str(requirements), horovod="0.1")
+    with pytest.raises(ValueError, match=r"environment must be a file, got 'nowhere\.txt'; pass its path from "):
+        JobEnvironment.from_requirements("nowhere.txt")
+    with pytest.raises(ValueError, match=r"environment must be a \.yml or \.yaml file for conda, got "):
+        JobEnvironment.from_conda(str(requirements))
+    requirements.write_text("\n")
+    with pytest.raises(ValueError, match="environment must not be empty, got "):
+        JobEnvironment.from_requirements(str(requirements))
+    for image in ("", "two words", "$(id)"):
+        with pytest.raises(ValueError, match="container must be the name of an image, got "):
+            JobEnvironment.from_container(image)
+
+
+def test_isolated_nodes_are_warned_that_they_reach_no_index(synthesize: Any, requirements: Path) -> None:
+    environment = JobEnvironment.from_requirements(str(requirements))
+    image = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+    props = {"worker_instance_type": "m5.large", "environment": environment, "image": image}
+    assert [text for text in synthesize(isolated=True, **props).warnings if "no public package index" in text]
+    assert not [text for text in synthesize(**props).warnings if "no public package index" in text]
