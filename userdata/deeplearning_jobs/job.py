@@ -19,6 +19,24 @@ RESUME_VARIABLE = "DEEPLEARNING_RESUME_FROM"
 DATA_VARIABLE = "DEEPLEARNING_DATA"
 UNBUFFERED_VARIABLE = "PYTHONUNBUFFERED"
 
+RESERVED = frozenset(
+    {
+        RANK_VARIABLE,
+        TASK_VARIABLE,
+        "DMLC_NODE_HOST",
+        "DMLC_NUM_SERVER",
+        "DMLC_NUM_WORKER",
+        "DMLC_PS_ROOT_PORT",
+        "DMLC_PS_ROOT_URI",
+        "DMLC_ROLE",
+        "HOROVOD_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "RANK",
+        "TF_CONFIG",
+    }
+)
+"""What tells processes apart: one value for all would make them one."""
+
 _FOLDER = re.compile(rf"(?P<mount>/.*)/{JOBS_FOLDER}/(?P<job>[^/\s]+)/runs/(?P<run>[^/\s]+)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -88,7 +106,7 @@ class Job:
         for name, value in self.request.environment.items():
             if not _VARIABLE.fullmatch(name) or "\0" in value:
                 raise PlanError(f"--env must be NAME=VALUE, got {name!r}; names are letters, digits and _")
-            if name in {RANK_VARIABLE, TASK_VARIABLE} or (name == JOB_VARIABLE and value != self.name):
+            if name in RESERVED or (name == JOB_VARIABLE and value != self.name):
                 raise PlanError(f"--env must not set {name}, got {value!r}; the plan sets it, leave it out")
         return {**own, **self.request.environment}
 

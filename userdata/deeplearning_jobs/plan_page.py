@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from deeplearning_jobs.launch_plan import LaunchPlan, Process
+from deeplearning_jobs.rank_script import RANK
 from deeplearning_jobs.topology import Place, list_places
 
 MOST_PLACES = 64
@@ -14,10 +15,10 @@ NO_GPU = "-"
 
 def render_plan(plan: LaunchPlan) -> str:
     """Return the page."""
-    hosts = "host" if len(plan.hosts) == 1 else "hosts"
-    head = f"{plan.launcher}: {plan.ranks} ranks = {len(plan.hosts)} {hosts} x {plan.slots} slots"
+    sizes = f"{_count(len(plan.hosts), 'host')} x {_count(plan.slots, 'slot')}"
+    head = f"{plan.launcher}: {_count(plan.ranks, 'rank')} = {sizes}"
     sections = [
-        ("What runs", _render_processes(plan.processes)),
+        ("What runs", _render_processes(plan)),
         ("Where each rank runs", _render_places(list_places(plan))),
         ("Why", _render_reasons(plan)),
         ("Files of the run", _render_files(plan)),
@@ -27,8 +28,14 @@ def render_plan(plan: LaunchPlan) -> str:
     return f"{head}\n\n{body}\n"
 
 
-def _render_processes(processes: Sequence[Process]) -> Iterable[str]:
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _render_processes(plan: LaunchPlan) -> Iterable[str]:
     """Show variables that all processes have once, before what each has of its own."""
+    processes = plan.processes
+    rank_script = next(path for path in plan.files if path.endswith(f"/{RANK}"))
     shared = {
         name: value
         for name, value in processes[0].environment.items()
@@ -42,20 +49,22 @@ def _render_processes(processes: Sequence[Process]) -> Iterable[str]:
         yield f"{process.name} on {process.host}{end}:"
         own = process.environment if len(processes) == 1 else _without(process, shared)
         yield from (f"    {name}={shlex.quote(value)} \\" for name, value in own.items())
-        yield from _wrap(process.argv)
+        yield from _wrap(process.argv, rank_script)
 
 
 def _without(process: Process, shared: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in process.environment.items() if name not in shared}
 
 
-def _wrap(argv: Sequence[str]) -> Iterable[str]:
-    """Show a command line with an option and its values a line."""
+def _wrap(argv: Sequence[str], rank_script: str) -> Iterable[str]:
+    """Show a command line with an option and its values a line, and the program on the last."""
+    end = argv.index(rank_script)
     lines: list[list[str]] = [[]]
-    for word in argv:
-        if lines[-1] and (word.startswith("-") or (word.startswith("/") and not lines[-1][0].startswith("-"))):
+    for word in argv[:end]:
+        if word.startswith("-"):
             lines.append([])
         lines[-1].append(shlex.quote(word))
+    lines = [*filter(None, lines), [shlex.quote(word) for word in argv[end:]]]
     for index, line in enumerate(lines):
         yield "    " + ("  " if index else "") + " ".join(line) + (" \\" if index < len(lines) - 1 else "")
 

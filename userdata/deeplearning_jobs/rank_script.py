@@ -14,8 +14,11 @@ from deeplearning_jobs.job import RANK_VARIABLE, TASK_VARIABLE, Job
 from deeplearning_jobs.network_environment import INTERFACE_VARIABLES
 
 RANK, START, SSH, ADDRESSES = "rank", "start", "bin/ssh", "addresses"
+CLUSTER_FILE = "cluster.json"
+"""Who the processes of a TensorFlow job are."""
 OPENMPI_FOLDER = "/opt/amazon/openmpi/bin"
 """Where AWS's EFA installer, and so a deep-learning image, has Open MPI."""
+TENSORFLOW_LAUNCHERS = ("tf-ps", "tf-multiworker")
 RANK_SOURCES = {
     "horovod": ("HOROVOD_RANK", "horovodrun"),
     "mpi": ("OMPI_COMM_WORLD_RANK", "mpirun"),
@@ -42,6 +45,7 @@ def make_rank_script(job: Job) -> str:
         *_log_lines(job),
         *([] if is_inside else interface_lines(job)),
         *export_lines(job),
+        *_config_lines(job),
         *_directory_lines(job),
     ]
     return _join([*lines, *(container_lines(job) if job.request.container and not is_inside else ['exec "$@"'])])
@@ -145,8 +149,19 @@ def _log_lines(job: Job) -> list[str]:
             f'exec >> {folder}/"rank-${RANK_VARIABLE}.log" 2>&1',
         ]
     return [
-        f": ${{{TASK_VARIABLE}:?must be set, deeplearning run starts this script}}",
+        f': "${{{TASK_VARIABLE}:?must be set, deeplearning run starts this script}}"',
         f'exec >> {folder}/"${{{RANK_VARIABLE}:+rank-}}${{{RANK_VARIABLE}:-${TASK_VARIABLE}}}.log" 2>&1',
+    ]
+
+
+def _config_lines(job: Job) -> list[str]:
+    """Tell TensorFlow who all are, and which of them this process is."""
+    if job.request.launcher not in TENSORFLOW_LAUNCHERS:
+        return []
+    return [
+        f"cluster=$(cat {shlex.quote(job.path(CLUSTER_FILE))}) || exit 1",
+        f"kind=${{{TASK_VARIABLE}%-*}} number=${{{TASK_VARIABLE}##*-}}",
+        r'export TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"$kind\", \"index\": $number}}"',
     ]
 
 

@@ -7,8 +7,8 @@ from deeplearning_jobs.launch_plan import PlanError, Process, Reason
 from deeplearning_jobs.launchers.hostfile import HOSTFILE, LAUNCHER, hostfile_reason, hostfile_text
 from deeplearning_jobs.rank_script import RANK, SSH, START, make_ssh_shim, make_start_script
 
-ELASTIC = "elastic_horovod"
-ELASTIC_SOURCE = Path(__file__).parents[1] / f"{ELASTIC}.sh"
+ELASTIC = "elastic_horovod.sh"
+ELASTIC_SOURCE = Path(__file__).parents[1] / ELASTIC
 TIMEOUT_VARIABLE = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 TIMEOUT_SECONDS = 300
 
@@ -72,8 +72,13 @@ def _draft_elastic(job: Job) -> Draft:
         job.path(START): make_start_script(job),
         job.path(ELASTIC): ELASTIC_SOURCE.read_text(encoding="utf-8"),
     }
-    launcher = Process(job.master.name, LAUNCHER, join_parts(parts), job.variables, is_essential=True)
-    return Draft((launcher,), files, explain_parts(parts), job.path("rank-0.log"))
+    python = {"ELASTIC_PYTHON": f"{job.request.python}/python3"} if job.request.python else {}
+    environment = {"ELASTIC_STARTER": "", **python, **job.variables}
+    reasons = [Reason("ELASTIC_STARTER=", "the rank script starts the program, whatever it is written in")]
+    if python:
+        reasons.append(Reason(f"ELASTIC_PYTHON={python['ELASTIC_PYTHON']}", "loads the framework on a host that joins"))
+    launcher = Process(job.master.name, LAUNCHER, join_parts(parts), environment, is_essential=True)
+    return Draft((launcher,), files, (*explain_parts(parts), *reasons), job.path("rank-0.log"))
 
 
 def _explain_timeout(timeout: dict[str, str]) -> tuple[Reason, ...]:

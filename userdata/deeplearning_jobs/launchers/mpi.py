@@ -29,7 +29,7 @@ def draft_mpi(job: Job) -> Draft:
         Part(("--hostfile", job.path(HOSTFILE)), hostfile_reason(job)),
         Part(("--bind-to", "none"), "data loaders use all cores, not the one of their rank"),
         Part(("--map-by", "slot"), "ranks of a host are neighbours, as the topology shows"),
-        Part(("--mca", "pml", "ob1"), "messages go by the transports of the next line, and by no other"),
+        Part(("--mca", "pml", "ob1"), "messages go by the transports of btl, and by no other"),
         Part(("--mca", "btl", "tcp,self"), "TCP between ranks: tensors of GPU ranks go by NCCL, not by MPI"),
         Part(("--mca", "btl_tcp_if_include", network), _explain_network(layout.hosts)),
         Part(("--mca", "oob_tcp_if_include", network), "the same for Open MPI's daemons"),

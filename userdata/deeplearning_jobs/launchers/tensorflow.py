@@ -1,6 +1,9 @@
 """
 TensorFlow, which starts nothing by itself: each process learns from `TF_CONFIG` who all are and which it is.
 
+Who all are is a file of the run, from which the rank script makes the variable: in the environment of each process, the
+command lines of a large cluster would grow with the square of its size.
+
 - `tf-ps`: a coordinator (`chief`) on the master, a parameter server a host and a worker a slot. The servers and the
   workers serve for ever; the job ends with its chief.
 - `tf-multiworker`: a worker a host, which drives all its GPUs; the first is the chief.
@@ -13,10 +16,9 @@ from deeplearning_jobs.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part
 from deeplearning_jobs.launch_plan import Host, Process, Reason
 from deeplearning_jobs.launchers.offered_ports import take_ports
 from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
-from deeplearning_jobs.rank_script import RANK
+from deeplearning_jobs.rank_script import CLUSTER_FILE, RANK
 
 Cluster = dict[str, list[str]]
-CONFIG = "TF_CONFIG"
 
 
 class Task(NamedTuple):
@@ -44,13 +46,12 @@ def draft_parameter_servers(job: Job) -> Draft:
         if has_chief:
             cluster["chief"].append(f"{host.address}:{ports[slots + 1]}")
     processes = [
-        _make(job, host, cluster, Task("ps", index, NO_GPUS, is_essential=False))
-        for index, host in enumerate(job.layout.hosts)
+        _make(job, host, Task("ps", index, NO_GPUS, is_essential=False)) for index, host in enumerate(job.layout.hosts)
     ]
-    processes += _make_workers(job, cluster, is_essential=False)
-    processes.append(_make(job, job.master, cluster, Task("chief", 0, NO_GPUS, is_essential=True)))
+    processes += _make_workers(job, is_essential=False)
+    processes.append(_make(job, job.master, Task("chief", 0, NO_GPUS, is_essential=True)))
     ends = Reason("chief-0", "tells the workers what to compute; they and the parameter servers serve until it ends")
-    return Draft(tuple(processes), {}, (*_explain(job), ends), job.path("chief-0.log"))
+    return Draft(tuple(processes), _cluster_file(job, cluster), (*_explain(job), ends), job.path("chief-0.log"))
 
 
 def draft_multiworker(job: Job) -> Draft:
@@ -63,23 +64,26 @@ def draft_multiworker(job: Job) -> Draft:
     slots, cluster = job.layout.slots, Cluster(worker=[])
     for host in job.layout.hosts:
         cluster["worker"] += [f"{host.address}:{port}" for port in take_ports(job, host, slots)]
-    processes = _make_workers(job, cluster, is_essential=True)
+    processes = _make_workers(job, is_essential=True)
     first = Reason("worker-0", "is the chief: it alone writes what TensorFlow keeps")
-    return Draft(tuple(processes), {}, (*_explain(job), first), job.path("rank-0.log"))
+    return Draft(tuple(processes), _cluster_file(job, cluster), (*_explain(job), first), job.path("rank-0.log"))
 
 
-def _make_workers(job: Job, cluster: Cluster, *, is_essential: bool) -> list[Process]:
+def _make_workers(job: Job, *, is_essential: bool) -> list[Process]:
     return [
-        _make(job, host, cluster, Task("worker", rank, {RANK_VARIABLE: str(rank), **gpus}, is_essential))
+        _make(job, host, Task("worker", rank, {RANK_VARIABLE: str(rank), **gpus}, is_essential))
         for rank, host, gpus in worker_gpus(job)
     ]
 
 
-def _make(job: Job, host: Host, cluster: Cluster, task: Task) -> Process:
+def _make(job: Job, host: Host, task: Task) -> Process:
     name = f"{task.kind}-{task.number}"
-    config = json.dumps({"cluster": cluster, "task": {"type": task.kind, "index": task.number}})
-    environment = {CONFIG: config, TASK_VARIABLE: name, **task.own, **job.variables}
+    environment = {TASK_VARIABLE: name, **task.own, **job.variables}
     return Process(host.name, name, join_parts(_list_parts(job)), environment, task.is_essential)
+
+
+def _cluster_file(job: Job, cluster: Cluster) -> dict[str, str]:
+    return {job.path(CLUSTER_FILE): json.dumps(cluster) + "\n"}
 
 
 def _list_parts(job: Job) -> list[Part]:
@@ -92,6 +96,6 @@ def _list_parts(job: Job) -> list[Part]:
 def _explain(job: Job) -> tuple[Reason, ...]:
     return (
         *explain_parts(_list_parts(job)),
-        Reason(CONFIG, "who all are, by address and by ports that were free when each host was asked"),
+        Reason("TF_CONFIG", f"from {CLUSTER_FILE}: all by address, with ports that were free when each host was asked"),
         explain_gpus(job),
     )
