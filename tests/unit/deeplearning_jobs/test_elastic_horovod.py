@@ -1,4 +1,4 @@
-"""What `run_elastic.sh` does around Horovod's own launcher, with programs of the test in place of the image's."""
+"""What `elastic_horovod.sh` does around Horovod's own launcher, with programs of the test in place of the image's."""
 
 import os
 import subprocess
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-LAUNCHER = Path(__file__).parents[3] / "examples" / "run_elastic.sh"
+CHECKOUT = Path(__file__).parents[3]
+LAUNCHER = CHECKOUT / "userdata" / "deeplearning_jobs" / "elastic_horovod.sh"
+EXAMPLE = CHECKOUT / "examples" / "run_elastic.sh"
 HOROVODRUN = """
 echo run >> "$TEST/runs"
 while [ "$1" != --host-discovery-script ]; do shift; done
@@ -37,7 +39,9 @@ class Cluster:
         (folder / "hosts-now").write_text(ALL_READY)
         self.write("program", "#!/bin/sh\nexit 0\n")
         (folder / "status").write_text("0")
-        self.write("run_elastic.sh", LAUNCHER.read_text().replace("/opt/deeplearning/", f"{folder}/"))
+        (folder / "agent" / "deeplearning_jobs").mkdir(parents=True)
+        for name, source in (("agent/deeplearning_jobs/elastic_horovod.sh", LAUNCHER), ("run_elastic.sh", EXAMPLE)):
+            (folder / name).write_text(source.read_text().replace("/opt/deeplearning/", f"{folder}/"))
 
     def write(self, name, text):
         (self.folder / name).write_text(text)
@@ -46,11 +50,11 @@ class Cluster:
     def lines(self, name):
         return (self.folder / name).read_text().splitlines()
 
-    def launch(self, *arguments, **variables):
+    def launch(self, *arguments, script="agent/deeplearning_jobs/elastic_horovod.sh", **variables):
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         environment = os.environ | {"PATH": path, "TEST": str(self.folder), "EFS_MOUNT": str(self.folder / "efs")}
         return subprocess.run(
-            ["bash", self.folder / "run_elastic.sh", *arguments],
+            ["bash", self.folder / script, *arguments],
             env=environment | {"ELASTIC_PAUSE_SECONDS": "0"} | variables,
             capture_output=True,
             text=True,
@@ -122,3 +126,21 @@ def test_it_says_so_when_the_hosts_do_not_include_this_node(cluster):
     answer = cluster.launch()
     assert answer.returncode == 1
     assert "discover_hosts must list this node, got: i-02:1" in answer.stderr
+
+
+def test_the_example_is_the_same_launcher(cluster):
+    """Nodes have it from the agent's archive, in which no file is executable."""
+    answer = cluster.launch("my program.py", "--name", "two words", script="run_elastic.sh")
+    assert answer.returncode == 0, answer.stderr
+    assert cluster.lines("ranks") == ["my program.py --name two words"]
+
+
+def test_a_command_line_of_its_own_is_run_as_it_is_when_no_starter_is_named(cluster):
+    answer = cluster.launch("env", "MARK=1", f"{cluster.folder}/program", "two words", ELASTIC_STARTER="")
+    assert answer.returncode == 0, answer.stderr
+    assert not (cluster.folder / "ranks").exists()
+
+
+def test_the_framework_is_loaded_by_the_interpreter_that_the_ranks_have(cluster):
+    cluster.launch(ELASTIC_PYTHON="/opt/python")
+    assert cluster.lines("ssh") == ["i-02 /opt/python -c 'import horovod.torch'"]
