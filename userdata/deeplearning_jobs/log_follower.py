@@ -1,0 +1,80 @@
+"""Follows files as they grow."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+CHUNK_BYTES = 1 << 20
+
+
+class LogFollower:
+    """
+    Passes on what is added to a file, from its beginning or from its last lines.
+
+    The file may come later. It is kept open: where it is replaced, the old one is followed.
+    """
+
+    def __init__(self, path: Path, write: Callable[[bytes], None], last_lines: int | None = None) -> None:
+        """
+        Bind the file; nothing is read yet.
+
+        Args:
+            path: The file.
+            write: Takes what was added, as it is.
+            last_lines: Begin with so many of its last lines. Default: with all.
+        """
+        self.path = path
+        self._write = write
+        self._last_lines = last_lines
+        self._file: BinaryIO | None = None
+
+    def poll(self) -> bool:
+        """Pass on what was added since; tell whether anything was."""
+        if self._file is None:
+            try:
+                self._file = self.path.open("rb")
+            except OSError:
+                return False
+            if self._last_lines is not None:
+                self._file.seek(find_last_lines(self._file, self._last_lines))
+        has_more = False
+        while data := self._file.read(CHUNK_BYTES):
+            has_more = True
+            self._write(data)
+        return has_more
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def find_last_lines(file: BinaryIO, count: int) -> int:
+    """Return where a file's last lines begin; reads it from its end, as far as is needed."""
+    position = file.seek(0, 2)
+    wanted, is_end = count, True
+    while position > 0 and count > 0:
+        size = min(CHUNK_BYTES, position)
+        position -= size
+        file.seek(position)
+        data = file.read(size)
+        end = len(data) - (1 if is_end and data.endswith(b"\n") else 0)
+        is_end = False
+        while wanted:
+            end = data.rfind(b"\n", 0, end)
+            if end < 0:
+                break
+            wanted -= 1
+        if not wanted:
+            return position + end + 1
+    return 0 if count > 0 else file.seek(0, 2)
+
+
+def read_last_lines(path: Path, count: int) -> list[str]:
+    """Return a file's last lines, without line ends; none when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(find_last_lines(file, count))
+            return file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []

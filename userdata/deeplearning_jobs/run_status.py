@@ -1,0 +1,126 @@
+"""How a run of a job stands, and whether the process that looks after it still lives."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from deeplearning_contract.document import field, parse_object, text_list
+
+PROC = Path("/proc")
+START_FIELD = 19
+"""Of what follows the command's name in /proc/<pid>/stat: when it was started, in ticks since the boot."""
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """
+    The process that looks after a run, named so that no later process is taken for it.
+
+    Attributes:
+        instance_id: Where it runs.
+        boot: The boot of that machine.
+        process_id: Its process.
+        started: When that process was started, in ticks since the boot.
+    """
+
+    instance_id: str
+    boot: str
+    process_id: int
+    started: int
+
+    @classmethod
+    def of_process(cls, instance_id: str, process_id: int) -> "Supervisor":
+        """
+        Describe a process of this machine.
+
+        Raises:
+            OSError: There is none of that id.
+        """
+        return cls(instance_id, _read_boot(), process_id, _read_start(process_id))
+
+    def is_alive_on(self, instance_id: str) -> bool:
+        """Tell whether it runs on this machine, which is the instance."""
+        try:
+            return self == Supervisor.of_process(instance_id, self.process_id)
+        except (OSError, ValueError, IndexError):
+            return False
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """
+    How a run stands.
+
+    Attributes:
+        job: The job's name.
+        run: The run's number.
+        launcher: What launched it.
+        state: `running` until its end is known.
+        status: Exit status of the job; None while it runs.
+        started: UTC.
+        ended: UTC; empty while it runs.
+        hosts: Names of the hosts that take part.
+        cause: Why it did not succeed, in one line.
+        resumed_from: The checkpoint from which it went on; empty for none.
+        supervisor: Who looks after it.
+    """
+
+    job: str
+    run: int
+    launcher: str
+    state: Literal["running", "succeeded", "failed", "stopped"]
+    status: int | None
+    started: str
+    ended: str
+    hosts: tuple[str, ...]
+    cause: str
+    resumed_from: str
+    supervisor: Supervisor
+
+    def to_text(self) -> str:
+        """Return the JSON document."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> "RunStatus":
+        """
+        Read what `to_text` wrote.
+
+        Raises:
+            ContractError: It does not have its shape.
+        """
+        document = parse_object(text, "status")
+        names = ("job", "launcher", "state", "started", "ended", "cause", "resumed_from")
+        supervisor = field(document, "supervisor", dict, "status")
+        return cls(
+            **{name: field(document, name, str, "status") for name in names},  # type: ignore[arg-type] # state is a str
+            run=field(document, "run", int, "status"),
+            status=None if document.get("status") is None else field(document, "status", int, "status"),
+            hosts=text_list(document, "hosts", "status"),
+            supervisor=Supervisor(
+                instance_id=field(supervisor, "instance_id", str, "supervisor"),
+                boot=field(supervisor, "boot", str, "supervisor"),
+                process_id=field(supervisor, "process_id", int, "supervisor"),
+                started=field(supervisor, "started", int, "supervisor"),
+            ),
+        )
+
+    def end(
+        self, state: Literal["succeeded", "failed", "stopped"], status: int | None, ended: str, cause: str = ""
+    ) -> "RunStatus":
+        """Return the status of the same run after its end."""
+        return replace(self, state=state, status=status, ended=ended, cause=cause)
+
+    def is_running_on(self, instance_id: str) -> bool:
+        """Tell whether it runs and somebody on this instance looks after it; a stale `running` does not count."""
+        return self.state == "running" and self.supervisor.is_alive_on(instance_id)
+
+
+def _read_boot() -> str:
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def _read_start(process_id: int) -> int:
+    # The command's name may hold blanks and parentheses: what counts begins behind its last one.
+    return int((PROC / str(process_id) / "stat").read_text().rpartition(")")[2].split()[START_FIELD])
