@@ -11,10 +11,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PAYLOAD = {
     "build/vendor": "deeplearning_cdk/_payload/vendor",
-    "examples/run_elastic.sh": "deeplearning_rehearsal/_examples/run_elastic.sh",
-    "examples/run_horovod.sh": "deeplearning_rehearsal/_examples/run_horovod.sh",
-    "examples/train_digits.py": "deeplearning_rehearsal/_examples/train_digits.py",
-    "examples/train_elastic.py": "deeplearning_rehearsal/_examples/train_elastic.py",
     "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
     "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",
     "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",
@@ -23,6 +19,9 @@ PAYLOAD = {
     "userdata/deeplearning_provision": "deeplearning_cdk/_payload/deeplearning_provision",
     "userdata/fetch_agent.py": "deeplearning_cdk/_payload/fetch_agent.py",
 }
+
+EXAMPLES = ("*.py", "*.sh", "environments/*.txt")
+"""Programs, scripts and environments, which the rehearsal runs on the nodes; apps are in folders of their own."""
 
 
 class PayloadHook(BuildHookInterface[Any]):
@@ -36,3 +35,7 @@ class PayloadHook(BuildHookInterface[Any]):
             raise SystemExit("build/vendor is missing: run `make setup` before building the wheel")
         for source, target in PAYLOAD.items():
             build_data["force_include"][str(Path(self.root, source))] = target
+        examples = Path(self.root, "examples")
+        for source in (path for pattern in EXAMPLES for path in sorted(examples.glob(pattern))):
+            target = f"deeplearning_rehearsal/_examples/{source.relative_to(examples)}"
+            build_data["force_include"][str(source)] = target

@@ -8,7 +8,9 @@ from pathlib import Path
 from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_cases
 from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
 from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.job_packages import prepare_job_packages
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.progress import tell
 
 UNAVAILABLE = 2
 _MINUTES = 15.0
@@ -34,6 +36,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         _prepare_base(options)
         if cases:
             return rehearse_cases(cases, arguments.app, options)
+        prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
     except UnavailableError as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return UNAVAILABLE
@@ -73,4 +76,4 @@ def _prepare_base(options: RehearsalOptions) -> None:
     from deeplearning_rehearsal.lab.base_root import prepare_base_root  # noqa: PLC0415 - after the cheap checks
 
     options.out.mkdir(parents=True, exist_ok=True)
-    prepare_base_root(options.base_cache, tell=lambda line: print(line, file=sys.stderr, flush=True))
+    prepare_base_root(options.base_cache, tell)

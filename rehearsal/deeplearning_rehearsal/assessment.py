@@ -10,6 +10,7 @@ from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
 from deeplearning_rehearsal.contract_check import Roster
 from deeplearning_rehearsal.embedded_aws import CallCounts, StackOutcome
 from deeplearning_rehearsal.lab import StandIn
+from deeplearning_rehearsal.launcher_report import EfficiencyReport, LauncherReport
 from deeplearning_rehearsal.options import Expectation
 from deeplearning_rehearsal.report import CaseReport, ClusterReport, NodeReport, Report, StackReport, TrainingReport
 from deeplearning_rehearsal.timeline import Timeline
@@ -34,6 +35,8 @@ class Evidence:
         training: The job's result; None without one.
         problems: What went wrong while looking.
         case: What was found out about a fault case; None without one.
+        launchers: What was found out about launchers, by name; empty where none was tried.
+        efficiency: What `deeplearning run` costs; None where it was not measured.
     """
 
     stack: str
@@ -48,6 +51,8 @@ class Evidence:
     training: TrainingReport | None = None
     problems: list[str] = field(default_factory=list)
     case: CaseReport | None = None
+    launchers: dict[str, LauncherReport] = field(default_factory=dict)
+    efficiency: EfficiencyReport | None = None
 
     @property
     def has_formed(self) -> bool:
@@ -106,6 +111,8 @@ def judge(
         peak_memory_mib=peak_memory_mib,
         timeline=tuple(asdict(happening) for happening in timeline.happenings),
         case=evidence.case,
+        launchers=dict(evidence.launchers),
+        efficiency=evidence.efficiency,
     )
 
 
@@ -140,6 +147,8 @@ def _find_promise_problems(expect: Expectation, evidence: Evidence) -> tuple[str
     for node in evidence.nodes:
         broken = [name for name, held in node.checks.items() if not held]
         problems += [f"{node.host} must keep the contract, it fails: {name}" for name in broken]
+    for name, launcher in evidence.launchers.items():
+        problems += [f"{name} ({way.kind}): {problem}" for way in launcher.ways for problem in way.problems]
     if expect == "trained":
         problems += _find_training_problems(evidence)
     return tuple(problems)

@@ -76,7 +76,7 @@ class ClusterRun:
             RehearsalError: There is no master, or it has no membership.
         """
         master, lane = self.fleet.master(), self.fleet.lane
-        settings = self._read_settings()
+        settings = self.read_settings()
         database = self.aws.place.client("dynamodb")
         item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
         evidence.state = ClusterState.from_item(item)
@@ -96,12 +96,13 @@ class ClusterRun:
         Raises:
             RehearsalError: It failed.
         """
-        master, login_user = self.fleet.master().instance_id, self._read_settings().login_user
+        master, login_user = self.fleet.master().instance_id, self.read_settings().login_user
         lane = self.fleet.lane(master)
         with self.timeline.phase("train"):
             self.timeline.tell(lane, "training starts")
             evidence.training = train(self.lab, master, login_user, self.give_up - time.monotonic())
             self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
-    def _read_settings(self) -> NodeSettings:
+    def read_settings(self) -> NodeSettings:
+        """Return the settings of the master."""
         return NodeSettings.from_json(self.lab.read_file(self.fleet.master().instance_id, SETTINGS_FILE).decode())

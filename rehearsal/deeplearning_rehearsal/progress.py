@@ -8,6 +8,11 @@ from typing import TextIO
 from deeplearning_rehearsal.timeline import Happening, Timeline
 
 
+def tell(line: str) -> None:
+    """Write a line about what is done before the rehearsal begins, to standard error."""
+    _write(sys.stderr, line)
+
+
 @contextmanager
 def show_progress(timeline: Timeline, stream: TextIO | None = None) -> Iterator[None]:
     """

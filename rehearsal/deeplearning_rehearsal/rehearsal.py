@@ -19,6 +19,7 @@ from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
+from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
 from deeplearning_rehearsal.lab import Lab, prepare_base_root
 from deeplearning_rehearsal.memory import MemoryWatch
 from deeplearning_rehearsal.options import RehearsalOptions
@@ -110,15 +111,20 @@ def _keep(lab: Lab, fleet: Fleet, lab_pid: int) -> None:
 
 @contextmanager
 def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
-    base_root = prepare_base_root(options.base_cache, lambda line: timeline.tell("rehearsal", line))
+    def tell(line: str) -> None:
+        timeline.tell("rehearsal", line)
+
+    base_root = prepare_base_root(options.base_cache, tell)
+    packages = prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
     lab = Lab(
         base_root=base_root,
         work=options.work,
         endpoint_url=f"http://{ROUTER}:{PORT}",
         gateway=ROUTER,
         gpus_per_node=options.gpus_per_node,
+        package_index_url=package_index_url(ROUTER) if packages else "",
     )
-    with lab:
+    with lab, serve_packages(ROUTER, packages):
         # The lab's folder is in memory and in this mount namespace only: not even SIGKILL leaves a temporary file.
         temporary = options.work / "tmp"
         temporary.mkdir()

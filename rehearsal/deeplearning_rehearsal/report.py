@@ -12,6 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from deeplearning_rehearsal.launcher_report import (
+    EfficiencyReport,
+    LauncherReport,
+    describe_efficiency,
+    describe_way,
+)
+
 _WIDTH = 110
 _LABEL = 11
 
@@ -129,6 +136,8 @@ class Report:
     peak_memory_mib: int
     timeline: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     case: CaseReport | None = None
+    launchers: Mapping[str, LauncherReport] = field(default_factory=dict)
+    efficiency: EfficiencyReport | None = None
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object."""
@@ -166,6 +175,8 @@ def render_text(report: Report) -> str:
         *(_row("", report.cluster.reason) if report.cluster.reason else ()),
         *(line for node in report.nodes for line in _row("node", _describe_node(node))),
         *(_row("training", _describe_training(report.training)) if report.training else ()),
+        *(line for name, tried in report.launchers.items() for line in _render_launcher(name, tried)),
+        *(_row("efficiency", describe_efficiency(report.efficiency)) if report.efficiency else ()),
         *_row("phases", "  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report.phases)),
         *_row("memory", f"at most {report.peak_memory_mib} MiB for the whole lab"),
     ]
@@ -192,6 +203,10 @@ def _render_case(case: CaseReport) -> list[str]:
     for entry in case.findings:
         lines += _row("seen" if entry["held"] else "NOT SEEN", f"{entry['expectation']}: {entry['found']}")
     return lines
+
+
+def _render_launcher(name: str, launcher: LauncherReport) -> list[str]:
+    return [line for way in launcher.ways for line in _row("launcher", describe_way(name, way))]
 
 
 def _row(label: str, text: str, hanging: str = "") -> list[str]:

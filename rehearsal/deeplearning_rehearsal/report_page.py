@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplearning_contract.names import NodeRole
+from deeplearning_rehearsal.launcher_report import describe_efficiency, describe_way
 from deeplearning_rehearsal.report import Report, summarize_checks
 
 _WIDTH = 1000.0
@@ -53,6 +54,8 @@ def render_page(report: Report) -> str:
         lane_row=_NARROW_ROW if len(lanes) > _MANY_LANES else _ROW,
         lanes=lanes,
         summarize_checks=summarize_checks,
+        describe_way=describe_way,
+        describe_efficiency=describe_efficiency,
         injections=[
             (_x(entry["at"], end), f"{entry['at']:.1f} s: {entry['what']}")
             for entry in (report.case.injections if report.case else ())

@@ -1,7 +1,7 @@
 """Runs the example training job on a formed cluster, as the login user on the master, from the shared file system."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,18 @@ ELASTIC = "horovod elastic"
 PROGRAM = "train_digits.py"
 MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
-_FOLDER = "$EFS_MOUNT/rehearsal"
+SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
 
 
 def example_folder() -> Path:
     """Return the folder of the examples: in a checkout its own, in the wheel the copy that it carries."""
     packed = Path(__file__).parent / "_examples"
     return packed if packed.is_dir() else Path(__file__).parents[2] / "examples"
+
+
+def list_examples() -> tuple[str, ...]:
+    """Return the names of the programs and scripts among the examples."""
+    return tuple(sorted(path.name for path in example_folder().iterdir() if path.suffix in {".py", ".sh"}))
 
 
 def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> TrainingReport:
@@ -37,15 +42,14 @@ def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> Trainin
     Raises:
         PromiseError: The job failed; the message ends with the last lines of its output.
     """
-    for name in (LAUNCHER, PROGRAM):
-        _copy(nodes, master, login_user, example_folder() / name)
-    command = f'cd "{_FOLDER}" && bash {LAUNCHER} {PROGRAM}'
+    copy_examples(nodes, master, login_user, (LAUNCHER, PROGRAM))
+    command = f'cd "{SHARED_FOLDER}" && bash {LAUNCHER} {PROGRAM}'
     answer = nodes.run(master, ["bash", "-c", command], user=login_user, login_shell=True, timeout=timeout)
     if answer.returncode != 0:
         raise PromiseError(
-            f"training ended with status {answer.returncode}: {_last_lines(answer.stdout + answer.stderr)}"
+            f"training ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"
         )
-    return make_training_report("horovod", _result(answer.stdout))
+    return make_training_report("horovod", read_result(answer.stdout))
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:
@@ -55,10 +59,14 @@ def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingRe
     Raises:
         PromiseError: The result lacks a figure.
     """
-    missing = [name for name in _FIGURES if name not in result]
-    if missing:
+    if missing := find_missing_figures(result):
         raise PromiseError(f"training's result must have {', '.join(missing)}, got {json.dumps(result)}")
     return TrainingReport(launcher=launcher, **{name: result[name] for name in _FIGURES})
+
+
+def find_missing_figures(result: Mapping[str, Any]) -> list[str]:
+    """Return the figures that a job's result must have and has not."""
+    return [name for name in _FIGURES if name not in result]
 
 
 def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[str, ...]:
@@ -82,20 +90,33 @@ def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[st
     return tuple(problems)
 
 
-def _copy(nodes: Nodes, master: str, user: str, source: Path) -> None:
-    script = f'mkdir -p "{_FOLDER}" && printf %s "$1" > "{_FOLDER}/{source.name}"'
-    answer = nodes.run(master, ["bash", "-c", script, "copy", source.read_text()], user=user, login_shell=True)
-    if answer.returncode != 0:
-        raise PromiseError(f"{source.name} could not be copied to the shared file system: {answer.stderr.strip()}")
+def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str]) -> None:
+    """
+    Copy files of the examples to `SHARED_FOLDER` on the shared file system.
+
+    Raises:
+        PromiseError: One could not be copied.
+    """
+    for name in names:
+        script = f'mkdir -p "{SHARED_FOLDER}" && printf %s "$1" > "{SHARED_FOLDER}/{name}"'
+        text = (example_folder() / name).read_text(encoding="utf-8")
+        answer = nodes.run(master, ["bash", "-c", script, "copy", text], user=user, login_shell=True)
+        if answer.returncode != 0:
+            raise PromiseError(f"{name} could not be copied to the shared file system: {answer.stderr.strip()}")
 
 
-def _result(output: str) -> dict[str, Any]:
-    """Find the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it."""
+def read_result(output: str) -> dict[str, Any]:
+    """
+    Find the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it.
+
+    Raises:
+        PromiseError: There is none.
+    """
     for line in reversed(output.splitlines()):
         begin = line.find('{"')
         if begin >= 0 and '"accuracy"' in line:
             return _parse(line[begin:])
-    raise PromiseError(f"training printed no result: {_last_lines(output)}")
+    raise PromiseError(f"training printed no result: {last_lines(output)}")
 
 
 def _parse(line: str) -> dict[str, Any]:
@@ -106,5 +127,6 @@ def _parse(line: str) -> dict[str, Any]:
     return document
 
 
-def _last_lines(output: str) -> str:
+def last_lines(output: str) -> str:
+    """Return the last lines of an output as one, for a message."""
     return " | ".join(line.strip() for line in output.splitlines()[-12:] if line.strip())

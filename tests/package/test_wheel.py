@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_cdk.payload import NODE_PACKAGES
+from deeplearning_rehearsal.training import list_examples
 
 ROOT = Path(__file__).parents[2]
 WHEELHOUSE = ROOT / "build" / "wheelhouse"
@@ -67,8 +68,10 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     assert tops == {"deeplearning_cdk", "deeplearning_cli", "deeplearning_contract", "deeplearning_rehearsal"}
     payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
     assert payload == {"bootstrap.sh", "capacity_adjuster", "fetch_agent.py", "vendor", *NODE_PACKAGES}
-    examples = {name.split("/")[2] for name in names if name.startswith("deeplearning_rehearsal/_examples/")}
-    assert examples == {"run_elastic.sh", "run_horovod.sh", "train_digits.py", "train_elastic.py"}
+    folder = "deeplearning_rehearsal/_examples/"
+    examples = {name.removeprefix(folder) for name in names if name.startswith(folder)}
+    assert examples == {*list_examples(), "environments/launchers.txt"}
+    assert examples > {"run_elastic.sh", "run_horovod.sh", "train_digits.py", "train_elastic.py"}
     assert "deeplearning_rehearsal/templates/report.html.j2" in names
     assert "deeplearning_rehearsal/cases/capacity-none.toml" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]

@@ -8,7 +8,7 @@ from deeplearning_rehearsal.cases.target import Target
 from deeplearning_rehearsal.cases.trigger import Trigger
 from deeplearning_rehearsal.options import Expectation
 
-Job = Literal["digits", "elastic"]
+Job = Literal["digits", "elastic", "launchers"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Case:
         nodes: Nodes in all, master included. None: as the template says.
         gpus_per_node: GPUs that nodes show at first.
         expect: What is waited for and judged.
-        job: `digits` starts a job when all is quiet; `elastic` is the cluster's own run script.
+        job: `digits` starts a job when all is quiet; `elastic` is the cluster's own run script; `launchers` tries each.
         arguments: Arguments of the elastic job's program.
         minutes: Time after which it gives up.
         cloud: What goes wrong on the side of AWS.

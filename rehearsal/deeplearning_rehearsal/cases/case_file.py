@@ -74,7 +74,7 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         nodes=table.find("nodes", int),
         gpus_per_node=table.get("gpus_per_node", int, 1),
         expect=table.choose("expect", _EXPECTATIONS),  # type: ignore[arg-type]
-        job=table.choose("job", ("digits", "elastic"), "digits"),  # type: ignore[arg-type]
+        job=table.choose("job", ("digits", "elastic", "launchers"), "digits"),  # type: ignore[arg-type]
         arguments=table.items("arguments", str),
         minutes=table.get("minutes", float, 8.0),
         cloud=_read_cloud(table.table("cloud")),
@@ -148,7 +148,7 @@ def _require_sense(case: Case, table: Table) -> None:
         table.refuse("inject", "must be given unless [cloud], context or nodes make the case")
     if case.nodes is not None and "worker_desired_capacity" in case.context:
         table.refuse("nodes", "must be left out with context.worker_desired_capacity; keep one of the two")
-    if case.is_elastic and not is_trained:
+    if case.job != "digits" and not is_trained:
         table.refuse("job", f"must be left out with expect = {case.expect!r}, which trains nothing")
     if case.arguments and not case.is_elastic:
         table.refuse("arguments", "must be left out unless job = 'elastic', whose program takes them")

@@ -22,6 +22,7 @@ from deeplearning_rehearsal.cases.synthesis import ELASTIC_PROGRAM
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
 from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.report import CaseReport
 from deeplearning_rehearsal.training import ELASTIC, example_folder, make_training_report
@@ -125,7 +126,9 @@ class CaseRun(ClusterRun):
             self._settle(self.case.seen.formed or evidence.requested, limit)
         self.files.compare()  # before the checks and the job, which leave files of their own
         self.check(evidence)
-        if self.case.expect == "trained" and not self.case.is_elastic:
+        if self.case.job == "launchers":
+            try_launchers(self, evidence)
+        elif self.case.expect == "trained" and not self.case.is_elastic:
             self.train(evidence)
 
     def _await_job(self, evidence: Evidence, limit: float) -> None:

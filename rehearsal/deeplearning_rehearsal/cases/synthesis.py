@@ -14,6 +14,7 @@ from deeplearning_rehearsal.training import example_folder
 
 ELASTIC_LAUNCHER = "run_elastic.sh"
 ELASTIC_PROGRAM = "train_elastic.py"
+_ENVIRONMENT = "environment"
 
 
 def synthesize_case(case: Case, app: str, folder: Path) -> Path:
@@ -38,6 +39,8 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
     shutil.rmtree(assembly, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     context = _read_own_context(Path("cdk.json")) | dict(case.context)
+    if _ENVIRONMENT in case.context:
+        context[_ENVIRONMENT] = str(_find_environment(case.context[_ENVIRONMENT]))
     if case.is_elastic:
         context["run_script"] = str(_write_launcher(case, folder))
     environment = os.environ | {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
@@ -55,6 +58,12 @@ def _read_own_context(file: Path) -> dict[str, Any]:
         return {}
     context: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")).get("context", {})
     return context
+
+
+def _find_environment(path: str) -> Path:
+    """Return a file as the user's shell would, or else the one of that name among the examples."""
+    own = Path(path).resolve()
+    return own if own.exists() else example_folder() / path
 
 
 def _write_launcher(case: Case, folder: Path) -> Path:

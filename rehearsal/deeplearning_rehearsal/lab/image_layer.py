@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from deeplearning_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpus
 
@@ -53,8 +54,17 @@ STAND_INS = (
     StandIn("AWS_ENDPOINT_URL", "an image's environment", "DefaultEnvironment of systemd names the embedded AWS"),
 )
 
+PACKAGE_INDEX = StandIn(
+    "package index",
+    "the Python Package Index",
+    "serves what this machine downloaded for the environment, and no other package; /etc/pip.conf names it",
+)
+"""Only where the cluster has an environment that is made of packages."""
 
-def write_image_layer(folder: Path, endpoint_url: str, gpu_count: int, *, with_efs_utils: bool) -> None:
+
+def write_image_layer(
+    folder: Path, endpoint_url: str, gpu_count: int, *, with_efs_utils: bool, package_index_url: str = ""
+) -> None:
     """
     Write the layer.
 
@@ -63,6 +73,7 @@ def write_image_layer(folder: Path, endpoint_url: str, gpu_count: int, *, with_e
         endpoint_url: The embedded AWS.
         gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program out.
         with_efs_utils: Whether the image has `mount.efs`.
+        package_index_url: What pip installs from; empty for an image that says nothing of it. Default: nothing.
     """
     files: dict[str, str] = {
         f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
@@ -71,6 +82,8 @@ def write_image_layer(folder: Path, endpoint_url: str, gpu_count: int, *, with_e
     files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
     environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
     files["etc/systemd/system.conf.d/10-image.conf"] = environment
+    if package_index_url:
+        files["etc/pip.conf"] = _pip_configuration(package_index_url)
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +91,11 @@ def write_image_layer(folder: Path, endpoint_url: str, gpu_count: int, *, with_e
         path.chmod(0o755 if text.startswith("#!") else 0o644)
     for parent in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         parent.chmod(0o755)
+
+
+def _pip_configuration(index_url: str) -> str:
+    # Plain HTTP to a host of the private network: pip wants to be told that it is meant.
+    return f"[global]\nindex-url = {index_url}\ntrusted-host = {urlsplit(index_url).hostname}\n"
 
 
 def _launchers(*, has_gpus: bool, with_efs_utils: bool) -> Mapping[str, str]:

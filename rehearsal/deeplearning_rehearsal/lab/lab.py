@@ -16,7 +16,7 @@ from typing import Self
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab.fault_injection import FaultInjection, RunningNode
 from deeplearning_rehearsal.lab.file_systems import AccessPoint, FileSystems
-from deeplearning_rehearsal.lab.image_layer import STAND_INS, StandIn, write_image_layer
+from deeplearning_rehearsal.lab.image_layer import PACKAGE_INDEX, STAND_INS, StandIn, write_image_layer
 from deeplearning_rehearsal.lab.metadata_service import MetadataServer
 from deeplearning_rehearsal.lab.network import Network
 from deeplearning_rehearsal.lab.node import Node
@@ -36,9 +36,11 @@ class Lab(FaultInjection):
         gpus_per_node: GPUs that `nvidia-smi` lists; 0 leaves the program out.
         with_efs_utils: Whether the image has `mount.efs`. Default: it has not, like Ubuntu's.
         access_points: Access point id -> what it is; read at each boot. Default: none.
-    """
+        package_index_url: Package index that the image's pip is told of. Default: none.
 
-    stand_ins: tuple[StandIn, ...] = STAND_INS
+    Attributes:
+        stand_ins: What of the nodes is not the real thing.
+    """
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Lab(FaultInjection):
         gpus_per_node: int,
         with_efs_utils: bool = False,
         access_points: Mapping[str, AccessPoint] | None = None,
+        package_index_url: str = "",
     ) -> None:
         for name, path in {"base_root": base_root, "work": work}.items():
             if set(":,\\") & set(str(path.resolve())):
@@ -57,8 +60,13 @@ class Lab(FaultInjection):
         self._base_root = base_root.resolve()
         self._work = work.resolve()
         self._write_layer: Callable[[Path], None] = lambda folder: write_image_layer(
-            folder, endpoint_url, gpus_per_node, with_efs_utils=with_efs_utils
+            folder,
+            endpoint_url,
+            gpus_per_node,
+            with_efs_utils=with_efs_utils,
+            package_index_url=package_index_url,
         )
+        self.stand_ins: tuple[StandIn, ...] = (*STAND_INS, *((PACKAGE_INDEX,) if package_index_url else ()))
         points = access_points if access_points is not None else {}
         self._file_systems = FileSystems(self._work / "file-systems", points)
         self._network = Network(gateway)

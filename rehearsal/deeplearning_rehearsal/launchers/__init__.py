@@ -1,0 +1,1 @@
+"""Launchers: each trains an example on a formed cluster, through `deeplearning run` and as the predecessors did."""

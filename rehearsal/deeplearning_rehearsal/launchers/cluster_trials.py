@@ -1,0 +1,67 @@
+"""Tries every launcher on a cluster that has formed."""
+
+import time
+
+from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
+from deeplearning_contract.setting_parts import JobNeeds
+from deeplearning_rehearsal.assessment import Evidence
+from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.launchers.trial_run import TrialRun
+from deeplearning_rehearsal.launchers.trials import TRIALS
+from deeplearning_rehearsal.provision_watch import ProvisionWatch, name_steps
+from deeplearning_rehearsal.training import make_training_report
+
+_LANE = "training"
+_JOB = "horovod"
+_PROVISION_SECONDS = 600.0
+
+
+def try_launchers(run: ClusterRun, evidence: Evidence) -> None:
+    """
+    Wait for what jobs need, try each launcher, and measure what `deeplearning run` costs.
+
+    What was trained first, through `deeplearning run` with Horovod, counts as the rehearsal's training.
+
+    Args:
+        run: The rehearsal.
+        evidence: Takes what is found out; nodes and roster are known already.
+
+    Raises:
+        RehearsalError: A node does not get what jobs need, or the efficiency could not be measured.
+    """
+    settings = run.read_settings()
+    await_provisioning(run, settings.needs)
+    slots = sum(max(1, int(node.contract.get(WORKER_GPU_COUNT_VARIABLE, "0"))) for node in evidence.nodes)
+    trials = TrialRun(
+        run.lab,
+        run.fleet.master().instance_id,
+        settings.login_user,
+        hosts=len(evidence.nodes),
+        ranks=slots,
+        tell=lambda text: run.timeline.tell(_LANE, text),
+        reports=evidence.launchers,
+    )
+    with run.timeline.phase("launchers"):
+        trials.prepare()
+        for trial in TRIALS:
+            trials.carry_out(trial)
+    first = evidence.launchers[_JOB].ways[0]
+    if not first.problems:
+        evidence.training = make_training_report(_JOB, first.result)
+        with run.timeline.phase("efficiency"):
+            evidence.efficiency = trials.measure_efficiency()
+
+
+def await_provisioning(run: ClusterRun, needs: JobNeeds) -> None:
+    """
+    Wait until every node has its data and its environment.
+
+    Raises:
+        PromiseError: A node does not get them.
+    """
+    with run.timeline.phase("provision"):
+        watch = ProvisionWatch(
+            run.lab.read_file, name_steps(needs), lambda node, text: run.timeline.tell(run.fleet.lane(node), text)
+        )
+        nodes = [machine.instance_id for machine in run.fleet.machines()]
+        watch.wait(nodes, min(run.give_up, time.monotonic() + _PROVISION_SECONDS))

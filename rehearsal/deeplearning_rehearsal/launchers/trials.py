@@ -1,0 +1,44 @@
+"""Every launcher with its example, through `deeplearning run` and with the predecessors' own command."""
+
+from deeplearning_rehearsal.launchers.trial import Trial, Way
+
+ENVIRONMENT_PATH = "PATH=/opt/deeplearning/environments/current/bin:$PATH"
+"""How a user chooses the environment for a command that knows nothing of it."""
+
+_HOSTFILE = "/opt/deeplearning/hostfile"
+_SLOTS = f"$(awk -F slots= '{{ n += $2 }} END {{ print n }}' {_HOSTFILE})"
+
+BARE_HOROVODRUN = f"{ENVIRONMENT_PATH} horovodrun --gloo -np 2 --hostfile {_HOSTFILE} --network-interfaces eth0 python3"
+"""What a user would type without us; eth0 is the lab's interface."""
+
+_MPIRUN = (
+    f"mpirun -np {_SLOTS} --hostfile {_HOSTFILE} -mca plm_rsh_no_tree_spawn 1 -bind-to none -map-by slot "
+    "-mca pml ob1 -mca btl ^openib -mca btl_tcp_if_include eth0 -mca oob_tcp_if_include eth0 "
+    "-x PATH -x EFS_MOUNT -x DEEPLEARNING_WORKERS_COUNT python3"
+)
+
+
+def run_command(launcher: str, program: str, *, name: str = "", arguments: str = "") -> str:
+    """
+    Return the command line of `deeplearning run`.
+
+    Args:
+        launcher: Which launcher.
+        program: File of the examples.
+        name: Name of the job. Default: the launcher's.
+        arguments: Of the program. Default: none.
+    """
+    line = f"deeplearning run --launcher {launcher} --name {name or launcher} -- python3 {program} {arguments}"
+    return line.rstrip()
+
+
+def _make(launcher: str, program: str, *seeds: str) -> Trial:
+    ways = (Way("run", run_command(launcher, program)), *(Way("seed", seed) for seed in seeds))
+    return Trial(launcher, ways)
+
+
+TRIALS = (
+    _make("horovod", "train_digits.py", "bash run_horovod.sh train_digits.py"),
+    _make("mpi", "train_digits.py", f"{_MPIRUN} train_digits.py"),
+    _make("torchrun", "train_torchrun.py"),
+)

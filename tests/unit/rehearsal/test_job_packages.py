@@ -1,0 +1,109 @@
+"""The environment of a cluster, as it is found in a cloud assembly."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deeplearning_rehearsal import job_packages
+from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
+
+REQUIREMENTS = b"numpy==1.23.5\n"
+DIGEST = hashlib.sha256(REQUIREMENTS).hexdigest()
+Taken = list[tuple[bytes, str]]
+
+
+def _assembly(folder: Path, environment: dict[str, Any] | None) -> Path:
+    settings = {"needs": {} if environment is None else {"environment": environment}, "role": "master"}
+    before, _, after = json.dumps(settings, separators=(",", ":")).partition("BUCKET")
+    user_data = {"Fn::Base64": {"Fn::Join": ["", ["#!/bin/sh\n", before, {"Ref": "Bucket"}, after]]}}
+    template = {
+        "Resources": {
+            "Group": {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {}},
+            "Template": {
+                "Type": "AWS::EC2::LaunchTemplate",
+                "Properties": {"LaunchTemplateData": {"UserData": user_data}},
+            },
+        }
+    }
+    files = {
+        name: {
+            "source": {"path": f"asset.{name}.txt", "packaging": "file"},
+            "destinations": {"here": {"bucketName": "b", "objectKey": name}},
+        }
+        for name in ("one", "two")
+    }
+    stack = {"type": "aws:cloudformation:stack", "dependencies": ["assets"]}
+    stack["properties"] = {"templateFile": "s.template.json"}  # type: ignore[assignment]
+    assets = {"type": "cdk:asset-manifest", "properties": {"file": "s.assets.json"}}
+    (folder / "manifest.json").write_text(json.dumps({"artifacts": {"s": stack, "assets": assets}}))
+    (folder / "s.assets.json").write_text(json.dumps({"files": files}))
+    (folder / "s.template.json").write_text(json.dumps(template))
+    (folder / "asset.one.txt").write_bytes(b"another file")
+    (folder / "asset.two.txt").write_bytes(REQUIREMENTS)
+    return folder
+
+
+def _environment(kind: str = "requirements", sha256: str = DIGEST, horovod: str = "0.28.1") -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "file": {"bucket": "BUCKET", "key": "k", "sha256": sha256},
+        "image": "",
+        "horovod": horovod,
+    }
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
+    found: Taken = []
+
+    def prepare(cache: Path, requirements: Path, horovod: str, _tell: Any) -> Path:
+        found.append((requirements.read_bytes(), horovod))
+        return cache / "packages"
+
+    monkeypatch.setattr(job_packages, "prepare_packages", prepare)
+    return found
+
+
+def _prepare(folder: Path) -> Path | None:
+    return prepare_job_packages(folder, None, folder / "cache", lambda _: None)
+
+
+def test_the_requirements_are_the_asset_whose_digest_the_nodes_are_told(tmp_path: Path, taken: Taken) -> None:
+    assert _prepare(_assembly(tmp_path, _environment())) == tmp_path / "cache" / "packages"
+    assert taken == [(REQUIREMENTS, "0.28.1")]
+
+
+def test_a_stack_without_an_environment_downloads_nothing(tmp_path: Path, taken: Taken) -> None:
+    assert _prepare(_assembly(tmp_path, None)) is None
+    assert taken == []
+
+
+def test_an_environment_that_the_nodes_could_not_make_is_refused(tmp_path: Path, taken: Taken) -> None:
+    with pytest.raises(UnavailableError, match="must be a requirements file in the rehearsal, got conda"):
+        _prepare(_assembly(tmp_path, _environment(kind="conda")))
+    with pytest.raises(UnavailableError, match="must be an asset of the assembly, got SHA-256 00"):
+        _prepare(_assembly(tmp_path, _environment(sha256="00")))
+    assert taken == []
+
+
+def test_the_index_is_served_at_the_url_that_images_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    class Index:
+        def __init__(self, address: str, port: int, folder: Path) -> None:
+            seen.append((f"http://{address}:{port}/simple/", folder))
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(job_packages, "PackageIndex", Index)
+    with serve_packages("100.64.0.1", None):
+        pass
+    with serve_packages("100.64.0.1", tmp_path):
+        pass
+    assert seen == [(package_index_url("100.64.0.1"), tmp_path)]
