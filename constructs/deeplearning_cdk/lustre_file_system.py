@@ -31,6 +31,7 @@ _PORTS = {"Lustre": ec2.Port.tcp(988), "LustreServers": ec2.Port.tcp_range(1018,
 _VERSION = "2.15"
 """Current clients of Ubuntu and Amazon Linux 2023 are 2.15; older servers do not take them all."""
 _EVENTS = ["NEW", "CHANGED", "DELETED"]
+_Link = fsx.CfnDataRepositoryAssociation
 
 
 class LustreFileSystem(Construct):
@@ -211,17 +212,17 @@ class LustreFileSystem(Construct):
         self._readiness.add(file_system, *rules, *links)
 
     def _add_link(self, file_system: fsx.CfnFileSystem, link: BucketLink) -> fsx.CfnDataRepositoryAssociation:
-        policy = {"auto_import_policy": {"events": _EVENTS}}
-        if self._is_exporting:
-            policy["auto_export_policy"] = {"events": _EVENTS}
-        return fsx.CfnDataRepositoryAssociation(
+        return _Link(
             self,
             "DataBucket",
             file_system_id=file_system.ref,
             file_system_path=link.path,
             data_repository_path=link.uri,
             batch_import_meta_data_on_create=True,
-            s3=policy,
+            s3=_Link.S3Property(
+                auto_import_policy=_Link.AutoImportPolicyProperty(events=_EVENTS),
+                auto_export_policy=_Link.AutoExportPolicyProperty(events=_EVENTS) if self._is_exporting else None,
+            ),
         )
 
 

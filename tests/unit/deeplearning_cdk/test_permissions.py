@@ -202,8 +202,12 @@ def test_every_node_reads_the_file_of_the_environment(synthesize: Any, tmp_path:
     assert sorted(_read_assets(synthesize(environment=environment).statements(role)[-1])) == ["txt", "zip"]
 
 
-def test_the_s3_endpoint_of_an_isolated_cluster_shuts_no_bucket_out(synthesize: Any) -> None:
-    endpoints = synthesize(isolated=True, worker_instance_type="m5.large", data=DATA).of_type("AWS::EC2::VPCEndpoint")
+@pytest.mark.defect("D57")
+@pytest.mark.parametrize("isolated", [False, True])
+def test_data_comes_through_the_s3_endpoint_which_shuts_no_bucket_out(synthesize: Any, *, isolated: bool) -> None:
+    endpoints = synthesize(isolated=isolated, worker_instance_type="m5.large", data=DATA).of_type(
+        "AWS::EC2::VPCEndpoint"
+    )
     (gateway,) = (entry["Properties"] for name, entry in endpoints.items() if "S3Endpoint" in name)
     assert gateway["VpcEndpointType"] == "Gateway"
     # Without a policy of its own it admits what the roles may do: assets, signals and the data.
