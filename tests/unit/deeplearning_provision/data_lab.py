@@ -1,0 +1,281 @@
+"""Nodes that stage data: their file trees below a temporary folder, S3 as moto behind a proxy that breaks on demand."""
+
+import gzip
+import hashlib
+import http.client
+import http.server
+import io
+import json
+import os
+import stat
+import tarfile
+import threading
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import botocore.loaders
+import botocore.session
+
+from deeplearning_agent.deadline import Clock
+from deeplearning_agent.node_facts import NodeFacts
+from deeplearning_agent.programs import Programs
+from deeplearning_contract.setting_parts import DataSettings, FileSystemSettings, JobNeeds
+from deeplearning_provision.data import stage_all
+from deeplearning_provision.download import Pace
+from deeplearning_provision.status import Status, load_steps
+
+REGION = "eu-west-1"
+BUCKET = "training-data"
+LOADER = botocore.loaders.create_loader()
+PACE = Pace(part_bytes=256 * 1024, threads=4)
+MASTER, WORKER = "i-00000000000000001", "i-00000000000000002"
+_KEPT_OUT = {"connection", "transfer-encoding", "content-length", "date", "server"}
+
+
+class BriefClock(Clock):
+    """Real time in which every wait is short; `stop` ends who waits."""
+
+    def __init__(self):
+        self.skipped = 0.0
+        self.waits = []
+        self.stop = threading.Event()
+
+    def read(self):
+        return super().read() + self.skipped
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        if self.stop.wait(min(seconds, 0.01)):
+            raise InterruptedError("the test ended the wait")
+        self.skipped += seconds
+
+
+@dataclass
+class Fault:
+    """What the proxy does with an answer: cut it after so many bytes, stall there, or answer with a status instead."""
+
+    cut_after: int | None = None
+    stall: threading.Event | None = None
+    status: int | None = None
+
+
+class Proxy:
+    """Passes calls on to moto, counts the bytes of objects, and breaks what `decide` says."""
+
+    def __init__(self, target):
+        self.target = urlsplit(target).netloc
+        self.decide = lambda method, path, limits: None
+        self.gets = []
+        self.calls = []
+        self.served = 0
+        self.lock = threading.Lock()
+        proxy = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def pass_on(self):
+                proxy.pass_on(self)
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on  # noqa: N815 - as http.server has it
+
+            def log_message(self, *_arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def pass_on(self, handler):
+        path, limits = urlsplit(handler.path), handler.headers.get("Range", "")
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        is_object = handler.command == "GET" and path.path.count("/") >= 2
+        with self.lock:
+            self.calls.append((handler.command, path.path))
+            if is_object:
+                self.gets.append((path.path, limits))
+        fault = self.decide(handler.command, path.path, limits) or Fault()
+        if fault.status:
+            self.answer(handler, fault.status, {}, b"<Error><Code>SlowDown</Code><Message>slow down</Message></Error>")
+            return
+        upstream = http.client.HTTPConnection(self.target, timeout=30)
+        upstream.request(handler.command, handler.path, body, dict(handler.headers))
+        found = upstream.getresponse()
+        data = found.read()
+        headers = {name: value for name, value in found.getheaders() if name.lower() not in _KEPT_OUT}
+        headers["Content-Length"] = found.getheader("Content-Length", str(len(data)))
+        self.answer(handler, found.status, headers, data, fault, is_counted=is_object and found.status < 300)
+        upstream.close()
+
+    def answer(self, handler, status, headers, data, fault=None, *, is_counted=False):
+        headers = {"Content-Length": str(len(data)), **headers}
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        cut = fault.cut_after if fault else None
+        sent = data if cut is None else data[:cut]
+        handler.wfile.write(sent)
+        handler.wfile.flush()
+        if is_counted:
+            with self.lock:
+                self.served += len(sent)
+        if fault and fault.stall:
+            fault.stall.wait(60)
+        if cut is not None:
+            handler.close_connection = True
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class DataLab:
+    """A bucket, a shared file system, and nodes."""
+
+    def __init__(self, directory, proxy):
+        self.directory = directory
+        self.proxy = proxy
+        self.shared = directory / "efs"
+        self.shared.mkdir()
+        self.programs = directory / "programs"
+        self.programs.mkdir()
+        (self.programs / "mountpoint").write_text('#!/bin/sh\nexec /usr/bin/test -d "$2"\n')
+        (self.programs / "mountpoint").chmod(0o755)
+        session = botocore.session.Session()
+        session.register_component("data_loader", LOADER)
+        self.client = session.create_client("s3", region_name=REGION, endpoint_url=proxy.url)
+        self.client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+
+    def put(self, key, data, bucket=BUCKET, **options):
+        self.client.put_object(Bucket=bucket, Key=key, Body=data, **options)
+
+    def source(self, key, name="set", target="efs", bucket=BUCKET, sha256=""):
+        return DataSettings(name, bucket, key, target, sha256)
+
+    def root(self, instance):
+        root = self.directory / instance
+        if not root.exists():
+            (root / "mnt").mkdir(parents=True)
+            (root / "mnt/efs").symlink_to(self.shared)
+            (root / "opt/deeplearning/local").mkdir(parents=True)
+            (root / "proc/sys/kernel/random").mkdir(parents=True)
+            (root / "proc/sys/kernel/random/boot_id").write_text("boot-1\n")
+        return root
+
+    def facts(self, instance, *sources, lustre=""):
+        role = "master" if instance == MASTER else "worker"
+        file_system = FileSystemSettings("lustre", "fs@tcp:/x", "", lustre) if lustre else None
+        facts = NodeFacts(
+            "cluster", role, instance, "ubuntu", "/mnt/efs", 0, REGION, JobNeeds({}, sources, None, file_system)
+        )
+        facts.write(self.root(instance))
+        return facts
+
+    def stage(self, *sources, instance=MASTER, clock=None, lustre="", **options):
+        """Stage on one node; return how it ended, and the steps."""
+        facts, clock = self.facts(instance, *sources, lustre=lustre), clock or BriefClock()
+        root = self.root(instance)
+        status = Status(root, clock)
+        options = {"pace": PACE, **options}
+        outcome = stage_all(facts, status, root, Programs(str(self.programs)), clock, **options)
+        return outcome, load_steps(root)
+
+    def data(self, name="set", instance=MASTER):
+        return self.root(instance) / "opt/deeplearning/data" / name
+
+    def leftovers(self):
+        """Return what lies beside the data and its notes."""
+        return sorted(
+            path.relative_to(self.shared).as_posix()
+            for path in self.shared.rglob("*")
+            if (path.name.startswith(".") and path.name != ".deeplearning") or path.suffix in {".part", ".journal"}
+        )
+
+
+def read_tree(folder):
+    """Return everything below a folder: content and whether a file may be executed, targets of links, folders."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            found[name] = ("link", os.readlink(path))
+        elif path.is_dir():
+            found[name] = ("folder",)
+        else:
+            found[name] = ("file", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+    return found
+
+
+def make_tar(entries, mode="w"):
+    """Return a tar of entries as `read_tree` has them, in their order."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+        for name, entry in entries:
+            add_to_tar(archive, name, entry)
+    return buffer.getvalue()
+
+
+def add_to_tar(archive, name, entry):
+    info = tarfile.TarInfo(name)
+    content = b""
+    if entry[0] == "folder":
+        info.type, info.mode = tarfile.DIRTYPE, 0o755
+    elif entry[0] == "link":
+        info.type, info.linkname = tarfile.SYMTYPE, entry[1]
+    elif entry[0] == "hard link":
+        info.type, info.linkname = tarfile.LNKTYPE, entry[1]
+    elif entry[0] == "device":
+        info.type = entry[1]
+    else:
+        content, info.mode = entry[1], 0o755 if entry[2] else 0o644
+        info.size = len(content)
+    archive.addfile(info, io.BytesIO(content))
+
+
+def make_zip(entries):
+    """Return a zip of entries as `read_tree` has them, in their order."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, entry in entries:
+            info = zipfile.ZipInfo(name + ("/" if entry[0] == "folder" else ""))
+            info.compress_type = zipfile.ZIP_DEFLATED
+            kinds = {"folder": stat.S_IFDIR | 0o755, "link": stat.S_IFLNK | 0o777, "device": stat.S_IFIFO | 0o644}
+            mode = kinds.get(entry[0], stat.S_IFREG | (0o755 if entry[-1] is True else 0o644))
+            info.external_attr = mode << 16
+            archive.writestr(
+                info, {"file": lambda e: e[1], "link": lambda e: e[1].encode()}.get(entry[0], lambda _: b"")(entry)
+            )
+    return buffer.getvalue()
+
+
+def make_archive(kind, entries):
+    """Return an archive in one of the formats."""
+    entries = list(entries.items()) if isinstance(entries, dict) else list(entries)
+    if kind == "zip":
+        return make_zip(entries)
+    data = make_tar(entries)
+    return data if kind == "tar" else gzip.compress(data, 1)
+
+
+def make_tree(count=40, size=40_000):
+    """Return a tree of files that do not compress, in folders, with a link and something to execute."""
+    tree = {"a": ("folder",), "a/deep": ("folder",), "empty": ("folder",)}
+    for index in range(count):
+        seed = hashlib.shake_256(str(index).encode()).digest(size + index)
+        tree[f"a/deep/{index:04d}.bin" if index % 2 else f"{index:04d}.bin"] = ("file", seed, False)
+    tree["run.sh"] = ("file", b"#!/bin/sh\n", True)
+    tree["a/latest"] = ("link", "../run.sh")
+    tree["none"] = ("file", b"", False)
+    return tree
+
+
+def write_facts_for_child(lab, path, *sources):
+    """Write what a child process needs to stage on the master."""
+    lab.facts(MASTER, *sources)
+    Path(path).write_text(json.dumps({"root": str(lab.root(MASTER)), "programs": str(lab.programs)}))
