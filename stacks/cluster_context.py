@@ -1,25 +1,30 @@
-"""Reads the props of the cluster from the context: one reader a key."""
+"""
+Reads the props of the cluster from the context: one reader a key.
+
+Most keys are props of `TrainingCluster` by the same name. What needs a construct, FSx for Lustre and the user's VPC, is
+asked for by other keys, and the stack makes it.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import Duration, RemovalPolicy, Size, Stack
 
-from deeplearning_cdk import InstanceTypeFacts, NodeImage
+from deeplearning_cdk import InstanceTypeFacts, LustreFileSystem, NodeImage
 from deeplearning_cdk.cluster_plan import plan_cluster
 from stacks.context_values import (
     ContextError,
     Reader,
+    build,
     read_choice,
     read_flag,
     read_number,
     read_object,
     read_text,
 )
-
-Built = TypeVar("Built")
+from stacks.job_context import JOB_KEYS, read_throughput, take_lustre
 
 _IMAGES: Mapping[str, Callable[..., NodeImage]] = {
     "deep-learning-ubuntu": NodeImage.deep_learning_ubuntu,
@@ -93,23 +98,6 @@ def read_vpc(key: str, value: Any) -> VpcIds:
     return build(key, VpcIds, read_object(key, value))
 
 
-def build(key: str, make: Callable[..., Built], arguments: Mapping[str, Any]) -> Built:
-    """
-    Call with named arguments that a user wrote.
-
-    Raises:
-        ContextError: One is missing or not known, or the callee refuses it.
-    """
-    try:
-        return make(**arguments)
-    except TypeError as error:
-        raise ContextError(
-            f"{key} must have the right names, got {sorted(arguments)} ({error}); see the README"
-        ) from error
-    except ValueError as error:
-        raise ContextError(f"{key} cannot be read: {error}") from error
-
-
 CLUSTER_KEYS: Mapping[str, Reader] = {
     "worker_instance_type": read_instance_type,
     "master_instance_type": read_instance_type,
@@ -129,6 +117,7 @@ CLUSTER_KEYS: Mapping[str, Reader] = {
     "availability_zone": read_text,
     "isolated": read_flag,
     "file_system_id": read_text,
+    "file_system_throughput": read_throughput,
     "removal_policy": read_choice(
         {
             "retain-on-update-or-delete": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
@@ -136,8 +125,9 @@ CLUSTER_KEYS: Mapping[str, Reader] = {
             "destroy": RemovalPolicy.DESTROY,
         }
     ),
+    **JOB_KEYS,
 }
-"""The props of `TrainingCluster` that a context value can say, by the same names."""
+"""What a context value can say of a cluster: its props by the same names, and what `stacks.job_context` adds."""
 
 PLACE_KEYS: Mapping[str, Reader] = {"vpc": read_vpc, "mount_target_security_group": read_text}
 """The props that the stack looks up by id."""
@@ -154,10 +144,14 @@ def check_cluster(props: Mapping[str, Any], *, has_vpc: bool) -> None:
     Raises:
         ValueError: They contradict each other.
     """
+    chosen, lustre = take_lustre(props)
     planned = set(inspect.signature(plan_cluster).parameters)
-    choices = {name: value for name, value in props.items() if name in planned}
+    choices = {name: value for name, value in chosen.items() if name in planned}
     if has_vpc:
         if "vpc_cidr" in choices:
             raise ContextError(f"vpc_cidr must be left out with vpc, got {choices['vpc_cidr']!r}; leave one out")
         choices["vpc_cidr"] = None
+    if lustre:
+        # In a stack of its own, which is thrown away.
+        choices["lustre"] = LustreFileSystem(Stack(), "Lustre", **lustre)
     plan_cluster(**choices)

@@ -29,7 +29,7 @@ _STACK_KEYS: Mapping[str, Reader] = {
 }
 _READERS: Mapping[str, Reader] = {**_STACK_KEYS, **CLUSTER_KEYS, **PLACE_KEYS}
 # What belongs to one region, and therefore cannot be chosen for several.
-_REGIONAL_KEYS = ("availability_zone", "vpc", "file_system_id", "mount_target_security_group")
+_REGIONAL_KEYS = ("availability_zone", "vpc", "file_system_id", "mount_target_security_group", "lustre_bucket")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 Reader = Callable[[str, Any], Any]
 Choice = TypeVar("Choice")
+Built = TypeVar("Built")
 
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")
 
@@ -124,3 +125,20 @@ def read_regions(key: str, value: Any) -> list[str]:
     if len(set(regions)) < len(regions):
         raise ContextError(f"{key} must name each region once, got {','.join(regions)}; leave the second one out")
     return regions
+
+
+def build(key: str, make: Callable[..., Built], arguments: Mapping[str, Any]) -> Built:
+    """
+    Call with named arguments that a user wrote.
+
+    Raises:
+        ContextError: One is missing or not known, or the callee refuses it.
+    """
+    try:
+        return make(**arguments)
+    except TypeError as error:
+        raise ContextError(
+            f"{key} must have the right names, got {sorted(arguments)} ({error}); see the README"
+        ) from error
+    except ValueError as error:
+        raise ContextError(f"{key} cannot be read: {error}") from error

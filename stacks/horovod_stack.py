@@ -6,9 +6,10 @@ from aws_cdk import CfnOutput, DefaultStackSynthesizer, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import LustreFileSystem, TrainingCluster
 from stacks.cluster_context import VpcIds
 from stacks.context import StackChoice
+from stacks.job_context import take_lustre
 
 
 class HorovodStack(Stack):
@@ -34,7 +35,12 @@ class HorovodStack(Stack):
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
         )
         places = import_places(self, choice.vpc, choice.mount_target_security_group_id)
-        self.cluster = TrainingCluster(self, "Cluster", **choice.cluster, **places)
+        props, lustre = take_lustre(choice.cluster)
+        if lustre:
+            # In the user's VPC it can stay when the stack goes.
+            kept = {"vpc": places["vpc"], "removal_policy": props.get("removal_policy")} if choice.vpc else {}
+            places["lustre"] = LustreFileSystem(self, "Lustre", **lustre, **kept)
+        self.cluster = TrainingCluster(self, "Cluster", **props, **places)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "FileSystemId", value=self.cluster.file_system.file_system_id)
         CfnOutput(self, "LogIn", value=self.cluster.session_command, description="A shell on the master")

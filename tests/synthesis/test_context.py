@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aws_cdk import RemovalPolicy
 
-from deeplearning_cdk import InstanceTypeFacts, TrainingCluster
+from deeplearning_cdk import DataSource, InstanceTypeFacts, JobEnvironment, TrainingCluster
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds
 from stacks.context import read_choices, read_context
 from stacks.context_values import ContextError
@@ -22,7 +22,15 @@ VPC = {"vpc_id": "vpc-1", "availability_zone": "us-east-1a", "worker_subnet_id":
 def test_every_prop_of_the_cluster_is_a_context_key() -> None:
     props = set(list(inspect.signature(TrainingCluster.__init__).parameters)[3:])
     of_vpc = {"worker_subnet", "master_subnet"}
-    assert {*CLUSTER_KEYS, *PLACE_KEYS} == props - of_vpc
+    # What needs a construct of the user's is asked for by keys of its own, or only in an app of the user's own.
+    by_other_keys = {
+        "lustre": {"lustre_storage_gib", "lustre_bucket"},
+        "file_system": set(),
+        "environment": {"container"},
+    }
+    others = set().union(*by_other_keys.values())
+    assert {*CLUSTER_KEYS, *PLACE_KEYS} - others == props - of_vpc - {"lustre", "file_system"}
+    assert others <= set(CLUSTER_KEYS)
 
 
 def test_nothing_chosen_is_one_stack_without_a_region() -> None:
@@ -99,6 +107,35 @@ def test_packages_of_a_described_image_are_read() -> None:
     value = {"kind": "ssm-parameter", "parameter": "/i", "login_user": "me", "packages": {"mount.nfs4": ["nfs-utils"]}}
     image = read_choices({"image": value})[0].cluster["image"]
     assert image.packages == {"mount.nfs4": ("nfs-utils",)}
+
+
+def test_data_is_a_list_of_objects_from_json_or_the_command_line() -> None:
+    entries = [{"name": "coco", "bucket": "team-data", "key": "coco.tar"}, {"name": "all", "bucket": "team-data"}]
+    expected = (DataSource("coco", "team-data", "coco.tar"), DataSource("all", "team-data"))
+    for value in (entries, json.dumps(entries)):
+        assert read_choices({"data": value})[0].cluster["data"] == expected
+
+
+def test_environment_is_a_file_of_pip_or_conda_or_a_container(tmp_path: Path) -> None:
+    for name in ("requirements.txt", "environment.yml"):
+        (tmp_path / name).write_text("numpy\n")
+    pip, conda = str(tmp_path / "requirements.txt"), str(tmp_path / "environment.yml")
+
+    def read(**context: Any) -> JobEnvironment:
+        (found,) = (value for key, value in read_choices(context)[0].cluster.items() if key in context)
+        return found
+
+    assert read(environment=pip) == JobEnvironment.from_requirements(pip)
+    with_horovod = json.dumps({"path": pip, "horovod": "0.28.1"})
+    assert read(environment=with_horovod) == JobEnvironment.from_requirements(pip, horovod="0.28.1")
+    assert read(environment=conda) == JobEnvironment.from_conda(conda)
+    assert read(container="team/train:1") == JobEnvironment.from_container("team/train:1")
+
+
+@pytest.mark.parametrize(("value", "mebibytes"), [("elastic", None), ("bursting", None), ("128", 128), (64, 64)])
+def test_throughput_is_a_word_or_mebibytes_each_second(value: Any, mebibytes: int | None) -> None:
+    found = read_choices({"file_system_throughput": value})[0].cluster["file_system_throughput"]
+    assert found == value if mebibytes is None else found.to_mebibytes() == mebibytes
 
 
 def test_own_vpc_is_given_by_ids() -> None:
@@ -179,6 +216,41 @@ def test_own_vpc_is_given_by_ids() -> None:
         ({"worker_instance_type": "p5.big"}, "worker_instance_type must be an instance type of the catalogue of "),
         ({"vpc_cidr": "10.0.0.0/26", "worker_desired_capacity": 40}, "worker_max_capacity must not exceed the 25 "),
         ({"mount_point": "efs"}, "mount_point must be an absolute path "),
+        ({"data": "coco"}, "data must be a JSON list, got 'coco' ("),
+        ({"data": {"name": "coco"}}, "data must be a JSON list of objects, got {'name': 'coco'}; write e.g. [{"),
+        ({"data": []}, "data must be a JSON list of objects, got []; "),
+        ({"data": [{"name": 7}]}, "data must have texts alone, got 7; write e.g. [{"),
+        ({"data": [{"name": "a", "bucket": "b", "path": "c/"}]}, "data must have the right names, got ['bucket', "),
+        ({"data": [{"name": "a", "bucket": "my-b", "key": "c"}]}, "data cannot be read: data a must have the key of "),
+        ({"data": [{"name": "a", "bucket": "my-b", "target": "lustre"}]}, "lustre must be given for data a with the "),
+        (
+            {"data": [{"name": "a", "bucket": "my-b", "key": "c.tar"}] * 2},
+            "data must have different names, got 'a' twice; rename one",
+        ),
+        ({"environment": "nowhere.txt"}, "environment cannot be read: environment must be a file, got 'nowhere.txt'; "),
+        ({"environment": {"file": "x"}}, "environment must have the right names, got ['file'] ("),
+        ({"container": "a b"}, "container cannot be read: container must be the name of an image, got 'a b'; "),
+        (
+            {"container": "image", "environment": str(ROOT / "requirements.lock")},
+            "container must be left out with environment, got both; the container is the environment",
+        ),
+        ({"lustre_storage_gib": 1000}, "storage must be 1200 GiB, 2400 GiB or a multiple of 2400 GiB, got 1000 GiB; "),
+        ({"lustre_bucket": "s3://b"}, "data_bucket must be a bucket's name, got 's3://b'; leave s3:// and / out"),
+        (
+            {"file_system_throughput": "fast"},
+            (
+                "file_system_throughput must be elastic, bursting or MiB each second, got 'fast'; "
+                "write e.g. -c file_system_throughput=128"
+            ),
+        ),
+        (
+            {"file_system_throughput": "bursting", "file_system_id": "fs-01234567"},
+            "file_system_throughput must be left out with file_system_id, got both; fs-01234567 has its own",
+        ),
+        (
+            {"regions": "us-east-1,eu-west-1", "lustre_bucket": "mine"},
+            "lustre_bucket must be given for one region, got 2; deploy each by itself",
+        ),
     ],
 )
 def test_wrong_choices_are_refused(context: dict[str, Any], message: str) -> None:

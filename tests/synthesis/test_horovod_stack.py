@@ -37,6 +37,17 @@ CASES: dict[str, dict[str, Any]] = {
     "amazon-linux": {"image": "deep-learning-amazon-linux", "worker_instance_type": "g5.12xlarge"},
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
     "many-cards": {"worker_instance_type": "p5.48xlarge"},
+    "data-and-lustre": {
+        "data": [
+            {"name": "coco", "bucket": "team-data", "key": "coco/train.tar.gz"},
+            {"name": "images", "bucket": "team-data", "key": "images/", "target": "lustre"},
+        ],
+        "lustre_storage_gib": 2400,
+        "lustre_bucket": "team-data",
+        "environment": str(ROOT / "requirements.lock"),
+        "file_system_throughput": 256,
+        **CPU,
+    },
 }
 
 
@@ -68,7 +79,7 @@ def test_stack_is_what_it_was(synthesize: Any, snapshot: SnapshotAssertion) -> N
 
 
 # One case of each set of resource types; linting takes two seconds.
-@pytest.mark.parametrize("case", ["own-private-vpc", "amazon-linux", "public-master", "many-cards"])
+@pytest.mark.parametrize("case", ["own-private-vpc", "amazon-linux", "public-master", "many-cards", "data-and-lustre"])
 def test_stack_has_no_lint_errors(synthesize: Any, case: str) -> None:
     (template,) = synthesize(CASES[case]).values()
     assert _errors(template, ["us-east-1"]) == []
@@ -108,6 +119,30 @@ def test_existing_file_system_and_own_vpc_reach_the_template(synthesize: Any) ->
     assert template["Outputs"]["FileSystemId"]["Value"] == "fs-0123456789abcdef0"
     (own,) = synthesize(CASES["own-private-vpc"]).values()
     assert not [entry for entry in own["Resources"].values() if entry["Type"] in {"AWS::EC2::VPC", "AWS::EC2::Subnet"}]
+
+
+def test_data_lustre_and_environment_reach_the_nodes(synthesize: Any) -> None:
+    (template,) = synthesize(CASES["data-and-lustre"]).values()
+    kinds = {entry["Type"]: entry.get("Properties", {}) for entry in template["Resources"].values()}
+    assert kinds["AWS::FSx::FileSystem"]["StorageCapacity"] == 2400
+    assert kinds["AWS::FSx::DataRepositoryAssociation"]["DataRepositoryPath"] == "s3://team-data/"
+    assert kinds["AWS::EFS::FileSystem"]["ProvisionedThroughputInMibps"] == 256
+    needs = json.loads(_settings_of(kinds["AWS::EC2::LaunchTemplate"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]))
+    assert {entry["name"]: entry["target"] for entry in needs["needs"]["data"]} == {"coco": "efs", "images": "lustre"}
+    assert needs["needs"]["lustre"]["mount_point"] == "/fsx"
+    assert needs["needs"]["environment"]["kind"] == "requirements"
+
+
+@pytest.mark.parametrize(("policy", "deletion"), [(None, "RetainExceptOnCreate"), ("destroy", "Delete")])
+def test_lustre_in_the_users_vpc_stays_or_goes_like_the_shared_file_system(
+    synthesize: Any, policy: str | None, deletion: str
+) -> None:
+    context = {**CASES["own-private-vpc"], "lustre_storage_gib": 1200}
+    (template,) = synthesize(context | ({"removal_policy": policy} if policy else {})).values()
+    found = {
+        entry["Type"]: entry["DeletionPolicy"] for entry in template["Resources"].values() if "DeletionPolicy" in entry
+    }
+    assert found["AWS::FSx::FileSystem"] == found["AWS::EFS::FileSystem"] == deletion
 
 
 def test_outputs_say_how_to_log_in(synthesize: Any) -> None:

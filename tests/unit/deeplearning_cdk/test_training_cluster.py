@@ -1,8 +1,8 @@
 """
 What the template of a cluster promises.
 
-Three defects of the predecessor cannot occur: nothing is written to the file system to remember a choice (D55), no data
-archive is unpacked (D56), and no conda environment is touched (D66).
+Two defects of the predecessor cannot occur: nothing is written to the file system to remember a choice (D55), and no
+conda environment of the image is touched (D66).
 """
 
 import hashlib

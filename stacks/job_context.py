@@ -1,0 +1,120 @@
+"""
+Reads what jobs need from the context: data, software environment, FSx for Lustre, throughput.
+
+    -c data='[{"name": "coco", "bucket": "team-data", "key": "coco/train.tar.gz", "target": "efs"}]'
+    -c environment=requirements.txt
+    -c environment='{"path": "requirements.txt", "horovod": "0.28.1"}'
+    -c container=registry.example.com/team/train:1.2
+    -c lustre_storage_gib=1200 -c lustre_bucket=team-data
+    -c file_system_throughput=elastic, bursting, or MiB each second
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aws_cdk import Size
+
+from deeplearning_cdk import DataSource, JobEnvironment
+from stacks.context_values import ContextError, Reader, build, read_number, read_object, read_text
+
+_CONDA_ENDINGS = (".yml", ".yaml")
+_WORDS = ("elastic", "bursting")
+
+
+def read_throughput(key: str, value: Any) -> str | Size:
+    """
+    Read how throughput is provided: a word, or MiB each second.
+
+    Raises:
+        ContextError: It is something else.
+    """
+    if value in _WORDS:
+        return str(value)
+    try:
+        return Size.mebibytes(read_number(key, value))
+    except ContextError as error:
+        raise ContextError(
+            f"{key} must be {', '.join(_WORDS)} or MiB each second, got {value!r}; write e.g. -c {key}=128"
+        ) from error
+
+
+def read_data(key: str, value: Any) -> tuple[DataSource, ...]:
+    """
+    Read the data of jobs: a list of objects with the arguments of `DataSource`.
+
+    Raises:
+        ContextError: It is something else.
+    """
+    entries = value
+    if isinstance(value, str):
+        try:
+            entries = json.loads(value)
+        except ValueError as error:
+            raise ContextError(f"{key} must be a JSON list, got {value!r} ({error}); write e.g. {_EXAMPLE}") from error
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise ContextError(f"{key} must be a JSON list of objects, got {value!r}; write e.g. {_EXAMPLE}")
+    if odd := [value for entry in entries for value in entry.values() if not isinstance(value, str)]:
+        raise ContextError(f"{key} must have texts alone, got {odd[0]!r}; write e.g. {_EXAMPLE}")
+    return tuple(build(key, DataSource, entry) for entry in entries)
+
+
+_EXAMPLE = """[{"name": "train", "bucket": "my-bucket", "key": "train.tar.gz"}]"""
+
+
+def read_environment(key: str, value: Any) -> JobEnvironment:
+    """
+    Read the software of jobs: a requirements or conda file, or an object with `path` and `horovod`.
+
+    Raises:
+        ContextError: It is something else, or cannot be built.
+    """
+    if isinstance(value, dict) or (isinstance(value, str) and value.startswith("{")):
+        arguments = read_object(key, value)
+    else:
+        arguments = {"path": read_text(key, value)}
+    is_conda = str(arguments.get("path", "")).endswith(_CONDA_ENDINGS)
+    return build(key, JobEnvironment.from_conda if is_conda else JobEnvironment.from_requirements, arguments)
+
+
+def read_container(key: str, value: Any) -> JobEnvironment:
+    """
+    Read the container that jobs run in.
+
+    Raises:
+        ContextError: It is not the name of an image.
+    """
+    return build(key, JobEnvironment.from_container, {"image": read_text(key, value)})
+
+
+JOB_KEYS: Mapping[str, Reader] = {
+    "data": read_data,
+    "environment": read_environment,
+    "container": read_container,
+    "lustre_storage_gib": lambda key, value: Size.gibibytes(read_number(key, value)),
+    "lustre_bucket": read_text,
+}
+
+
+def take_lustre(props: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    Part what FSx for Lustre is made with from the cluster's own props, and give a container the name of its prop.
+
+    Args:
+        props: What was read.
+
+    Returns:
+        The props of the cluster, and those of the file system; none when it was not asked for.
+
+    Raises:
+        ContextError: A container and an environment were given.
+    """
+    cluster = dict(props)
+    if "container" in cluster:
+        if "environment" in cluster:
+            raise ContextError(
+                "container must be left out with environment, got both; the container is the environment"
+            )
+        cluster["environment"] = cluster.pop("container")
+    names = {"lustre_storage_gib": "storage", "lustre_bucket": "data_bucket"}
+    return cluster, {name: cluster.pop(key) for key, name in names.items() if key in cluster}
