@@ -96,7 +96,7 @@ def make_request(
         environment={**(variables or {}), **read_variables(options.env, os.environ)},
         folder=folder,
         ports=ports,
-        python=f"{ENVIRONMENT_DIRECTORY}/current/bin" if has_folder and not image else "",
+        python=f"{ENVIRONMENT_DIRECTORY}/current/bin" if has_folder else "",
         container=image,
         directory=str(Path.cwd()),
     )

@@ -12,6 +12,8 @@ from deeplearning_jobs.launch_plan import Host, Reason
 INTERFACE_VARIABLES = ("HOROVOD_GLOO_IFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Each host gives them the interface that it found itself."""
 HUGE_PAGES = "FI_EFA_USE_HUGE_PAGE"
+HUGE_PAGES_WHY = f"only where a data loader's fork fails for lack of memory: add --env {HUGE_PAGES}=0"
+DEBUG_WHY = "its log slows ranks and fills the file system; to look for a fault, add --env NCCL_DEBUG=INFO"
 LEFT_TO_EFA = {
     "FI_PROVIDER": "libfabric finds the EFA by itself",
     "FI_EFA_USE_DEVICE_RDMA": "libfabric uses GPUDirect RDMA by itself where the card has it",
@@ -25,41 +27,44 @@ LEFT_TO_NCCL = {
 NOT_SET = "not set"
 
 
-def explain_network(hosts: Sequence[Host], variables: Mapping[str, str]) -> list[Reason]:
+def explain_network(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> list[Reason]:
     """
     Say what is set for the network of these hosts, and what is not.
 
     Args:
         hosts: Those that take part.
         variables: The user's, which always win.
+        is_on_one_host: Whether all ranks stay on one host.
     """
-    reasons = [_explain_interfaces(hosts, variables)]
-    if not hosts[0].gpu_count:
-        return [*reasons, Reason("no NCCL and EFA settings", "these hosts have no GPUs; ranks speak TCP")]
-    reasons += dict.fromkeys(map(_explain_cards, hosts))
-    has_efa = any(host.efa_cards for host in hosts)
-    left = {**LEFT_TO_EFA, **LEFT_TO_NCCL} if has_efa else LEFT_TO_NCCL
-    reasons += [Reason(f"{name} {NOT_SET}", why) for name, why in left.items() if name not in variables]
-    if has_efa and HUGE_PAGES not in variables:
-        why = f"only where a data loader's fork fails for lack of memory: add --env {HUGE_PAGES}=0"
-        reasons.append(Reason(f"{HUGE_PAGES} {NOT_SET}", why))
+    reasons = [_explain_interfaces(hosts, variables, is_on_one_host=is_on_one_host)]
     reasons += [
         Reason(f"{name}={variables[name]}", f"you gave it with --env; AWS advises against it: {why}")
-        for name, why in left.items()
+        for name, why in {**LEFT_TO_EFA, **LEFT_TO_NCCL}.items()
         if name in variables
     ]
-    if "NCCL_DEBUG" not in variables:
-        why = "its log slows ranks and fills the file system; to look for a fault, add --env NCCL_DEBUG=INFO"
-        reasons.append(Reason(f"NCCL_DEBUG {NOT_SET}", why))
-    return reasons
+    if not hosts[0].gpu_count:
+        return [*reasons, Reason("no NCCL and EFA settings", "these hosts have no GPUs; ranks speak TCP")]
+    if is_on_one_host:
+        why = "NCCL reaches the ranks of one host inside it, not by a network card"
+        return [*reasons, Reason("no EFA settings", why)]
+    return [*reasons, *dict.fromkeys(map(_explain_cards, hosts)), *_explain_absence(hosts, variables)]
 
 
-def _explain_interfaces(hosts: Sequence[Host], variables: Mapping[str, str]) -> Reason:
+def _explain_absence(hosts: Sequence[Host], variables: Mapping[str, str]) -> list[Reason]:
+    has_efa = any(host.efa_cards for host in hosts)
+    left = dict(LEFT_TO_NCCL)
+    if has_efa:
+        left |= {**LEFT_TO_EFA, HUGE_PAGES: HUGE_PAGES_WHY}
+    left["NCCL_DEBUG"] = DEBUG_WHY
+    return [Reason(f"{name} {NOT_SET}", why) for name, why in left.items() if name not in variables]
+
+
+def _explain_interfaces(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> Reason:
     names = [name for name in INTERFACE_VARIABLES if name not in variables]
     if not names:
         return Reason("no interface settings", "you gave them all with --env")
     part = ", ".join(names)
-    if len(hosts) == 1:
+    if is_on_one_host:
         return Reason(f"{part} = lo", "all ranks are on one host and meet on its loopback interface")
     found = ", ".join(dict.fromkeys(host.interface for host in hosts))
     why = (

@@ -17,7 +17,7 @@ from deeplearning_jobs.launchers.mpi import draft_mpi
 from deeplearning_jobs.launchers.mxnet import draft_mxnet
 from deeplearning_jobs.launchers.tensorflow import draft_multiworker, draft_parameter_servers
 from deeplearning_jobs.launchers.torchrun import draft_torchrun
-from deeplearning_jobs.network_environment import explain_network
+from deeplearning_jobs.network_environment import LEFT_TO_EFA, LEFT_TO_NCCL, explain_network
 from deeplearning_jobs.rank_script import base_files
 from deeplearning_jobs.topology import choose_layout
 
@@ -63,7 +63,7 @@ def make_plan(hosts: Sequence[Host], request: JobRequest) -> LaunchPlan:
         ranks=layout.ranks,
         processes=draft.processes,
         files={**base_files(job), **draft.files},
-        reasons=(*draft.reasons, *_explain_variables(job), *explain_network(layout.hosts, request.environment)),
+        reasons=(*draft.reasons, *_explain_variables(job), *_explain_network(job)),
         rank_zero_log=draft.rank_zero_log,
     )
 
@@ -77,6 +77,10 @@ def _check_interfaces(hosts: Sequence[Host]) -> None:
             )
 
 
+def _explain_network(job: Job) -> list[Reason]:
+    return explain_network(job.layout.hosts, job.request.environment, is_on_one_host=job.is_on_one_host)
+
+
 def _explain_variables(job: Job) -> list[Reason]:
     whys = {
         JOB_VARIABLE: "the run's processes are known by it: `deeplearning stop` ends these and no others",
@@ -86,7 +90,10 @@ def _explain_variables(job: Job) -> list[Reason]:
         UNBUFFERED_VARIABLE: "a log shows a line when it is written",
     }
     reasons = [Reason(f"{name}={job.variables[name]}", why) for name, why in whys.items()]
-    if job.request.python:
+    known = {*whys, *LEFT_TO_EFA, *LEFT_TO_NCCL}
+    yours = {name: value for name, value in job.request.environment.items() if name not in known}
+    reasons += [Reason(f"{name}={value}", "you gave it with --env") for name, value in yours.items()]
+    if job.request.python and not job.request.container:
         reasons.append(Reason(f"PATH={job.request.python}:…", "the environment that the cluster declares"))
     if job.request.container:
         why = "ranks run in it as the login user, with the shared file system, the data and this host's network"

@@ -134,7 +134,7 @@ def interface_lines(job: Job) -> list[str]:
 def export_lines(job: Job) -> list[str]:
     """Return the lines that set the job's and the user's variables, which win over what a launcher sets."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
-    if job.request.python:
+    if job.request.python and not job.request.container:  # A container has programs of its own.
         lines.append(f'export PATH={shlex.quote(job.request.python)}:"$PATH"')
     return lines
 
