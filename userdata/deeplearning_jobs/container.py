@@ -42,8 +42,9 @@ def container_lines(job: Job) -> list[str]:
         f'set -- {shlex.quote(job.request.container)} "$@"',
         "# Data lies on the shared file system, on another, or on a disk of this host.",
         f"for entry in {DATA_DIRECTORY}/*; do",
+        '    [ -e "$entry" ] || continue',
         '    place=$(readlink -f "$entry")',
-        f'    case $place in {DATA_DIRECTORY}/\\* | {mount}/*) ;; *) set -- --volume "$place:$place" "$@" ;; esac',
+        f'    case $place in {mount}/*) ;; *) set -- --volume "$place:$place" "$@" ;; esac',
         "done",
         *(
             ["# EFA's devices, where this host has them.", *_device_lines()]

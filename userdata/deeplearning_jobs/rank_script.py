@@ -145,7 +145,7 @@ def _log_lines(job: Job) -> list[str]:
     if source:
         name, launcher = source
         return [
-            f"export {RANK_VARIABLE}=${{{name}:?must be set, {launcher} starts this script}}",
+            f'export {RANK_VARIABLE}="${{{name}:?must be set, {launcher} starts this script}}"',
             f'exec >> {folder}/"rank-${RANK_VARIABLE}.log" 2>&1',
         ]
     return [
