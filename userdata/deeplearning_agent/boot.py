@@ -9,7 +9,7 @@ from deeplearning_agent.command_file import install_command
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.devices import count_gpus
 from deeplearning_agent.failure import StageFailure, describe_failure
-from deeplearning_agent.file_system import mount_file_system
+from deeplearning_agent.file_system import mount_file_systems
 from deeplearning_agent.health import check_health
 from deeplearning_agent.host_files import write_host_files
 from deeplearning_agent.node import Node
@@ -46,7 +46,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
 
     run("wait for credentials", lambda: clients.wait_for_credentials(deadline))
     run("install packages", lambda: install_packages(node, deadline))
-    run("mount the file system", lambda: mount_file_system(node, deadline))
+    run("mount the file system", lambda: mount_file_systems(node, deadline))
     gpu_count = run("count GPUs", lambda: count_gpus(node))
     # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.
     run("check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))

@@ -7,11 +7,11 @@ import pytest
 
 from deeplearning_agent.devices import count_gpus
 from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.file_system import mount_file_system
+from deeplearning_agent.file_system import mount_file_systems
 from deeplearning_agent.packages import install_packages
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.ssh_identity import make_user_key, read_host_key, wait_for_sshd
-from deeplearning_contract.setting_parts import FileSystemSettings
+from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
 
 
 def calls(lab, name):
@@ -29,8 +29,8 @@ def node(lab, ticking_clock):
 
 @pytest.mark.fault(49)
 def test_mounts_once_and_writes_fstab_so_that_a_reboot_mounts_again(lab, node):
-    mount_file_system(node, node.limit(1000))
-    mount_file_system(node, node.limit(1000))
+    mount_file_systems(node, node.limit(1000))
+    mount_file_systems(node, node.limit(1000))
     [call] = calls(lab, "mount")
     assert call.startswith("-t nfs4 -o nfsvers=4.1 fs-0123.efs.eu-west-1.amazonaws.com:/ ")
     fstab = lab.read(0, "/etc/fstab")
@@ -47,7 +47,7 @@ def test_tries_again_while_the_name_does_not_resolve(lab, node):
         'echo x >>"$FAKES/mount.calls"; [ $(cat "$FAKES/mount.calls" | grep -c x) -ge 3 ] || { echo "mount.nfs4: '
         'Failed to resolve server" >&2; exit 32; }; for target; do :; done; touch "$target/.mounted"',
     )
-    mount_file_system(node, node.limit(1000))
+    mount_file_systems(node, node.limit(1000))
     assert len(calls(lab, "mount")) == 3
 
 
@@ -56,7 +56,7 @@ def test_gives_up_on_a_mount_in_time_for_the_failure_to_travel(lab, node):
     lab.program(0, "mount", 'echo "mount.nfs4: Connection timed out" >&2; exit 32')
     began, deadline = node.clock.now, node.limit(900)
     with pytest.raises(StageFailure, match="could not be mounted on /mnt/efs") as raised:
-        mount_file_system(node, deadline)
+        mount_file_systems(node, deadline)
     assert "port 2049" in raised.value.remedy
     assert "Connection timed out" in raised.value.output
     assert node.clock.now - began < 400
@@ -66,14 +66,14 @@ def test_gives_up_on_a_mount_in_time_for_the_failure_to_travel(lab, node):
 def test_refuses_a_mount_point_that_could_become_more_than_a_path(lab, ticking_clock, mount_point):
     node = lab.node(0, ticking_clock(), file_system=FileSystemSettings("nfs4", "fs:/", "ro", mount_point))
     with pytest.raises(StageFailure, match="plain absolute path"):
-        mount_file_system(node, node.limit(100))
+        mount_file_systems(node, node.limit(100))
 
 
 def test_gives_a_fresh_file_system_to_the_login_user(lab, node):
     lab.program(0, "runuser", 'test -e "$FAKES/given"')
     lab.program(0, "ls", "true")
     lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"; touch "$FAKES/given"')
-    mount_file_system(node, node.limit(1000))
+    mount_file_systems(node, node.limit(1000))
     user = node.login_user()
     assert calls(lab, "chown") == [f"{user.user_id}:{user.group_id} {node.path('/mnt/efs')}"]
 
@@ -83,14 +83,72 @@ def test_never_takes_over_a_file_system_that_holds_files(lab, node):
     lab.program(0, "ls", "echo data")
     lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"')
     with pytest.raises(StageFailure, match="may not write to /mnt/efs, which already holds files"):
-        mount_file_system(node, node.limit(1000))
+        mount_file_systems(node, node.limit(1000))
     assert calls(lab, "chown") == []
 
 
 def test_accepts_what_another_node_opened_meanwhile(lab, node):
     lab.program(0, "runuser", 'test -e "$FAKES/opened" || { touch "$FAKES/opened"; false; }')
     lab.program(0, "ls", "echo data")
-    mount_file_system(node, node.limit(1000))
+    mount_file_systems(node, node.limit(1000))
+
+
+# --- FSx for Lustre ---------------------------------------------------------------------------------
+
+LUSTRE = FileSystemSettings("lustre", "fs-1.fsx.eu-west-1.amazonaws.com@tcp:/abc", "relatime,flock", "/fsx")
+
+
+@pytest.fixture
+def lustre_node(lab, ticking_clock):
+    return lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=LUSTRE))
+
+
+def test_mounts_lustre_beside_the_shared_file_system_and_after_a_reboot_again(lab, lustre_node):
+    mount_file_systems(lustre_node, lustre_node.limit(1000))
+    mount_file_systems(lustre_node, lustre_node.limit(1000))
+    shared, lustre = calls(lab, "mount")
+    assert shared.startswith("-t nfs4 ")
+    assert lustre == f"-t lustre -o relatime,flock {LUSTRE.source} {lustre_node.path('/fsx')}"
+    fstab = lab.read(0, "/etc/fstab")
+    assert fstab.count(" /mnt/efs nfs4 nfsvers=4.1,_netdev,nofail 0 0\n") == 1
+    assert fstab.count(f"{LUSTRE.source} /fsx lustre relatime,flock,_netdev,nofail 0 0\n") == 1
+
+
+def test_fstab_forgets_a_lustre_that_the_settings_no_longer_have(lab, lustre_node, ticking_clock):
+    mount_file_systems(lustre_node, lustre_node.limit(1000))
+    node = lab.node(0, ticking_clock())
+    mount_file_systems(node, node.limit(1000))
+    assert "lustre" not in lab.read(0, "/etc/fstab")
+
+
+def test_an_image_without_a_client_is_told_what_it_lacks(lab, lustre_node):
+    lab.program(
+        0,
+        "mount",
+        '[ "$2" != lustre ] || { echo "mount: unknown filesystem type lustre" >&2; exit 32; }; '
+        'for target; do :; done; touch "$target/.mounted"',
+    )
+    with pytest.raises(StageFailure, match="could not be mounted on /fsx") as raised:
+        mount_file_systems(lustre_node, lustre_node.limit(900))
+    assert "a Lustre client for its kernel, and that ports 988 and 1018-1023 are open" in raised.value.remedy
+    assert "unknown filesystem type" in raised.value.output
+
+
+def test_a_lustre_that_shows_a_bucket_need_not_be_writable(lab, lustre_node):
+    lab.program(0, "runuser", 'for path; do :; done; [ "${path##*/}" != fsx ]')
+    lab.program(0, "ls", "echo imagenet")
+    lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"')
+    mount_file_systems(lustre_node, lustre_node.limit(1000))
+    assert calls(lab, "chown") == []
+
+
+@pytest.mark.parametrize("kind", ["cifs", "ext4", ""])
+def test_nothing_is_mounted_when_one_of_them_is_malformed(lab, ticking_clock, kind):
+    odd = FileSystemSettings(kind, "x:/", "ro", "/fsx")
+    node = lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=odd))
+    with pytest.raises(StageFailure, match="must be nfs4, efs, lustre on a plain absolute path"):
+        mount_file_systems(node, node.limit(100))
+    assert calls(lab, "mount") == []
 
 
 # --- Programs ---------------------------------------------------------------------------------------

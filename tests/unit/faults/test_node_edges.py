@@ -5,7 +5,7 @@ import pytest
 from deeplearning_agent import file_system, programs
 from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS
 from deeplearning_agent.failure import StageFailure, describe_failure
-from deeplearning_agent.file_system import LONGEST_SECONDS, mount_file_system
+from deeplearning_agent.file_system import LONGEST_SECONDS, mount_file_systems
 from deeplearning_agent.packages import INSTALL_SECONDS, install_packages
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.ssh_identity import authorize, make_user_key, read_host_key, write_known_hosts
@@ -58,7 +58,7 @@ def test_a_name_that_resolves_late_is_waited_for(machine):
         'for target; do :; done; touch "$target/.mounted"',
     )
     node = machine.node()
-    mount_file_system(node, node.limit(3000))
+    mount_file_systems(node, node.limit(3000))
     assert len(machine.calls("mount")) == 4
 
 
@@ -68,7 +68,7 @@ def test_a_name_that_never_resolves_is_the_reason(machine, clock):
     node = machine.node()
     began = clock.now
     with pytest.raises(StageFailure, match="could not be mounted on /mnt/efs") as raised:
-        mount_file_system(node, node.limit(3000))
+        mount_file_systems(node, node.limit(3000))
     assert "Failed to resolve server" in raised.value.output
     assert "its name resolves" in raised.value.remedy
     assert clock.now - began < LONGEST_SECONDS + LONGEST_PAUSE_SECONDS
@@ -82,7 +82,7 @@ def test_a_mount_that_hangs_and_cannot_be_killed_is_left_behind_and_named(machin
     machine.program("mount", 'echo x >>"$FAKES/mount.calls"; setsid sleep 3 & wait')
     node = machine.node()
     with pytest.raises(StageFailure, match=r"could not be mounted on /mnt/efs: mount .* took longer than 0 s"):
-        mount_file_system(node, node.limit(30))
+        mount_file_systems(node, node.limit(30))
     assert len(machine.calls("mount")) > 1
 
 
@@ -93,8 +93,8 @@ def test_a_server_that_answers_after_a_hang_is_mounted(machine, short):
         'test -e "$FAKES/hung" || { touch "$FAKES/hung"; sleep 30; }\nfor target; do :; done; touch "$target/.mounted"',
     )
     node = machine.node()
-    mount_file_system(node, node.limit(300))
-    mount_file_system(node, node.limit(300))
+    mount_file_systems(node, node.limit(300))
+    mount_file_systems(node, node.limit(300))
 
 
 @pytest.mark.fault(61)
@@ -102,7 +102,7 @@ def test_a_file_system_that_hangs_after_its_mount_is_not_called_another_users(ma
     machine.program("runuser", "sleep 30")
     node = machine.node()
     with pytest.raises(StageFailure, match=r"could not be mounted on /mnt/efs: runuser .* took longer") as raised:
-        mount_file_system(node, node.limit(12))
+        mount_file_systems(node, node.limit(12))
     assert "holds files" not in str(raised.value)
 
 
@@ -110,7 +110,7 @@ def test_a_file_system_that_hangs_after_its_mount_is_not_called_another_users(ma
 def test_a_file_system_that_hangs_once_after_its_mount_is_looked_at_again(machine, short):
     machine.program("runuser", 'test -e "$FAKES/hung" || { touch "$FAKES/hung"; sleep 30; }\nshift 3; exec "$@"')
     node = machine.node()
-    mount_file_system(node, node.limit(300))
+    mount_file_systems(node, node.limit(300))
 
 
 @pytest.mark.fault(61)
@@ -120,7 +120,7 @@ def test_an_image_without_a_program_of_the_mount_fails_at_once(machine, clock, n
     node = machine.node()
     began = clock.now
     with pytest.raises(ProgramError, match=f"{name} is not installed"):
-        mount_file_system(node, node.limit(3000))
+        mount_file_systems(node, node.limit(3000))
     assert clock.now - began < 1
 
 
@@ -130,7 +130,7 @@ def test_a_mount_that_always_hangs_ends_within_a_third_of_the_time_or_five_minut
     node = machine.node(programs=HangingPrograms(clock, {"mount"}))
     began = clock.now
     with pytest.raises(StageFailure):
-        mount_file_system(node, node.limit(seconds))
+        mount_file_systems(node, node.limit(seconds))
     one_attempt = 2 * file_system.PROBE_SECONDS + file_system.ATTEMPT_SECONDS + 3 * programs.KILL_SECONDS
     assert clock.now - began <= min(LONGEST_SECONDS, seconds / 3) + one_attempt
 
@@ -225,7 +225,7 @@ def test_preparing_a_node_twice_leaves_the_same_bytes(machine):
     members = (Member("i-00000001", "10.0.0.9", 1, KEY), Member("i-00000002", "10.0.0.10", 1, KEY))
 
     def prepare():
-        mount_file_system(node, node.limit(300))
+        mount_file_systems(node, node.limit(300))
         read_host_key(node)
         authorize(node, make_user_key(node))
         write_known_hosts(node, members)
