@@ -11,7 +11,7 @@ from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.programs import Programs
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_provision.environment_interpreter import Interpreter, find_interpreter
-from deeplearning_provision.horovod_build import find_mpi
+from deeplearning_provision.horovod_plan import find_mpi
 
 REQUIREMENTS, CONDA, CONTAINER = "requirements", "conda", "container"
 DIGEST_LENGTH = 24

@@ -10,7 +10,8 @@ from deeplearning_provision.environment_recipe import Recipe
 from deeplearning_provision.environment_site import CURRENT, Site
 from deeplearning_provision.environment_venv import make_venv, switch_link
 from deeplearning_provision.environment_wait import hold_making, wait_for_master
-from deeplearning_provision.horovod_build import NEEDS, HorovodPlan, build_horovod, plan_horovod
+from deeplearning_provision.horovod_build import NEEDS, build_horovod
+from deeplearning_provision.horovod_plan import HorovodPlan, plan_horovod
 from deeplearning_provision.horovod_trial import try_horovod
 from deeplearning_provision.pip_program import WRONG_DIGEST, Pip
 from deeplearning_provision.steps import ProvisionFailure
@@ -48,6 +49,7 @@ def describe(manifest: Manifest) -> str:
     if manifest.horovod:
         frameworks = ", ".join(f"{name} {version}" for name, version in manifest.horovod["frameworks"].items())
         text += f"; Horovod {manifest.horovod['version']} for {frameworks}"
+        text += "".join(f", not for {name}: {why}" for name, why in manifest.horovod["skipped"].items())
     return text
 
 
@@ -164,7 +166,7 @@ def _install(site: Site, interpreter: Interpreter, recipe: Recipe, folder: Path)
     if manifest.wheels:
         _install_lock(site, pip, folder, manifest, remedy)
     site.tell("importing the frameworks", len(manifest.wheels), len(manifest.wheels))
-    _import_frameworks(site, ask_interpreter(python, site.programs), recipe)
+    _import_frameworks(site, ask_interpreter(python, site.programs), manifest)
     shutil.copyfile(folder / COMPLETE, final / f".{COMPLETE}")
     (final / f".{COMPLETE}").replace(final / COMPLETE)
     return manifest
@@ -190,10 +192,10 @@ def _install_lock(site: Site, pip: Pip, folder: Path, manifest: Manifest, remedy
         raise ProvisionFailure(cause, remedy, output=error.output) from error
 
 
-def _import_frameworks(site: Site, interpreter: Interpreter, recipe: Recipe) -> None:
+def _import_frameworks(site: Site, interpreter: Interpreter, manifest: Manifest) -> None:
     """Each in a process of its own, since frameworks do not always bear one another."""
     for module in interpreter.frameworks:
-        name = f"horovod.{module}" if recipe.horovod else module
+        name = f"horovod.{module}" if module in manifest.horovod.get("frameworks", {}) else module
         try:
             site.transcript.run(
                 [str(interpreter.program), "-c", f"import {name}"],

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from deeplearning_agent.programs import ProgramError
-from deeplearning_provision.horovod_build import HorovodPlan
+from deeplearning_provision.horovod_plan import HorovodPlan
 from deeplearning_provision.steps import ProvisionFailure
 from deeplearning_provision.transcript import Transcript
 

@@ -155,10 +155,15 @@ def make_image(folder, *, with_torch=True):
     if with_torch:
         modules["torch"] = ("2.9.0+cpu", TORCH)
     for name, (version, text) in modules.items():
-        (packages / f"{name}.py").write_text(text)
+        (packages / name).mkdir()
+        (packages / name / "__init__.py").write_text(text)
         info = packages / f"{name}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(describe(name, version))
+    for header in ("torch/extension.h", "pybind11/pybind11.h") if with_torch else ():
+        path = packages / "torch" / "include" / header
+        path.parent.mkdir(parents=True)
+        path.touch()
     return python
 
 

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from deeplearning_agent.programs import Programs
-from deeplearning_provision import horovod_build
+from deeplearning_provision import horovod_plan
 from deeplearning_provision.environment_interpreter import ask_interpreter
-from deeplearning_provision.horovod_build import HorovodPlan, build_horovod, find_mpi, needs_cxx17, plan_horovod
+from deeplearning_provision.horovod_build import WRAPPER, build_horovod
+from deeplearning_provision.horovod_plan import Framework, HorovodPlan, find_mpi, needs_cxx17, plan_horovod
 from deeplearning_provision.horovod_trial import TRIALS, try_horovod
 from deeplearning_provision.pip_program import Pip
 from deeplearning_provision.steps import ProvisionFailure
 from deeplearning_provision.transcript import Transcript
 from tests.unit.deeplearning_provision.environment_lab import HOROVOD, link_programs, make_image
 
-CPU = HorovodPlan("0.28.1", {"torch": "1.13.1"}, "", is_cuda=False, is_cxx17=False, jobs=4)
+CPU = HorovodPlan("0.28.1", {"torch": "1.13.1"}, {}, "", is_cuda=False, is_cxx17=False, jobs=4)
 CUDA_FILES = ("usr/local/cuda/bin/nvcc", "usr/local/cuda/include/nccl.h")
 FAKE_PYTHON = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/calls"
@@ -89,7 +90,7 @@ def test_cxx17_is_asked_for_from_pytorch_2_1(version, is_needed):
 
 def test_the_wrapper_raises_the_standard_and_keeps_every_other_word(tmp_path):
     wrapper, compiler = tmp_path / "wrapper", tmp_path / "g++"
-    wrapper.write_text(horovod_build.WRAPPER)
+    wrapper.write_text(WRAPPER)
     compiler.write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
     for path in (wrapper, compiler):
         path.chmod(0o755)
@@ -115,7 +116,7 @@ def test_pip_is_asked_for_one_source_without_cache_or_isolation(tmp_path, compil
         "-m pip wheel --no-cache-dir --no-build-isolation --no-deps --no-binary horovod "
         f"--wheel-dir {tmp_path}/wheels --requirement {scratch}/horovod.txt"
     )
-    digest = horovod_build.SOURCES["0.28.1"]
+    digest = horovod_plan.SOURCES["0.28.1"]
     assert (scratch / "horovod.txt").read_text() == f"horovod==0.28.1 --hash=sha256:{digest}\n"
     variables = dict(line.split("=", 1) for line in (folder / "variables").read_text().splitlines())
     assert variables["PATH"].startswith(f"{folder}:/mpi/bin:{compilers}")
@@ -123,6 +124,9 @@ def test_pip_is_asked_for_one_source_without_cache_or_isolation(tmp_path, compil
 
 
 def test_mpi_is_found_in_the_path_and_where_efas_installer_puts_it(tmp_path, compilers):
+    touch(tmp_path, "opt/amazon/openmpi/bin/mpicxx")
+    without_headers = tmp_path / "opt/amazon/openmpi/bin/mpicxx"
+    without_headers.write_text("#!/bin/sh\nexit 1\n")
     assert find_mpi(tmp_path, Programs(compilers)) == ""
     touch(tmp_path, "opt/amazon/openmpi/bin/mpicxx")
     assert find_mpi(tmp_path, Programs(compilers)) == f"{tmp_path}/opt/amazon/openmpi/bin"
@@ -133,6 +137,23 @@ def test_mpi_is_found_in_the_path_and_where_efas_installer_puts_it(tmp_path, com
 def test_the_plan_follows_the_framework_that_is_there(tmp_path, interpreter, compilers):
     plan = plan_horovod("0.28.1", interpreter, tmp_path, Programs(compilers), has_gpus=True)
     assert (plan.frameworks, plan.is_cxx17, plan.is_cuda, plan.mpi) == ({"torch": "2.9.0+cpu"}, True, False, "")
+
+
+def test_a_framework_without_headers_is_left_out_unless_it_is_the_only_one(
+    tmp_path, interpreter, compilers, monkeypatch
+):
+    both = replace(interpreter, frameworks={"torch": "1.13.1", "tensorflow": "2.15.1"})
+    lacks = {"torch": "torch/extension.h", "tensorflow": ""}
+    monkeypatch.setattr(
+        horovod_plan, "_ask_framework", lambda module, own, _: Framework(own.frameworks[module], "", lacks[module])
+    )
+    plan = plan_horovod("0.28.1", both, tmp_path, Programs(compilers), has_gpus=False)
+    assert plan.frameworks == {"tensorflow": "2.15.1"}
+    assert plan.skipped == {"torch": "torch/extension.h is missing"}
+    one = replace(both, frameworks={"torch": "1.13.1"})
+    with pytest.raises(ProvisionFailure, match=r"torch/extension\.h is missing") as caught:
+        plan_horovod("0.28.1", one, tmp_path, Programs(compilers), has_gpus=False)
+    assert "libtorch-dev" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -162,7 +183,7 @@ def test_an_unknown_version_is_refused(tmp_path, interpreter, compilers):
 
 @pytest.fixture
 def cuda_framework(monkeypatch):
-    monkeypatch.setattr(horovod_build, "_ask_framework", lambda *_: ("2.9.0+cu129", "12.9"))
+    monkeypatch.setattr(horovod_plan, "_ask_framework", lambda *_: Framework("2.9.0+cu129", "12.9", ""))
 
 
 @pytest.mark.usefixtures("cuda_framework")
@@ -190,4 +211,4 @@ def test_a_horovod_that_does_not_reduce_is_refused(tmp_path, image):
     (packages / "horovod/torch.py").write_text(HOROVOD["horovod/torch.py"].replace("return tensor", "return [2.0]"))
     with pytest.raises(ProvisionFailure, match=r"was built for torch 1\.13\.1 and does not work with it"):
         try_horovod(image, CPU, transcript)
-    assert set(TRIALS) == set(horovod_build.FRAMEWORKS)
+    assert set(TRIALS) == set(horovod_plan.FRAMEWORKS)

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from deeplearning_agent.programs import Programs
-from deeplearning_provision import horovod_build
+from deeplearning_provision import horovod_plan
 from deeplearning_provision.environment_wheels import _is_whole, _put_in_place
 from deeplearning_provision.steps import ProvisionFailure
 from deeplearning_provision.wheels import Manifest, list_wheels
@@ -204,7 +204,7 @@ def test_an_installation_that_was_interrupted_is_made_anew(copy):
 
 def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, parts, monkeypatch):
     _, source = parts
-    monkeypatch.setitem(horovod_build.SOURCES, "0.28.1", hashlib.sha256(source.read_bytes()).hexdigest())
+    monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(source.read_bytes()).hexdigest())
     (first,) = copy.folders
     node = copy.node(0, "held\n", horovod="0.28.1")
     node.current.symlink_to(first.name)
