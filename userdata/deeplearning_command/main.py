@@ -7,9 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deeplearning_agent.programs import Programs, system_path
+from deeplearning_command.check_command import add_check
+from deeplearning_command.end_command import add_end
 from deeplearning_command.errors import REFUSED, RefusedError
+from deeplearning_command.exec_command import add_exec
 from deeplearning_command.health_command import add_health
+from deeplearning_command.hosts_command import add_hosts
+from deeplearning_command.logs_command import add_logs
+from deeplearning_command.node_facts_command import add_node_facts
 from deeplearning_command.provision_command import add_provision
+from deeplearning_command.run_command import add_run
+from deeplearning_command.stop_command import add_stop
+from deeplearning_command.wait_command import add_wait
 
 INTERRUPTED = 130
 DESCRIPTION = "What a user does with a cluster, on its nodes."
@@ -43,6 +52,15 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser; each subcommand adds itself, with the function that runs it as the default of `run`."""
     parser = argparse.ArgumentParser(prog="deeplearning", description=DESCRIPTION)
     subcommands = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND", required=True)
+    add_hosts(subcommands)
     add_health(subcommands)
+    add_check(subcommands)
+    add_exec(subcommands)
     add_provision(subcommands)
+    add_wait(subcommands)
+    add_run(subcommands)
+    add_stop(subcommands)
+    add_logs(subcommands)
+    add_end(subcommands)
+    add_node_facts(subcommands)
     return parser
