@@ -10,6 +10,7 @@ from deeplearning_contract.document import field, parse_object, text_list
 PROC = Path("/proc")
 START_FIELD = 19
 """Of what follows the command's name in /proc/<pid>/stat: when it was started, in ticks since the boot."""
+ENDED_STATES = frozenset("XZ")
 
 
 @dataclass(frozen=True)
@@ -123,4 +124,7 @@ def _read_boot() -> str:
 
 def _read_start(process_id: int) -> int:
     # The command's name may hold blanks and parentheses: what counts begins behind its last one.
-    return int((PROC / str(process_id) / "stat").read_text().rpartition(")")[2].split()[START_FIELD])
+    fields = (PROC / str(process_id) / "stat").read_text().rpartition(")")[2].split()
+    if fields[0] in ENDED_STATES:
+        raise ProcessLookupError(f"process {process_id} has ended, and nobody has asked for its status yet")
+    return int(fields[START_FIELD])

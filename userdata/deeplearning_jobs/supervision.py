@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 LEAVE_SECONDS = 3.0
 """What a child may take to see that what it waited for was ended; then it is ended itself."""
+END_SECONDS = 10.0
+"""What the job may take to end well after one of its servers failed."""
 MOST_UNBEGUN = 6
 """Connections to one host that have not begun: sshd refuses some of more than ten (MaxStartups)."""
 CENTRAL_LAUNCHERS = frozenset({"horovod", "mpi"})
@@ -115,6 +117,7 @@ class Supervision:
         self._followers = tuple(followers)
         self._children: list[_Child] = []
         self._signal = 0
+        self._patience: Deadline | None = None
 
     def request_stop(self, signal_number: int) -> None:
         """Stop the run at the next look; a signal's handler may call it."""
@@ -144,15 +147,27 @@ class Supervision:
         """Return how the run has ended; None while it goes on."""
         if self._signal:
             return Outcome("stopped", 128 + self._signal, f"stopped by {signal.Signals(self._signal).name}")
-        for child in self._children:
-            # A parameter server that fails would keep its workers waiting for ever, so it counts as well.
-            if child.status:
-                return Outcome(
-                    "failed", child.status, describe_end(child.process, child.status, child.log), child.process
-                )
+        failed = self._list_failed()
+        if failed:
+            first, status = failed[0], failed[0].status or 0
+            return Outcome("failed", status, describe_end(first.process, status, first.log), first.process)
         if has_waiting or any(child.status is None for child in self._children if child.process.is_essential):
             return None
         return Outcome("succeeded", 0)
+
+    def _list_failed(self) -> list[_Child]:
+        """
+        Return the children whose failure is the job's.
+
+        A parameter server that fails keeps its workers waiting for ever, so it counts as well; but not while the job
+        may just be ending: servers notice that sooner than this process.
+        """
+        failed = [child for child in self._children if child.status]
+        essential = [child for child in failed if child.process.is_essential]
+        if essential or not failed:
+            return essential
+        self._patience = self._patience or Deadline.after(self._clock, END_SECONDS)
+        return failed if self._patience.is_over else []
 
     def _start_due(self, waiting: list[Process]) -> list[Process]:
         """Start what may start now; return the rest."""

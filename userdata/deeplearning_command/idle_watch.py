@@ -1,0 +1,87 @@
+"""Waits until a cluster has done nothing for a while."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from deeplearning_agent.deadline import Clock
+from deeplearning_agent.health_report import clean
+from deeplearning_agent.inquiry import COMMAND_FILE
+from deeplearning_agent.programs import Programs
+from deeplearning_command.remote import HostResult, Remote
+from deeplearning_command.survey import read_answer
+from deeplearning_contract.errors import ContractError
+
+LOOK_SECONDS = 60.0
+ANSWER_SECONDS = 45.0
+BUSY_PERCENT = 5
+_GPU_LINE = re.compile(r"^gpu (\d+)$", re.MULTILINE)
+
+# Only what the driver says of its GPUs; a host without the driver has none.
+QUESTION = f"""
+if command -v nvidia-smi >/dev/null; then
+    nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits | sed 's/^ */gpu /'
+fi
+exec {COMMAND_FILE} node-facts
+"""
+
+
+class IdleWatch:
+    """Looks at every host once a minute."""
+
+    def __init__(self, root: Path, programs: Programs, clock: Clock, say: Callable[[str], None]) -> None:
+        """
+        Bind the node; nobody is asked yet.
+
+        Args:
+            root: Where the node's file tree begins.
+            programs: The node's programs.
+            clock: Measures the time.
+            say: Takes a line whenever the cluster becomes busy or idle.
+        """
+        self._root = root
+        self._programs = programs
+        self._clock = clock
+        self._say = say
+
+    def wait(self, minutes: float) -> None:
+        """
+        Return when no host has been busy for so many minutes.
+
+        The membership is read at each look, since nodes are replaced. A host that does not answer may be busy.
+
+        Raises:
+            RefusedError: The nodes cannot be asked any more.
+        """
+        idle_since: float | None = None
+        last_busy: str | None = None
+        while True:
+            busy = self.find_busy()
+            now = self._clock.read()
+            idle_since = None if busy else (now if idle_since is None else idle_since)
+            if busy != last_busy:
+                self._say(f"busy: {busy}" if busy else f"idle; the cluster ends after {minutes:g} minutes of it")
+                last_busy = busy
+            if idle_since is not None and now - idle_since >= minutes * 60:
+                return
+            self._clock.wait(LOOK_SECONDS)
+
+    def find_busy(self) -> str:
+        """Say what one host is busy with; empty when none is."""
+        remote = Remote.open(self._root, self._programs)
+        return next(filter(None, map(judge, self._ask(remote))), "")
+
+    def _ask(self, remote: Remote) -> Sequence[HostResult]:
+        return remote.run_all(remote.hosts, QUESTION, seconds=ANSWER_SECONDS)
+
+
+def judge(result: HostResult) -> str:
+    """Say what a host is busy with; empty when with nothing."""
+    try:
+        answer = read_answer(result)
+    except ContractError as error:
+        return f"{result.host} does not tell: {clean(str(error))}"
+    if answer.jobs:
+        return f"{result.host} runs {', '.join(answer.jobs)}"
+    percent = max(map(int, _GPU_LINE.findall(result.output)), default=0)
+    return f"{result.host} has a GPU that is busy {percent} % of its time" if percent > BUSY_PERCENT else ""
