@@ -7,6 +7,7 @@ from dataclasses import replace
 from deeplearning_agent.health import MEMBERSHIP
 from deeplearning_agent.health_report import Finding
 from deeplearning_agent.inquiry import Answer
+from deeplearning_command.text_table import align
 
 COLUMNS = ("HOST", "INSTANCE", "VERDICT", "WHAT IS WRONG", "REMEDY")
 
@@ -31,11 +32,9 @@ def draw_table(cluster: str, generation: int, hosts: Sequence[str], answers: Seq
         for fault in answer.faults:
             rows.append((*head, f"{fault.name}: {fault.detail}", fault.remedy))
             head = ("", "", "")
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     healthy = sum(answer.verdict == "healthy" for answer in answers)
     total = f"{healthy} of {len(answers)} nodes of {cluster} are healthy (generation {generation})"
-    return "\n".join([*lines, "", total, ""])
+    return "\n".join([*align(rows), "", total, ""])
 
 
 def describe_answers(cluster: str, generation: int, hosts: Sequence[str], answers: Sequence[Answer]) -> str:

@@ -1,12 +1,24 @@
-"""The nodes of tests/unit/node_lab.py."""
+"""The nodes of tests/unit/node_lab.py, and a master on which the command is installed."""
 
-from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their names
-    aws,
-    hurried_clock,
-    lab,
-    make_lab,
-    package_directory,
-    signals,
-    stopped,
-    ticking_clock,
-)
+import pytest
+
+from deeplearning_agent.command_file import install_command
+from tests.unit import job_lab as jobs
+from tests.unit import node_lab
+
+aws = node_lab.aws
+hurried_clock = node_lab.hurried_clock
+job_lab = jobs.job_lab
+lab = node_lab.lab
+make_lab = node_lab.make_lab
+package_directory = node_lab.package_directory
+signals = node_lab.signals
+stopped = node_lab.stopped
+ticking_clock = node_lab.ticking_clock
+
+
+@pytest.fixture
+def node(lab, ticking_clock):
+    node = lab.node(0, ticking_clock())
+    install_command(node)
+    return node

@@ -13,8 +13,8 @@ from deeplearning_agent.health_report import Finding, HealthReport
 from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_command.main import main
 from deeplearning_contract.errors import ContractError
+from tests.unit.deeplearning_command.master_node import run, write_membership
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 FIT = (Finding.fit("GPU count", "2 GPUs answer, 2 expected"), Finding.fit("membership", "generation 3 is installed"))
 TABLE = """\
 HOST                  INSTANCE             VERDICT    WHAT IS WRONG                                                    REMEDY
@@ -26,32 +26,6 @@ deeplearning-worker4  i-00000000000000003  no answer  SSH: ssh: connect to host 
 
 1 of 4 nodes of master-of-names are healthy (generation 3)
 """  # noqa: E501 - as it is printed
-
-
-@pytest.fixture
-def node(lab, ticking_clock):
-    node = lab.node(0, ticking_clock())
-    install_command(node)
-    return node
-
-
-def run(node, *arguments):
-    return main(arguments, node.root, node.programs)
-
-
-def write_membership(node, count, generation=3):
-    members = [
-        {
-            "host": f"deeplearning-worker{index + 1}",
-            "instance_id": f"i-{index:017x}",
-            "address": f"10.0.0.{9 + index}",
-            "gpu_count": 2,
-            "host_key": f"{KEY}{index}",
-        }
-        for index in range(count)
-    ]
-    path = node.path("/opt/deeplearning/membership.json")
-    path.write_text(json.dumps({"cluster": "c", "generation": generation, "members": members}))
 
 
 def answer_over_ssh(lab, *reports):

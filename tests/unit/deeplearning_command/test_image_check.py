@@ -1,0 +1,139 @@
+"""`deeplearning check --image`: what a machine lacks before it becomes an image of nodes."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deeplearning_agent.programs import Programs
+from deeplearning_command.image_probe import AGENT_PROGRAMS, TOOLS, check_image
+from deeplearning_command.main import main
+
+FILES = {
+    "etc/ssh/sshd_config": "# UsePAM no\nUsePAM yes\n",
+    "etc/pam.d/sshd": "session required pam_env.so # reads /etc/environment\n",
+    "etc/sudoers": "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d\n",
+    "etc/bash.bashrc": "",
+}
+NEEDED = ("python", "programs", "sshd", "/etc/environment", "sudo", "bashrc")
+
+
+@pytest.fixture
+def image(tmp_path):
+    """A machine that has everything."""
+    root, programs = tmp_path / "root", tmp_path / "programs"
+    programs.mkdir()
+    for path, text in FILES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    for name in (*AGENT_PROGRAMS, "sshd", "sudo", *(name for tool in TOOLS for name in tool.programs)):
+        (programs / name).write_text(f"#!/bin/sh\necho\necho {name} 1.0\n")
+        (programs / name).chmod(0o755)
+    return root
+
+
+def look(image, version=(3, 10, 0)):
+    checks = check_image(image, Programs(str(image.parent / "programs")), version)
+    return {check.name: check for check in checks}
+
+
+def test_a_machine_that_has_all_passes(image):
+    checks = look(image)
+    assert [check for check in checks.values() if check.state != "ok"] == []
+    assert list(checks)[:6] == list(NEEDED)
+    assert checks["mpirun"].detail == "mpirun 1.0"
+
+
+def remove(name):
+    return lambda image: (image.parent / "programs" / name).unlink()
+
+
+def write(path, text):
+    return lambda image: (image / path).write_text(text)
+
+
+PLANTS = {
+    "programs": (remove("ssh-keyscan"), "missing: ssh-keyscan"),
+    "sshd": (remove("sshd"), "missing: sshd"),
+    "sshd without PAM": (write("etc/ssh/sshd_config", "#UsePAM yes\n"), "UsePAM must be yes, got not set"),
+    "sshd refusing PAM": (write("etc/ssh/sshd_config", "usepam no\n"), "UsePAM must be yes, got no"),
+    "/etc/environment": (write("etc/pam.d/sshd", "# session required pam_env.so\n"), "nothing in /etc/pam.d reads it"),
+    "sudo": (remove("sudo"), "missing: sudo"),
+    "sudo without includes": (write("etc/sudoers", "# @includedir /etc/sudoers.d x\n"), "does not read"),
+    "bashrc": (lambda image: (image / "etc/bash.bashrc").unlink(), "neither /etc/bash.bashrc nor /etc/bashrc"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_what_the_agent_needs_and_is_not_there_is_a_fault_with_a_remedy(image, name):
+    plant, detail = PLANTS[name]
+    plant(image)
+    check = look(image)[name.split(" ")[0]]
+    assert check.state == "fault"
+    assert detail in check.detail
+    assert check.remedy
+
+
+def test_an_old_python_is_a_fault(image):
+    check = look(image, (3, 9, 18))["python"]
+    assert (check.state, check.remedy[:17]) == ("fault", "install python3.1")
+    assert "3.10 or newer, got 3.9.18" in check.detail
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_what_only_some_jobs_need_may_be_absent_and_says_what_for(image, tool):
+    for name in tool.programs:
+        remove(name)(image)
+    check = look(image)[tool.name]
+    assert (check.state, check.remedy) == ("absent", tool.remedy)
+
+
+def test_a_tool_that_does_not_run_is_a_fault(image):
+    (image.parent / "programs/nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed; exit 9\n")
+    check = look(image)["nvidia-smi"]
+    assert check.state == "fault"
+    assert "ended with status 9: NVIDIA-SMI has failed" in check.detail
+
+
+def test_a_drop_in_of_sshd_counts_first_as_for_sshd_itself(image):
+    (image / "etc/ssh/sshd_config.d").mkdir()
+    (image / "etc/ssh/sshd_config.d/50-image.conf").write_text("UsePAM no\n")
+    assert look(image)["sshd"].state == "fault"
+
+
+def test_sudoers_that_only_root_reads_is_no_fault(image, monkeypatch):
+    real = type(image).read_text
+
+    def read_text(path, *arguments, **options):
+        if path.name == "sudoers":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(type(image), "read_text", read_text)
+    check = look(image)["sudo"]
+    assert (check.state, check.remedy) == ("absent", "run the check as root")
+
+
+def test_the_status_tells_a_script_and_no_node_is_needed(image, capsys):
+    programs = Programs(str(image.parent / "programs"))
+    assert main(["check", "--image", "--json"], image, programs) == 0
+    assert {check["state"] for check in json.loads(capsys.readouterr().out)["checks"]} == {"ok"}
+    remove("sudo")(image)
+    assert main(["check", "--image"], image, programs) == 1
+    assert "FAULT  sudo " in capsys.readouterr().out
+
+
+def test_the_agents_folder_alone_is_enough_to_run_it(package_directory):
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-m", "deeplearning_command", "check", "--image"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=package_directory.parent,
+        env=environment,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    assert any(line.split()[:2] == ["ok", "python"] for line in done.stdout.splitlines())

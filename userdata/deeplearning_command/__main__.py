@@ -1,0 +1,7 @@
+"""`python3 -m deeplearning_command`: the command on a machine where no agent has installed it."""
+
+import sys
+
+from deeplearning_command.main import main
+
+sys.exit(main(sys.argv[1:]))
