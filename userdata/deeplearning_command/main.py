@@ -15,6 +15,7 @@ from deeplearning_command.health_command import add_health
 from deeplearning_command.hosts_command import add_hosts
 from deeplearning_command.logs_command import add_logs
 from deeplearning_command.node_facts_command import add_node_facts
+from deeplearning_command.plan_command import add_plan
 from deeplearning_command.provision_command import add_provision
 from deeplearning_command.run_command import add_run
 from deeplearning_command.stop_command import add_stop
@@ -58,6 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_exec(subcommands)
     add_provision(subcommands)
     add_wait(subcommands)
+    add_plan(subcommands)
     add_run(subcommands)
     add_stop(subcommands)
     add_logs(subcommands)
