@@ -9,8 +9,6 @@ import pytest
 from deeplearning_command.plan_command import add_plan
 from deeplearning_command.run_command import add_run
 
-pytest_plugins = ("tests.unit.job_lab",)
-
 
 def run_on_worker(job_lab, *arguments):
     address = job_lab.addresses[1]
