@@ -5,7 +5,8 @@ Reads what jobs need from the context: data, software environment, FSx for Lustr
     -c environment=requirements.txt
     -c environment='{"path": "requirements.txt", "horovod": "0.28.1"}'
     -c container=registry.example.com/team/train:1.2
-    -c lustre_storage_gib=1200 -c lustre_bucket=team-data
+    -c lustre_storage_gib=1200, for data with the target lustre
+    -c lustre_bucket=team-data, a whole bucket on Lustre, as data of the bucket's name
     -c file_system_throughput=elastic, bursting, or MiB each second
 """
 
@@ -18,6 +19,7 @@ from aws_cdk import Size
 from deeplearning_cdk import DataSource, JobEnvironment
 from stacks.context_values import ContextError, Reader, build, read_number, read_object, read_text
 
+DEFAULT_STORAGE = Size.gibibytes(1200)
 _CONDA_ENDINGS = (".yml", ".yaml")
 _WORDS = ("elastic", "bursting")
 
@@ -92,7 +94,7 @@ JOB_KEYS: Mapping[str, Reader] = {
     "environment": read_environment,
     "container": read_container,
     "lustre_storage_gib": lambda key, value: Size.gibibytes(read_number(key, value)),
-    "lustre_bucket": read_text,
+    "lustre_bucket": lambda key, value: build(key, DataSource, {"name": value, "bucket": value}).name,
 }
 
 
@@ -116,5 +118,8 @@ def take_lustre(props: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
                 "container must be left out with environment, got both; the container is the environment"
             )
         cluster["environment"] = cluster.pop("container")
-    names = {"lustre_storage_gib": "storage", "lustre_bucket": "data_bucket"}
-    return cluster, {name: cluster.pop(key) for key, name in names.items() if key in cluster}
+    bucket = cluster.pop("lustre_bucket", None)
+    if bucket is not None:
+        cluster["data"] = (*cluster.get("data", ()), DataSource(bucket, bucket, target="lustre"))
+    storage = cluster.pop("lustre_storage_gib", DEFAULT_STORAGE if bucket is not None else None)
+    return cluster, {"storage": storage} if storage is not None else {}

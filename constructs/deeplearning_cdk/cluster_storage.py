@@ -80,10 +80,9 @@ class ClusterStorage:
         for source in props.data:
             if source.target == "efs":
                 self.file_system.stage(source.name, scope.node.path)
-            elif source.target == "lustre" and props.lustre is not None:
-                props.lustre.check_source(source)
         if props.lustre is not None:
-            self.readiness.append(props.lustre.attach(scope, network))
+            shown = [source for source in props.data if source.target == "lustre"]
+            self.readiness.append(props.lustre.attach(scope, network, shown))
         # It has its name once it has a network.
         self.lustre = props.lustre.mount_settings if props.lustre else None
 

@@ -143,6 +143,6 @@ def check_data(data: Sequence[DataSource], *, has_lustre: bool) -> tuple[DataSou
         if source.target == "lustre" and not has_lustre:
             raise ValueError(
                 f"lustre must be given for data {source.name} with the target lustre, got none; "
-                "pass a LustreFileSystem that is linked to its bucket, or take another target"
+                "pass a LustreFileSystem, or take another target"
             )
     return tuple(data)

@@ -1,21 +1,20 @@
 """FSx for Lustre beside the shared file system: a new one, linked to a bucket, or one of the user's."""
 
+from collections.abc import Sequence
+
 from aws_cdk import CfnResource, RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3 as s3
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
 from deeplearning_cdk.cluster_props import check_mount_point
 from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.lustre_props import (
-    BucketLink,
     LustreDeployment,
     RequiredNetwork,
-    check_export,
-    check_link,
+    check_links,
     check_mount_names,
     check_removal,
     check_storage,
@@ -38,8 +37,9 @@ class LustreFileSystem(Construct):
     """
     FSx for Lustre that the nodes of a cluster mount: SSD storage, encrypted, in the nodes' zone.
 
-    With `data_bucket` it shows the bucket's objects as files, each read from S3 when it is first opened, and follows
-    what changes in the bucket. The image must have a Lustre client; nodes on Amazon Linux 2023 install it.
+    Data with the target `lustre` is linked: the folder of its name shows the objects as files, each read from S3 when
+    it is first opened, and follows what changes in the bucket. The image must have a Lustre client; nodes on Amazon
+    Linux 2023 install it.
 
     Args:
         scope: The parent.
@@ -48,11 +48,8 @@ class LustreFileSystem(Construct):
         deployment: `persistent` (PERSISTENT_2: replicated) or `scratch` (SCRATCH_2: cheaper, lost with a server).
             Default: persistent.
         throughput: MB/s for each TiB of persistent storage: 125, 250, 500 or 1000. Default: 125.
-        data_bucket: The bucket, or its name, whose objects it shows, below the paths that they have there.
-            Default: it starts empty.
-        data_prefix: Only what is below this prefix of the bucket, which ends with `/`. Default: the whole bucket.
-        export: What jobs write is written to the bucket, and deleted there when they delete it. Default: the bucket
-            is only read.
+        export: What jobs write below the folder of data is written to its bucket, and deleted there when they delete
+            it. Default: the bucket is only read.
         mount_point: Where nodes mount it. Default: /fsx.
         vpc: The VPC of the nodes. Default: that of the first cluster that mounts it.
         subnet: Its subnet in that VPC. Default: that of the first cluster's workers.
@@ -76,8 +73,6 @@ class LustreFileSystem(Construct):
         storage: Size | None = None,
         deployment: LustreDeployment = "persistent",
         throughput: int | None = None,
-        data_bucket: s3.IBucket | str | None = None,
-        data_prefix: str = "",
         export: bool = False,
         mount_point: str = DEFAULT_MOUNT_POINT,
         vpc: ec2.IVpc | None = None,
@@ -89,12 +84,11 @@ class LustreFileSystem(Construct):
         self._storage = check_storage(storage)
         self._deployment = deployment
         self._throughput = check_throughput(deployment, throughput, has_key=encryption_key is not None)
-        self._link = check_link(data_bucket, data_prefix)
-        self._is_exporting = check_export(self._link, is_exporting=export)
+        self._is_exporting = export
         self._key_id = encryption_key.key_id if encryption_key else None
         self._removal_policy = check_removal(removal_policy, has_vpc=vpc is not None)
         self.mount_point = check_mount_point(mount_point)
-        self._source = ""
+        self._source = self._file_system_id = ""
         self._begin()
         self.node.add_validation(RequiredNetwork(self.node.path, lambda: bool(self._source)))
         if subnet is not None and vpc is None:
@@ -117,6 +111,8 @@ class LustreFileSystem(Construct):
         """
         Take an existing file system; nothing but rules of its security group is made or changed.
 
+        Data with the target `lustre` must already be in the folder of its name, at the root of the file system.
+
         Args:
             scope: The parent.
             construct_id: The id in the parent.
@@ -135,6 +131,7 @@ class LustreFileSystem(Construct):
         )
 
     def _begin(self) -> None:
+        self._shown: list[DataSource] = []
         self._readiness = DependencyGroup()
         self.readiness: IDependable = self._readiness
         self.security_group: ec2.ISecurityGroup | None = None
@@ -144,16 +141,20 @@ class LustreFileSystem(Construct):
         """What nodes are told, once it has a network."""
         return FileSystemSettings("lustre", self._source, _MOUNT_OPTIONS, self.mount_point)
 
-    def attach(self, scope: Construct, network: ClusterNetwork) -> IDependable:
+    def attach(self, scope: Construct, network: ClusterNetwork, data: Sequence[DataSource] = ()) -> IDependable:
         """
         Let the nodes of a cluster mount it, and make it in their subnet if it has no network yet.
 
         Args:
             scope: The cluster, where the rules of its nodes stand.
             network: Where its nodes live.
+            data: Data of the cluster that it shows. Default: none.
 
         Returns:
             What must exist before one of these nodes can mount it.
+
+        Raises:
+            ValueError: It cannot show all of that.
         """
         if not self._source:
             self._make(network.vpc, network.worker_subnet)
@@ -165,21 +166,31 @@ class LustreFileSystem(Construct):
             for direction, group, members in (("FromNodes", own, nodes), ("ToNodes", nodes, own)):
                 identity = f"{name}{direction}"
                 rules.add(admit(scope, identity, group=group, members=members, port=port, description=identity))
+        rules.add(*self._show(data))
         return rules
 
-    def check_source(self, source: DataSource) -> None:
-        """
-        Check that it can show a source.
+    def _show(self, data: Sequence[DataSource]) -> list[IDependable]:
+        self._shown = check_links([*self._shown, *data])
+        # Nodes look for the folders of an existing one when they start.
+        return [self._link(source) for source in data] if self._file_system_id else []
 
-        Raises:
-            ValueError: It is linked to nothing, or to something else.
-        """
-        if self._link is None or not self._link.holds(source):
-            linked = "nothing" if self._link is None else self._link.uri
-            raise ValueError(
-                f"data {source.name} must lie in what lustre is linked to, got {source.bucket_name}/{source.key} with "
-                f"a link to {linked}; pass its bucket as data_bucket, or take another target"
-            )
+    def _link(self, source: DataSource) -> IDependable:
+        if known := self.node.try_find_child(f"Data{source.name}"):
+            return known
+        association = _Link(
+            self,
+            f"Data{source.name}",
+            file_system_id=self._file_system_id,
+            file_system_path=f"/{source.name}",
+            data_repository_path=f"s3://{source.bucket_name}/{source.key}",
+            batch_import_meta_data_on_create=True,
+            s3=_Link.S3Property(
+                auto_import_policy=_Link.AutoImportPolicyProperty(events=_EVENTS),
+                auto_export_policy=_Link.AutoExportPolicyProperty(events=_EVENTS) if self._is_exporting else None,
+            ),
+        )
+        association.apply_removal_policy(self._removal_policy)
+        return association
 
     def _make(self, vpc: ec2.IVpc, subnet: ec2.ISubnet) -> None:
         group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="FSx for Lustre")
@@ -199,31 +210,17 @@ class LustreFileSystem(Construct):
                 per_unit_storage_throughput=self._throughput,
             ),
         )
+        self._file_system_id = file_system.ref
         self._source = f"{file_system.attr_dns_name}@tcp:/{file_system.attr_lustre_mount_name}"
         rules = [
             admit(self, f"{name}FromItself", group=group, members=group, port=port, description="Its servers")
             for name, port in _PORTS.items()
         ]
-        links = [self._add_link(file_system, self._link)] if self._link else []
         # What stays keeps its interface, and the interface its group.
-        kept: list[CfnResource | ec2.SecurityGroup] = [file_system, group, *rules, *links]
+        kept: list[CfnResource | ec2.SecurityGroup] = [file_system, group, *rules]
         for resource in kept:
             resource.apply_removal_policy(self._removal_policy)
-        self._readiness.add(file_system, *rules, *links)
-
-    def _add_link(self, file_system: fsx.CfnFileSystem, link: BucketLink) -> fsx.CfnDataRepositoryAssociation:
-        return _Link(
-            self,
-            "DataBucket",
-            file_system_id=file_system.ref,
-            file_system_path=link.path,
-            data_repository_path=link.uri,
-            batch_import_meta_data_on_create=True,
-            s3=_Link.S3Property(
-                auto_import_policy=_Link.AutoImportPolicyProperty(events=_EVENTS),
-                auto_export_policy=_Link.AutoExportPolicyProperty(events=_EVENTS) if self._is_exporting else None,
-            ),
-        )
+        self._readiness.add(file_system, *rules)
 
 
 class _ExistingLustre(LustreFileSystem):
@@ -233,10 +230,7 @@ class _ExistingLustre(LustreFileSystem):
         self, scope: Construct, construct_id: str, *, source: str, security_group: ec2.ISecurityGroup, mount_point: str
     ) -> None:
         Construct.__init__(self, scope, construct_id)
-        self._source = source
+        self._source, self._file_system_id = source, ""
         self.mount_point = check_mount_point(mount_point)
         self._begin()
         self.security_group = security_group
-
-    def check_source(self, source: DataSource) -> None:
-        """Take the user's word for what an existing file system is linked to; its nodes check it when they start."""

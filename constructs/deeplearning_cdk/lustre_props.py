@@ -1,13 +1,11 @@
-"""Checks of the props of FSx for Lustre, and what a link to a bucket is."""
+"""Checks of the props of FSx for Lustre, and of what it is linked to."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import jsii
 from aws_cdk import RemovalPolicy, Size, Token
-from aws_cdk import aws_s3 as s3
 from constructs import IValidation
 
 from deeplearning_cdk.data_source import DataSource
@@ -19,38 +17,10 @@ DEFAULT_GIBIBYTES = 1200
 _STEP_GIBIBYTES = 2400
 _THROUGHPUTS = (125, 250, 500, 1000)
 _KEEPING = (RemovalPolicy.RETAIN, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_PREFIX = re.compile(r"([A-Za-z0-9!_.'()-]+/)*")
+_MOST_LINKS = 8
+"""FSx for Lustre quotas: data repository associations of a file system."""
 _DNS_NAME = re.compile(r"[A-Za-z0-9.-]{1,253}")
 _MOUNT_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-
-
-@dataclass(frozen=True)
-class BucketLink:
-    """
-    A link of the file system to a bucket.
-
-    Attributes:
-        bucket: The bucket's name, which may be a token.
-        prefix: What of it is shown; empty for all.
-    """
-
-    bucket: str
-    prefix: str
-
-    @property
-    def uri(self) -> str:
-        """The S3 side of the link."""
-        return f"s3://{self.bucket}/{self.prefix}"
-
-    @property
-    def path(self) -> str:
-        """The file system's side: an object with the key `a/b` is the file `a/b`, whatever the prefix."""
-        return f"/{self.prefix.rstrip('/')}"
-
-    def holds(self, source: DataSource) -> bool:
-        """Tell whether a source lies in it."""
-        return source.bucket_name == self.bucket and source.key.startswith(self.prefix)
 
 
 def check_storage(storage: Size | None) -> int:
@@ -102,35 +72,29 @@ def check_throughput(deployment: str, throughput: int | None, *, has_key: bool) 
     return throughput or _THROUGHPUTS[0]
 
 
-def check_link(bucket: s3.IBucket | str | None, prefix: str) -> BucketLink | None:
+def check_links(data: Sequence[DataSource]) -> list[DataSource]:
     """
-    Return the link to a bucket; None without one.
+    Check what one file system shows, and return it without what stands there twice.
 
     Raises:
-        ValueError: The bucket has no bucket's name, or the prefix is none that is a folder.
+        ValueError: Two are in one folder or overlap in S3, or they are more than FSx links.
     """
-    if bucket is None:
-        if prefix:
-            raise ValueError(f"data_bucket must be given with data_prefix, got only {prefix!r}; pass the bucket")
-        return None
-    name = bucket if isinstance(bucket, str) else bucket.bucket_name
-    if not Token.is_unresolved(name) and not _BUCKET.fullmatch(name):
-        raise ValueError(f"data_bucket must be a bucket's name, got {name!r}; leave s3:// and / out")
-    if Token.is_unresolved(prefix) or not _PREFIX.fullmatch(prefix):
-        raise ValueError(f"data_prefix must be folders that end with /, got {prefix!r}; write e.g. train/")
-    return BucketLink(name, prefix)
-
-
-def check_export(link: BucketLink | None, *, is_exporting: bool) -> bool:
-    """
-    Return whether changes go back to the bucket.
-
-    Raises:
-        ValueError: There is no bucket.
-    """
-    if is_exporting and link is None:
-        raise ValueError("data_bucket must be given with export, got none; pass the bucket, or leave export out")
-    return is_exporting
+    links = {(source.name, source.bucket_name, source.key): source for source in data}
+    ordered = [links[key] for key in sorted(links)]
+    for index, source in enumerate(ordered):
+        for other in ordered[index + 1 :]:
+            is_nested = source.key.startswith(other.key) or other.key.startswith(source.key)
+            if source.name == other.name or (source.bucket_name == other.bucket_name and is_nested):
+                raise ValueError(
+                    f"data must not overlap on lustre, got {source.name} and {other.name} with {source.key!r} and "
+                    f"{other.key!r}; declare the larger one alone, or give them different names and prefixes"
+                )
+    if len(ordered) > _MOST_LINKS:
+        raise ValueError(
+            f"data must be {_MOST_LINKS} links at most on lustre, got {len(ordered)}; "
+            "declare a prefix that holds several of them"
+        )
+    return ordered
 
 
 def check_removal(policy: RemovalPolicy | None, *, has_vpc: bool) -> RemovalPolicy:

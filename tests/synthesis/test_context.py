@@ -235,7 +235,7 @@ def test_own_vpc_is_given_by_ids() -> None:
             "container must be left out with environment, got both; the container is the environment",
         ),
         ({"lustre_storage_gib": 1000}, "storage must be 1200 GiB, 2400 GiB or a multiple of 2400 GiB, got 1000 GiB; "),
-        ({"lustre_bucket": "s3://b"}, "data_bucket must be a bucket's name, got 's3://b'; leave s3:// and / out"),
+        ({"lustre_bucket": "s3://b"}, "lustre_bucket cannot be read: data name must be letters, "),
         (
             {"file_system_throughput": "fast"},
             (

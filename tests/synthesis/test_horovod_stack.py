@@ -43,7 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
             {"name": "images", "bucket": "team-data", "key": "images/", "target": "lustre"},
         ],
         "lustre_storage_gib": 2400,
-        "lustre_bucket": "team-data",
+        "lustre_bucket": "more-data",
         "environment": str(ROOT / "requirements.lock"),
         "file_system_throughput": 256,
         **CPU,
@@ -125,10 +125,19 @@ def test_data_lustre_and_environment_reach_the_nodes(synthesize: Any) -> None:
     (template,) = synthesize(CASES["data-and-lustre"]).values()
     kinds = {entry["Type"]: entry.get("Properties", {}) for entry in template["Resources"].values()}
     assert kinds["AWS::FSx::FileSystem"]["StorageCapacity"] == 2400
-    assert kinds["AWS::FSx::DataRepositoryAssociation"]["DataRepositoryPath"] == "s3://team-data/"
+    links = {
+        entry["Properties"]["FileSystemPath"]: entry["Properties"]["DataRepositoryPath"]
+        for entry in template["Resources"].values()
+        if entry["Type"] == "AWS::FSx::DataRepositoryAssociation"
+    }
+    assert links == {"/images": "s3://team-data/images/", "/more-data": "s3://more-data/"}
     assert kinds["AWS::EFS::FileSystem"]["ProvisionedThroughputInMibps"] == 256
     needs = json.loads(_settings_of(kinds["AWS::EC2::LaunchTemplate"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]))
-    assert {entry["name"]: entry["target"] for entry in needs["needs"]["data"]} == {"coco": "efs", "images": "lustre"}
+    assert {entry["name"]: entry["target"] for entry in needs["needs"]["data"]} == {
+        "coco": "efs",
+        "images": "lustre",
+        "more-data": "lustre",
+    }
     assert needs["needs"]["lustre"]["mount_point"] == "/fsx"
     assert needs["needs"]["environment"]["kind"] == "requirements"
 

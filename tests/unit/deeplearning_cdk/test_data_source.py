@@ -131,7 +131,7 @@ def test_the_largest_type_with_data_lustre_and_environment_fits_into_user_data(
         stack,
         "Cluster",
         worker_instance_type="p5.48xlarge",
-        lustre=LustreFileSystem(stack, "Lustre", data_bucket=bucket),
+        lustre=LustreFileSystem(stack, "Lustre"),
         data=[DataSource(f"train-{k}", bucket, f"{'long/' * 20}{k}/", "lustre") for k in range(8)],
         environment=JobEnvironment.from_requirements(str(requirements), horovod="0.28.1"),
     )

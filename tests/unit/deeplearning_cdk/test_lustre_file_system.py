@@ -20,6 +20,7 @@ GOLDEN = Path(__file__).with_name("logical_ids.json")
 FILE_SYSTEM, LINK = "AWS::FSx::FileSystem", "AWS::FSx::DataRepositoryAssociation"
 RULE = "AWS::EC2::SecurityGroupIngress"
 CPU = {"worker_instance_type": "m5.large"}
+WITH_DATA: dict[str, Any] = {**CPU, "data": [DataSource("train", "team-data", "coco/train/", "lustre")]}
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mou
 
 @pytest.mark.parametrize("role", list(NodeRole))
 def test_no_node_starts_before_it_can_mount_it(mount: Any, role: NodeRole) -> None:
-    synthesis = mount(data_bucket="team-data")
+    synthesis = mount(WITH_DATA)
     before = synthesis.before(synthesis.group_id(role))
     for kind in (FILE_SYSTEM, LINK, RULE):
         assert set(synthesis.of_type(kind)) <= before, kind
@@ -105,45 +106,57 @@ def test_no_node_starts_before_it_can_mount_it(mount: Any, role: NodeRole) -> No
 # --- Link to a bucket ---------------------------------------------------------------------------------
 
 
-def test_a_bucket_is_shown_and_followed_but_not_written(mount: Any) -> None:
-    synthesis = mount(data_bucket="team-data")
+def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mount: Any) -> None:
+    synthesis = mount(WITH_DATA)
     (name,) = synthesis.of_type(FILE_SYSTEM)
     assert synthesis.only(LINK) == {
         "BatchImportMetaDataOnCreate": True,
-        "DataRepositoryPath": "s3://team-data/",
+        "DataRepositoryPath": "s3://team-data/coco/train/",
         "FileSystemId": {"Ref": name},
-        "FileSystemPath": "/",
+        "FileSystemPath": "/train",
         "S3": {"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}},
     }
 
 
-def test_an_object_has_the_same_path_under_every_prefix_and_exports_when_asked(mount: Any) -> None:
-    properties = mount(data_bucket="team-data", data_prefix="coco/2017/", export=True).only(LINK)
-    assert (properties["DataRepositoryPath"], properties["FileSystemPath"]) == (
-        "s3://team-data/coco/2017/",
-        "/coco/2017",
-    )
-    assert properties["S3"]["AutoExportPolicy"] == {"Events": ["NEW", "CHANGED", "DELETED"]}
+def test_changes_are_exported_when_asked(mount: Any) -> None:
+    assert mount(WITH_DATA, export=True).only(LINK)["S3"]["AutoExportPolicy"] == {
+        "Events": ["NEW", "CHANGED", "DELETED"]
+    }
 
 
-def test_data_that_it_does_not_show_is_refused(mount: Any) -> None:
-    inside = DataSource("train", "team-data", "coco/train/", "lustre")
-    mount({**CPU, "data": [inside]}, data_bucket="team-data", data_prefix="coco/")
-    for props in ({}, {"data_bucket": "other"}, {"data_bucket": "team-data", "data_prefix": "imagenet/"}):
-        with pytest.raises(
-            ValueError, match="data train must lie in what lustre is linked to, got team-data/coco/train/"
-        ):
-            mount({**CPU, "data": [inside]}, **props)
+def test_data_with_other_targets_is_not_linked(mount: Any) -> None:
+    assert not mount({**CPU, "data": [DataSource("train", "team-data", "coco/train/")]}).of_type(LINK)
 
 
 def test_a_bucket_of_the_same_stack_is_linked_by_its_name(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     bucket = s3.Bucket(stack, "Data")
-    lustre = LustreFileSystem(stack, "Lustre", data_bucket=bucket)
-    TrainingCluster(stack, "Cluster", lustre=lustre, data=[DataSource("all", bucket, target="lustre")], **CPU)
-    path = read_stack(stack).only(LINK)["DataRepositoryPath"]
-    assert path["Fn::Join"][1][0] == "s3://"
-    assert path["Fn::Join"][1][2] == "/"
+    data = [DataSource("all", bucket, target="lustre")]
+    TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre"), data=data, **CPU)
+    synthesis = read_stack(stack)
+    (name,) = synthesis.of_type("AWS::S3::Bucket")
+    assert synthesis.only(LINK)["DataRepositoryPath"] == {"Fn::Join": ["", ["s3://", {"Ref": name}, "/"]]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("a", "team-data", "coco/"), ("b", "team-data", "coco/train/")),
+        (("a", "team-data", ""), ("b", "team-data", "coco/")),
+        (("b", "team-data", "coco/"), ("a", "team-data", "coco/")),
+    ],
+)
+def test_data_that_overlaps_in_s3_is_refused_as_fsx_would(mount: Any, first: Any, second: Any) -> None:
+    data = [DataSource(*first, "lustre"), DataSource(*second, "lustre")]
+    with pytest.raises(ValueError, match="data must not overlap on lustre, got "):
+        mount({**CPU, "data": data})
+
+
+def test_eight_links_are_taken_and_the_ninth_refused(mount: Any) -> None:
+    data = [DataSource(f"part-{k}", "team-data", f"part-{k}/", "lustre") for k in range(9)]
+    assert len(mount({**CPU, "data": data[:8]}).of_type(LINK)) == 8
+    with pytest.raises(ValueError, match="data must be 8 links at most on lustre, got 9; "):
+        mount({**CPU, "data": data})
 
 
 # --- Existing, shared and kept ------------------------------------------------------------------------
@@ -167,6 +180,7 @@ def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack: Any, r
     TrainingCluster(stack, "Cluster", lustre=lustre, data=data, **CPU)
     synthesis = read_stack(stack)
     assert not synthesis.of_type(FILE_SYSTEM)
+    assert not synthesis.of_type(LINK)
     source = "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com@tcp:/abcdefgh"
     assert synthesis.settings(NodeRole.WORKER).needs.lustre == FileSystemSettings(
         "lustre", source, "relatime,flock", "/scratch"
@@ -179,9 +193,9 @@ def test_two_clusters_mount_one_and_neither_waits_for_the_other(make_stack: Any,
     vpc = _vpc(stack)
     lustre = LustreFileSystem(stack, "Lustre", vpc=vpc)
     for name in ("First", "Second"):
-        TrainingCluster(stack, name, vpc=vpc, lustre=lustre, **CPU)
+        TrainingCluster(stack, name, vpc=vpc, lustre=lustre, **WITH_DATA)
     synthesis = read_stack(stack)
-    assert len(synthesis.of_type(FILE_SYSTEM)) == 1
+    assert (len(synthesis.of_type(FILE_SYSTEM)), len(synthesis.of_type(LINK))) == (1, 1)
     groups = [name for name in synthesis.of_type("AWS::AutoScaling::AutoScalingGroup") if name.startswith("First")]
     assert len(groups) == 2
     assert not [found for name in groups for found in synthesis.before(name) if found.startswith("Second")]
@@ -190,8 +204,8 @@ def test_two_clusters_mount_one_and_neither_waits_for_the_other(make_stack: Any,
 def test_one_in_the_users_vpc_is_kept_with_all_that_it_holds(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     vpc = _vpc(stack)
-    lustre = LustreFileSystem(stack, "Lustre", vpc=vpc, data_bucket="team-data")
-    TrainingCluster(stack, "Cluster", vpc=vpc, lustre=lustre, **CPU)
+    lustre = LustreFileSystem(stack, "Lustre", vpc=vpc)
+    TrainingCluster(stack, "Cluster", vpc=vpc, lustre=lustre, **WITH_DATA)
     resources = read_stack(stack).template["Resources"]
     kept = {name for name, entry in resources.items() if entry.get("DeletionPolicy") == "RetainExceptOnCreate"}
     assert {resources[name]["Type"] for name in kept if name.startswith("Lustre")} == {
@@ -219,7 +233,7 @@ def test_one_that_nobody_mounts_and_that_has_no_vpc_is_refused(make_stack: Any, 
 
 @pytest.mark.fault(67)
 def test_logical_ids_are_those_that_deployed_stacks_have(mount: Any) -> None:
-    resources = mount(data_bucket="team-data").template["Resources"]
+    resources = mount(WITH_DATA).template["Resources"]
     found = {name: entry["Type"] for name, entry in sorted(resources.items()) if "Lustre" in name}
     assert found == json.loads(GOLDEN.read_text())["lustre"]
 
@@ -259,10 +273,6 @@ def test_an_image_that_says_where_its_client_comes_from_is_believed(mount: Any) 
         ({"deployment": "durable"}, "deployment must be persistent or scratch, got 'durable'; write one of them"),
         ({"throughput": 200}, "throughput must be 125, 250, 500, 1000 MB/s for each TiB, got 200; take one of them"),
         ({"deployment": "scratch", "throughput": 125}, "throughput must be left out with deployment scratch, "),
-        ({"data_bucket": "s3://mine"}, "data_bucket must be a bucket's name, got 's3://mine'; leave s3:// and / out"),
-        ({"data_prefix": "a/"}, "data_bucket must be given with data_prefix, got only 'a/'; pass the bucket"),
-        ({"data_bucket": "mine", "data_prefix": "a"}, "data_prefix must be folders that end with /, got 'a'; write "),
-        ({"export": True}, "data_bucket must be given with export, got none; pass the bucket, or leave export out"),
         ({"mount_point": "/usr"}, "mount_point must not be a folder of the system, got '/usr'; "),
         ({"mount_point": "/efs"}, "mount_point must lie beside that of lustre, got /efs and /efs; "),
         ({"mount_point": "/efs/fast"}, "mount_point must lie beside that of lustre, got /efs and /efs/fast; "),

@@ -190,9 +190,11 @@ def test_nodes_may_decrypt_with_the_key_of_a_bucket_that_is_a_construct(make_sta
 
 def test_nodes_read_nothing_that_lustre_reads_for_them(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
-    lustre = LustreFileSystem(stack, "Lustre", data_bucket="team-data")
+    lustre = LustreFileSystem(stack, "Lustre")
     TrainingCluster(stack, "Cluster", lustre=lustre, data=[DataSource("train", "team-data", "train/", "lustre")])
-    assert "team-data" not in json.dumps(read_stack(stack).of_type("AWS::IAM::Role"))
+    synthesis = read_stack(stack)
+    assert "team-data" in json.dumps(synthesis.of_type("AWS::FSx::DataRepositoryAssociation"))
+    assert "team-data" not in json.dumps(synthesis.of_type("AWS::IAM::Role"))
 
 
 @pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
