@@ -63,7 +63,7 @@ def run_exec(options: argparse.Namespace, root: Path, programs: Programs) -> int
     if not words:
         raise RefusedError("a command must be given; for example: deeplearning exec -- nvidia-smi -L")
     remote = Remote.open(root, programs)
-    hosts = remote.hosts if options.hosts is None else _split(options.hosts)
+    hosts = remote.hosts if options.hosts is None else split_hosts(options.hosts)
     for host in hosts:
         remote.find(host)
     mark = f"{MARK}={secrets.token_hex(8)}"
@@ -115,7 +115,13 @@ def _draw_table(results: Sequence[HostResult], seconds: float) -> str:
     return "\n".join(["", *align(rows), "", total, ""])
 
 
-def _split(text: str) -> tuple[str, ...]:
+def split_hosts(text: str) -> tuple[str, ...]:
+    """
+    Return the hosts that `--hosts` names, each once.
+
+    Raises:
+        RefusedError: It names none.
+    """
     hosts = tuple(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
     if not hosts:
         raise RefusedError(f"--hosts must name hosts separated by commas, got {text!r}; see: deeplearning hosts")

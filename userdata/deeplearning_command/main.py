@@ -9,6 +9,7 @@ from pathlib import Path
 from deeplearning_agent.programs import Programs, system_path
 from deeplearning_command.check_command import add_check
 from deeplearning_command.end_command import add_end
+from deeplearning_command.environment_command import add_environment
 from deeplearning_command.errors import REFUSED, RefusedError
 from deeplearning_command.exec_command import add_exec
 from deeplearning_command.health_command import add_health
@@ -18,6 +19,7 @@ from deeplearning_command.node_facts_command import add_node_facts
 from deeplearning_command.plan_command import add_plan
 from deeplearning_command.provision_command import add_provision
 from deeplearning_command.run_command import add_run
+from deeplearning_command.setup_command import add_setup
 from deeplearning_command.stop_command import add_stop
 from deeplearning_command.wait_command import add_wait
 
@@ -58,6 +60,8 @@ def make_parser() -> argparse.ArgumentParser:
     add_check(subcommands)
     add_exec(subcommands)
     add_provision(subcommands)
+    add_environment(subcommands)
+    add_setup(subcommands)
     add_wait(subcommands)
     add_plan(subcommands)
     add_run(subcommands)

@@ -24,11 +24,11 @@ from deeplearning_provision.status import ENVIRONMENT_STEP, Status, lock_file
 from deeplearning_provision.steps import ProvisionFailure
 
 
-def build_or_install(
-    facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock, *, is_patient: bool = True
-) -> None:
+def build_or_install(facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock) -> None:
     """
     Bring the declared environment to this node; what is there already is left alone.
+
+    One process of a node does this at a time.
 
     Args:
         facts: The node.
@@ -36,14 +36,12 @@ def build_or_install(
         root: Where the node's file tree begins.
         programs: The node's programs.
         clock: Its time.
-        is_patient: Whether to wait for another process of this node that does the same. Default: yes.
 
     Raises:
         ProvisionFailure: It cannot be brought; trying again may help when it says so.
-        BlockingIOError: Another process of this node does the same, and the caller does not wait.
     """
     site = Site.open(facts, status, root, programs, clock)
-    with lock_file(root, ENVIRONMENT_STEP, is_patient=is_patient):
+    with lock_file(root, ENVIRONMENT_STEP):
         site.transcript.begin()
         site.local.mkdir(parents=True, exist_ok=True)
         site.tell("looking at the image")
