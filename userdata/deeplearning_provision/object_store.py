@@ -126,14 +126,23 @@ class ObjectStore:
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def read_text(self, bucket: str, key: str) -> str:
-        """Return a small object's text; empty when it is not there or not open to this node."""
-        try:
-            answer = self.client.get_object(Bucket=bucket, Key=key, Range="bytes=0-1023")
-            return bytes(answer["Body"].read()).decode("utf-8", "replace")
-        except ClientError as error:
-            if is_passing(error):
-                raise explain_error(error, f"s3://{bucket}/{key}") from error
-            return ""
+        """
+        Return how a small object begins; nothing when it is not there or not open to this node.
+
+        Raises:
+            ProvisionFailure: S3 does not say which.
+        """
+
+        def ask() -> str:
+            try:
+                answer = self.client.get_object(Bucket=bucket, Key=key, Range="bytes=0-1023")
+            except ClientError as error:
+                if is_passing(error):
+                    raise
+                return ""
+            return b"".join(_read_body(answer["Body"], answer["ContentLength"])).decode("utf-8", "replace")
+
+        return self.call(ask, f"s3://{bucket}/{key}")
 
     def call(self, action: Callable[[], T], what: str) -> T:
         """
@@ -145,7 +154,7 @@ class ObjectStore:
         for failures in range(1, MOST_BREAKS + 1):
             try:
                 return action()
-            except AwsError as error:  # noqa: PERF203 - waiting dwarfs it
+            except (*AwsError, BrokenAnswerError) as error:  # noqa: PERF203 - waiting dwarfs it
                 self._pause(error, failures, what)
         raise AssertionError("the last failure is raised")
 

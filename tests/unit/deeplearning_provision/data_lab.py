@@ -1,19 +1,17 @@
 """Nodes that stage data: their file trees below a temporary folder, S3 as moto behind a proxy that breaks on demand."""
 
+import contextlib
 import gzip
 import hashlib
 import http.client
 import http.server
 import io
-import json
-import os
 import stat
 import tarfile
 import threading
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import botocore.loaders
 import botocore.session
@@ -59,6 +57,7 @@ class Fault:
     cut_after: int | None = None
     stall: threading.Event | None = None
     status: int | None = None
+    code: str = "SlowDown"
 
 
 class Proxy:
@@ -67,6 +66,7 @@ class Proxy:
     def __init__(self, target):
         self.target = urlsplit(target).netloc
         self.decide = lambda method, path, limits: None
+        self.objects = {}
         self.gets = []
         self.calls = []
         self.served = 0
@@ -99,7 +99,11 @@ class Proxy:
                 self.gets.append((path.path, limits))
         fault = self.decide(handler.command, path.path, limits) or Fault()
         if fault.status:
-            self.answer(handler, fault.status, {}, b"<Error><Code>SlowDown</Code><Message>slow down</Message></Error>")
+            text = f"<Error><Code>{fault.code}</Code><Message>as the test says</Message></Error>"
+            self.answer(handler, fault.status, {}, text.encode())
+            return
+        if self.objects:
+            self.answer(handler, *self.answer_quickly(handler), is_counted=is_object)
             return
         upstream = http.client.HTTPConnection(self.target, timeout=30)
         upstream.request(handler.command, handler.path, body, dict(handler.headers))
@@ -109,6 +113,24 @@ class Proxy:
         headers["Content-Length"] = found.getheader("Content-Length", str(len(data)))
         self.answer(handler, found.status, headers, data, fault, is_counted=is_object and found.status < 300)
         upstream.close()
+
+    def answer_quickly(self, handler):
+        """Return what S3 would of `objects`, where moto's 10 ms an object would be most of a test's time."""
+        path, query = urlsplit(handler.path).path, parse_qs(urlsplit(handler.path).query)
+        if path.count("/") >= 2:
+            content = self.objects[path.split("/", 2)[2]]
+            return 200, {"ETag": f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'}, content
+        keys = sorted(self.objects)
+        start = int(query.get("continuation-token", ["0"])[0])
+        page = "".join(
+            f"<Contents><Key>{key}</Key><Size>{len(self.objects[key])}</Size>"
+            f'<ETag>"{hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()}"</ETag></Contents>'
+            for key in keys[start : start + 1000]
+        )
+        is_cut = start + 1000 < len(keys)
+        rest = f"<NextContinuationToken>{start + 1000}</NextContinuationToken>" if is_cut else ""
+        truncated = f"<IsTruncated>{str(is_cut).lower()}</IsTruncated>"
+        return 200, {}, f"<ListBucketResult>{truncated}{rest}{page}</ListBucketResult>".encode()
 
     def answer(self, handler, status, headers, data, fault=None, *, is_counted=False):
         headers = {"Content-Length": str(len(data)), **headers}
@@ -186,6 +208,10 @@ class DataLab:
         outcome = stage_all(facts, status, root, Programs(str(self.programs)), clock, **options)
         return outcome, load_steps(root)
 
+    def start(self, *sources, **options):
+        """Stage on one node in a thread."""
+        return Running(self, sources, options)
+
     def data(self, name="set", instance=MASTER):
         return self.root(instance) / "opt/deeplearning/data" / name
 
@@ -198,13 +224,41 @@ class DataLab:
         )
 
 
+class Running:
+    """A staging in a thread; `ended` is what it returned."""
+
+    def __init__(self, lab, sources, options):
+        self.clock = BriefClock()
+        self.ended = None
+        self._thread = threading.Thread(target=self._run, args=(lab, sources, options), daemon=True)
+        self._thread.start()
+
+    def _run(self, lab, sources, options):
+        with contextlib.suppress(InterruptedError):
+            self.ended = lab.stage(*sources, clock=self.clock, **options)
+
+    def see(self, condition):
+        """Wait until something is so, while the staging goes on."""
+        while not condition():
+            assert self._thread.is_alive(), self.ended
+            self._thread.join(0.005)
+
+    def finish(self, *, is_stopped=False):
+        """Wait for the end; return how it ended."""
+        if is_stopped:
+            self.clock.stop.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        return self.ended
+
+
 def read_tree(folder):
     """Return everything below a folder: content and whether a file may be executed, targets of links, folders."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
-            found[name] = ("link", os.readlink(path))
+            found[name] = ("link", str(path.readlink()))
         elif path.is_dir():
             found[name] = ("folder",)
         else:
@@ -273,9 +327,3 @@ def make_tree(count=40, size=40_000):
     tree["a/latest"] = ("link", "../run.sh")
     tree["none"] = ("file", b"", False)
     return tree
-
-
-def write_facts_for_child(lab, path, *sources):
-    """Write what a child process needs to stage on the master."""
-    lab.facts(MASTER, *sources)
-    Path(path).write_text(json.dumps({"root": str(lab.root(MASTER)), "programs": str(lab.programs)}))

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from deeplearning_provision.steps import Outcome
-from tests.unit.deeplearning_provision.data_lab import MASTER, WORKER, make_archive, make_tree, read_tree
+from tests.unit.deeplearning_provision.data_lab import make_archive, make_tree, read_tree
 
 FORMATS = {"tar": "set.tar", "tar.gz": "set.tar.gz", "tgz": "set.tgz", "zip": "set.zip"}
 
