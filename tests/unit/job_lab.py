@@ -1,5 +1,6 @@
 """A cluster that runs jobs on this machine: nodes are folders, `ssh` is a shell, and the processes are real."""
 
+import contextlib
 import getpass
 import json
 import os
@@ -96,9 +97,7 @@ class JobLab:
         command = f'exec "{sys.executable}" -S "{job_node.__file__}" "{self.folder}" {address} "$@"'
         # Compiled once for all tests, whatever the tests' own environment says: it is most of a short command's time.
         variables = f"PYTHONPATH='{USERDATA}:{PACKAGES}' PYTHONPYCACHEPREFIX='{self.compiled}'"
-        (root / "deeplearning").write_text(
-            f"#!/bin/sh\nunset PYTHONDONTWRITEBYTECODE\nexport {variables}\n{command}\n"
-        )
+        (root / "deeplearning").write_text(f"#!/bin/sh\nunset PYTHONDONTWRITEBYTECODE\nexport {variables}\n{command}\n")
         (root / "deeplearning").chmod(0o755)
         self.set_facts(index)
 
@@ -221,7 +220,8 @@ class JobLab:
                 process.kill()
                 process.communicate()
         for process in self.processes():
-            os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def wait_until(condition):

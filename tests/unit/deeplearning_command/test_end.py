@@ -1,0 +1,166 @@
+"""`deeplearning end`: which groups it sets to nothing, in which order, and what counts as idle."""
+
+import sys
+
+import boto3
+import pytest
+
+from deeplearning_agent.deadline import Clock
+from deeplearning_agent.programs import Programs
+from deeplearning_command import idle_watch
+from deeplearning_command.end_command import run_end
+from deeplearning_command.errors import RefusedError
+from deeplearning_command.main import make_parser
+from deeplearning_command.remote import HostResult
+from tests.unit.job_lab import wait_until
+
+REGION = "eu-west-1"
+
+
+@pytest.fixture
+def groups(aws_server):
+    """Two clusters' groups in an empty AWS; returns what shows their desired capacity."""
+    client = boto3.client("autoscaling", region_name=REGION)
+    ec2 = boto3.client("ec2", region_name=REGION)
+    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    client.create_launch_configuration(LaunchConfigurationName="any", ImageId="ami-12345678", InstanceType="t2.micro")
+    for cluster, role, count in (("digits", "master", 1), ("digits", "worker", 2), ("other", "worker", 2)):
+        tags = {"deeplearning:cluster": cluster, "deeplearning:role": role}
+        client.create_auto_scaling_group(
+            AutoScalingGroupName=f"{cluster}-{role}",
+            LaunchConfigurationName="any",
+            MinSize=0,
+            MaxSize=4,
+            DesiredCapacity=count,
+            VPCZoneIdentifier=subnet,
+            Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()],
+        )
+
+    def show():
+        found = client.describe_auto_scaling_groups()["AutoScalingGroups"]
+        return {group["AutoScalingGroupName"]: group["DesiredCapacity"] for group in found}
+
+    return show
+
+
+def end(job_lab, *arguments, clock=None):
+    """Run the subcommand in this process, as the master."""
+    options = make_parser().parse_args(["end", *arguments])
+    root = job_lab.folder / job_lab.addresses[0]
+    search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_FOLDER", str(job_lab.folder))
+        return run_end(options, root, Programs(search_path), clock)
+
+
+@pytest.mark.defect("D73")
+def test_the_workers_end_first_and_the_master_last_and_another_cluster_not_at_all(job_lab, groups, capsys):
+    assert end(job_lab, "--yes") == 0
+    assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
+    assert capsys.readouterr().out == (
+        "desired capacity of digits-worker (worker) is 0\ndesired capacity of digits-master (master) is 0\n"
+    )
+
+
+@pytest.mark.defect("D73")
+@pytest.mark.parametrize(("text", "status"), [("exit 0", 0), ("exit 3", 3)])
+def test_a_job_that_has_ended_ends_the_cluster_however_it_ended(job_lab, groups, text, status):
+    done = job_lab.run("run", "--end-cluster", "--", job_lab.write_job(text))
+    assert done.returncode == status, done.stderr
+    assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
+
+
+def test_a_job_that_was_stopped_or_never_began_does_not_end_the_cluster(job_lab, groups):
+    command = job_lab.start("run", "--end-cluster", "--", job_lab.write_job("exec sleep 1000"))
+    wait_until(lambda: "sleep 1000 " in job_lab.processes().values())
+    assert job_lab.run("stop").returncode == 0
+    assert job_lab.finish(command).returncode == 143
+    assert job_lab.run("run", "--end-cluster", "--", "missing.sh").returncode == 2
+    assert groups()["digits-master"] == 1
+
+
+def test_a_cluster_whose_groups_are_not_there_is_named(job_lab, aws_server):
+    with pytest.raises(RefusedError, match="must have node groups, got none with the tag deeplearning:cluster=digits"):
+        end(job_lab, "--yes")
+
+
+class Terminal:
+    """Standard input of a person who answers."""
+
+    def __init__(self, answer):
+        self.readline = lambda: answer
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_a_person_who_does_not_agree_keeps_the_cluster(job_lab, groups, monkeypatch, capsys, answer):
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    with pytest.raises(RefusedError, match="must be agreed to"):
+        end(job_lab)
+    assert "all 2 instances of digits will be terminated" in capsys.readouterr().err
+    assert groups()["digits-master"] == 1
+
+
+def test_a_person_who_agrees_ends_it(job_lab, groups, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert end(job_lab) == 0
+    assert groups()["digits-master"] == 0
+
+
+# --- Idle -----------------------------------------------------------------------------------------------
+
+
+class Minutes(Clock):
+    """A clock on which only waiting takes time; calls what a test wants at each wait."""
+
+    def __init__(self, at_wait):
+        self.now = 0.0
+        self.waits = 0
+        self.at_wait = at_wait
+
+    def read(self):
+        return self.now
+
+    def wait(self, seconds):
+        self.now += seconds
+        self.waits += 1
+        self.at_wait(self.waits)
+
+
+def test_it_waits_until_no_job_and_no_gpu_has_been_busy_for_so_many_minutes(job_lab, groups, capsys):
+    """Looks: a job runs; idle; a GPU works, so that the time begins anew; then idle for two minutes."""
+    job = job_lab.start("run", "--", job_lab.write_job("exec sleep 1000"))
+    wait_until(lambda: list(job_lab.processes().values()).count("sleep 1000 ") == 2)
+    gpu = '[ "${LAB##*@}" = 10.0.0.9 ] || case "$1" in *utilization*) echo %d ;; *) echo "0, GPU-1, 0, 0, 0" ;; esac'
+
+    def change(waits):
+        if waits == 1:
+            job.terminate()
+            job_lab.finish(job)
+        job_lab.write_program("nvidia-smi", gpu % (60 if waits == 2 else 5))
+
+    clock = Minutes(change)
+    assert end(job_lab, "--yes", "--when-idle", "2", clock=clock) == 0
+    assert clock.waits == 5
+    assert groups()["digits-master"] == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:4] == [
+        "busy: deeplearning-worker1 runs train/1",
+        "idle; the cluster ends after 2 minutes of it",
+        "busy: deeplearning-worker2 has a GPU that is busy 60 % of its time",
+        "idle; the cluster ends after 2 minutes of it",
+    ]
+
+
+def test_a_host_that_does_not_answer_may_be_busy():
+    said = idle_watch.judge(HostResult("deeplearning-worker2", None, "", "timed out"))
+    assert said == "deeplearning-worker2 does not tell: timed out"
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
+def test_minutes_must_be_a_number_above_none(minutes, capsys):
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["end", f"--when-idle={minutes}"])
+    assert "must be a number of minutes above 0" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""Who failed first, as each launcher says it, and what is shown of it."""
+
+import pytest
+
+from deeplearning_jobs.failure_report import explain_failure
+from deeplearning_jobs.job_folder import JobFolder
+from deeplearning_jobs.launch_plan import Host, LaunchPlan, Process
+from deeplearning_jobs.supervision import Outcome
+
+# As horovodrun 0.28, Open MPI 4.1 and torchrun 2.x print it.
+HOROVOD = """
+[1]<stderr>:Killed
+Exception in thread
+RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the job to be \
+terminated. The first process to do so was:
+Process name: 3
+Exit code: 7
+"""
+MPI = """
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[58164,1],3]
+  Exit code:    7
+"""
+TORCHRUN = """
+Failures:
+  <NO_OTHER_FAILURES>
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_20:00:00
+  host      : deeplearning-worker2
+  rank      : 3 (local_rank: 1)
+  exitcode  : 7 (pid: 4711)
+  error_file: <N/A>
+"""
+
+
+def make_plan(launcher, process):
+    hosts = tuple(
+        Host(f"deeplearning-worker{index}", f"i-{index}", f"10.0.0.{index}", 2, "", 1, 0, "ens5") for index in (1, 2)
+    )
+    return LaunchPlan(launcher, hosts, 2, 4, (process,), {}, (), "")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "name", "said", "status"),
+    [
+        ("horovod", "launcher", HOROVOD, 7),
+        ("mpi", "launcher", MPI, 7),
+        ("torchrun", "node-1", TORCHRUN, 7),
+        ("horovod", "launcher", HOROVOD.replace("Exit code: 7", "Exit code: -9"), 137),
+    ],
+)
+def test_the_launcher_names_the_rank_that_failed_first(tmp_path, launcher, name, said, status):
+    process = Process("deeplearning-worker1", name, (), {}, is_essential=True)
+    run = JobFolder("train", tmp_path).run(1)
+    run.path.mkdir(parents=True)
+    run.log(name).write_text(said)
+    (run.path / "rank-3.log").write_text("".join(f"epoch {number}\n" for number in range(50)) + "\x1b[1mout of memory")
+    report = explain_failure(run, make_plan(launcher, process), Outcome("failed", 1, "", process))
+    assert report.status == status
+    assert report.lines[0] == f"rank 3 on deeplearning-worker2 failed first, with status {status}"
+    assert report.lines[1] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
+    assert len(report.lines) == 22
+    assert report.lines[-1] == "    [1mout of memory"
+
+
+def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(tmp_path):
+    process = Process("deeplearning-worker1", "launcher", (), {}, is_essential=True)
+    run = JobFolder("train", tmp_path).run(1)
+    run.path.mkdir(parents=True)
+    run.log("launcher").write_text("horovodrun: not a host: x\n")
+    report = explain_failure(run, make_plan("horovod", process), Outcome("failed", 2, "", process))
+    assert report.status == 2
+    assert report.lines == (
+        f"the last lines of {run.path}/launcher.log (deeplearning-worker1):",
+        "    horovodrun: not a host: x",
+    )

@@ -1,0 +1,84 @@
+"""Which processes belong to a run, and how they are ended."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from deeplearning_agent.deadline import Clock
+from deeplearning_jobs.job_processes import end_processes, find_processes
+from tests.unit.job_lab import wait_until
+
+WILLING = "import time; print('on', flush=True); time.sleep(100)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WILLING}"
+
+
+@pytest.fixture
+def start():
+    """Start a Python program of a run; its name is of this test alone."""
+    mark, started = f"{uuid.uuid4()}/1", []
+
+    def run(text, *, is_marked=True):
+        environment = {**os.environ, **({"DEEPLEARNING_JOB": mark} if is_marked else {})}
+        process = subprocess.Popen([sys.executable, "-c", text], env=environment, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout.readline() == b"on\n"
+        return process
+
+    run.mark = mark
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.defect("D78")
+def test_only_the_processes_of_the_run_are_ended(start):
+    ours, other = start(WILLING), start(WILLING, is_marked=False)
+    assert find_processes()[ours.pid] == start.mark
+    assert other.pid not in find_processes()
+    ended = end_processes(lambda mark: mark == start.mark, Clock())
+    assert (ended.count, ended.killed, ended.left) == (1, 0, ())
+    assert wait_until(ours.poll) == -15
+    assert other.poll() is None
+
+
+def test_a_process_that_stays_is_killed(start):
+    process = start(STUBBORN)
+    ended = end_processes(lambda mark: mark == start.mark, Clock(), grace_seconds=0.3)
+    assert (ended.count, ended.killed, ended.left) == (1, 1, ())
+    assert wait_until(process.poll) == -9
+
+
+def test_a_process_that_was_started_meanwhile_is_ended_too():
+    """As an elastic launcher does for a rank that ended."""
+    looks = iter([{1 << 30: "x/1"}, {(1 << 30) + 1: "x/1"}, {}])
+    assert end_processes(lambda _: True, Clock(), find=lambda: next(looks)).count == 2
+
+
+def test_what_cannot_be_ended_is_told():
+    class Impatient(Clock):
+        def __init__(self):
+            self.now = 0.0
+
+        def read(self):
+            self.now += 1
+            return self.now
+
+        def wait(self, seconds):
+            pass
+
+    ended = end_processes(lambda _: True, Impatient(), find=lambda: {1 << 30: "x/1"})
+    assert (ended.count, ended.killed, ended.left) == (1, 1, (1 << 30,))
+
+
+def test_the_command_itself_is_never_one_of_them():
+    """A user may call it inside a job, or in a shell that has the variable."""
+    text = (
+        "from deeplearning_jobs import job_processes; import os; print(os.getpid() in job_processes.find_processes())"
+    )
+    environment = {**os.environ, "DEEPLEARNING_JOB": f"{uuid.uuid4()}/1"}
+    said = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"

@@ -1,0 +1,104 @@
+"""What is concluded from the hosts' answers, and how they come over the wire."""
+
+from dataclasses import replace
+
+import pytest
+
+from deeplearning_contract.errors import ContractError
+from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
+from deeplearning_jobs.preflight import Preflight, describe_unready, has_failed, join_hosts
+
+DONE = StepAnswer("done", "", 8, 8, "bytes")
+FIT = HostAnswer("i-1", 8, "", "ens5", "10.0.0.1", 3, "p5.48xlarge", 8, 32, 32, (20001,), {"data:x": DONE}, "", (), {})
+NAMES = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
+
+
+def survey(*answers):
+    """Return the preflight of hosts 1 to 3; None does not answer."""
+    expected = {name: f"i-{index}" for index, name in enumerate(NAMES, 1)}
+    given = {
+        name: replace(answer, instance_id=f"i-{index}")
+        for index, (name, answer) in enumerate(zip(NAMES, answers, strict=True), 1)
+        if answer is not None
+    }
+    return Preflight(3, expected, given, {name: "timed out" for name in NAMES if name not in given})
+
+
+def test_fit_hosts_are_taken_in_the_order_of_the_membership():
+    preflight = survey(FIT, FIT, FIT)
+    assert preflight.find_faults() == []
+    assert preflight.find_unready() == {}
+    hosts = preflight.plan_hosts()
+    assert [host.name for host in hosts] == list(NAMES)
+    assert (hosts[0].gpu_count, hosts[0].efa_cards, hosts[0].expected_gpu_count) == (8, 32, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"generation": 2}, "deeplearning-worker2: must have membership generation 3, got 2; "),
+        ({"interface": ""}, "deeplearning-worker2: has no network interface with the address 10.0.0.1; "),
+        (
+            {"gpu_count": None, "gpu_detail": "no answer in 20 s"},
+            "deeplearning-worker2: its NVIDIA driver does not answer: no answer in 20 s; ",
+        ),
+        (
+            {"jobs": ("old/4",)},
+            "job old/4 has processes on deeplearning-worker2; end it first: deeplearning stop old/4",
+        ),
+        ({"missing": {"/x.py": "does not exist"}}, "/x.py does not exist on deeplearning-worker2"),
+    ],
+)
+def test_what_is_wrong_with_a_host_is_said_with_its_name(change, said):
+    (fault,) = survey(FIT, replace(FIT, **change), FIT).find_faults()
+    assert fault.startswith(said)
+
+
+def test_an_elastic_job_starts_without_a_worker_but_not_without_the_master():
+    assert survey(FIT, None, FIT).find_faults(is_elastic=True) == []
+    assert len(survey(FIT, None, FIT).find_faults()) == 1
+    assert (
+        "deeplearning-worker1 (i-1) does not answer: timed out"
+        in survey(None, FIT, FIT).find_faults(is_elastic=True)[0]
+    )
+
+
+def test_another_instance_at_a_hosts_address_is_refused():
+    preflight = survey(FIT, FIT, FIT)
+    preflight = replace(preflight, expected={**preflight.expected, NAMES[1]: "i-9"})
+    assert preflight.find_faults() == ["deeplearning-worker2: must be i-9, got i-2; wait until its agent has joined"]
+
+
+def test_progress_is_that_of_the_host_that_is_furthest_behind():
+    def answer(done):
+        return replace(FIT, steps={"data:x": StepAnswer("running", "fetching", done, 8, "bytes")})
+
+    unready = survey(answer(6), answer(2), FIT).find_unready()
+    assert describe_unready(unready) == [
+        "data:x is running 25 % of 8 bytes on deeplearning-worker2 and 1 more: fetching"
+    ]
+    assert not has_failed(unready)
+
+
+@pytest.mark.parametrize(("is_final", "expected"), [(True, True), (False, False)])
+def test_only_a_failure_for_good_makes_waiting_useless(is_final, expected):
+    step = StepAnswer("failed", "no such key", 0, 0, "", is_final)
+    assert has_failed(survey(FIT, replace(FIT, steps={"data:x": step}), FIT).find_unready()) is expected
+
+
+def test_many_hosts_are_named_in_one_line():
+    assert join_hosts(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert join_hosts([str(number) for number in range(64)]) == "0, 1, 2 and 61 more"
+
+
+def test_an_answer_comes_back_from_behind_what_a_shell_prints():
+    assert HostAnswer.from_output(f"Welcome!\n{FIT.to_line()}") == FIT
+    assert HostAnswer.from_output(replace(FIT, gpu_count=None).to_line()).gpu_count is None
+
+
+@pytest.mark.parametrize(
+    "output", ["", "command not found", "{}", "[]", FIT.to_line().replace('"ports": [', '"ports": ["x", ')]
+)
+def test_what_is_no_answer_is_refused(output):
+    with pytest.raises(ContractError):
+        HostAnswer.from_output(output)
