@@ -1,0 +1,50 @@
+# ruff: noqa: INP001 - an app is a script, not a package
+"""
+A CDK app that trains in a Capacity Block: its zone is the block's, and its workers run while the block lasts.
+
+    pip install deeplearning-cdk
+    npx cdk deploy --app "python app.py" -c reservation=cr-0123456789abcdef0 -c zone=us-east-1a
+
+Deploy it before the block begins: the workers' desired capacity is 0, so the stack is complete with the master alone.
+When EC2 has delivered the block, raise the desired capacity with the command that the stack prints; the workers join by
+themselves, and nodes tell the training before the block ends. Jobs run on the master too, so it has the workers' type, on
+demand: see that the account's quota and the zone have one.
+"""
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from deeplearning_cdk import TrainingCluster
+
+WORKERS = 4
+
+
+class CapacityBlockStack(cdk.Stack):
+    """A cluster whose workers run in a Capacity Block that was bought."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, reservation: str, zone: str) -> None:
+        super().__init__(scope, construct_id, env=cdk.Environment(region=zone[:-1]))
+        cluster = TrainingCluster(
+            self,
+            "Cluster",
+            worker_instance_type="p5.48xlarge",
+            worker_purchase=reservation,
+            availability_zone=zone,
+            worker_min_capacity=0,
+            worker_desired_capacity=0,
+            worker_max_capacity=WORKERS,
+        )
+        group = cluster.workers.group_name
+        start = f"aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity {WORKERS}"
+        cdk.CfnOutput(self, "WhenTheBlockBegins", value=start)
+        cdk.CfnOutput(self, "LogIn", value=cluster.session_command)
+
+
+app = cdk.App()
+CapacityBlockStack(
+    app,
+    "team-block",
+    reservation=app.node.try_get_context("reservation") or "cr-0123456789abcdef0",
+    zone=app.node.try_get_context("zone") or "us-east-1a",
+)
+app.synth()

@@ -1,0 +1,110 @@
+"""Every consumer app of the examples synthesizes as it stands, without a template error, and shows what it is for."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint import api as cfnlint
+from cfnlint.config import ManualArgs
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+APPS = sorted(path.parent.name for path in EXAMPLES.glob("*/app.py"))
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Mapping[str, Any]]:
+    """Return a function that runs an app as the CDK CLI does and returns its one template; each app is run once."""
+    known: dict[str, Mapping[str, Any]] = {}
+
+    def run(name: str, **context: str) -> Mapping[str, Any]:
+        key = json.dumps([name, context], sort_keys=True)
+        if key not in known:
+            out = tmp_path_factory.mktemp(name)
+            environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "CDK_"))}
+            environment |= {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": json.dumps(context)}
+            command = [sys.executable, "app.py"]
+            subprocess.run(command, cwd=EXAMPLES / name, env=environment, check=True, capture_output=True)
+            (template,) = out.glob("*.template.json")
+            known[key] = json.loads(template.read_text())
+        return known[key]
+
+    return run
+
+
+def _of_type(template: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {name: entry for name, entry in template["Resources"].items() if entry["Type"] == kind}
+
+
+def _settings(template: Mapping[str, Any], part: str) -> Any:
+    """Return the settings in the user data of the launch template whose logical id has a part."""
+    (entry,) = (entry for name, entry in _of_type(template, "AWS::EC2::LaunchTemplate").items() if part in name)
+    parts = entry["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]["Fn::Join"][1]
+    text = "".join(part if isinstance(part, str) else "<token>" for part in parts)
+    found = re.search(r"<<'SETTINGS'\n(.*)\nSETTINGS\n", text)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_examples_are_those_that_are_tried_here() -> None:
+    assert APPS == ["capacity_block_app", "consumer_app", "data_from_s3_app", "two_clusters_app"]
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_app_says_how_it_is_run_and_has_no_lint_errors(app: Any, name: str) -> None:
+    assert json.loads((EXAMPLES / name / "cdk.json").read_text())["app"] == "python app.py"
+    matches = cfnlint.lint(json.dumps(app(name)), config=ManualArgs(regions=["us-east-1"]))
+    assert [f"{match.rule.id} {match.message}" for match in matches if match.rule.id.startswith("E")] == []
+
+
+def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: Any) -> None:
+    template = app("capacity_block_app", reservation="cr-0fedcba9876543210", zone="us-west-2b")
+    zones = {subnet["Properties"]["AvailabilityZone"] for subnet in _of_type(template, "AWS::EC2::Subnet").values()}
+    assert zones == {"us-west-2b"}
+    launched = [
+        entry["Properties"]["LaunchTemplateData"] for entry in _of_type(template, "AWS::EC2::LaunchTemplate").values()
+    ]
+    reserved = [data for data in launched if "InstanceMarketOptions" in data]
+    assert [data["InstanceMarketOptions"]["MarketType"] for data in reserved] == ["capacity-block"]
+    target = reserved[0]["CapacityReservationSpecification"]["CapacityReservationTarget"]
+    assert target["CapacityReservationId"] == "cr-0fedcba9876543210"
+    desired = sorted(group["Properties"]["DesiredCapacity"] for group in _of_type(template, GROUP).values())
+    assert desired == ["0", "1"]
+    command = "".join(map(str, template["Outputs"]["WhenTheBlockBegins"]["Value"]["Fn::Join"][1]))
+    assert command.startswith("aws autoscaling set-desired-capacity ")
+    assert command.endswith(" --desired-capacity 4")
+
+
+def test_data_from_s3_is_declared_on_every_node_with_the_rights_and_the_environment(app: Any) -> None:
+    template = app("data_from_s3_app")
+    for part in ("Master", "Workers"):
+        needs = _settings(template, part)["needs"]
+        assert {entry["name"]: (entry["key"], entry["target"]) for entry in needs["data"]} == {
+            "coco": ("coco.tar.gz", "efs"),
+            "backbone": ("backbone/", "local"),
+        }
+        assert (needs["environment"]["kind"], needs["environment"]["horovod"]) == ("requirements", "0.28.1")
+    decrypting = [
+        entry for entry in _of_type(template, "AWS::IAM::Policy").values() if "kms:Decrypt" in json.dumps(entry)
+    ]
+    assert len(decrypting) == 2
+
+
+def test_two_clusters_share_one_vpc_and_one_file_system(app: Any) -> None:
+    template = app("two_clusters_app")
+    for kind in ("AWS::EC2::VPC", "AWS::EFS::FileSystem", "AWS::EFS::MountTarget"):
+        assert len(_of_type(template, kind)) == 1, kind
+    assert len(_of_type(template, GROUP)) == 4
+    names = {_settings(template, part)["cluster"] for part in ("TrainingNodesWorkers", "EvaluationNodesWorkers")}
+    assert len(names) == 2
+    sources = {
+        _settings(template, part)["file_system"]["source"]
+        for part in ("TrainingNodesWorkers", "EvaluationNodesWorkers")
+    }
+    assert len(sources) == 1
