@@ -7,8 +7,8 @@ A CDK app that trains in a Capacity Block: its zone is the block's, and its work
 
 Deploy it before the block begins: the workers' desired capacity is 0, so the stack is complete with the master alone.
 When EC2 has delivered the block, raise the desired capacity with the command that the stack prints; the workers join by
-themselves, and nodes tell the training before the block ends. Jobs run on the master too, so it has the workers' type, on
-demand: see that the account's quota and the zone have one.
+themselves, and nodes tell the training before the block ends. Jobs run on the master too, so it has the workers' type,
+on demand: see that the account's quota and the zone have one.
 """
 
 import aws_cdk as cdk
