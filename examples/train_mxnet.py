@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""
+Trains a classifier of handwritten digits with Apache MXNet and its key-value store.
+
+Workers push their gradients to the servers, which sum them; rank 0 writes a checkpoint after each epoch, measures the
+accuracy on held-out digits and prints the result as one line of JSON. A process whose DMLC_ROLE is server or scheduler
+becomes one as soon as it imports MXNet. MXNet is retired: 1.9.1 is its last release and needs NumPy before 1.24.
+
+    deeplearning run --launcher mxnet -- python3 train_mxnet.py [--network resnet --num-layers 50]
+    mxnet/launch.py -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python3 train_mxnet.py
+"""
+
+import argparse
+import json
+import os
+import socket
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from digits import SEED, load_digits, split
+
+warnings.filterwarnings("ignore", "`np.bool`", DeprecationWarning)  # MXNet 1.9.1 uses what NumPy 1.24 took away
+import mxnet as mx  # noqa: E402
+from mxnet import autograd, gluon  # noqa: E402
+
+KEPT_CHECKPOINTS = 2
+_NAME_BYTES = 64
+_HOSTS_KEY = 1 << 20
+"""Of the key-value store; the trainer's keys are the parameters' numbers."""
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the flags; those of MXNet's own train_cifar10.py are among them."""
+    parser = argparse.ArgumentParser(description="Train on handwritten digits with MXNet's key-value store.")
+    parser.add_argument(
+        "--gpus", nargs="?", const="", default="", help="this host's GPUs, such as 0,1; none: the CPU (default: none)"
+    )
+    parser.add_argument("--network", choices=("mlp", "resnet"), default="mlp", help="default: %(default)s")
+    parser.add_argument(
+        "--num-layers",
+        type=int,
+        choices=range(8, 111, 6),
+        metavar="6N+2",
+        default=50,
+        help="of a resnet (default: %(default)s)",
+    )
+    parser.add_argument("--kv-store", default="dist_sync", help="such as dist_device_sync (default: %(default)s)")
+    parser.add_argument("--num-epochs", type=int, default=15, help="passes (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=128, help="over all workers (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=0.1, help="learning rate (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="folder of the checkpoints outside of `deeplearning run`")
+    return parser.parse_args()
+
+
+def choose_devices(gpus: str) -> list[mx.Context]:
+    """Return the GPUs of this process; a launcher that gives each worker its own GPU shows only that one."""
+    numbers = [int(number) for number in gpus.split(",") if number]
+    if not numbers and os.environ.get("CUDA_VISIBLE_DEVICES") and mx.context.num_gpus():
+        numbers = list(range(mx.context.num_gpus()))
+    return [mx.gpu(number) for number in numbers] or [mx.cpu()]
+
+
+def gather_hosts(store: mx.kvstore.KVStore) -> list[str]:
+    """Return the host of each worker, in the workers' order: each pushes its own row, and the servers sum them."""
+    rows = np.zeros((store.num_workers, _NAME_BYTES), dtype=np.float32)
+    name = socket.gethostname().encode()[:_NAME_BYTES]
+    rows[store.rank, : len(name)] = list(name)
+    all_rows = mx.nd.zeros(rows.shape)
+    store.init(_HOSTS_KEY, all_rows)
+    store.push(_HOSTS_KEY, mx.nd.array(rows))
+    store.pull(_HOSTS_KEY, out=all_rows)
+    return [bytes(row.astype(np.uint8)).rstrip(b"\0").decode() for row in all_rows.asnumpy()]
+
+
+class Residual(gluon.nn.HybridBlock):
+    """Two convolutions and a way around them."""
+
+    def __init__(self, channels: int, stride: int) -> None:
+        super().__init__()
+        self.body = gluon.nn.HybridSequential()
+        for step in (stride, 1):
+            self.body.add(gluon.nn.BatchNorm(), gluon.nn.Activation("relu"))
+            self.body.add(gluon.nn.Conv2D(channels, 3, strides=step, padding=1, use_bias=False))
+        self.around = gluon.nn.Conv2D(channels, 1, strides=stride, use_bias=False) if stride > 1 else None
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803 - MXNet's name
+        """Return the sum of both ways."""
+        del F
+        return self.body(x) + (self.around(x) if self.around else x)
+
+
+def make_resnet(layers: int) -> gluon.HybridBlock:
+    """Return a residual network for small images: three stages of as many blocks, 16, 32 and 64 channels."""
+    network = gluon.nn.HybridSequential()
+    network.add(gluon.nn.Conv2D(16, 3, padding=1, use_bias=False))
+    for channels, stride in ((16, 1), (32, 2), (64, 2)):
+        for block in range((layers - 2) // 6):
+            network.add(Residual(channels, stride if block == 0 else 1))
+    network.add(gluon.nn.BatchNorm(), gluon.nn.Activation("relu"), gluon.nn.GlobalAvgPool2D(), gluon.nn.Dense(10))
+    return network
+
+
+def make_network(arguments: argparse.Namespace, devices: list[mx.Context]) -> tuple[gluon.HybridBlock, int]:
+    """Return the network with the weights from which it goes on, and the epochs behind them."""
+    if arguments.network == "resnet":
+        network = make_resnet(arguments.num_layers)
+    else:
+        network = gluon.nn.HybridSequential()
+        network.add(gluon.nn.Dense(128, activation="relu"), gluon.nn.Dense(10))
+    network.initialize(mx.init.Xavier(), ctx=devices)
+    network(mx.nd.zeros((1, 1, 8, 8), ctx=devices[0]))  # shapes follow from the first images
+    network.hybridize()
+    path = os.environ.get("DEEPLEARNING_RESUME_FROM")
+    if not path:
+        return network, 0
+    network.load_parameters(path, ctx=devices)
+    return network, int(Path(path).stem.split("-")[1])
+
+
+def save_checkpoint(folder: Path, epochs: int, network: gluon.HybridBlock) -> None:
+    """Write the weights, whole or not at all, and forget old ones; the optimizer's state stays with the servers."""
+    unfinished = folder / ".epochs.params"
+    network.save_parameters(str(unfinished))
+    unfinished.replace(folder / f"epochs-{epochs:05d}.params")
+    for old in sorted(folder.glob("epochs-*.params"))[:-KEPT_CHECKPOINTS]:
+        old.unlink()
+
+
+def train(
+    network: gluon.HybridBlock,
+    trainer: gluon.Trainer,
+    part: tuple[np.ndarray, np.ndarray],
+    batches: tuple[int, int],
+    devices: list[mx.Context],
+) -> None:
+    """
+    Make one pass over this worker's images.
+
+    Args:
+        network: Its weights are changed.
+        trainer: Pushes and pulls.
+        part: This worker's images and labels.
+        batches: Images a step, of this worker and of all.
+        devices: Of this worker; each takes a part of the batch.
+    """
+    entropy = gluon.loss.SoftmaxCrossEntropyLoss()
+    images, labels = part
+    batch, whole = batches
+    for first in range(0, len(labels) - batch + 1, batch):
+        x = gluon.utils.split_and_load(images[first : first + batch], devices, even_split=False)
+        y = gluon.utils.split_and_load(labels[first : first + batch], devices, even_split=False)
+        with autograd.record():
+            losses = [entropy(network(each), answer) for each, answer in zip(x, y, strict=True)]
+        autograd.backward(losses)
+        trainer.step(whole)
+
+
+def open_folder(arguments: argparse.Namespace) -> Path:
+    """Return the folder of the checkpoints."""
+    out = arguments.out or Path(os.environ["EFS_MOUNT"], "train_mxnet")
+    folder = Path(os.environ.get("DEEPLEARNING_CHECKPOINT_PATH") or out)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def main() -> None:
+    """Train and print."""
+    arguments = parse_arguments()
+    store = mx.kv.create(arguments.kv_store)
+    hosts = gather_hosts(store)
+    devices = choose_devices(arguments.gpus)
+    mx.random.seed(SEED)
+    network, done = make_network(arguments, devices)
+    settings = {"learning_rate": arguments.lr, "momentum": 0.9}
+    trainer = gluon.Trainer(network.collect_params(), "sgd", settings, kvstore=store)
+    name, images, labels = load_digits()
+    (x, y), (held_out_x, held_out_y) = split(images.reshape(-1, 1, 8, 8), labels)
+    share = len(y) // store.num_workers  # the same on all workers, or the servers would wait for ever
+    batch = min(share, max(len(devices), arguments.batch_size // store.num_workers))
+    folder = open_folder(arguments)
+    begin = time.monotonic()
+    for epoch in range(done, arguments.num_epochs):
+        order = np.random.default_rng(SEED + epoch).permutation(len(y))
+        mine = order[store.rank :: store.num_workers][:share]
+        train(network, trainer, (x[mine], y[mine]), (batch, batch * store.num_workers), devices)
+        if store.rank == 0:
+            save_checkpoint(folder, epoch + 1, network)
+    mx.nd.waitall()  # Steps only queue up; a worker that ends with some in its queue lets all others wait for ever.
+    seconds = time.monotonic() - begin
+    if store.rank != 0:
+        return
+    answers = network(mx.nd.array(held_out_x, ctx=devices[0])).asnumpy().argmax(1)
+    trained = share // batch * batch * store.num_workers * max(0, arguments.num_epochs - done)
+    result = {
+        "framework": f"MXNet {mx.__version__}",
+        "launcher": "mxnet",
+        "ranks": store.num_workers,
+        "hosts": hosts,
+        "dataset": name,
+        "trained_on": len(y),
+        "held_out": len(held_out_y),
+        "accuracy": round(float((answers == held_out_y).mean()), 4),
+        "seconds": round(seconds, 2),
+        "samples_per_second": round(trained / seconds, 1),
+    }
+    print(json.dumps(result), flush=True)  # noqa: T201 - the program's result
+
+
+if __name__ == "__main__":
+    main()
