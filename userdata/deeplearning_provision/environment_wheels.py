@@ -118,7 +118,8 @@ def _make_into(
     site.tell(f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}")
     build_horovod(pip, plan, building, scratch, site.root)
     (wheel,) = building.glob("horovod-*.whl")
-    pip.run("install", "--no-index", "--no-deps", str(wheel))
+    # The image may have a Horovod of its own, for another framework.
+    pip.run("install", "--no-index", "--no-deps", "--ignore-installed", str(wheel))
     try_horovod(python, plan, site.transcript)
     return plan
 

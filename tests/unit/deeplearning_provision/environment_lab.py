@@ -154,6 +154,7 @@ def make_image(folder, *, with_torch=True):
     modules = {"held": ("1.0", "version = '1.0'\n")}
     if with_torch:
         modules["torch"] = ("2.9.0+cpu", TORCH)
+        modules["horovod"] = ("0.28.1", "raise ImportError('built for another framework')\n")
     for name, (version, text) in modules.items():
         (packages / name).mkdir()
         (packages / name / "__init__.py").write_text(text)

@@ -203,7 +203,6 @@ def test_a_cuda_framework_on_gpu_nodes_is_not_given_a_cpu_horovod(tmp_path, inte
 
 def test_a_horovod_that_does_not_reduce_is_refused(tmp_path, image):
     (packages,) = (image.parents[1] / "lib").glob("python*/site-packages")
-    (packages / "horovod").mkdir()
     for name, text in HOROVOD.items():
         (packages / name).write_text(text)
     transcript = Transcript(tmp_path / "log", Programs())
