@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deeplearning_agent.programs import Programs, system_path
 from deeplearning_command.check_command import add_check
+from deeplearning_command.data_command import add_data
 from deeplearning_command.end_command import add_end
 from deeplearning_command.environment_command import add_environment
 from deeplearning_command.errors import REFUSED, RefusedError
@@ -60,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_check(subcommands)
     add_exec(subcommands)
     add_provision(subcommands)
+    add_data(subcommands)
     add_environment(subcommands)
     add_setup(subcommands)
     add_wait(subcommands)

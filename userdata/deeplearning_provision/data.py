@@ -18,7 +18,7 @@ from deeplearning_provision.download import Pace
 from deeplearning_provision.object_store import ObjectStore
 from deeplearning_provision.place import Place
 from deeplearning_provision.staging import Staging
-from deeplearning_provision.status import Status, data_step, read_boot
+from deeplearning_provision.status import Status, data_step, lock_file, read_boot
 from deeplearning_provision.steps import Outcome, ProvisionFailure, join_outcomes, settle_step
 
 LOCAL_DIRECTORY = "/opt/deeplearning/local"
@@ -55,13 +55,17 @@ def stage_all(
 
     Returns:
         How it ended.
+
+    Raises:
+        BlockingIOError: It is forced while another process stages on this node.
     """
     desk = DataDesk(facts, status, root, programs, clock, pace or Pace(), is_forced)
 
     def settle(source: DataSettings) -> Outcome:
         return settle_step(status, data_step(source.name), lambda: desk.bring(source), clock)
 
-    with ThreadPoolExecutor(max(1, len(facts.needs.data)), "data") as pool:
+    pool = ThreadPoolExecutor(max(1, len(facts.needs.data)), "data")
+    with lock_file(root, "data", is_patient=not is_forced), pool:
         return join_outcomes(list(pool.map(settle, facts.needs.data)))
 
 

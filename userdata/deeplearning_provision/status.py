@@ -41,7 +41,7 @@ class Step:
         done: How much of it is done.
         total: How much there is; 0 when that is not known.
         unit: Of what: `bytes`, `wheels`, or empty.
-        rate: Units a second, of late; 0 when it is not known.
+        rate: Units a second since this part of it began; 0 when it is not known.
         is_final: Whether a failure stays one until somebody mends its cause.
     """
 
@@ -202,8 +202,8 @@ class Status:
             if not is_news and self._clock.read() - self._written < PROGRESS_SECONDS:
                 return
             self._write()
-        if self._on_change:
-            self._on_change(name, step)
+            if self._on_change:
+                self._on_change(name, step)
 
     def _write(self) -> None:
         with lock_file(self.root, "status"):

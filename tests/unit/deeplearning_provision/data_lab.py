@@ -1,6 +1,7 @@
 """Nodes that stage data: their file trees below a temporary folder, S3 as moto behind a proxy that breaks on demand."""
 
 import contextlib
+import getpass
 import gzip
 import hashlib
 import http.client
@@ -194,7 +195,14 @@ class DataLab:
         role = "master" if instance == MASTER else "worker"
         file_system = FileSystemSettings("lustre", "fs@tcp:/x", "", lustre) if lustre else None
         facts = NodeFacts(
-            "cluster", role, instance, "ubuntu", "/mnt/efs", 0, REGION, JobNeeds({}, sources, None, file_system)
+            "cluster",
+            role,
+            instance,
+            getpass.getuser(),
+            "/mnt/efs",
+            0,
+            REGION,
+            JobNeeds({}, sources, None, file_system),
         )
         facts.write(self.root(instance))
         return facts
