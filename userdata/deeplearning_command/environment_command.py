@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deeplearning_agent.deadline import Clock
 from deeplearning_agent.health_report import clean
+from deeplearning_agent.inquiry import COMMAND_FILE
 from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.programs import Programs
 from deeplearning_command.errors import RefusedError
@@ -112,7 +113,7 @@ def _draw(found: dict[str, Any]) -> str:
 
 
 def _ask_all(remote: Remote, *, is_json: bool) -> int:
-    results = remote.run_all(remote.hosts, "deeplearning environment --json || true", seconds=ASK_SECONDS)
+    results = remote.run_all(remote.hosts, f"{COMMAND_FILE} environment --json || true", seconds=ASK_SECONDS)
     nodes = [{"host": result.host, **_read_answer(result)} for result in results]
     digests = {node["digest"] for node in nodes}
     if is_json:
