@@ -6,6 +6,22 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
+class LustreTarget:
+    """
+    An FSx for Lustre file system, as an instance finds it.
+
+    Attributes:
+        dns_name: Name of its server.
+        mount_name: Its mount name.
+        files: Path from its root -> content: what the linked buckets held when the instance was launched.
+    """
+
+    dns_name: str
+    mount_name: str
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
 class Machine:
     """
     An EC2 instance as its Auto Scaling group launched it.
@@ -27,6 +43,7 @@ class Machine:
         login_user: The image's login user.
         public_key: OpenSSH public key of the launch template's key pair; empty without one.
         mount_targets: EFS file-system id -> IPv4 address of its mount target in the instance's zone.
+        lustre: FSx for Lustre file-system id -> how it is mounted; zones other than its own reach it too.
     """
 
     instance_id: str
@@ -45,6 +62,7 @@ class Machine:
     login_user: str
     public_key: str
     mount_targets: Mapping[str, str]
+    lustre: Mapping[str, LustreTarget] = field(default_factory=dict)
 
 
 class MachineHost(Protocol):

@@ -13,6 +13,7 @@ from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.instance_tags import collect_tags
 from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError
+from deeplearning_rehearsal.embedded_aws.lustre import LustreFileSystems
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.principals import PrincipalKind, PrincipalRegistry
 from deeplearning_rehearsal.embedded_aws.scaling_group import ScalingGroup
@@ -38,9 +39,13 @@ class InstanceLauncher:
         place: Where.
         principals: Mints each instance's credentials.
         images: Tells an image's login user.
+
+    Attributes:
+        lustre: The file systems that instances find beside EFS.
     """
 
     def __init__(self, place: Place, principals: PrincipalRegistry, images: ImageCatalogue) -> None:
+        self.lustre = LustreFileSystems(place)
         self._place = place
         self._principals = principals
         self._images = images
@@ -196,6 +201,7 @@ class InstanceLauncher:
             login_user=self._images.login_user(data["ImageId"]),
             public_key=self._public_key(data.get("KeyName", "")),
             mount_targets=self._mount_targets(subnet.zone),
+            lustre=self.lustre.describe(),
         )
 
     def _instance_role(self, data: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,11 +1,11 @@
-"""The lab's EFS: folders behind file systems and access points, and what a node may mount of them."""
+"""The lab's EFS and FSx for Lustre: the folders behind file systems, and what a node may mount of them."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deeplearning_rehearsal.machine import Machine
+from deeplearning_rehearsal.machine import LustreTarget, Machine
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,34 @@ class FileSystems:
         return folder
 
     def describe_targets(self, machine: Machine) -> dict[str, object]:
-        """Return what the mount helpers of a machine may mount; roots of access points are made."""
+        """
+        Return what the mount helpers of a machine may mount.
+
+        Roots of access points are made, and files that linked buckets hold are written where nobody has written one.
+        """
         addresses = machine.mount_targets
         points = {name: point for name, point in self._access_points.items() if point.file_system_id in addresses}
         for point in points.values():
             self._make_root(point)
+        for name, target in machine.lustre.items():
+            self._fill(self.open(name), target)
         return {
             "region": machine.region,
             "addresses": dict(addresses),
             "access_points": {name: asdict(point) for name, point in points.items()},
+            "lustre": {
+                name: {"dns_name": target.dns_name, "mount_name": target.mount_name}
+                for name, target in machine.lustre.items()
+            },
         }
+
+    def _fill(self, folder: Path, target: LustreTarget) -> None:
+        for name, content in target.files.items():
+            path = folder / name.lstrip("/")
+            # The key of a folder itself ends with a slash.
+            (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.write_bytes(content)
 
     def _make_root(self, point: AccessPoint) -> None:
         folder = self.open(point.file_system_id) / point.path.lstrip("/")

@@ -61,9 +61,22 @@ PACKAGE_INDEX = StandIn(
 )
 """Only where the cluster has an environment that is made of packages."""
 
+LUSTRE_CLIENT = StandIn(
+    "mount.lustre",
+    "the Lustre client and FSx for Lustre",
+    "checks name and options, binds a folder; the linked buckets' objects are copied at launch, none is loaded lazily",
+)
+"""Only where the image has a Lustre client."""
+
 
 def write_image_layer(
-    folder: Path, endpoint_url: str, gpu_count: int, *, with_efs_utils: bool, package_index_url: str = ""
+    folder: Path,
+    endpoint_url: str,
+    gpu_count: int,
+    *,
+    with_efs_utils: bool,
+    with_lustre_client: bool = False,
+    package_index_url: str = "",
 ) -> None:
     """
     Write the layer.
@@ -73,12 +86,15 @@ def write_image_layer(
         endpoint_url: The embedded AWS.
         gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program out.
         with_efs_utils: Whether the image has `mount.efs`.
+        with_lustre_client: Whether the image has `mount.lustre`. Default: it has not.
         package_index_url: What pip installs from; empty for an image that says nothing of it. Default: nothing.
     """
     files: dict[str, str] = {
         f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
     }
     files |= _launchers(has_gpus=gpu_count > 0, with_efs_utils=with_efs_utils)
+    if with_lustre_client:
+        files |= _launch({"usr/sbin/mount.lustre": ("mount_helper", '"mount.lustre", sys.argv[1:]')})
     files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
     environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
     files["etc/systemd/system.conf.d/10-image.conf"] = environment
@@ -109,6 +125,10 @@ def _launchers(*, has_gpus: bool, with_efs_utils: bool) -> Mapping[str, str]:
         launchers["usr/sbin/mount.efs"] = ("mount_helper", '"mount.efs", sys.argv[1:]')
     if has_gpus:
         launchers["usr/bin/nvidia-smi"] = ("nvidia_smi", "sys.argv[1:]")
+    return _launch(launchers)
+
+
+def _launch(launchers: Mapping[str, tuple[str, str]]) -> Mapping[str, str]:
     return {
         name: _LAUNCHER.format(module=module, arguments=arguments) for name, (module, arguments) in launchers.items()
     }

@@ -16,7 +16,7 @@ from typing import Self
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab.fault_injection import FaultInjection, RunningNode
 from deeplearning_rehearsal.lab.file_systems import AccessPoint, FileSystems
-from deeplearning_rehearsal.lab.image_layer import PACKAGE_INDEX, STAND_INS, StandIn, write_image_layer
+from deeplearning_rehearsal.lab.image_layer import LUSTRE_CLIENT, PACKAGE_INDEX, STAND_INS, StandIn, write_image_layer
 from deeplearning_rehearsal.lab.metadata_service import MetadataServer
 from deeplearning_rehearsal.lab.network import Network
 from deeplearning_rehearsal.lab.node import Node
@@ -35,6 +35,7 @@ class Lab(FaultInjection):
         gateway: IPv4 address of the VPC's router; this process can listen on it.
         gpus_per_node: GPUs that `nvidia-smi` lists; 0 leaves the program out.
         with_efs_utils: Whether the image has `mount.efs`. Default: it has not, like Ubuntu's.
+        with_lustre_client: Whether the image has `mount.lustre`. Default: it has not, like Ubuntu's.
         access_points: Access point id -> what it is; read at each boot. Default: none.
         package_index_url: Package index that the image's pip is told of. Default: none.
 
@@ -51,6 +52,7 @@ class Lab(FaultInjection):
         gateway: str,
         gpus_per_node: int,
         with_efs_utils: bool = False,
+        with_lustre_client: bool = False,
         access_points: Mapping[str, AccessPoint] | None = None,
         package_index_url: str = "",
     ) -> None:
@@ -64,9 +66,11 @@ class Lab(FaultInjection):
             endpoint_url,
             gpus_per_node,
             with_efs_utils=with_efs_utils,
+            with_lustre_client=with_lustre_client,
             package_index_url=package_index_url,
         )
-        self.stand_ins: tuple[StandIn, ...] = (*STAND_INS, *((PACKAGE_INDEX,) if package_index_url else ()))
+        extras = ((package_index_url, PACKAGE_INDEX), (with_lustre_client, LUSTRE_CLIENT))
+        self.stand_ins: tuple[StandIn, ...] = (*STAND_INS, *(extra for is_there, extra in extras if is_there))
         points = access_points if access_points is not None else {}
         self._file_systems = FileSystems(self._work / "file-systems", points)
         self._network = Network(gateway)
@@ -215,7 +219,8 @@ class Lab(FaultInjection):
 
     def _start(self, node: Node) -> None:
         targets = self._file_systems.describe_targets(node.machine)
-        node.start(targets, [self.file_system(name) for name in node.machine.mount_targets])
+        names = (*node.machine.mount_targets, *node.machine.lustre)
+        node.start(targets, [self.file_system(name) for name in names])
 
 
 def _run(command: list[str]) -> None:

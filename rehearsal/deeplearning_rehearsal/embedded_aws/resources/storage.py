@@ -1,4 +1,4 @@
-"""Creates EFS file systems and DynamoDB tables."""
+"""Creates EFS and FSx for Lustre file systems, and DynamoDB tables."""
 
 import json
 import uuid
@@ -53,6 +53,38 @@ def _whole_numbers(value: Any) -> Any:
     }
 
 
+def _create_lustre(creation: Creation) -> Created:
+    properties = creation.properties
+    request = properties.select(
+        "FileSystemType",
+        "FileSystemTypeVersion",
+        "StorageCapacity",
+        "StorageType",
+        "SubnetIds",
+        "SecurityGroupIds",
+        "LustreConfiguration",
+    )
+    file_system = creation.services.launcher.lustre.create({**request, "Tags": creation.tags()})
+    identity = file_system["FileSystemId"]
+    attributes = {
+        "DNSName": file_system["DNSName"],
+        "LustreMountName": file_system["MountName"],
+        "ResourceARN": file_system["ResourceARN"],
+    }
+    return Created(identity, attributes)
+
+
+def _create_association(creation: Creation) -> Created:
+    properties = creation.properties
+    # Without it FSx would show nothing of what the bucket already holds; the table takes no other value.
+    assert properties["BatchImportMetaDataOnCreate"]
+    identity = creation.services.launcher.lustre.link(
+        properties["FileSystemId"], properties["FileSystemPath"], properties["DataRepositoryPath"]
+    )
+    arn = creation.services.place.arn("fsx", f"association/{properties['FileSystemId']}/{identity}")
+    return Created(identity, {"AssociationId": identity, "ResourceARN": arn})
+
+
 def _create_table(creation: Creation) -> Created:
     return _make_table(creation, creation.properties.get("Tags", []))
 
@@ -79,6 +111,8 @@ CREATORS: dict[str, Creator] = {
     "AWS::EFS::FileSystem": _create_file_system,
     "AWS::EFS::MountTarget": _create_mount_target,
     "AWS::EFS::AccessPoint": _create_access_point,
+    "AWS::FSx::FileSystem": _create_lustre,
+    "AWS::FSx::DataRepositoryAssociation": _create_association,
     "AWS::DynamoDB::Table": _create_table,
     "AWS::DynamoDB::GlobalTable": _create_global_table,
 }

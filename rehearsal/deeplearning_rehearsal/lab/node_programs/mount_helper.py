@@ -1,8 +1,8 @@
 """
-Stands in for `mount.nfs4` and `mount.efs`: checks what it is asked for as they would, then binds the lab's folder.
+Stands in for `mount.nfs4`, `mount.efs` and `mount.lustre`: checks what it is asked for, then binds the lab's folder.
 
-The kernel of the lab need not know NFS. What is checked: the server's name (it must be a file system that has a mount
-target in the node's zone, in the node's region), the options, the path. Locking and caching are not like EFS's.
+The kernel of the lab need not know NFS or Lustre. What is checked: the server's name (for EFS a file system that has a
+mount target in the node's zone, for FSx one of the VPC), the options, the path. Locking and caching are not alike.
 """
 
 import json
@@ -24,6 +24,10 @@ _NFS_FLAGS = frozenset(
 _NFS_NUMBERS = frozenset({"rsize", "wsize", "timeo", "retrans", "retry", "actimeo"})
 _VERSIONS = frozenset({"nfsvers=4.1", "vers=4.1"})
 _EFS_FLAGS = frozenset({"tls", "iam", "_netdev", "nofail", "rw", "ro", "defaults", "noatime"})
+_LUSTRE_SOURCE = re.compile(r"(?P<server>[^@:]+)@tcp[0-9]*:/(?P<name>[A-Za-z0-9]{1,8})(?P<path>(/[^/]+)*)")
+_LUSTRE_FLAGS = frozenset(
+    "flock noflock localflock user_xattr nouser_xattr relatime noatime defaults rw ro _netdev nofail".split()  # noqa: SIM905
+)
 _FAILED, _USAGE = 32, 1
 FAULT = Path("/usr/lib/lab/mount-fault.json")
 _LOOK_SECONDS = 0.2
@@ -39,7 +43,7 @@ class Mount:
     A mount that may be made.
 
     Attributes:
-        file_system_id: EFS file system.
+        file_system_id: EFS or FSx file system.
         path: Path inside it, from its root.
         access_point: Id of an access point; empty for the file system's root.
         is_read_only: Whether `ro` was asked for.
@@ -108,6 +112,37 @@ def check_efs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
     return Mount(file_system_id, known["path"], access_points[0], "ro" in given)
 
 
+def check_lustre(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
+    """
+    Check a mount of FSx for Lustre; its one server is reached from every zone.
+
+    Args:
+        source: `<DNS name>@tcp:/<mount name>`.
+        options: Mount options, comma-separated.
+        targets: What the lab says: `lustre`.
+
+    Raises:
+        MountError: `mount.lustre` or FSx would refuse it.
+    """
+    match = _LUSTRE_SOURCE.fullmatch(source)
+    if match is None:
+        raise MountError(f"mount.lustre: {source} is not in the form <server>@tcp:/<mount name>")
+    given = [option for option in options.split(",") if option]
+    for option in given:
+        if option not in _LUSTRE_FLAGS:
+            raise MountError(f"mount.lustre: mount {source} failed: Invalid argument; unknown option {option}")
+    by_name = {target["dns_name"]: (name, target["mount_name"]) for name, target in targets.get("lustre", {}).items()}
+    if match["server"] not in by_name:
+        raise MountError(f"mount.lustre: Can't parse NID '{match['server']}@tcp': the name does not resolve")
+    identity, mount_name = by_name[match["server"]]
+    if match["name"] != mount_name:
+        raise MountError(
+            f"mount.lustre: mount {source} failed: No such file or directory\n"
+            "Is the MGS specification correct?\nIs the filesystem name correct?"
+        )
+    return Mount(identity, match["path"] or "/", "", "ro" in given)
+
+
 def suffer(source: str, fault: Path = FAULT) -> None:
     """
     Do what the lab wants to go wrong with mounts: hang until it does so no more, or resolve no name.
@@ -162,7 +197,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
     if len(words) != 2:  # noqa: PLR2004
         sys.stderr.write(f"{program}: usage: {program} SOURCE DIRECTORY [-o OPTIONS]\n")
         return _USAGE
-    check = check_efs if program == "mount.efs" else check_nfs
+    check = {"mount.efs": check_efs, "mount.lustre": check_lustre}.get(program, check_nfs)
     try:
         mount = check(words[0], options, json.loads(TARGETS.read_text()))
         suffer(words[0])
