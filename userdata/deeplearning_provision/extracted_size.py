@@ -1,6 +1,8 @@
 """How large an archive will be when it is extracted, as far as it says so before it is fetched."""
 
+import errno
 import io
+import os
 import struct
 import zipfile
 from dataclasses import dataclass
@@ -76,7 +78,7 @@ class RemoteFile(io.RawIOBase):
         """Go somewhere."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._item.size}[whence]
         if base + offset < 0:
-            raise ValueError(f"a position must not be negative, got {base + offset}")
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))  # As of a real file: zipfile relies on it.
         self._position = base + offset
         return self._position
 

@@ -91,16 +91,18 @@ def recover(place: Place) -> None:
         return
     sync_disk(place.target.parent)
     write_note(place, MARKER, intent)
-    remove_note(place, INTENT)
     remove_tree(place.replaced)
-    for path in place.staging.iterdir():
-        if path.suffix in {".part", ".journal"}:  # The archive is not kept beside what it held.
-            path.unlink(missing_ok=True)
+    _remove_fetched(place)  # The archive is not kept beside what it held.
+    remove_note(place, INTENT)
 
 
 def discard(place: Place) -> None:
     """Remove everything of a source that is not whole."""
     remove_tree(place.incoming)
+    _remove_fetched(place)
+
+
+def _remove_fetched(place: Place) -> None:
     for path in place.staging.iterdir():
         if path.suffix in {".part", ".journal"}:
             path.unlink(missing_ok=True)

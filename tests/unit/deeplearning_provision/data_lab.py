@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import http.server
 import io
+import os
 import stat
 import tarfile
 import threading
@@ -266,7 +267,7 @@ def read_tree(folder):
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
-            found[name] = ("link", str(path.readlink()))
+            found[name] = ("link", os.readlink(path))  # noqa: PTH115 - a Path would tidy it
         elif path.is_dir():
             found[name] = ("folder",)
         else:

@@ -128,10 +128,10 @@ def test_json_is_one_line_that_programs_read(data_lab, command):
 
 def test_what_is_running_shows_rate_and_rest(data_lab, command):
     data_lab.facts(MASTER, data_lab.source("set.tar"))
-    times = iter([0.0, 0.0, 0.0, 100.0, 100.0, 100.0])
-    clock = types.SimpleNamespace(read=lambda: next(times))
+    clock = types.SimpleNamespace(read=lambda: clock.now, now=0.0)
     status = Status(data_lab.root(MASTER), clock)
     status.start("data:set", "fetching", 400 * 2**20, "bytes", 100 * 2**20)
+    clock.now = 100.0
     status.advance("data:set", 200 * 2**20)
     assert "50% of 400.0 MiB, 1.0 MiB/s, 3 min 20 s left" in command("data")[1]
 
