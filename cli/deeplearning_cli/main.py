@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_rehearse(commands)
+    _add_prepare_data(commands)
     arguments = parser.parse_args(argv)
     try:
         status: int = arguments.run(arguments)
@@ -65,6 +66,40 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="where reports and the cached base root go (default: %(default)s)",
     )
     parser.set_defaults(run=_rehearse, parser=parser)
+
+
+def _add_prepare_data(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "prepare-data",
+        help="download, check, bundle and upload data to S3, for clusters to read",
+        description="Download files, check them, put them and local files into one archive and bring it to S3, with "
+        "its SHA-256 beside it. Interrupted, the same command goes on where it was; done, it does nothing. What "
+        "archives hold is put into the bundle, not the archives themselves.",
+        epilog="exit status: 0 the data is in S3, 1 something failed, 2 it could not be begun, 130 interrupted; "
+        "example: deeplearning-cdk prepare-data s3://team-data/coco-2017.tar --preset coco-2017",
+    )
+    add = parser.add_argument
+    add("destination", help="s3://BUCKET/NAME.tar, with --zip .zip, with --no-bundle s3://BUCKET/PREFIX/")
+    add("--path", action="append", default=[], metavar="PATH", help="a local file or folder; may be repeated")
+    add("--url", action="append", default=[], metavar="URL[=SHA256]", help="what to download; may be repeated")
+    add("--preset", action="append", default=[], choices=("coco-2017",), help="a known data set; may be repeated")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--zip", action="store_true", help="make a .zip, not a .tar")
+    form.add_argument("--no-bundle", action="store_true", help="upload every file as it is, below a prefix")
+    add(
+        "--work",
+        default="build/data",
+        metavar="DIR",
+        help="where downloads and the bundle are kept (default: %(default)s)",
+    )
+    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.set_defaults(run=_prepare_data)
+
+
+def _prepare_data(arguments: argparse.Namespace) -> int:
+    from deeplearning_cli.data_preparation import prepare_data  # noqa: PLC0415 - only this command needs it
+
+    return prepare_data(arguments)
 
 
 def _node_count(text: str) -> int:

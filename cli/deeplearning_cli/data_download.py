@@ -1,0 +1,185 @@
+"""Downloads over HTTP that go on where they were interrupted, and are kept only when they are what they should be."""
+
+import errno
+import hashlib
+import http.client
+import json
+import re
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deeplearning_cli.data_sources import PreparationError, Source
+
+CHUNK_BYTES = 1 << 20
+ANSWER_SECONDS = 60
+ATTEMPTS = 5
+"""In a row that brought nothing."""
+LEAST_PASSING = 500
+"""A status from here on is the server's own trouble, which may pass."""
+SPARE_BYTES = 64 << 20
+Tell = Callable[[str, int, int], None]
+"""Told (what, bytes done, bytes in all; 0 when not known)."""
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is known of a file that was downloaded whole."""
+
+    url: str
+    size: int
+    sha256: str
+
+
+def download(source: Source, folder: Path, tell: Tell, pause: Callable[[float], None] = time.sleep) -> Path:
+    """
+    Bring a source into a folder; one that is there already is not fetched again.
+
+    Effects: `<name>`, and `<name>.json` with its digest; while it is fetched `<name>.part` and `<name>.part.json`.
+
+    Raises:
+        PreparationError: It cannot be fetched, or is not what it should be; what is wrong is not kept.
+    """
+    file = folder / source.name
+    found = _read_finished(file, source)
+    if found:
+        tell(source.name, found.size, found.size)
+        return file
+    folder.mkdir(parents=True, exist_ok=True)
+    failures = 0
+    while True:
+        before = _size(_part(file))
+        try:
+            _fetch(source, file, tell)
+            break
+        except urllib.error.HTTPError as error:
+            if error.code < LEAST_PASSING:
+                raise PreparationError(f"{source.url} answers {error.code} {error.reason}; check the URL") from error
+            cause = f"{error.code} {error.reason}"
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, OSError) and (error.filename or error.errno in {errno.ENOSPC, errno.EDQUOT}):
+                raise PreparationError(f"{folder}: {error.strerror}; free the disk or choose --work") from error
+            cause = str(getattr(error, "reason", error)) or type(error).__name__
+        failures = 0 if _size(_part(file)) > before else failures + 1
+        if failures == ATTEMPTS:
+            raise PreparationError(f"{source.url}: {cause}; run the same command again, it goes on from there")
+        pause(2.0**failures)
+    return _finish(source, file)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _part(file: Path) -> Path:
+    return file.with_name(f"{file.name}.part")
+
+
+def _note(file: Path) -> Path:
+    return file.with_name(f"{file.name}.json")
+
+
+def _read_finished(file: Path, source: Source) -> Finished | None:
+    """Return what is known of a file that is there; None when it is not, or is another one."""
+    try:
+        found = Finished(**json.loads(_note(file).read_text(encoding="utf-8")))
+        is_whole = file.stat().st_size == found.size and found.url == source.url
+    except (OSError, ValueError, TypeError):
+        return None
+    is_wanted = source.digest in {"", found.sha256} or len(source.digest) != len(found.sha256)
+    return found if is_whole and is_wanted and source.size in {0, found.size} else None
+
+
+def _fetch(source: Source, file: Path, tell: Tell) -> None:
+    """Fetch what is missing of a file; what an interruption leaves stays for the next attempt."""
+    part, note = _part(file), _note(_part(file))
+    known = _read_note(note, source)
+    done = part.stat().st_size if known is not None and part.exists() else 0
+    headers = {"Accept-Encoding": "identity"}
+    if done:
+        headers["Range"] = f"bytes={done}-"
+        validator = (known or {}).get("validator")
+        headers |= {"If-Range": validator} if validator else {}
+    request = urllib.request.Request(source.url, headers=headers)  # noqa: S310 - `read_url` lets only http pass
+    try:
+        answer = urllib.request.urlopen(request, timeout=ANSWER_SECONDS)  # noqa: S310 - as above
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        if done and done == (known or {}).get("total"):
+            return
+        note.unlink(missing_ok=True)  # It is longer than what the server has now: start anew.
+        raise http.client.HTTPException("the file changed on the server") from error
+    with answer:
+        done, total = _locate(answer, done)
+        if source.size and total and total != source.size:
+            raise PreparationError(f"{source.url} must have {source.size} bytes, has {total}; check the URL")
+        _require_space(file.parent, total - done)
+        validator = _strong(answer.headers.get("ETag")) or answer.headers.get("Last-Modified")
+        note.write_text(json.dumps({"url": source.url, "total": total, "validator": validator}), encoding="utf-8")
+        with part.open("r+b" if part.exists() else "wb") as stream:
+            stream.truncate(done)
+            stream.seek(done)
+            while chunk := answer.read(CHUNK_BYTES):
+                stream.write(chunk)
+                done += len(chunk)
+                tell(source.name, done, total)
+    if total and done != total:
+        raise http.client.IncompleteRead(b"", total - done)
+
+
+def _locate(answer: Any, done: int) -> tuple[int, int]:
+    """Return where the answer begins, and the size of the whole file; 0 when it is not told."""
+    if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
+        found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if found is None or int(found[1]) != done:
+            raise http.client.HTTPException("the server sent another part than was asked for")
+        return done, 0 if found[2] == "*" else int(found[2])
+    return 0, int(answer.headers.get("Content-Length") or 0)
+
+
+def _read_note(note: Path, source: Source) -> dict[str, Any] | None:
+    try:
+        found = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("url") == source.url else None
+
+
+def _strong(tag: str | None) -> str | None:
+    """If-Range takes no weak tag."""
+    return tag if tag and not tag.startswith("W/") else None
+
+
+def _require_space(folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if size + SPARE_BYTES > free:
+        raise PreparationError(f"{folder} must have {size + SPARE_BYTES} bytes free, has {free}; choose --work")
+
+
+def _finish(source: Source, file: Path) -> Path:
+    """Keep a download under its name when it is what it should be, else remove it."""
+    part = _part(file)
+    algorithms = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
+    with part.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            for algorithm in algorithms.values():
+                algorithm.update(chunk)
+    size = part.stat().st_size
+    found = {name: algorithm.hexdigest() for name, algorithm in algorithms.items()}
+    _note(part).unlink(missing_ok=True)
+    expected = source.digest
+    if (expected and expected not in found.values()) or source.size not in {0, size}:
+        part.unlink()
+        wanted = expected or f"{source.size} bytes"
+        got = found["md5" if len(expected) == len(found["md5"]) else "sha256"] if expected else f"{size} bytes"
+        raise PreparationError(f"{source.url} must have {wanted}, got {got}; it was not kept, check URL and digest")
+    part.rename(file)
+    _note(file).write_text(json.dumps(asdict(Finished(source.url, size, found["sha256"]))), encoding="utf-8")
+    return file

@@ -1,0 +1,103 @@
+"""The files that sources bring into a bundle: of folders, of archives, or the sources themselves."""
+
+import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from deeplearning_cli.data_sources import InputError, Source
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of the bundle: its path there, where its bytes come from, and what else an archive holds of it."""
+
+    name: str
+    size: int
+    mode: int
+    modified: int
+    stream: IO[bytes]
+
+
+def read_entries(source: Source, path: Path) -> Iterator[Entry]:
+    """
+    Yield the files of a source, each open until the next one is asked for.
+
+    Raises:
+        InputError: An archive holds what is no file, or leads out of itself.
+    """
+    if path.is_dir():
+        for file in list_files(path):
+            name = f"{source.name}/{file.relative_to(path).as_posix()}"
+            yield from _read_file(_join(source.folder, name), file)
+    elif not source.is_archive:
+        yield from _read_file(_join(source.folder, source.name), path)
+    elif source.name.endswith(".zip"):
+        yield from _read_zip(source, path)
+    else:
+        yield from _read_tar(source, path)
+
+
+def _read_zip(source: Source, path: Path) -> Iterator[Entry]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            mode = info.external_attr >> 16
+            if stat.S_ISLNK(mode):
+                raise InputError(f"{source.name} must hold files only, {info.filename!r} is a link; repack it")
+            if not info.is_dir():
+                with archive.open(info) as stream:
+                    yield Entry(_join(source.folder, info.filename), info.file_size, mode, 0, stream)
+
+
+def _read_tar(source: Source, path: Path) -> Iterator[Entry]:
+    with tarfile.open(path) as archive:
+        for member in archive:
+            stream = archive.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                name = _join(source.folder, member.name)
+                yield Entry(name, member.size, member.mode, int(member.mtime), stream)
+            elif not member.isdir():
+                what = f"{member.name!r} is a link or a device"
+                raise InputError(f"{source.name} must hold files only, {what}; repack it")
+
+
+def list_files(folder: Path) -> Iterator[Path]:
+    """
+    Yield the files below a folder, in the same order each time; links to files are followed.
+
+    Raises:
+        InputError: There is a link to a folder, or something that is neither file nor folder.
+    """
+    for current, folders, files in os.walk(folder, onerror=_complain):
+        folders.sort()
+        for name in folders:
+            if (Path(current) / name).is_symlink():
+                link = Path(current) / name
+                raise InputError(f"folders must be real ones, {link} is a link; give its target as a source")
+        for name in sorted(files):
+            file = Path(current) / name
+            if not file.is_file():
+                raise InputError(f"{file} must be a file, it is a broken link or a device; remove it")
+            yield file
+
+
+def _complain(error: OSError) -> None:
+    raise error
+
+
+def _read_file(name: str, file: Path) -> Iterator[Entry]:
+    with file.open("rb") as stream:
+        found = os.fstat(stream.fileno())
+        yield Entry(name, found.st_size, found.st_mode, int(found.st_mtime), stream)
+
+
+def _join(folder: str, name: str) -> str:
+    """Return a path of the bundle, which leads nowhere else."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    if not parts or ".." in parts or parts[0].startswith("/") or ":" in parts[0]:
+        raise InputError(f"files of an archive must lie within it, got {name!r}; do not use this archive")
+    return str(PurePosixPath(folder, *parts))

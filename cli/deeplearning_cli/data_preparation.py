@@ -1,0 +1,149 @@
+"""`deeplearning-cdk prepare-data`: downloads, checks, bundles and uploads data for a cluster."""
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deeplearning_cli.data_bundle import Bundle, make_bundle
+from deeplearning_cli.data_download import CHUNK_BYTES, Tell, download
+from deeplearning_cli.data_entries import list_files
+from deeplearning_cli.data_progress import show_progress
+from deeplearning_cli.data_sources import (
+    PRESETS,
+    Destination,
+    InputError,
+    PreparationError,
+    Source,
+    check_sources,
+    read_destination,
+    read_path,
+    read_url,
+)
+from deeplearning_cli.data_upload import DIGEST, explain, is_there, make_client, upload
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """All that the user asked for."""
+
+    sources: tuple[Source, ...]
+    destination: Destination
+    work: Path
+    is_bundle: bool
+
+
+def prepare_data(arguments: argparse.Namespace) -> int:
+    """
+    Run the subcommand.
+
+    Returns:
+        0 the data is in S3, 1 something failed and can be gone on with, 2 it could not be begun.
+    """
+    try:
+        preparation = _read(arguments)
+        if arguments.dry_run:
+            _print_plan(preparation)
+            return 0
+        client = make_client()
+        with explain():
+            client.head_bucket(Bucket=preparation.destination.bucket)
+        with show_progress() as tell:
+            digest = _carry_out(client, preparation, tell)
+    except PreparationError as error:
+        sys.stderr.write(f"deeplearning-cdk: {error}\n")
+        return error.status
+    _print_use(preparation.destination, digest)
+    return 0
+
+
+def _read(arguments: argparse.Namespace) -> Preparation:
+    sources = (
+        *(source for name in arguments.preset for source in PRESETS[name]),
+        *map(read_url, arguments.url),
+        *map(read_path, arguments.path),
+    )
+    check_sources(sources)
+    ending = ".zip" if arguments.zip else ".tar"
+    is_bundle = not arguments.no_bundle
+    destination = read_destination(arguments.destination, is_bundle=is_bundle, ending=ending)
+    return Preparation(sources, destination, Path(arguments.work), is_bundle)
+
+
+def _carry_out(client: Any, preparation: Preparation, tell: Tell) -> str:
+    """Do all that is not done yet; return the bundle's digest, empty without a bundle."""
+    work = preparation.work
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--work must be a folder that can be written, got {work}: {error.strerror}") from error
+    files = [(source, source.path or download(source, work / "downloads", tell)) for source in preparation.sources]
+    if not preparation.is_bundle:
+        _upload_files(client, preparation, files, tell)
+        return ""
+    destination = preparation.destination
+    bundle = make_bundle(files, work / destination.key.rpartition("/")[2], tell)
+    upload(client, bundle, destination, _note(work, destination), tell)
+    _write_digest(client, bundle, destination)
+    return bundle.sha256
+
+
+def _write_digest(client: Any, bundle: Bundle, destination: Destination) -> None:
+    """Put the digest beside the bundle, as `sha256sum` writes it; nodes read it there."""
+    line = f"{bundle.sha256}  {bundle.file.name}\n".encode()
+    beside = Destination(destination.bucket, f"{destination.key}.sha256")
+    if not is_there(client, Bundle(bundle.file, len(line), bundle.sha256), beside):
+        with explain():
+            client.put_object(Bucket=beside.bucket, Key=beside.key, Body=line, Metadata={DIGEST: bundle.sha256})
+
+
+def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[Source, Path]], tell: Tell) -> None:
+    """Bring every file to S3 as it is, below the prefix."""
+    to = preparation.destination
+    for source, path in files:
+        for file in list_files(path) if path.is_dir() else [path]:
+            inner = f"{source.name}/{file.relative_to(path).as_posix()}" if path.is_dir() else source.name
+            key = to.key + (f"{source.folder}/{inner}" if source.folder else inner)
+            one = Destination(to.bucket, key)
+            upload(client, _measure(file), one, _note(preparation.work, one), tell)
+
+
+def _measure(file: Path) -> Bundle:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return Bundle(file, file.stat().st_size, digest.hexdigest())
+
+
+def _note(work: Path, destination: Destination) -> Path:
+    """Return where an upload is remembered: a file for each object."""
+    name = hashlib.sha256(f"{destination.bucket}/{destination.key}".encode()).hexdigest()[:16]
+    return work / f"{name}.upload.json"
+
+
+def _print_plan(preparation: Preparation) -> None:
+    for source in preparation.sources:
+        size = f", {source.size} bytes" if source.size else ""
+        check = f", checked by {source.digest}" if source.digest else ""
+        print(f"{'download' if source.url else 'take'}  {source.url or source.path}{size}{check}")
+    where = f"s3://{preparation.destination.bucket}/{preparation.destination.key}"
+    if preparation.is_bundle:
+        print(f"bundle    {preparation.work / preparation.destination.key.rpartition('/')[2]}")
+        print(f"upload    {where} and {where}.sha256")
+    else:
+        print(f"upload    every file below {where}")
+    print("nothing was done; leave --dry-run out to do it")
+
+
+def _print_use(destination: Destination, digest: str) -> None:
+    """Say how a cluster gets the data."""
+    values = {"name": destination.data_name, "bucket": destination.bucket, "key": destination.key}
+    values |= {"sha256": digest} if digest else {}
+    keywords = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    print(f"s3://{destination.bucket}/{destination.key} is ready. In a CDK app:\n\n    data=[DataSource({keywords})]\n")
+    print(f"or on the command line:\n\n    -c data='{json.dumps([values])}'")

@@ -1,0 +1,185 @@
+"""What `deeplearning-cdk prepare-data` takes: URLs, files, folders and presets, and where in S3 they go."""
+
+import ipaddress
+import re
+import urllib.parse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
+MOST_KEY_BYTES = 1024
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class PreparationError(Exception):
+    """The data cannot be prepared; the text is the cause and the remedy."""
+
+    status = 1
+    """With which the command ends: what was begun can be gone on with."""
+
+
+class InputError(PreparationError):
+    """What the user asked for cannot be done; nothing was begun."""
+
+    status = 2
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    One thing that becomes part of the data.
+
+    Attributes:
+        name: Of the file, as it is kept and as it is in the bundle when it is not unpacked.
+        url: Where it is downloaded from; empty for a local one.
+        path: A local file or folder; None for a download.
+        digest: Hex digest that a download must have, SHA-256 or, for those who publish no better, MD5; empty for none.
+        size: Bytes that a download must have; 0 when it is not known.
+        folder: In the bundle, where it lies; empty for its root.
+    """
+
+    name: str
+    url: str = ""
+    path: Path | None = None
+    digest: str = ""
+    size: int = 0
+    folder: str = ""
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether its content, not the file itself, goes into the bundle."""
+        return self.name.endswith(ARCHIVE_ENDINGS)
+
+
+_COCO = "http://images.cocodataset.org"
+
+# Public facts. Sizes and digests are those that COCO's users publish; the model's are not known. No test fetches them.
+PRESETS: dict[str, tuple[Source, ...]] = {
+    "coco-2017": (
+        Source("train2017.zip", f"{_COCO}/zips/train2017.zip", None, "cced6f7f71b7629ddf16f17bbcfab6b2", 19336861798),
+        Source("val2017.zip", f"{_COCO}/zips/val2017.zip", None, "442b8da7639aecaf257c1dceb8ba8c80", 815585330),
+        Source(
+            "annotations_trainval2017.zip",
+            f"{_COCO}/annotations/annotations_trainval2017.zip",
+            None,
+            "f4bbac642086de4f52a3fdda2de5fa2c",
+            252907541,
+        ),
+        Source(
+            "COCO-R50FPN-MaskRCNN-Standard.npz",
+            "http://models.tensorpack.com/FasterRCNN/COCO-R50FPN-MaskRCNN-Standard.npz",
+            folder="pretrained-models",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where in S3 the data goes: the key of a bundle, or a prefix that ends with `/`."""
+
+    bucket: str
+    key: str
+
+    @property
+    def data_name(self) -> str:
+        """A name for the data in the cluster's configuration, made from the key."""
+        last = self.key.rstrip("/").rpartition("/")[2] or self.bucket
+        for ending in ARCHIVE_ENDINGS:
+            last = last.removesuffix(ending)
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", last)[:64]
+        return name if _NAME.fullmatch(name) else "data"
+
+
+def read_url(text: str) -> Source:
+    """
+    Read `URL` or `URL=SHA256`.
+
+    Raises:
+        InputError: It is no http or https URL of a file, or what follows `=` is no digest.
+    """
+    url, mark, digest = text.rpartition("=")
+    if not mark or not _SHA256.fullmatch(digest):
+        url, digest = text, ""
+        if mark and "?" not in text:
+            raise InputError(f"--url must be URL or URL=SHA256 with 64 hex digits, got {text!r}; copy the whole digest")
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InputError(f"--url must begin with http:// or https://, got {url!r}; for local files: --path")
+    name = urllib.parse.unquote(parts.path).rpartition("/")[2]
+    if not name or name in {".", ".."} or not name.isprintable() or "\\" in name:
+        raise InputError(f"--url must name a file, got {url!r}; download it by hand and give it with --path")
+    return Source(name, url, None, digest.lower())
+
+
+def read_path(text: str) -> Source:
+    """
+    Read a local file or folder.
+
+    Raises:
+        InputError: There is none.
+    """
+    path = Path(text)
+    if not path.exists() or not (path.is_file() or path.is_dir()):
+        raise InputError(f"--path must be a file or a folder, got {text!r}; for a download: --url")
+    resolved = path.resolve()
+    return Source(resolved.name, path=resolved)
+
+
+def check_sources(sources: Sequence[Source]) -> None:
+    """
+    Look at all sources together.
+
+    Raises:
+        InputError: There is none, or two would overwrite each other.
+    """
+    if not sources:
+        raise InputError("sources must be given; add --url URL, --path PATH or --preset NAME")
+    seen: dict[str, Source] = {}
+    for source in sources:
+        if source.name in seen:
+            raise InputError(f"sources must have different names, got {source.name!r} twice; rename or drop one")
+        seen[source.name] = source
+
+
+def read_destination(text: str, *, is_bundle: bool, ending: str) -> Destination:
+    """
+    Read `s3://bucket/key`.
+
+    Args:
+        text: As the user wrote it.
+        is_bundle: Whether one archive is written there, not files below a prefix.
+        ending: Of the archive, `.tar` or `.zip`.
+
+    Raises:
+        InputError: S3 would refuse the bucket or the key, or the key does not fit the form.
+    """
+    if not text.startswith("s3://"):
+        raise InputError(f"destination must be s3://BUCKET/KEY, got {text!r}; put s3:// before the bucket")
+    bucket, _, key = text.removeprefix("s3://").partition("/")
+    if not _BUCKET.fullmatch(bucket) or ".." in bucket or _is_address(bucket):
+        rule = "3 to 63 lower-case letters, digits, dots and hyphens that begin and end with a letter or digit"
+        raise InputError(f"bucket must be {rule}, got {bucket!r}; see: aws s3 ls")
+    segments = key.removesuffix("/").split("/")
+    is_plain = key.isprintable() and not set(key) & set('*?\\"$')  # As IAM policies and DataSource want it.
+    if key and (not is_plain or any(part in {"", ".", ".."} for part in segments)):
+        rule = 'names separated by single slashes without any of *?\\"$'
+        raise InputError(f"key must be {rule}, got {key!r}; write it without // and ..")
+    if len(key.encode()) + len(".sha256") > MOST_KEY_BYTES:
+        raise InputError(f"key must be shorter than {MOST_KEY_BYTES} bytes, got {len(key.encode())}; shorten it")
+    if is_bundle and not (key.endswith(ending) and segments[-1] != ending):
+        raise InputError(f"key must end with <name>{ending}, got {key!r}; add the bundle's name, or use --no-bundle")
+    if not is_bundle and key and not key.endswith("/"):
+        raise InputError(f"prefix must end with a slash, got {key!r}; write {key}/")
+    return Destination(bucket, key)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
