@@ -1,0 +1,218 @@
+"""The Mask R-CNN job: its schedule for every size of a cluster, and how it goes on, with a program of the test."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[3] / "examples" / "mask_rcnn"
+DEEPLEARNING = """#!/bin/bash
+printf '%s\\n' "$@" > "$TEST/run"
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+# Does what TensorPack does: empties its log folder, and leaves a checkpoint an epoch, numbered by all steps so far.
+TRAIN = """
+import argparse, pathlib, shutil
+parser = argparse.ArgumentParser()
+parser.add_argument("--logdir", type=pathlib.Path)
+parser.add_argument("--load", default="model-0")
+parser.add_argument("--config", nargs="+")
+options = parser.parse_args()
+settings = dict(setting.split("=", 1) for setting in options.config)
+shutil.rmtree(options.logdir, ignore_errors=True)
+options.logdir.mkdir(parents=True)
+step = int(options.load.rpartition("-")[2])
+for epoch in range(2):
+    step += int(settings["TRAIN.STEPS_PER_EPOCH"])
+    for end in ("index", "data-00000-of-00001"):
+        (options.logdir / f"model-{step}.{end}").write_text("")
+"""
+
+
+@pytest.fixture
+def schedule():
+    """The module `schedule`."""
+    spec = importlib.util.spec_from_file_location("mask_rcnn_schedule", FOLDER / "schedule.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Cluster:
+    """A master with a file system, data and TensorPack's program."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for name in ("bin", "data/coco/annotations", "data/coco/train2017", "data/coco/val2017"):
+            (folder / name).mkdir(parents=True)
+        (folder / "bin" / "deeplearning").write_text(DEEPLEARNING)
+        (folder / "bin" / "deeplearning").chmod(0o755)
+        (folder / "train.py").write_text(TRAIN)
+        self.checkpoints = folder / "efs" / "jobs" / "mask-rcnn" / "checkpoints"
+
+    def run(self, *arguments, **variables):
+        environment = {
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "TEST": str(self.folder),
+            "EFS_MOUNT": str(self.folder / "efs"),
+            "DEEPLEARNING_DATA": str(self.folder / "data"),
+            "DEEPLEARNING_WORKERS_COUNT": "2",
+            "DEEPLEARNING_WORKER_GPU_COUNT": "8",
+        }
+        command = [sys.executable, FOLDER / "job.py", "--program", self.folder / "train.py", *arguments]
+        return subprocess.run(
+            command, env=environment | variables, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    def settings(self):
+        words = (self.folder / "run").read_text().splitlines()
+        return dict(word.split("=", 1) for word in words[words.index("--config") + 1 :])
+
+    def words(self):
+        return (self.folder / "run").read_text().splitlines()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    return Cluster(tmp_path)
+
+
+@pytest.mark.defect("D69", "D70")
+@pytest.mark.parametrize("gpus", [1, 4, 8])
+@pytest.mark.parametrize("hosts", range(1, 33))
+def test_every_size_gets_the_same_24_epochs_or_is_refused_with_the_nearest_sizes(schedule, hosts, gpus):
+    total = hosts * gpus
+    if total % 8 == 0 or 8 % total == 0:
+        plan = schedule.make_schedule(schedule.count_gpus(hosts, gpus, None), schedule.SCHEDULES["2x"])
+        assert (plan.gpus, plan.epochs, plan.drops) == (total, 24, (16, 21))
+        assert plan.steps_per_epoch == 120_000 // total
+        return
+    with pytest.raises(schedule.JobError) as refusal:
+        schedule.count_gpus(hosts, gpus, None)
+    proposed = [int(word) for word in str(refusal.value).partition("use ")[2].split() if word.isdecimal()]
+    assert proposed
+    assert [schedule.count_gpus(hosts, gpus, number) for number in proposed] == proposed
+
+
+@pytest.mark.parametrize(
+    ("asked", "nearest"), [(9, "use --np 8 or --np 16"), (12, "use --np 8 or --np 16"), (0, "use --np 1")]
+)
+def test_a_number_of_gpus_that_tensorpack_does_not_take_is_refused(schedule, asked, nearest):
+    with pytest.raises(schedule.JobError, match=nearest):
+        schedule.count_gpus(4, 8, asked)
+
+
+@pytest.mark.parametrize("name", ["1x", "2x"])
+def test_training_makes_as_many_images_as_the_schedule_says(schedule, name):
+    steps = schedule.SCHEDULES[name]
+    for gpus in (1, 2, 4, 8, 24, 64, 256):
+        plan = schedule.make_schedule(gpus, steps)
+        images = plan.epochs * plan.steps_per_epoch * plan.gpus
+        assert images == pytest.approx(steps[-1] * 8, rel=0.01)
+
+
+@pytest.mark.defect("D72", "D77")
+def test_the_command_has_the_flags_for_the_size_and_no_path_of_one_user_or_image(cluster):
+    answer = cluster.run("--", "TRAIN.WARMUP=2000")
+    assert answer.returncode == 0, answer.stderr
+    words = cluster.words()
+    assert words[:6] == ["run", "--launcher", "mpi", "--name", "mask-rcnn", "--np"]
+    assert words[6] == "16"
+    settings = cluster.settings()
+    assert settings["TRAIN.STEPS_PER_EPOCH"] == "7500"
+    assert settings["TRAIN.LR_SCHEDULE"] == "[240000, 320000, 360000]"
+    assert settings["TRAIN.STARTING_EPOCH"] == "1"
+    assert settings["DATA.BASEDIR"] == str(cluster.folder / "data" / "coco")
+    assert settings["TRAIN.WARMUP"] == "2000"
+    assert settings["TRAINER"] == "horovod"
+    assert not [word for word in words if "ubuntu" in word or "anaconda" in word or "NCCL" in word]
+    assert "--load" not in words
+    assert "epochs 1 to 24" in answer.stdout
+
+
+@pytest.mark.defect("D73")
+def test_a_second_start_goes_on_from_the_newest_checkpoint_and_keeps_it(cluster):
+    cluster.run()
+    assert cluster.run().returncode == 0
+    words = cluster.words()
+    first = cluster.checkpoints / "from-step-0" / "model-15000"
+    assert words[words.index("--load") + 1] == str(first)
+    assert cluster.settings()["TRAIN.STARTING_EPOCH"] == "3"
+    assert first.with_suffix(".index").exists()
+    assert (cluster.checkpoints / "from-step-15000" / "model-30000.index").exists()
+
+
+@pytest.mark.defect("D73")
+def test_a_start_on_a_cluster_of_another_size_goes_on_with_the_right_epoch(cluster):
+    cluster.run()
+    cluster.run(DEEPLEARNING_WORKERS_COUNT="1")
+    assert cluster.settings()["TRAIN.STARTING_EPOCH"] == "3"
+    assert cluster.settings()["TRAIN.STEPS_PER_EPOCH"] == "15000"
+    cluster.run()
+    assert cluster.settings()["TRAIN.STARTING_EPOCH"] == "5"
+
+
+def test_a_checkpoint_without_its_data_is_not_gone_on_from(cluster):
+    cluster.run()
+    for part in (cluster.checkpoints / "from-step-0").glob("model-15000.data-*"):
+        part.unlink()
+    cluster.run()
+    words = cluster.words()
+    assert words[words.index("--load") + 1].endswith("from-step-0/model-7500")
+    assert cluster.settings()["TRAIN.STARTING_EPOCH"] == "2"
+
+
+def test_a_finished_job_says_so_and_runs_nothing(cluster):
+    for _ in range(12):
+        assert cluster.run().returncode == 0
+    (cluster.folder / "run").unlink()
+    answer = cluster.run()
+    assert answer.returncode == 0
+    assert "all 24 epochs are made" in answer.stdout
+    assert not (cluster.folder / "run").exists()
+
+
+def test_fresh_begins_anew(cluster):
+    cluster.run()
+    cluster.run("--fresh")
+    assert "--load" not in cluster.words()
+    assert "--fresh" in cluster.words()
+    assert [entry["step"] for entry in json.loads((cluster.checkpoints.parent / "history.json").read_text())] == [0]
+
+
+def test_a_dry_run_shows_the_command_and_changes_nothing(cluster):
+    answer = cluster.run("--dry-run")
+    assert "deeplearning run --launcher mpi" in answer.stdout
+    assert not (cluster.folder / "efs").exists()
+
+
+@pytest.mark.defect("D70")
+@pytest.mark.parametrize("count", ["", "0"])
+def test_no_gpus_is_an_error_and_not_a_guess(cluster, count):
+    answer = cluster.run(DEEPLEARNING_WORKER_GPU_COUNT=count)
+    assert answer.returncode == 2
+    assert "DEEPLEARNING_WORKER_GPU_COUNT must be at least 1, got 0" in answer.stderr
+    assert not (cluster.folder / "run").exists()
+
+
+@pytest.mark.defect("D69")
+def test_an_odd_number_of_hosts_that_does_not_fit_ends_before_anything_runs(cluster):
+    answer = cluster.run(DEEPLEARNING_WORKERS_COUNT="3", DEEPLEARNING_WORKER_GPU_COUNT="4")
+    assert answer.returncode == 2
+    assert "got 12; use --np 8" in answer.stderr
+    assert not (cluster.folder / "run").exists()
+
+
+@pytest.mark.defect("D77")
+def test_data_that_is_not_there_is_named(cluster):
+    (cluster.folder / "data" / "coco" / "val2017").rmdir()
+    answer = cluster.run()
+    assert answer.returncode == 2
+    assert f"--data must hold annotations, train2017 and val2017, got {cluster.folder}/data/coco" in answer.stderr
