@@ -1,14 +1,10 @@
 """Runs a text of the shell on many nodes at once, over SSH, as the login user with the master's user key."""
 
-import contextlib
 import os
 import pwd
-import re
-import signal
 import subprocess
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,17 +15,12 @@ from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.ssh_program import ssh_command
 from deeplearning_command.errors import RefusedError
+from deeplearning_command.ssh_stream import TELL_STATUS, follow, kill
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import MASTER_HOST, NodeRole
 
-KEPT_BYTES = 1 << 20
-LINE_BYTES = 1 << 16
 NO_ANSWER = 255
 """The status of `ssh` itself when it fails, and of a program that ends with -1."""
-
-# Sent before the text: the shell there tells its own status, so that 255 from `ssh` alone means no answer.
-_TELL_STATUS = 'trap \'printf "\\001%s\\n" "$?"\' EXIT\n'
-_STATUS = re.compile(rb"\x01(\d{1,3})\n")
 
 
 @dataclass(frozen=True)
@@ -144,7 +135,7 @@ class Remote:
         Raises:
             RefusedError: There is no such host; none is asked then.
         """
-        commands = [self.command(host, _TELL_STATUS + shell_text) for host in hosts]
+        commands = [self.command(host, TELL_STATUS + shell_text) for host in hosts]
         lock = threading.Lock()
         ended = threading.Event()
 
@@ -167,7 +158,7 @@ class Remote:
             except BaseException:
                 ended.set()
                 for process in list(self._running):
-                    _kill(process)
+                    kill(process)
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return [found[index] for index in range(len(hosts))]
@@ -186,17 +177,17 @@ class Remote:
             return HostResult(host, None, "", str(error))
         self._running.add(process)
         if ended.is_set():  # Interrupted between the start and the line above.
-            _kill(process)
+            kill(process)
         late = threading.Event()
 
         def give_up() -> None:
             late.set()
-            _kill(process)
+            kill(process)
 
         timer = threading.Timer(seconds, give_up)
         timer.start()
         try:
-            output, told = _follow(process, lambda line: tell(host, line))
+            output, told = follow(process, lambda line: tell(host, line))
             status = process.wait()
         finally:
             timer.cancel()
@@ -232,32 +223,3 @@ def find_user(name: str) -> LoginUser:
     """
     entry = pwd.getpwnam(name)
     return LoginUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
-
-
-def _follow(process: "subprocess.Popen[bytes]", tell: Callable[[str], None]) -> tuple[str, int | None]:
-    """Read a program's lines to the end; return the last of them, and the status that the shell there told."""
-    kept: deque[bytes] = deque()
-    size, status = 0, None
-    for line in _lines(process):
-        found = _STATUS.search(line)
-        text = line if found is None else line[: found.start()] + line[found.end() :]
-        status = int(found[1]) if found else status
-        if not text:
-            continue
-        tell(text.decode("utf-8", "replace"))
-        kept.append(text)
-        size += len(text)
-        while size > KEPT_BYTES:
-            size -= len(kept.popleft())
-    return b"".join(kept).decode("utf-8", "replace"), status
-
-
-def _lines(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
-    if process.stdout is not None:
-        with process.stdout as stream:
-            yield from iter(lambda: stream.readline(LINE_BYTES), b"")
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)

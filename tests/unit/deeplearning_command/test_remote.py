@@ -13,7 +13,8 @@ from deeplearning_agent.node import LoginUser
 from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
 from deeplearning_agent.programs import Programs
 from deeplearning_command.errors import RefusedError
-from deeplearning_command.remote import KEPT_BYTES, Remote
+from deeplearning_command.remote import Remote
+from deeplearning_command.ssh_stream import KEPT_BYTES
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import host_name
 
