@@ -6,6 +6,12 @@ from deeplearning_jobs.launchers.offered_ports import take_ports
 from deeplearning_jobs.rank_script import RANK, START, has_container_start, make_start_script
 
 RESTARTS = 3
+NO_RANK = "9:1"
+"""
+The standard output of the local rank 9, which few hosts have, and whose rank script turns it to its own log anyway.
+
+"Nothing", the default, fails in PyTorch 1.13 on Python 3.11: its set of streams no longer holds the empty one.
+"""
 
 
 def draft_torchrun(job: Job) -> Draft:
@@ -39,6 +45,7 @@ def _list_parts(job: Job, node: int, port: int) -> list[Part]:
         Part(("torchrun",)),
         *(_elastic_parts(job, node, port) if job.request.elastic else _static_parts(job, node, port)),
         Part(("--nproc_per_node", str(layout.slots)), _explain_slots(job)),
+        Part(("--redirects", NO_RANK, "--tee", NO_RANK), "nothing, said so that PyTorch 1.13 takes it on Python 3.11"),
         Part(("--no_python",), "the rank script starts the program, whatever it is written in"),
         Part((job.path(RANK),), "gives each rank its log and the job's variables"),
         Part(job.request.program),
@@ -60,7 +67,7 @@ def _elastic_parts(job: Job, node: int, port: int) -> list[Part]:
         Part(("--nnodes", f"1:{len(job.layout.hosts)}"), "goes on with one host, and takes up to all"),
         Part(("--max_restarts", str(RESTARTS)), "so often may ranks fail on a host before the job does"),
         Part(("--rdzv_backend", "c10d"), "hosts meet anew whenever one leaves or comes back"),
-        Part(("--rdzv_id", job.name), "no other job meets there"),
+        Part(("--rdzv_id", job.name.replace("/", "-")), "no other run meets there; torchrun names a folder after it"),
         Part(("--rdzv_endpoint", f"{job.master.address}:{port}"), "on the master; the port was free when it was asked"),
         Part(
             ("--rdzv_conf", f"is_host={int(node == 0)}"), "the master serves; torchrun would guess it from host names"
