@@ -21,7 +21,7 @@ PAYLOAD = {
 }
 
 EXAMPLES = ("*.py", "*.sh", "environments/*.txt")
-"""Programs, scripts and environments, which the rehearsal runs on the nodes; apps are in folders of their own."""
+"""Programs, scripts and environments, which the rehearsal runs on the nodes; CDK apps are for other machines."""
 
 
 class PayloadHook(BuildHookInterface[Any]):
@@ -36,6 +36,7 @@ class PayloadHook(BuildHookInterface[Any]):
         for source, target in PAYLOAD.items():
             build_data["force_include"][str(Path(self.root, source))] = target
         examples = Path(self.root, "examples")
-        for source in (path for pattern in EXAMPLES for path in sorted(examples.glob(pattern))):
-            target = f"deeplearning_rehearsal/_examples/{source.relative_to(examples)}"
-            build_data["force_include"][str(source)] = target
+        for source in (path for pattern in EXAMPLES for path in sorted(examples.rglob(pattern))):
+            if not (source.parent / "app.py").exists():
+                target = f"deeplearning_rehearsal/_examples/{source.relative_to(examples)}"
+                build_data["force_include"][str(source)] = target

@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -132,6 +133,10 @@ class Fleet:
         """Return every machine that has begun to run, whether it still does or not, in that order."""
         with self._lock:
             return tuple(self._launched[instance_id] for instance_id in self.booted_at)
+
+    def disk(self, instance_id: str) -> Path:
+        """Return the folder under which a machine's files can be read."""
+        return self._lab.disk(instance_id)
 
     def count_lines(self, instance_id: str) -> int:
         """Return how many lines a node's agent has logged, as far as they were read."""

@@ -20,6 +20,12 @@ def name_steps(needs: JobNeeds) -> tuple[str, ...]:
     return (*data, "environment") if needs.environment is not None else data
 
 
+def count_done(step: Mapping[str, Any]) -> float:
+    """Return which part of a step is done, from 0 to 1."""
+    total = int(step["total"])
+    return 1.0 if step["state"] == _DONE else int(step["done"]) / total if total else 0.0
+
+
 @dataclass
 class ProvisionWatch:
     """

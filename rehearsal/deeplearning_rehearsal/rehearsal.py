@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from deeplearning_rehearsal.account import assume_key_pairs
 from deeplearning_rehearsal.assessment import judge
 from deeplearning_rehearsal.cases.case_file import read_case
-from deeplearning_rehearsal.cases.case_run import CaseRun, prepare_machines
+from deeplearning_rehearsal.cases.case_run import CaseRun
 from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
+from deeplearning_rehearsal.cases.elastic_program import prepare_machines
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack

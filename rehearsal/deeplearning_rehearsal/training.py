@@ -25,8 +25,10 @@ def example_folder() -> Path:
 
 
 def list_examples() -> tuple[str, ...]:
-    """Return the names of the programs and scripts among the examples."""
-    return tuple(sorted(path.name for path in example_folder().iterdir() if path.suffix in {".py", ".sh"}))
+    """Return the programs and scripts among the examples, relative to their folder; CDK apps are for other machines."""
+    folder = example_folder()
+    paths = [path for path in folder.rglob("*") if path.suffix in {".py", ".sh"}]
+    return tuple(sorted(str(path.relative_to(folder)) for path in paths if not (path.parent / "app.py").exists()))
 
 
 def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> TrainingReport:
@@ -98,7 +100,8 @@ def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str]) ->
         PromiseError: One could not be copied.
     """
     for name in names:
-        script = f'mkdir -p "{SHARED_FOLDER}" && printf %s "$1" > "{SHARED_FOLDER}/{name}"'
+        path = f"{SHARED_FOLDER}/{name}"
+        script = f'mkdir -p "{SHARED_FOLDER}/{Path(name).parent}" && printf %s "$1" > "{path}" && chmod 755 "{path}"'
         text = (example_folder() / name).read_text(encoding="utf-8")
         answer = nodes.run(master, ["bash", "-c", script, "copy", text], user=user, login_shell=True)
         if answer.returncode != 0:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from deeplearning_rehearsal.cases.data_objects import DataObject
 from deeplearning_rehearsal.cases.target import Target
 from deeplearning_rehearsal.cases.trigger import Trigger
 from deeplearning_rehearsal.options import Expectation
@@ -21,12 +22,14 @@ class CloudFaults:
         lose_notifications: Whether every message of Auto Scaling is lost.
         notification_gap: From the creation of a group to the set-up of its notifications, in seconds. None: as always.
         messages: Names of the message faults: `duplicate`, `reorder`, `lose_first`.
+        object_seconds: How much later S3 answers a request for an object, in seconds.
     """
 
     launch_faults: tuple[Mapping[str, Any], ...] = ()
     lose_notifications: bool = False
     notification_gap: float | None = None
     messages: frozenset[str] = frozenset()
+    object_seconds: float = 0.0
 
     @property
     def is_any(self) -> bool:
@@ -75,6 +78,9 @@ class Seen:
         identical_files: Whether the targets' files must be the same, byte for byte, as before the injection.
         launches_at_most: Most machines that were launched in all, by which an endless replacement is found.
         calls_within_bound: Whether the nodes' AWS calls must keep to the bound of an undisturbed formation.
+        data_complete: Sources of data that every node must have, byte for byte as S3 holds them.
+        needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; nothing
+            of such data may be in place.
     """
 
     stack: str | None = None
@@ -91,6 +97,8 @@ class Seen:
     identical_files: bool = False
     launches_at_most: int | None = None
     calls_within_bound: bool = False
+    data_complete: tuple[str, ...] = ()
+    needs_failed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,7 @@ class Case:
         cloud: What goes wrong on the side of AWS.
         injections: What is injected, in order.
         seen: What must hold at the end.
+        objects: What S3 holds before the stack is created.
     """
 
     name: str
@@ -127,11 +136,17 @@ class Case:
     cloud: CloudFaults
     injections: tuple[Injection, ...]
     seen: Seen
+    objects: tuple[DataObject, ...] = ()
 
     @property
     def is_elastic(self) -> bool:
         """Whether its training is the cluster's own run script."""
         return self.job == "elastic"
+
+    @property
+    def watches_needs(self) -> bool:
+        """Whether what jobs need is waited for and looked at."""
+        return bool(self.seen.data_complete or self.seen.needs_failed)
 
     @property
     def needs_synthesis(self) -> bool:

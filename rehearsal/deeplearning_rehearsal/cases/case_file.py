@@ -7,6 +7,7 @@ import tomllib
 
 from deeplearning_rehearsal.cases.action_words import ACTION_WORDS
 from deeplearning_rehearsal.cases.case import Case, CloudFaults, Injection, Seen
+from deeplearning_rehearsal.cases.data_objects import ARCHIVE_ENDINGS, DataObject
 from deeplearning_rehearsal.cases.expectations import read_seen
 from deeplearning_rehearsal.cases.target import Target, parse_target
 from deeplearning_rehearsal.cases.toml_table import CaseError, Table
@@ -80,6 +81,7 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         cloud=_read_cloud(table.table("cloud")),
         injections=injections,
         seen=seen,
+        objects=tuple(_read_object(entry) for entry in table.tables("object")),
     )
     table.finish()
     _require_sense(case, table)
@@ -92,6 +94,7 @@ def _read_cloud(table: Table) -> CloudFaults:
         lose_notifications=table.get("lose_notifications", bool, default=False),
         notification_gap=table.find("notification_gap", float),
         messages=frozenset(table.items("messages", str)),
+        object_seconds=table.get("object_seconds", float, 0.0),
     )
     if unknown := faults.messages - set(MESSAGE_FAULTS):
         table.refuse("messages", f"must hold only {', '.join(MESSAGE_FAULTS)}, got {sorted(unknown)}")
@@ -110,6 +113,22 @@ def _read_launch_fault(table: Table) -> dict[str, Any]:
         fault["from_ordinal"] = first
     table.finish()
     return fault
+
+
+def _read_object(table: Table) -> DataObject:
+    item = DataObject(
+        bucket=table.need("bucket", str),
+        key=table.need("key", str),
+        files=table.need("files", int),
+        file_bytes=table.need("file_bytes", int),
+        kept=table.get("kept", float, 1.0),
+    )
+    if not item.is_archive and not item.key.endswith("/"):
+        table.refuse("key", f"must end with / or one of {', '.join(ARCHIVE_ENDINGS)}, got {item.key!r}")
+    if not 0 < item.kept <= 1 or (item.kept < 1 and not item.is_archive):
+        table.refuse("kept", f"must be a part of an archive, more than 0 and at most 1, got {item.kept:g}")
+    table.finish()
+    return item
 
 
 def _read_injection(table: Table) -> Injection:
@@ -176,8 +195,9 @@ def _require_sense_of_seen(case: Case, seen: Seen, table: Table) -> None:
         "generation_at_least": (not is_failed, "a cluster that forms"),
         "calls_within_bound": (not is_failed, "a cluster that forms"),
     }
+    needs |= dict.fromkeys(("data_complete", "needs_failed"), (not is_failed, "a cluster that forms"))
     for key, (is_given, need) in needs.items():
-        if getattr(seen, key) not in (None, False) and not is_given:
+        if getattr(seen, key) not in (None, False, (), {}) and not is_given:
             table.refuse(f"seen.{key}", f"must be left out: it needs {need}")
     if seen == Seen():
         table.refuse("seen", "must name at least one expectation; without one the case shows nothing")

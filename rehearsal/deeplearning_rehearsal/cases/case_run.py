@@ -2,10 +2,8 @@
 
 import json
 import math
-import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from deeplearning_contract.names import MEMBERSHIP_FILE
@@ -15,20 +13,16 @@ from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.cases.elastic_progress import ElasticJob
 from deeplearning_rehearsal.cases.findings import Sight, judge_seen
 from deeplearning_rehearsal.cases.injector import Injected, Injector
+from deeplearning_rehearsal.cases.needs_sight import NeedsSight, await_needs, look_at_needs
 from deeplearning_rehearsal.cases.node_files import NodeFiles
 from deeplearning_rehearsal.cases.recovery import Recovery, measure_recovery
 from deeplearning_rehearsal.cases.situation import LiveSituation
-from deeplearning_rehearsal.cases.synthesis import ELASTIC_PROGRAM
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.errors import RehearsalError
-from deeplearning_rehearsal.lab import Lab
 from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
-from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.report import CaseReport
-from deeplearning_rehearsal.training import ELASTIC, example_folder, make_training_report
+from deeplearning_rehearsal.training import ELASTIC, make_training_report
 
-LOGIN_USER_ID = 1000
-"""Of the first user of an image, which is its login user."""
 _FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance", "spot_notice"})
 _QUIET_SECONDS = 6.0
 """So long no agent has logged anything when all is done; they look for news more often than that."""
@@ -39,27 +33,6 @@ _CHECK_SECONDS = 60.0
 """What is left for looking at the nodes when the cluster does not settle."""
 
 
-def prepare_machines(case: Case | None, lab: Lab) -> Callable[[Machine], None] | None:
-    """
-    Return what is done before a machine boots: for an elastic job its program goes to the shared file system.
-
-    The file system then belongs to the login user, as it must where a user has put files on it before.
-    """
-    if case is None or not case.is_elastic:
-        return None
-
-    def copy_program(machine: Machine) -> None:
-        for file_system in machine.mount_targets:
-            folder = lab.file_system(file_system)
-            program = folder / ELASTIC_PROGRAM
-            if not program.exists():
-                program.write_text((example_folder() / ELASTIC_PROGRAM).read_text(encoding="utf-8"), encoding="utf-8")
-                for path in (folder, program):
-                    os.chown(path, LOGIN_USER_ID, LOGIN_USER_ID)
-
-    return copy_program
-
-
 @dataclass(frozen=True)
 class CaseRun(ClusterRun):
     """
@@ -67,9 +40,11 @@ class CaseRun(ClusterRun):
 
     Attributes:
         case: The case.
+        needs: What was seen of what jobs need; empty before that.
     """
 
     case: Case
+    needs: list[NeedsSight] = field(default_factory=list)
 
     @cached_property
     def job(self) -> ElasticJob:
@@ -124,6 +99,8 @@ class CaseRun(ClusterRun):
             left = limit - time.monotonic()
             self.injector.wait(min(left, _LAST_INJECTION_SECONDS) if self.case.is_elastic else left)
             self._settle(self.case.seen.formed or evidence.requested, limit)
+        if self.case.watches_needs:
+            self._await_needs(limit)
         self.files.compare()  # before the checks and the job, which leave files of their own
         self.check(evidence)
         if self.case.job == "launchers":
@@ -147,6 +124,12 @@ class CaseRun(ClusterRun):
                 evidence.problems.append(f"training must end within {self.case.minutes:g} minutes: {last}")
                 return
             time.sleep(_INTERVAL_SECONDS)
+
+    def _await_needs(self, limit: float) -> None:
+        nodes = [machine.instance_id for machine in self.fleet.machines()]
+        with self.timeline.phase("provision"):
+            await_needs(self.case, self.lab, nodes, limit)
+            self.needs.append(look_at_needs(self.case, self.lab, nodes, self.read_settings().login_user))
 
     def _settle(self, nodes: int, limit: float) -> None:
         """Wait until the cluster has so many nodes, all have its generation, and nobody does anything any more."""
@@ -209,6 +192,7 @@ class CaseRun(ClusterRun):
             changed_files=self.files.changes,
             calls=count_node_calls(evidence.calls),
             call_bound=None if seconds is None else bound_calls(len(hosts), seconds),
+            needs=self.needs[-1] if self.needs else NeedsSight(),
         )
 
     def _measure_failure(self, evidence: Evidence, injected: list[Injected]) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.data_objects import put_objects
 from deeplearning_rehearsal.cases.toml_table import CaseError
 from deeplearning_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults
@@ -35,4 +36,6 @@ def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str]) -> Cloud
         lose_notifications=cloud.lose_notifications,
         pace=replace(options.pace, notification_gap=gap),
         message_faults=MessageFaults(**dict.fromkeys(cloud.messages, True)) if cloud.messages else None,
+        object_seconds=cloud.object_seconds,
+        prepare=lambda place: put_objects(place, case.objects),
     )

@@ -28,6 +28,8 @@ def read_seen(table: Table) -> Seen:
         identical_files=_read_flag(table, "identical_files"),
         launches_at_most=table.find("launches_at_most", int),
         calls_within_bound=_read_flag(table, "calls_within_bound"),
+        data_complete=table.items("data_complete", str),
+        needs_failed=_read_texts(table, "needs_failed"),
     )
     table.finish()
     return seen
@@ -38,3 +40,11 @@ def _read_flag(table: Table, key: str) -> bool:
     if table.has(key) and not is_asked:
         table.refuse(key, "must be true or left out: that it does not hold is never promised")
     return is_asked
+
+
+def _read_texts(table: Table, key: str) -> dict[str, str]:
+    entries = table.get(key, dict, {})
+    for name, text in entries.items():
+        if not isinstance(text, str):
+            table.refuse(key, f"must be a table whose entries are each a text, got {name} = {text!r}")
+    return dict(entries)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning_rehearsal.cases.case import Seen
+from deeplearning_rehearsal.cases.needs_sight import NeedsSight
 from deeplearning_rehearsal.cases.recovery import Recovery
 
 
@@ -29,6 +30,7 @@ class Sight:
         changed_files: Instance id -> files that changed, of nodes that were to stay the same.
         calls: AWS calls of the nodes until they formed.
         call_bound: The most that they may make; None when the cluster did not form.
+        needs: What was seen of what jobs need.
     """
 
     stack: str = ""
@@ -46,6 +48,7 @@ class Sight:
     changed_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calls: int = 0
     call_bound: int | None = None
+    needs: NeedsSight = field(default_factory=NeedsSight)
 
     @property
     def recovery_seconds(self) -> float | None:
@@ -87,7 +90,24 @@ def judge_seen(seen: Seen, sight: Sight) -> tuple[Finding, ...]:
         bound = sight.call_bound
         is_held = bound is not None and sight.calls <= bound
         findings.append(Finding(f"the nodes make at most {bound} AWS calls", is_held, str(sight.calls)))
+    findings += [_judge_data(name, sight.needs) for name in seen.data_complete]
+    findings += [_judge_failure(step, text, sight.needs) for step, text in seen.needs_failed.items()]
     return tuple(findings)
+
+
+def _judge_data(name: str, needs: NeedsSight) -> Finding:
+    wrong = needs.find_incomplete(name)
+    found = (
+        "; ".join(f"{node}: {digest}" for node, digest in wrong.items()) or f"{len(needs.trees[name])} nodes have it"
+    )
+    return Finding(f"data {name} is on every node as in S3", not wrong, found)
+
+
+def _judge_failure(step: str, text: str, needs: NeedsSight) -> Finding:
+    said = needs.find_failure(step)
+    left = [node for node, digest in needs.trees.get(step.partition("data:")[2], {}).items() if digest != "absent"]
+    found = f"{said!r}{f', and files in place on {left}' if left else ''}"
+    return Finding(f"{step} fails with {text!r} and leaves nothing in place", text in said and not left, found)
 
 
 def _equal(name: str, attribute: str) -> Callable[[Any, Sight], Finding]:

@@ -1,5 +1,6 @@
 """How a rehearsal stands, as the triggers of a case ask for it."""
 
+import json
 import threading
 from dataclasses import dataclass, field
 
@@ -7,12 +8,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.errors import ContractError
-from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
+from deeplearning_contract.names import CLUSTER_TAG, PROVISION_FILE, ROLE_TAG
 from deeplearning_rehearsal.cases.elastic_progress import ElasticJob
 from deeplearning_rehearsal.cases.target import Target
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
+from deeplearning_rehearsal.provision_watch import count_done
 
 _TABLE_TYPE = "AWS::DynamoDB::Table"
 
@@ -61,6 +63,14 @@ class LiveSituation:
     def has_said(self, instance_id: str, text: str) -> bool:
         """Tell whether a node's agent has logged a text."""
         return self.fleet.has_said(instance_id, text)
+
+    def provisioned(self, instance_id: str, step: str) -> float:
+        """Return which part of a step of what jobs need a node has done, from 0 to 1."""
+        try:
+            text = (self.fleet.disk(instance_id) / PROVISION_FILE.lstrip("/")).read_text(encoding="utf-8")
+            return count_done(json.loads(text)["steps"][step])
+        except (OSError, ValueError, KeyError, TypeError, RehearsalError):
+            return 0.0  # not begun, or being written just now
 
     def has_formed(self) -> bool:
         """Tell whether the stack is complete."""

@@ -40,7 +40,7 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     context = _read_own_context(Path("cdk.json")) | dict(case.context)
     if _ENVIRONMENT in case.context:
-        context[_ENVIRONMENT] = str(_find_environment(case.context[_ENVIRONMENT]))
+        context[_ENVIRONMENT] = _find_environment(case.context[_ENVIRONMENT])
     if case.is_elastic:
         context["run_script"] = str(_write_launcher(case, folder))
     environment = os.environ | {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
@@ -60,10 +60,12 @@ def _read_own_context(file: Path) -> dict[str, Any]:
     return context
 
 
-def _find_environment(path: str) -> Path:
-    """Return a file as the user's shell would, or else the one of that name among the examples."""
-    own = Path(path).resolve()
-    return own if own.exists() else example_folder() / path
+def _find_environment(value: str | dict[str, str]) -> str | dict[str, str]:
+    """Name an environment's file as the user's shell would, or else the one of that name among the examples."""
+    if isinstance(value, dict):
+        return value | {"path": str(_find_environment(value["path"]))}
+    own = Path(value).resolve()
+    return str(own if own.exists() else example_folder() / value)
 
 
 def _write_launcher(case: Case, folder: Path) -> Path:

@@ -79,6 +79,7 @@ class EmbeddedAws:
             calls=self._calls,
             signals=self._handles.answer,
             signal_prefix=SIGNAL_PREFIX,
+            object_seconds=self._options.object_seconds,
         )
         self.assets: tuple[str, ...] = ()
         self.overrides: Mapping[str, str] = {}
@@ -145,6 +146,7 @@ class EmbeddedAws:
         arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
         bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
         bound.require_order()
+        self._options.prepare(place)
         self.assets = upload_assets(source, place)
         self._stack = Stack(source.name, arn, bound, services, self._observations)
         install(services, self._stack)

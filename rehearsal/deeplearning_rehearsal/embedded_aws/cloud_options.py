@@ -1,11 +1,12 @@
 """How the embedded AWS behaves, where AWS leaves a choice or a test wants another pace."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deeplearning_rehearsal.embedded_aws.function_runner import ASYNCHRONOUS_RETRY_SECONDS
 from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchFault
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults
+from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.scaling_pace import ScalingPace
 
 
@@ -23,6 +24,8 @@ class CloudOptions:
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
         login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
         key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.
+        object_seconds: How much later S3 answers a request for an object, in seconds. Default: no later.
+        prepare: Puts into the account what it holds before the stack is created. Default: nothing.
     """
 
     pace: ScalingPace = field(default_factory=ScalingPace)
@@ -33,3 +36,5 @@ class CloudOptions:
     retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS
     login_users: Mapping[str, str] = field(default_factory=dict)
     key_pairs: Mapping[str, str] = field(default_factory=dict)
+    object_seconds: float = 0.0
+    prepare: Callable[[Place], None] = lambda _: None

@@ -47,6 +47,7 @@ class Server:
         calls: Where calls are recorded.
         signals: Answers requests for presigned wait-condition URLs.
         signal_prefix: First characters of the path of those URLs.
+        object_seconds: How much later than at once S3 gives an object, in seconds. Default: no later.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class Server:
         calls: CallLog,
         signals: SignalEndpoint,
         signal_prefix: str,
+        object_seconds: float = 0.0,
     ) -> None:
         self._principals = principals
         self._calls = calls
         self._signals = signals
         self._signal_prefix = signal_prefix
+        self._object_seconds = object_seconds
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._locks: dict[str, threading.RLock] = {}
         self._server: BaseWSGIServer = make_server(
@@ -115,6 +118,8 @@ class Server:
             status[0] = int(line.split(maxsplit=1)[0])
             return start_response(line, headers, *rest)
 
+        if operation == "s3.GetObject":
+            time.sleep(self._object_seconds)
         token = caller.set(principal)
         # A long poll waits inside moto; it takes the queue lock itself.
         service, name = operation.split(".", 1)

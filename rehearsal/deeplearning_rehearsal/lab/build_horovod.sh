@@ -40,6 +40,11 @@ rmdir "$work"
 
 printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' > "$root/etc/hosts"
 
+# Debian's PyTorch is older than its Python, in which torchrun ends with an AttributeError whatever it is given: an
+# enumeration lists its composed members no more. PyTorch 2.0 has this line.
+api=$root/usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py
+sed -i '/^            for s in Std:$/,/^                    return s$/c\            return Std(v)' "$api"
+
 # In namespaces of their own, because Gloo looks up the host's own name, and MPI wants /proc and /dev.
 say "trying Horovod with Gloo and with MPI"
 cat > "$root/tmp/try.py" <<'PROGRAM'
@@ -61,6 +66,8 @@ in_root() {
 in_root HOROVOD_CONTROLLER=gloo HOROVOD_CPU_OPERATIONS=gloo python3 /tmp/try.py 1
 in_root mpirun --allow-run-as-root --oversubscribe -np 2 --mca btl self,tcp --mca btl_tcp_if_include lo \
     --mca oob_tcp_if_include lo -x HOROVOD_CONTROLLER=mpi -x HOROVOD_CPU_OPERATIONS=mpi python3 /tmp/try.py 2
+say "trying torchrun"
+in_root torchrun --nproc_per_node 2 --no_python true
 rm "$root/tmp/try.py"
 
 # Its unit looks for ext4 snapshots, which no node has.

@@ -1,5 +1,6 @@
 """Carries the trials of launchers out on a formed cluster, as the login user on the master."""
 
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,8 +29,10 @@ from deeplearning_rehearsal.training import (
     read_result,
 )
 
-_KILLED = 137
-_TRIAL_SECONDS = 180.0
+_TRIAL_SECONDS = 120.0
+_GRACE_SECONDS = 20.0
+"""A launcher that is told to end ends its ranks on all hosts first."""
+
 _THROUGHPUT = "samples_per_second"
 _EPOCH_SAMPLES = "trained_on"
 
@@ -84,20 +87,21 @@ class TrialRun:
     def attempt(self, way: Way) -> Attempt:
         """Start a job one way, wait for its end, and read its own result."""
         begin = time.monotonic()
-        command = f'cd "{SHARED_FOLDER}" && {way.command}'
+        # The node's own timeout ends all that the command has started here; one from outside would leave it running.
+        ended = f"timeout --kill-after={_GRACE_SECONDS:g} {_TRIAL_SECONDS:g} bash -c {shlex.quote(way.command)}"
         answer = self.nodes.run(
             self.master,
-            ["bash", "-c", command],
+            ["bash", "-c", f'cd "{SHARED_FOLDER}" && {ended}'],
             user=self.login_user,
             login_shell=True,
-            timeout=_TRIAL_SECONDS,
+            timeout=_TRIAL_SECONDS + 2 * _GRACE_SECONDS,
         )
         seconds = time.monotonic() - begin
         result: dict[str, Any] = {}
         if answer.returncode == 0:
             with suppress(PromiseError):  # that there is none is judged
                 result = read_result(answer.stdout)
-        status = None if answer.returncode == _KILLED and seconds >= _TRIAL_SECONDS else answer.returncode
+        status = None if seconds >= _TRIAL_SECONDS else answer.returncode
         return Attempt(way, status, result, seconds, last_lines(answer.stdout + answer.stderr))
 
     def measure_efficiency(self) -> EfficiencyReport:

@@ -17,6 +17,23 @@ _MPIRUN = (
     "-x PATH -x EFS_MOUNT -x DEEPLEARNING_WORKERS_COUNT python3"
 )
 
+_LAUNCH_PY = "mxnet/launch.py -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH"
+
+_SCRIPTS = "$EFS_MOUNT/rehearsal/tensorflow"
+_GENERATE = (
+    "python3 tensorflow/generate_trainer.py --workers_file_path $DEEPLEARNING_WORKERS_PATH "
+    "--worker_count $DEEPLEARNING_WORKERS_COUNT --worker_gpu_count $DEEPLEARNING_WORKER_GPU_COUNT "
+    f"--trainer_script_dir {_SCRIPTS} --training_script $EFS_MOUNT/rehearsal/train_parameter_server.py "
+    f"--batch_size 128 --data_dir=$EFS_MOUNT/cifar10_data --train_dir=$EFS_MOUNT/cifar10_train "
+    f"--log_dir {_SCRIPTS}/logs --max_steps 600"
+)
+_SEED_LOOP = (
+    f'while read -u 10 host; do ssh -o "StrictHostKeyChecking no" $host "bash {_SCRIPTS}/$host.sh" ; '
+    "done 10<$DEEPLEARNING_WORKERS_PATH"
+)
+_READ_LOGS = f"until grep -h '\"accuracy\"' {_SCRIPTS}/logs/*; do sleep 0.5; done"
+"""The loop only starts the job; the predecessors followed it in its logs."""
+
 
 def run_command(launcher: str, program: str, *, name: str = "", arguments: str = "") -> str:
     """
@@ -41,4 +58,6 @@ TRIALS = (
     _make("horovod", "train_digits.py", "bash run_horovod.sh train_digits.py"),
     _make("mpi", "train_digits.py", f"{_MPIRUN} train_digits.py"),
     _make("torchrun", "train_torchrun.py"),
+    _make("tf-ps", "train_parameter_server.py", f"{ENVIRONMENT_PATH}; {_GENERATE} && {_SEED_LOOP}; {_READ_LOGS}"),
+    _make("mxnet", "train_mxnet.py", f"{ENVIRONMENT_PATH} {_LAUNCH_PY} python3 train_mxnet.py"),
 )

@@ -11,9 +11,10 @@ import pytest
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_rehearsal.assessment import Evidence
-from deeplearning_rehearsal.cases import case_run
+from deeplearning_rehearsal.cases import elastic_program
 from deeplearning_rehearsal.cases.case_file import parse_case
-from deeplearning_rehearsal.cases.case_run import CaseRun, prepare_machines
+from deeplearning_rehearsal.cases.case_run import CaseRun
+from deeplearning_rehearsal.cases.elastic_program import prepare_machines
 from deeplearning_rehearsal.cases.elastic_progress import ElasticJob, Step
 from deeplearning_rehearsal.cases.injector import Injected
 from deeplearning_rehearsal.cases.situation import LiveSituation
@@ -204,8 +205,8 @@ def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(
     run: CaseRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owners: list[tuple[Path, int, int]] = []
-    monkeypatch.setattr(case_run.os, "chown", lambda *arguments: owners.append(arguments))
-    monkeypatch.setattr(case_run, "example_folder", lambda: tmp_path)
+    monkeypatch.setattr(elastic_program.os, "chown", lambda *arguments: owners.append(arguments))
+    monkeypatch.setattr(elastic_program, "example_folder", lambda: tmp_path)
     (tmp_path / "train_elastic.py").write_text("train()\n")
     (tmp_path / "fs-1").mkdir()
     lab: Any = SimpleNamespace(file_system=lambda name: tmp_path / name)

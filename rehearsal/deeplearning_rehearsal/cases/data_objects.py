@@ -1,0 +1,95 @@
+"""The objects that S3 holds in a case before its stack is created: trees of made-up files, plain or as an archive."""
+
+import hashlib
+import io
+import random
+import tarfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from deeplearning_rehearsal.embedded_aws.place import DEFAULT_REGION, Place
+
+ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
+_FOLDERS = 8
+
+
+@dataclass(frozen=True)
+class DataObject:
+    """
+    Made-up data in S3.
+
+    Attributes:
+        bucket: Its bucket, which the account has already.
+        key: An archive's key, or a prefix that ends with `/`, under which each file is an object.
+        files: How many files.
+        file_bytes: Size of each.
+        kept: Which part of the archive is there; less than 1 for one that was cut off.
+    """
+
+    bucket: str
+    key: str
+    files: int
+    file_bytes: int
+    kept: float = 1.0
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is one object."""
+        return self.key.endswith(ARCHIVE_ENDINGS)
+
+    def make_tree(self) -> Mapping[str, bytes]:
+        """Return path -> content; the same each time, and such that nothing compresses it."""
+        source = random.Random(f"{self.bucket}/{self.key}")  # noqa: S311 - made-up data, no secret
+        return {
+            f"part{number % _FOLDERS}/{number:06d}.bin": source.randbytes(self.file_bytes)
+            for number in range(self.files)
+        }
+
+    def make_objects(self) -> Mapping[str, bytes]:
+        """Return key -> content of each object."""
+        tree = self.make_tree()
+        if not self.is_archive:
+            return {self.key + path: content for path, content in tree.items()}
+        archive = _zip(tree) if self.key.endswith(".zip") else _tar(tree, is_compressed=not self.key.endswith(".tar"))
+        return {self.key: archive[: int(len(archive) * self.kept)]}
+
+
+def digest_tree(tree: Mapping[str, bytes]) -> str:
+    """Return what `DIGEST_COMMAND` prints in a folder that holds exactly these files."""
+    lines = sorted(f"{hashlib.sha256(content).hexdigest()}  ./{path}\n" for path, content in tree.items())
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+DIGEST_COMMAND = "find . -type f -exec sha256sum {} + | LC_ALL=C sort | sha256sum | cut -d ' ' -f 1"
+
+
+def put_objects(place: Place, objects: Iterable[DataObject]) -> None:
+    """Make the buckets and put the objects."""
+    s3 = place.client("s3")
+    location = {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
+    made: set[str] = set()
+    for item in objects:
+        if item.bucket not in made:
+            s3.create_bucket(Bucket=item.bucket, **({} if place.region == DEFAULT_REGION else location))
+            made.add(item.bucket)
+        for key, content in item.make_objects().items():
+            s3.put_object(Bucket=item.bucket, Key=key, Body=content)
+
+
+def _tar(tree: Mapping[str, bytes], *, is_compressed: bool) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz" if is_compressed else "w") as archive:
+        for path, content in tree.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _zip(tree: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for path, content in tree.items():
+            archive.writestr(path, content)
+    return buffer.getvalue()
