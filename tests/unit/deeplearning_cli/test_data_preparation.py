@@ -41,7 +41,6 @@ def keys(client):
     return [item["Key"] for item in client.list_objects_v2(Bucket="team-data").get("Contents", [])]
 
 
-@pytest.mark.defect("D56")
 def test_downloads_and_local_files_become_one_archive_that_a_cluster_can_read(s3, zipped, tmp_path, capsys):
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels/1.json").write_text("{}")
