@@ -111,7 +111,8 @@ def end_cluster(remote: Remote) -> list[str]:
         for name, _ in groups:
             call_for(clock, AWS_SECONDS, lambda name=name: _set_to_none(client, name))  # type: ignore[misc] # of lambda
     except AwsFailure as error:
-        raise RefusedError(f"the cluster does not end: {error}; {error.remedy}") from error
+        said = "; ".join(filter(None, [str(error), error.remedy]))
+        raise RefusedError(f"the cluster does not end: {said}") from error
     return [f"desired capacity of {name} ({role}) is 0" for name, role in groups]
 
 

@@ -128,9 +128,14 @@ def supervise(prepared: PreparedRun) -> int:
     return status
 
 
-def detach(prepared: PreparedRun) -> int:
+def detach(prepared: PreparedRun, lock: int) -> int:
     """
     Let a child in a session of its own look after the run, and say how to follow it.
+
+    Args:
+        prepared: The run.
+        lock: Handle that lets no other command begin a job; this process and its child hold it until the run's status
+            says that it runs.
 
     Returns:
         0; the job's own status comes into the run's status.
@@ -152,6 +157,7 @@ def detach(prepared: PreparedRun) -> int:
         prepared.steps.is_shown = False
         _leave_terminal(prepared.run.launch_log)
         prepared.begin()
+        os.close(lock)
         os.write(writer, b"begun")
         os.close(writer)
         status = supervise(prepared)

@@ -82,7 +82,7 @@ def run_run(options: argparse.Namespace, root: Path, programs: Programs) -> int:
     if options.end_cluster:
         confirm_end(remote, is_agreed=options.yes)
     steps = Steps(Clock())
-    with hold_lock(root):
+    with hold_lock(root) as lock:
         try:
             prepared = prepare_run(options, root, remote, steps)
         except (PlanError, JobNameError) as error:
@@ -90,7 +90,7 @@ def run_run(options: argparse.Namespace, root: Path, programs: Programs) -> int:
         except OSError as error:
             raise RefusedError(f"the job's folder cannot be written: {error}") from error
         if options.detach:
-            return detach(prepared)
+            return detach(prepared, lock)
         prepared.begin()
     return supervise(prepared)
 
@@ -193,9 +193,12 @@ def join_reasons(reasons: list[str]) -> str:
 
 
 @contextmanager
-def hold_lock(root: Path) -> Iterator[None]:
+def hold_lock(root: Path) -> Iterator[int]:
     """
     Let one `run` at a time check and begin; the kernel gives the lock back whatever becomes of this process.
+
+    Yields:
+        The handle of the lock, which a child has too and must close.
 
     Raises:
         RefusedError: Another one holds it.
@@ -208,7 +211,7 @@ def hold_lock(root: Path) -> Iterator[None]:
         os.close(handle)
         raise RefusedError("another `deeplearning run` is just beginning a job; wait for it") from error
     try:
-        yield
+        yield handle
     finally:
         os.close(handle)
 

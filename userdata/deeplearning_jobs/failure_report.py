@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from deeplearning_agent.health_report import clean
 from deeplearning_jobs.job import RANK_VARIABLE
 from deeplearning_jobs.job_folder import Run
 from deeplearning_jobs.launch_plan import LaunchPlan
@@ -68,5 +67,10 @@ def _show(host: str, log: Path, otherwise: Path) -> tuple[str, ...]:
         last = read_last_lines(file, SHOWN_LINES)
         if last:
             head = f"the last lines of {file} ({host}):"
-            return (head, *(f"    {clean(line, LONGEST_LINE)}" for line in last))
+            return (head, *(f"    {_clean(line)}" for line in last))
     return ()
+
+
+def _clean(line: str) -> str:
+    """Return a line without control characters, its indentation kept: it is shown on a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in line)[:LONGEST_LINE].rstrip()

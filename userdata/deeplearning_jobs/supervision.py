@@ -106,7 +106,7 @@ class Supervision:
             programs: Where this node's programs are.
             end_everywhere: Ends what is left of the run on every host, and returns when it is gone.
             clock: Default: the machine's.
-            followers: Logs that are shown while the run goes on.
+            followers: Logs that are shown while the run goes on, that of rank 0 first.
         """
         self._run = run
         self._plan = plan
@@ -200,21 +200,21 @@ class Supervision:
         return _Child(process, popen, log, is_remote)
 
     def _show(self) -> None:
-        for follower in self._followers:
+        # What a launcher says of being stopped is of no use to the user who stopped it: rank 0 alone is shown then.
+        for follower in self._followers[: 1 if self._signal else None]:
             follower.poll()
 
     def _end(self) -> None:
         self._end_everywhere()
-        deadline = Deadline.after(self._clock, LEAVE_SECONDS)
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
+        # Signal 0 asks only; then the groups, also where the first process is gone: not all that a launcher starts
+        # carries the run's mark.
+        for number in (0, signal.SIGTERM, signal.SIGKILL):
             for child in self._children:
-                if number is not None:
-                    # The group, also when its first process is gone: a launcher's children carry no mark.
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(child.popen.pid, number)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.popen.pid, number)
+            deadline = Deadline.after(self._clock, LEAVE_SECONDS)
             while any(child.status is None for child in self._children) and not deadline.is_over:
                 deadline.pause(POLL_SECONDS)
-            deadline = Deadline.after(self._clock, LEAVE_SECONDS)
         self._show()
         for follower in self._followers:
             follower.close()

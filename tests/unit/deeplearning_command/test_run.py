@@ -341,6 +341,8 @@ def test_a_detached_job_outlives_the_session_in_which_it_was_started(job_lab):
 def test_a_detached_job_is_stopped_by_its_name(job_lab):
     done = job_lab.finish(start_for_ever(job_lab, "--detach"))
     assert done.returncode == 0, done.stderr
+    again = job_lab.run("run", "--", job_lab.write_job("exit 0", "other.sh"))
+    assert "job train/1 has processes on deeplearning-worker1, deeplearning-worker2" in again.stderr
     assert job_lab.run("stop", "train/1").returncode == 0
     assert job_lab.processes() == {}
     status = job_lab.status("train/1")

@@ -63,7 +63,7 @@ def test_the_launcher_names_the_rank_that_failed_first(tmp_path, launcher, name,
     assert report.lines[0] == f"rank 3 on deeplearning-worker2 failed first, with status {status}"
     assert report.lines[1] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
     assert len(report.lines) == 22
-    assert report.lines[-1] == "    [1mout of memory"
+    assert report.lines[-1] == "     [1mout of memory"
 
 
 def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(tmp_path):
