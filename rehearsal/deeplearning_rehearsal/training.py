@@ -9,7 +9,8 @@ from deeplearning_rehearsal.contract_check import Nodes
 from deeplearning_rehearsal.errors import PromiseError
 from deeplearning_rehearsal.report import TrainingReport
 
-LAUNCHER = "run_horovod.sh"
+LAUNCHER = "horovod"
+"""Of `deeplearning run`, where none is asked for."""
 ELASTIC = "horovod elastic"
 """The launcher's name in the report of a job whose ranks may come and go."""
 PROGRAM = "train_digits.py"
@@ -33,7 +34,7 @@ def list_examples() -> tuple[str, ...]:
 
 def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> TrainingReport:
     """
-    Copy launcher and program to the shared file system, run them, and read the job's own result.
+    Copy the program to the shared file system, run it with `deeplearning run`, and read the job's own result.
 
     Args:
         nodes: The lab.
@@ -44,14 +45,14 @@ def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> Trainin
     Raises:
         PromiseError: The job failed; the message ends with the last lines of its output.
     """
-    copy_examples(nodes, master, login_user, (LAUNCHER, PROGRAM))
-    command = f'cd "{SHARED_FOLDER}" && bash {LAUNCHER} {PROGRAM}'
+    copy_examples(nodes, master, login_user, (PROGRAM,))
+    command = f'cd "{SHARED_FOLDER}" && deeplearning run -- python3 {PROGRAM}'
     answer = nodes.run(master, ["bash", "-c", command], user=login_user, login_shell=True, timeout=timeout)
     if answer.returncode != 0:
         raise PromiseError(
             f"training ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"
         )
-    return make_training_report("horovod", read_result(answer.stdout))
+    return make_training_report(LAUNCHER, read_result(answer.stdout))
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:

@@ -69,7 +69,7 @@ ACTION_WORDS: Mapping[str, ActionWords] = {
         "mounts that begin now hang, or do not resolve their server, for a time",
         options={"trouble": _TROUBLE, "seconds": _SECONDS},
     ),
-    "fill_disk": ActionWords("the machine's disk is full"),
+    "fill_disk": ActionWords("the machine's disk is full, but for a rest", options={"free_mib": _number(0)}),
     "slow_metadata": ActionWords("the metadata service answers so much later", options={"seconds": _SECONDS}),
     "stop_sshd": ActionWords("the machine's SSH server stops"),
     "start_sshd": ActionWords("it starts again"),

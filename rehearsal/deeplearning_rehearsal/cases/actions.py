@@ -67,7 +67,7 @@ class Actions:
             "break_mounts": lambda self, asked, instance: self.lab.break_mounts(
                 instance, asked.options["trouble"], asked.options["seconds"]
             ),
-            "fill_disk": lambda self, _, instance: self.lab.fill_disk(instance),
+            "fill_disk": lambda self, asked, instance: self.lab.fill_disk(instance, asked.options["free_mib"] << 20),
             "slow_metadata": lambda self, asked, instance: self.lab.set_metadata_fault(
                 instance, MetadataFault(delay_seconds=asked.options["seconds"])
             ),

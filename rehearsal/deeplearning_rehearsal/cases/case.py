@@ -78,6 +78,8 @@ class Seen:
         identical_files: Whether the targets' files must be the same, byte for byte, as before the injection.
         launches_at_most: Most machines that were launched in all, by which an endless replacement is found.
         calls_within_bound: Whether the nodes' AWS calls must keep to the bound of an undisturbed formation.
+        object_reads_at_most: Most objects that were read from S3 in all, by which one knows that staging did not begin
+            anew.
         data_complete: Sources of data that every node must have, byte for byte as S3 holds them.
         needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; nothing
             of such data may be in place.
@@ -97,6 +99,7 @@ class Seen:
     identical_files: bool = False
     launches_at_most: int | None = None
     calls_within_bound: bool = False
+    object_reads_at_most: int | None = None
     data_complete: tuple[str, ...] = ()
     needs_failed: Mapping[str, str] = field(default_factory=dict)
 

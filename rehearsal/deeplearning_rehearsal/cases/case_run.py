@@ -192,6 +192,7 @@ class CaseRun(ClusterRun):
             changed_files=self.files.changes,
             calls=count_node_calls(evidence.calls),
             call_bound=None if seconds is None else bound_calls(len(hosts), seconds),
+            object_reads=self.aws.calls().by_operation.get("s3.GetObject", 0),
             needs=self.needs[-1] if self.needs else NeedsSight(),
         )
 

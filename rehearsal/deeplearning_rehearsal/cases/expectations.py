@@ -28,6 +28,7 @@ def read_seen(table: Table) -> Seen:
         identical_files=_read_flag(table, "identical_files"),
         launches_at_most=table.find("launches_at_most", int),
         calls_within_bound=_read_flag(table, "calls_within_bound"),
+        object_reads_at_most=table.find("object_reads_at_most", int),
         data_complete=table.items("data_complete", str),
         needs_failed=_read_texts(table, "needs_failed"),
     )

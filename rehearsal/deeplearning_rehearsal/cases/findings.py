@@ -31,6 +31,7 @@ class Sight:
         calls: AWS calls of the nodes until they formed.
         call_bound: The most that they may make; None when the cluster did not form.
         needs: What was seen of what jobs need.
+        object_reads: Objects read from S3 in all.
     """
 
     stack: str = ""
@@ -49,6 +50,7 @@ class Sight:
     calls: int = 0
     call_bound: int | None = None
     needs: NeedsSight = field(default_factory=NeedsSight)
+    object_reads: int = 0
 
     @property
     def recovery_seconds(self) -> float | None:
@@ -143,6 +145,7 @@ _JUDGES: Mapping[str, Callable[[Any, Sight], Finding]] = {
     "within_seconds": _at_most("the time in seconds from cause to failure", "failure_seconds"),
     "recovery_seconds_at_most": _at_most("the time in seconds until training goes on", "recovery_seconds"),
     "lost_commits_at_most": _at_most("the number of commits lost", "lost_commits"),
+    "object_reads_at_most": _at_most("the number of objects read from S3", "object_reads"),
     "launches_at_most": _at_most("the number of machines launched", "launches"),
 }
 

@@ -67,6 +67,7 @@ def _state(phase: Phase, *ids: str) -> ClusterState:
 @pytest.fixture
 def run(tmp_path: Path) -> CaseRun:
     nothing: Any = None
+    aws: Any = SimpleNamespace(calls=lambda: CallCounts(0, {}, {}, {}))
     fleet: Any = FakeFleet()
     lab: Any = SimpleNamespace(disk=lambda _: tmp_path, file_system=lambda _: Path("/nonexistent"))
     return CaseRun(
@@ -74,7 +75,7 @@ def run(tmp_path: Path) -> CaseRun:
         timeline=Timeline(),
         lab=lab,
         fleet=fleet,
-        aws=nothing,
+        aws=aws,
         key_pairs={},
         give_up=0.0,
         case=parse_case(CASE, Path("trial.toml")),

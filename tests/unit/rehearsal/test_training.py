@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from deeplearning_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.training import LAUNCHER, PROGRAM, example_folder, train
+from deeplearning_rehearsal.training import PROGRAM, example_folder, list_examples, train
 
 RESULT = {
     "framework": "PyTorch",
@@ -39,9 +39,10 @@ class Master:
     ) -> "subprocess.CompletedProcess[str]":
         assert (user, login_shell) == ("ubuntu", True)
         if "copy" in argv:
-            name = LAUNCHER if LAUNCHER in argv[2] else PROGRAM
-            self.files[name] = argv[-1]
+            self.files[PROGRAM] = argv[-1]
+            assert f"rehearsal/{PROGRAM}" in argv[2]
             return subprocess.CompletedProcess(list(argv), int(self._is_full), "", "No space left on device\n")
+        assert argv[2] == f'cd "$EFS_MOUNT/rehearsal" && deeplearning run -- python3 {PROGRAM}'
         self.timeout = timeout
         return subprocess.CompletedProcess(list(argv), *self._answer)
 
@@ -55,10 +56,16 @@ def test_the_result_is_found_behind_a_launchers_prefix(prefix: str) -> None:
     assert master.timeout == 42.0
 
 
-def test_launcher_and_program_reach_the_shared_file_system_unchanged() -> None:
+def test_the_program_reaches_the_shared_file_system_unchanged() -> None:
     master = Master(0, json.dumps(RESULT))
     train(master, "i-1", "ubuntu", 1.0)
-    assert master.files == {name: (example_folder() / name).read_text() for name in (LAUNCHER, PROGRAM)}
+    assert master.files == {PROGRAM: (example_folder() / PROGRAM).read_text()}
+
+
+def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine() -> None:
+    examples = list_examples()
+    assert {"run_horovod.sh", "train_digits.py", "mxnet/launch.py", "tensorflow/generate_trainer.py"} <= set(examples)
+    assert not [name for name in examples if "app/" in name]
 
 
 def test_a_job_that_prints_no_result_is_not_taken_for_trained() -> None:
@@ -86,5 +93,5 @@ def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
 
 
 def test_a_full_file_system_is_said() -> None:
-    with pytest.raises(PromiseError, match=f"{LAUNCHER} could not be copied to the shared file system: No space"):
+    with pytest.raises(PromiseError, match=f"{PROGRAM} could not be copied to the shared file system: No space"):
         train(Master(0, "", is_full=True), "i-1", "ubuntu", 1.0)
