@@ -18,6 +18,7 @@ PROBE_SECONDS = 15
 
 _MOUNT_POINT = re.compile(r"/[A-Za-z0-9._/-]+")
 _WORD = re.compile(r"[^\s#]+")
+LUSTRE_HELPER = "mount.lustre"
 _NFS_REMEDY = "port 2049 is open between the nodes and the file system and that its name resolves in the VPC"
 _LUSTRE_REMEDY = (
     "the image has a Lustre client for its kernel, and that ports 988 and 1018-1023 are open both ways between the "
@@ -38,12 +39,19 @@ def mount_file_systems(node: Node, deadline: Deadline) -> None:
     Effects: the mount points; a block in /etc/fstab; the owner of a fresh file system's root.
 
     Raises:
-        StageFailure: One could not be mounted, or the shared one is another's and closed to the login user.
+        StageFailure: One could not be mounted, the image has no client for Lustre, or the shared one is another's and
+            closed to the login user.
     """
     shared, lustre = node.settings.file_system, node.settings.needs.lustre
     wanted = [shared, *([lustre] if lustre else [])]
     for settings in wanted:
         check_settings(settings)
+    if lustre and not node.programs.has(LUSTRE_HELPER):
+        # Trying again would not bring it.
+        raise StageFailure(
+            f"the image has no {LUSTRE_HELPER}, with which {lustre.source} is mounted",
+            "make an image with the Lustre client for its kernel, as the FSx for Lustre user guide says",
+        )
     lines = (f"{s.source} {s.mount_point} {s.kind} {s.options},_netdev,nofail 0 0" for s in wanted)
     write_block(node.path("/etc/fstab"), "\n".join(lines))
     for settings in wanted:

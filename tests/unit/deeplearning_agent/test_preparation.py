@@ -100,7 +100,9 @@ LUSTRE = FileSystemSettings("lustre", "fs-1.fsx.eu-west-1.amazonaws.com@tcp:/abc
 
 @pytest.fixture
 def lustre_node(lab, ticking_clock):
-    return lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=LUSTRE))
+    node = lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=LUSTRE))
+    lab.program(0, "mount.lustre", "true")
+    return node
 
 
 def test_mounts_lustre_beside_the_shared_file_system_and_after_a_reboot_again(lab, lustre_node):
@@ -121,17 +123,25 @@ def test_fstab_forgets_a_lustre_that_the_settings_no_longer_have(lab, lustre_nod
     assert "lustre" not in lab.read(0, "/etc/fstab")
 
 
-def test_an_image_without_a_client_is_told_what_it_lacks(lab, lustre_node):
+def test_an_image_without_a_client_fails_at_once_and_is_told_what_it_lacks(lab, ticking_clock):
+    node = lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=LUSTRE))
+    with pytest.raises(StageFailure, match=r"the image has no mount\.lustre, with which fs-1\.fsx") as raised:
+        mount_file_systems(node, node.limit(900))
+    assert "make an image with the Lustre client for its kernel" in raised.value.remedy
+    assert calls(lab, "mount") == []
+
+
+def test_a_client_for_another_kernel_is_told_of_with_the_ports(lab, lustre_node):
     lab.program(
         0,
         "mount",
-        '[ "$2" != lustre ] || { echo "mount: unknown filesystem type lustre" >&2; exit 32; }; '
+        '[ "$2" != lustre ] || { echo "mount.lustre: mount failed: No such device" >&2; exit 19; }; '
         'for target; do :; done; touch "$target/.mounted"',
     )
     with pytest.raises(StageFailure, match="could not be mounted on /fsx") as raised:
         mount_file_systems(lustre_node, lustre_node.limit(900))
     assert "a Lustre client for its kernel, and that ports 988 and 1018-1023 are open" in raised.value.remedy
-    assert "unknown filesystem type" in raised.value.output
+    assert "No such device" in raised.value.output
 
 
 def test_a_lustre_that_shows_a_bucket_need_not_be_writable(lab, lustre_node):
