@@ -19,6 +19,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 as promised, 1 not as promised, 2 could not be tried, 130 interrupted.
     """
+    arguments = make_parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return 130
+    return status
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser; nothing heavy is imported for it."""
     parser = argparse.ArgumentParser(
         prog="deeplearning-cdk",
         description="Deep-learning training clusters on AWS: the command on your side.",
@@ -26,13 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_rehearse(commands)
     _add_prepare_data(commands)
-    arguments = parser.parse_args(argv)
-    try:
-        status: int = arguments.run(arguments)
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
-        return 130
-    return status
+    return parser
 
 
 def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -43,8 +43,9 @@ def find_mistakes(cells: list[str]) -> list[str]:
     if not found:
         mistakes.append("the last cell must name a test or a case")
     for name in found:
-        is_case = trial.startswith("case")
-        if not (CASES / f"{name}.toml" if is_case else ROOT / name).is_file():
+        path, _, test = name.partition("::")
+        file = CASES / f"{name}.toml" if trial.startswith("case") else ROOT / path
+        if not file.is_file() or f"\ndef {test}(" not in file.read_text() + "\ndef (":
             mistakes.append(f"{name} does not exist")
     return mistakes
 
@@ -100,6 +101,7 @@ def test_both_guides_are_there_from_their_first_step_to_their_last():
         (["a step", "", "case `quota`"], "each of three cells"),
         (["a step", "`deeplearning run`", "nothing"], "must name a test"),
         (["a step", "words", "`tests/unit/test_nothing.py`"], "does not exist"),
+        (["a step", "words", "`tests/unit/test_seed_steps.py::test_nothing`"], "does not exist"),
         (["a step", "words", "case `nothing`"], "does not exist"),
         (["a step", "`deeplearning fly`", "case `quota`"], "invalid choice: 'fly'"),
         (["a step", "`deeplearning-cdk rehearse --fly`", "case `quota`"], "unrecognized arguments"),
