@@ -36,7 +36,7 @@ GRACE_SECONDS = 10
 """So long may a program take to end when it is asked to."""
 GUARD = (
     'exec 3<&0; setsid "$@" < /dev/null & program=$!; '
-    '{ cat <&3; kill -TERM -- "-$program"; sleep ' + str(GRACE_SECONDS) + '; kill -KILL -- "-$program"; } '
+    '{ cat <&3; kill -s TERM -- "-$program"; sleep ' + str(GRACE_SECONDS) + '; kill -s KILL -- "-$program"; } '
     '> /dev/null 2>&1 & guard=$!; wait "$program"; status=$?; kill "$guard"; exit "$status"'
 )
 """Runs the program, and ends it with all that it started when nothing holds standard input open any more."""

@@ -109,6 +109,11 @@ def test_a_number_of_gpus_that_tensorpack_does_not_take_is_refused(schedule, ask
         schedule.count_gpus(4, 8, asked)
 
 
+def test_gpus_of_a_part_of_a_host_beside_whole_hosts_are_refused(schedule):
+    with pytest.raises(schedule.JobError, match="use --np 16 or --np 32"):
+        schedule.count_gpus(2, 16, 24)
+
+
 @pytest.mark.parametrize("name", ["1x", "2x"])
 def test_training_makes_as_many_images_as_the_schedule_says(schedule, name):
     steps = schedule.SCHEDULES[name]
