@@ -36,7 +36,7 @@ class PayloadHook(BuildHookInterface[Any]):
         for source, target in PAYLOAD.items():
             build_data["force_include"][str(Path(self.root, source))] = target
         examples = Path(self.root, "examples")
-        for source in (path for pattern in EXAMPLES for path in sorted(examples.rglob(pattern))):
-            if not (source.parent / "app.py").exists():
-                target = f"deeplearning_rehearsal/_examples/{source.relative_to(examples)}"
-                build_data["force_include"][str(source)] = target
+        for path in (path for pattern in EXAMPLES for path in sorted(examples.rglob(pattern))):
+            if not (path.parent / "app.py").exists():
+                target = f"deeplearning_rehearsal/_examples/{path.relative_to(examples)}"
+                build_data["force_include"][str(path)] = target
