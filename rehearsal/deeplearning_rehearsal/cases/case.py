@@ -81,8 +81,8 @@ class Seen:
         object_reads_at_most: Most objects that were read from S3 in all, by which one knows that staging did not begin
             anew.
         data_complete: Sources of data that every node must have, byte for byte as S3 holds them.
-        needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; nothing
-            of such data may be in place.
+        needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; a node
+            may have such data whole or not at all.
     """
 
     stack: str | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning_rehearsal.cases.case import Seen
-from deeplearning_rehearsal.cases.needs_sight import NeedsSight
+from deeplearning_rehearsal.cases.needs_sight import ABSENT, NeedsSight
 from deeplearning_rehearsal.cases.recovery import Recovery
 
 
@@ -107,9 +107,10 @@ def _judge_data(name: str, needs: NeedsSight) -> Finding:
 
 def _judge_failure(step: str, text: str, needs: NeedsSight) -> Finding:
     said = needs.find_failure(step)
-    left = [node for node, digest in needs.trees.get(step.partition("data:")[2], {}).items() if digest != "absent"]
-    found = f"{said!r}{f', and files in place on {left}' if left else ''}"
-    return Finding(f"{step} fails with {text!r} and leaves nothing in place", text in said and not left, found)
+    name = step.partition("data:")[2]
+    half = [node for node, digest in needs.trees.get(name, {}).items() if digest not in (ABSENT, needs.expected[name])]
+    found = f"{said!r}{f', and half of it in place on {half}' if half else ''}"
+    return Finding(f"{step} fails with {text!r} and leaves nothing half-done", text in said and not half, found)
 
 
 def _equal(name: str, attribute: str) -> Callable[[Any, Sight], Finding]:

@@ -15,7 +15,8 @@ from deeplearning_rehearsal.errors import RehearsalError
 
 _INTERVAL_SECONDS = 0.5
 _DIGEST_SECONDS = 120.0
-_ABSENT = "absent"
+ABSENT = "absent"
+"""In place of a digest, where nothing is in place."""
 
 
 class NodesWithDisks(Nodes, Protocol):
@@ -44,7 +45,7 @@ class NeedsSight:
         """Return node -> what is there of a source, of the nodes that have it not as S3 has."""
         found = self.trees.get(name, {})
         wrong = {node: digest for node, digest in found.items() if digest != self.expected.get(name)}
-        return wrong or ({} if found else {"any node": _ABSENT})
+        return wrong or ({} if found else {"any node": ABSENT})
 
     def find_failure(self, step: str) -> str:
         """Return what a node says of a step that failed for good; empty where none did."""
@@ -99,7 +100,7 @@ def _digest(nodes: Nodes, node: str, user: str, name: str) -> str:
     folder = f"{DATA_DIRECTORY}/{name}"
     line = f'cd {folder} 2>/dev/null && [ -n "$(find . -type f | head -n 1)" ] && {DIGEST_COMMAND}'
     answer = nodes.run(node, ["bash", "-c", line], user=user, timeout=_DIGEST_SECONDS)
-    return answer.stdout.strip() if answer.returncode == 0 else _ABSENT
+    return answer.stdout.strip() if answer.returncode == 0 else ABSENT
 
 
 def _read_steps(nodes: NodesWithDisks, node: str) -> Mapping[str, Mapping[str, Any]]:

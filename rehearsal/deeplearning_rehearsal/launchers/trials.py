@@ -34,6 +34,11 @@ _SEED_LOOP = (
 _READ_LOGS = f"until grep -h '\"accuracy\"' {_SCRIPTS}/logs/*; do sleep 0.5; done"
 """The loop only starts the job; the predecessors followed it in its logs."""
 
+_STOP_LOOP = _SEED_LOOP.replace("$host.sh", "$host.stop.sh")
+"""In place of the predecessors' `pkill -f python` on every host: ends this job's processes and no others."""
+
+_SEED_PARAMETER_SERVERS = f"{ENVIRONMENT_PATH}; {_GENERATE} && {_SEED_LOOP}; {_READ_LOGS}; {_STOP_LOOP}"
+
 
 def run_command(launcher: str, program: str, *, name: str = "", arguments: str = "") -> str:
     """
@@ -58,6 +63,10 @@ TRIALS = (
     _make("horovod", "train_digits.py", "bash run_horovod.sh train_digits.py"),
     _make("mpi", "train_digits.py", f"{_MPIRUN} train_digits.py"),
     _make("torchrun", "train_torchrun.py"),
-    _make("tf-ps", "train_parameter_server.py", f"{ENVIRONMENT_PATH}; {_GENERATE} && {_SEED_LOOP}; {_READ_LOGS}"),
+    _make(
+        "tf-ps",
+        "train_parameter_server.py",
+        f"{ENVIRONMENT_PATH}; {_GENERATE} && {_SEED_LOOP}; {_READ_LOGS}; {_STOP_LOOP}",
+    ),
     _make("mxnet", "train_mxnet.py", f"{ENVIRONMENT_PATH} {_LAUNCH_PY} python3 train_mxnet.py"),
 )
