@@ -50,17 +50,15 @@ print(*found)
 STOP = """#!/bin/bash
 # Ends what {job} has started on {host}; only that: its processes carry the job's name in their environment.
 find_processes() {{
-    for environment in /proc/[0-9]*/environ; do
-        tr '\\0' '\\n' 2> /dev/null < "$environment" | grep -qxF {mark} && basename "${{environment%/environ}}"
-    done
+    grep -lsazxF {mark} /proc/[0-9]*/environ | tr -dc '0-9\n'
 }}
 touch {ended}
 processes=$(find_processes)
 [ -z "$processes" ] || kill $processes 2> /dev/null
-for ((second = 0; second < 10; second++)); do
+for ((try = 0; try < 50; try++)); do
     processes=$(find_processes)
     [ -n "$processes" ] || exit 0
-    sleep 1
+    sleep 0.2
 done
 kill -KILL $processes
 """
@@ -78,10 +76,10 @@ start() {{ # NAME GPUS TF_CONFIG
 WATCH = """
 "${@:2}" & program=$!
 trap 'kill $program; exit 143' TERM
-while kill -0 $program 2> /dev/null; do
-    [ ! -e "$0" ] || { kill $program; sleep 10; kill -KILL $program 2> /dev/null; }
-    sleep 1
-done
+while kill -0 $program 2> /dev/null && [ ! -e "$0" ]; do sleep 0.5; done
+kill $program 2> /dev/null
+for ((try = 0; try < 50; try++)); do kill -0 $program 2> /dev/null && sleep 0.2 || break; done
+kill -KILL $program 2> /dev/null
 wait $program; status=$?
 case $1 in chief*) touch "$0" ;; esac
 exit $status
