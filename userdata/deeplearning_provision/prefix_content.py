@@ -77,12 +77,19 @@ class PrefixContent:
     def _fetch_all(self, on_bytes: Callable[[int], None]) -> None:
         finished = self._read_finished()
         begin_incoming(self._place, self._journal)
-        self._forget_others()
+        is_same = _read(self._place.staging / LISTED_FILE) == self._listing.digest
+        if not is_same:
+            finished &= {_name_content(item) for _, item in self._files()}
+            self._journal.forget()
+            self._remove_others()
         writer = TreeWriter(self._place.incoming)
         for parts, item in self._listing.read():
             if item.key.endswith("/"):
                 writer.make_folder(parts)
         with self._journal:
+            if not is_same:
+                self._journal.append(sorted(finished))
+                (self._place.staging / LISTED_FILE).write_text(self._listing.digest, encoding="ascii")
             missing = ((parts, item) for parts, item in self._files() if _name_content(item) not in finished)
 
             def fetch(entry: tuple[tuple[str, ...], StoredObject]) -> None:
@@ -139,20 +146,17 @@ class PrefixContent:
     def _read_finished(self) -> set[str]:
         return set(self._journal.read()) if self._place.incoming.is_dir() else set()
 
-    def _forget_others(self) -> None:
-        """Remove files of another listing that an interrupted run left in the folder."""
-        listed = self._place.staging / LISTED_FILE
-        if self._place.incoming.is_dir() and _read(listed) != self._listing.digest:
-            kept = {"/".join(parts) for parts, _ in self._files()}
-            for folder, folders, files in os.walk(self._place.incoming, topdown=False):
-                for name in (*files, *folders):
-                    path = Path(folder, name)
-                    if path.is_symlink() or path.is_file():
-                        if path.relative_to(self._place.incoming).as_posix() not in kept:
-                            path.unlink()
-                    elif not any(path.iterdir()):
-                        path.rmdir()
-        listed.write_text(self._listing.digest, encoding="ascii")
+    def _remove_others(self) -> None:
+        """Remove files of another listing that an interrupted run left in the folder; one of the same name may stay."""
+        kept = {"/".join(parts) for parts, _ in self._files()}
+        for folder, folders, files in os.walk(self._place.incoming, topdown=False):
+            for name in (*files, *folders):
+                path = Path(folder, name)
+                if path.is_file():
+                    if path.relative_to(self._place.incoming).as_posix() not in kept:
+                        path.unlink()
+                elif not any(path.iterdir()):
+                    path.rmdir()
 
 
 def _read(path: Path) -> str:

@@ -17,6 +17,7 @@ MARKER = "complete.json"
 INTENT = "publishing.json"
 REFUSAL = "refused.json"
 TROUBLE = "trouble.json"
+_FETCHED = {".part", ".journal"}
 
 
 def describe_source(source: DataSettings) -> dict[str, str]:
@@ -96,6 +97,11 @@ def recover(place: Place) -> None:
     remove_note(place, INTENT)
 
 
+def has_leftovers(place: Place) -> bool:
+    """Tell whether something lies there that is not whole: of a content that the source had in between."""
+    return place.incoming.is_dir() or any(path.suffix in _FETCHED for path in place.staging.iterdir())
+
+
 def discard(place: Place) -> None:
     """Remove everything of a source that is not whole."""
     remove_tree(place.incoming)
@@ -104,7 +110,7 @@ def discard(place: Place) -> None:
 
 def _remove_fetched(place: Place) -> None:
     for path in place.staging.iterdir():
-        if path.suffix in {".part", ".journal"}:
+        if path.suffix in _FETCHED:
             path.unlink(missing_ok=True)
 
 

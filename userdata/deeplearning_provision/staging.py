@@ -120,15 +120,14 @@ class Staging:
     def _stage_once(self) -> str:
         content = self._look()
         if publication.is_complete(self.place, content.digest):
+            if publication.has_leftovers(self.place):
+                with self._hold():
+                    publication.discard(self.place)
             return ALREADY
         publication.check_ownership(self.place)
         demand = f"{content.digest}:{content.find_demand()}"
         self._check_refusal(demand)
-        lease = Lease(self.place.staging / "lease", self.owner)
-        while holder := lease.find_holder():
-            self.status.wait(self._step, f"{holder} is staging it")
-            self.clock.wait(HOLDER_SECONDS)
-        with lease, self.slots:
+        with self._hold() as lease, self.slots:
             if publication.is_complete(self.place, content.digest):
                 return ALREADY
             try:
@@ -143,6 +142,16 @@ class Staging:
                     self._refuse(demand, error)
                 raise
         return detail
+
+    @contextlib.contextmanager
+    def _hold(self) -> Iterator[Lease]:
+        """Be the only one who stages the source; wait for whoever does."""
+        lease = Lease(self.place.staging / "lease", self.owner)
+        while holder := lease.find_holder():
+            self.status.wait(self._step, f"{holder} is staging it")
+            self.clock.wait(HOLDER_SECONDS)
+        with lease:
+            yield lease
 
     def _look(self) -> Content:
         if self.source.key and not self.source.key.endswith("/"):

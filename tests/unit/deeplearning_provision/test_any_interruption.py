@@ -218,6 +218,26 @@ def test_any_tree_survives_any_interruptions(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_source_that_changes_between_interruptions_leaves_nothing_of_its_other_content(kind):
+    @settings(max_examples=EXAMPLES)
+    @given(trees(), trees(), st.lists(st.tuples(st.booleans(), st.integers(5, 60)), min_size=1, max_size=6))
+    def check(tree, other, history):
+        schedule, folder = Schedule(), Path(tempfile.mkdtemp(prefix="staging."))
+        try:
+            with watched(schedule):
+                versions = [make_objects(kind, {**found, "file": ("file", b"1", False)}) for found in (tree, other)]
+                for is_other, left in [*history, (False, None)]:
+                    objects, key, expected = versions[is_other]
+                    stage_once(folder, key, objects, schedule, left)
+                assert read_tree(folder / "efs/data/set") == expected
+                assert sorted(path.name for path in (folder / "efs/data").iterdir()) == ["set"]
+        finally:
+            shutil.rmtree(folder)
+
+    check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_single_moment_of_one_staging_survives_an_interruption(kind):
     tree = {"a": ("folder",), "a/b": ("file", b"content" * 40, True), "c": ("file", b"x", False), "d": ("link", "c")}
     for left in range(0, 70, 1 if kind == "tar" else 4):

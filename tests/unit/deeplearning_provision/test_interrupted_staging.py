@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import deeplearning_provision
+from deeplearning_provision.journal import Journal
 from deeplearning_provision.steps import Outcome
 from tests.unit.deeplearning_provision.data_lab import (
     MASTER,
@@ -21,7 +23,7 @@ from tests.unit.deeplearning_provision.data_lab import (
 )
 
 BATCH = 8
-REPOSITORY = Path(__file__).parents[3]
+PACKAGES = Path(deeplearning_provision.__file__).parents[1]
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
@@ -63,7 +65,7 @@ class Child:
         place |= {"batch": BATCH, "last": last, "log": str(self.log)}
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, json.dumps(place)],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "userdata")},
+            env={**os.environ, "PYTHONPATH": str(PACKAGES)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
@@ -206,3 +208,28 @@ def test_an_object_that_never_stays_the_same_is_left_for_later(data_lab):
     assert outcome == Outcome.INTERRUPTED
     assert "s3://training-data/set.tar changed while it was read, 3 times" in steps["data:set"].detail
     assert not data_lab.data().exists()
+
+
+def test_a_part_that_the_disk_lost_is_fetched_again(data_lab):
+    tree = make_tree(30)
+    content = make_archive("tar", tree)
+    data_lab.put("set.tar", content)
+    stalled, release = stall_after(data_lab, 2)
+    child = Child(data_lab, data_lab.source("set.tar"))
+    assert stalled.wait(60)
+    while count_lines(data_lab) < 2:
+        assert child.process.poll() is None
+    child.kill()
+    release.set()
+    data_lab.proxy.decide = lambda *_: None
+    (part,) = (data_lab.shared / ".deeplearning/staging/set").glob("*.part")
+    os.truncate(part, 1000)
+    assert data_lab.stage(data_lab.source("set.tar"))[0] == Outcome.DONE
+    assert read_tree(data_lab.data().resolve()) == tree
+
+
+def test_half_a_line_of_a_journal_says_nothing(tmp_path):
+    (tmp_path / "parts.1.journal").write_text("1\n12\n1")
+    (tmp_path / "parts.2.journal").write_text("7\n")
+    (tmp_path / "parts-other.3.journal").write_text("9\n")
+    assert sorted(Journal(tmp_path, "parts").read()) == ["1", "12", "7"]

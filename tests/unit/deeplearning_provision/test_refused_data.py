@@ -75,6 +75,12 @@ def test_a_damaged_archive_is_refused_and_leaves_nothing(data_lab, key, damage):
     assert data_lab.leftovers() == []
 
 
+def test_the_checksum_of_a_gzip_counts_also_behind_the_last_block_that_is_read(data_lab, monkeypatch):
+    monkeypatch.setattr("deeplearning_provision.archive._STREAM_BYTES", 512)
+    data_lab.put("set.tar.gz", DAMAGED["set.tar.gz"]["the last checksum is wrong"])
+    assert "BadGzipFile: CRC check failed" in refuse(data_lab, data_lab.source("set.tar.gz"))
+
+
 def test_what_was_refused_is_not_fetched_again_until_it_changes(data_lab):
     data_lab.put("set.tar", DAMAGED["set.tar"]["cut inside a file"])
     detail = refuse(data_lab, data_lab.source("set.tar"))
