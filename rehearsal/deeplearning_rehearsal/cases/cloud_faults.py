@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from deeplearning_rehearsal.cases.case import Case
-from deeplearning_rehearsal.cases.data_objects import put_objects
+from deeplearning_rehearsal.cases.data_upload import put_objects
 from deeplearning_rehearsal.cases.toml_table import CaseError
 from deeplearning_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults

@@ -5,10 +5,8 @@ import io
 import random
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from deeplearning_rehearsal.embedded_aws.place import DEFAULT_REGION, Place
 
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 _FOLDERS = 8
@@ -62,19 +60,6 @@ def digest_tree(tree: Mapping[str, bytes]) -> str:
 
 
 DIGEST_COMMAND = "find . -type f -exec sha256sum {} + | LC_ALL=C sort | sha256sum | cut -d ' ' -f 1"
-
-
-def put_objects(place: Place, objects: Iterable[DataObject]) -> None:
-    """Make the buckets and put the objects."""
-    s3 = place.client("s3")
-    location = {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
-    made: set[str] = set()
-    for item in objects:
-        if item.bucket not in made:
-            s3.create_bucket(Bucket=item.bucket, **({} if place.region == DEFAULT_REGION else location))
-            made.add(item.bucket)
-        for key, content in item.make_objects().items():
-            s3.put_object(Bucket=item.bucket, Key=key, Body=content)
 
 
 def _tar(tree: Mapping[str, bytes], *, is_compressed: bool) -> bytes:

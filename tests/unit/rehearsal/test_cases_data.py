@@ -17,7 +17,8 @@ import tomllib
 from deeplearning_rehearsal.cases.case import Case, Seen
 from deeplearning_rehearsal.cases.case_file import parse_case
 from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
-from deeplearning_rehearsal.cases.data_objects import DIGEST_COMMAND, DataObject, digest_tree, put_objects
+from deeplearning_rehearsal.cases.data_objects import DIGEST_COMMAND, DataObject, digest_tree
+from deeplearning_rehearsal.cases.data_upload import put_objects
 from deeplearning_rehearsal.cases.findings import Sight, judge_seen
 from deeplearning_rehearsal.cases.needs_sight import NeedsSight, list_sources, look_at_needs
 from deeplearning_rehearsal.cases.toml_table import CaseError
