@@ -1,0 +1,61 @@
+"""What all training programs promise, read from their text: their frameworks are not here."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PROGRAMS = ("train_digits", "train_keras", "train_torchrun", "train_parameter_server", "train_mxnet")
+CONTRACT = {"EFS_MOUNT", "DEEPLEARNING_CHECKPOINT_PATH", "DEEPLEARNING_RESUME_FROM"}
+LAUNCHERS = {"CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "TF_CONFIG"}
+RESULT = {"framework", "launcher", "ranks", "hosts", "dataset", "accuracy", "seconds", "samples_per_second"}
+SEED_FLAGS = {
+    "train_parameter_server": {"--data_dir", "--train_dir", "--batch_size", "--max_steps", "--log_dir"},
+    "evaluate_cifar10": {"--data_dir", "--eval_dir", "--checkpoint_dir"},
+    "train_mxnet": {"--gpus", "--network", "--num-layers", "--kv-store"},
+}
+
+
+def walk(name):
+    return list(ast.walk(ast.parse((EXAMPLES / f"{name}.py").read_text(), feature_version=(3, 10))))
+
+
+def is_environment(node):
+    return isinstance(node, ast.Attribute) and node.attr == "environ"
+
+
+def variables_read(name):
+    """Names in os.environ["…"], os.environ.get("…") and "…" in os.environ."""
+    for node in walk(name):
+        if isinstance(node, ast.Subscript) and is_environment(node.value):
+            yield node.slice.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_environment(node.func.value):
+            yield node.args[0].value
+        elif isinstance(node, ast.Compare) and is_environment(node.comparators[0]):
+            yield node.left.value
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_training_program_reads_the_contract_and_its_launchers_variables_only(name):
+    read = set(variables_read(name))
+    assert read >= {"DEEPLEARNING_CHECKPOINT_PATH", "DEEPLEARNING_RESUME_FROM"}
+    assert read - {"TF_CPP_MIN_LOG_LEVEL"} <= CONTRACT | LAUNCHERS
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_training_program_prints_every_figure_and_is_short(name):
+    constants = {node.value for node in walk(name) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert constants >= RESULT
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= 250
+
+
+@pytest.mark.parametrize("name", SEED_FLAGS)
+def test_a_program_has_the_flags_with_which_the_seeds_call_it(name):
+    flags = {
+        argument.value
+        for node in walk(name)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+        for argument in node.args
+    }
+    assert flags >= SEED_FLAGS[name]
