@@ -40,7 +40,7 @@ def read_chosen(name: str, arguments: argparse.Namespace) -> tuple[tuple[Path, C
     """
     paths = list_cases() if name == ALL else (find_case(name),)
     cases = tuple((path, read_case(path)) for path in paths)
-    for option in ("nodes", "expect", "minutes", "gpus_per_node"):
+    for option in ("nodes", "expect", "minutes", "gpus_per_node", "lustre_client"):
         if getattr(arguments, option) is not None:
             raise CaseError(f"--{option.replace('_', '-')} must be left out with --case; the case's file says it")
     if name == ALL and arguments.keep:
@@ -81,6 +81,7 @@ def _choose_options(case: Case, path: Path, options: RehearsalOptions) -> Rehear
         case=path,
         nodes=case.nodes,
         gpus_per_node=case.gpus_per_node,
+        lustre_client=case.lustre_client,
         expect=case.expect,
         minutes=case.minutes,
     )

@@ -54,6 +54,12 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     add("--nodes", type=_node_count, metavar="N", help="nodes in all, master included (default: as the template says)")
     add("--gpus-per-node", type=_gpu_count, metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
     add(
+        "--lustre-client",
+        action="store_true",
+        default=None,
+        help="let the nodes' image have a client of FSx for Lustre",
+    )
+    add(
         "--expect",
         choices=("trained", "formed", "failed"),
         help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",

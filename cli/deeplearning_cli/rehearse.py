@@ -58,6 +58,7 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
         keep=arguments.keep,
         json=arguments.json,
         out=Path(arguments.out).resolve(),
+        lustre_client=bool(arguments.lustre_client),
     )
 
 

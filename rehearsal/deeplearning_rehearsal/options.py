@@ -23,6 +23,7 @@ class RehearsalOptions:
         keep: Keep the cluster running after the verdict, until it is interrupted.
         json: Print the report as JSON on standard output.
         out: Folder for the reports and the cached base root.
+        lustre_client: Whether the nodes' image has a client of FSx for Lustre.
         case: File of the fault case whose faults are injected; its report goes to a folder of its own. None: no fault.
     """
 
@@ -35,6 +36,7 @@ class RehearsalOptions:
     keep: bool
     json: bool
     out: Path
+    lustre_client: bool = False
     case: Path | None = None
 
     @property

@@ -123,6 +123,7 @@ def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
         endpoint_url=f"http://{ROUTER}:{PORT}",
         gateway=ROUTER,
         gpus_per_node=options.gpus_per_node,
+        with_lustre_client=options.lustre_client,
         package_index_url=package_index_url(ROUTER) if packages else "",
     )
     with lab, serve_packages(ROUTER, packages):

@@ -124,6 +124,7 @@ class Case:
         injections: What is injected, in order.
         seen: What must hold at the end.
         objects: What S3 holds before the stack is created.
+        lustre_client: Whether the nodes' image has a client of FSx for Lustre.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Case:
     injections: tuple[Injection, ...]
     seen: Seen
     objects: tuple[DataObject, ...] = ()
+    lustre_client: bool = False
 
     @property
     def is_elastic(self) -> bool:

@@ -82,6 +82,7 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         injections=injections,
         seen=seen,
         objects=tuple(_read_object(entry) for entry in table.tables("object")),
+        lustre_client=table.get("lustre_client", bool, default=False),
     )
     table.finish()
     _require_sense(case, table)

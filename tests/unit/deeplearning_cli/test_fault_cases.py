@@ -45,6 +45,7 @@ def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -
         (["--app", "x", "--case", "quota", "--expect", "formed"], "--expect must be left out with --case"),
         (["--app", "x", "--case", "quota", "--minutes", "3"], "--minutes must be left out with --case"),
         (["--app", "x", "--case", "quota", "--gpus-per-node", "1"], "--gpus-per-node must be left out with --case"),
+        (["--app", "x", "--case", "quota", "--lustre-client"], "--lustre-client must be left out with --case"),
         (["--app", "x", "--case", "all", "--keep"], "--keep must be given with one case, got --case all; name a case"),
     ],
 )
@@ -77,7 +78,7 @@ def enclose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Enclosure], None]:
 
 def _choose(folder: Path, *names: str):
     arguments = argparse.Namespace(
-        nodes=None, expect=None, minutes=None, gpus_per_node=None, keep=False, app=None, json=False
+        nodes=None, expect=None, minutes=None, gpus_per_node=None, lustre_client=None, keep=False, app=None, json=False
     )
     for name in names:
         (folder / f"{name}.toml").write_text(CASE)

@@ -70,7 +70,7 @@ PROMISED = {
     "zero-workers",
 }
 
-NO_ROWS = {"data-corrupt", "data-disk-full", "data-staged", "launchers", "sixty-four-nodes"}
+NO_ROWS = {"data-corrupt", "data-disk-full", "data-on-lustre", "data-staged", "launchers", "sixty-four-nodes"}
 """Jobs, their data and a size are no faults of the catalogue."""
 
 
