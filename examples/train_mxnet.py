@@ -181,16 +181,18 @@ def main() -> None:
     share = len(y) // store.num_workers  # the same on all workers, or the servers would wait for ever
     batch = min(share, max(len(devices), arguments.batch_size // store.num_workers))
     folder = open_folder(arguments)
+    # MXNet numbers workers in the order in which they come; `deeplearning run` shows what its own first one prints.
+    is_first = os.environ.get("DEEPLEARNING_RANK", str(store.rank)) == "0"
     begin = time.monotonic()
     for epoch in range(done, arguments.num_epochs):
         order = np.random.default_rng(SEED + epoch).permutation(len(y))
         mine = order[store.rank :: store.num_workers][:share]
         train(network, trainer, (x[mine], y[mine]), (batch, batch * store.num_workers), devices)
-        if store.rank == 0:
+        if is_first:
             save_checkpoint(folder, epoch + 1, network)
     mx.nd.waitall()  # Steps only queue up; a worker that ends with some in its queue lets all others wait for ever.
     seconds = time.monotonic() - begin
-    if store.rank != 0:
+    if not is_first:
         return
     answers = network(mx.nd.array(held_out_x, ctx=devices[0])).asnumpy().argmax(1)
     trained = share // batch * batch * store.num_workers * max(0, arguments.num_epochs - done)

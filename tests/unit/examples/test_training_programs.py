@@ -8,7 +8,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PROGRAMS = ("train_digits", "train_keras", "train_torchrun", "train_parameter_server", "train_mxnet")
 CONTRACT = {"EFS_MOUNT", "DEEPLEARNING_CHECKPOINT_PATH", "DEEPLEARNING_RESUME_FROM"}
-LAUNCHERS = {"CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "TF_CONFIG"}
+LAUNCHERS = {"CUDA_VISIBLE_DEVICES", "DEEPLEARNING_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "TF_CONFIG"}
 RESULT = {"framework", "launcher", "ranks", "hosts", "dataset", "accuracy", "seconds", "samples_per_second"}
 SEED_FLAGS = {
     "train_parameter_server": {"--data_dir", "--train_dir", "--batch_size", "--max_steps", "--log_dir"},
