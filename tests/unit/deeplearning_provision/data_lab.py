@@ -219,6 +219,7 @@ class DataLab:
 
     def start(self, *sources, **options):
         """Stage on one node in a thread."""
+        self.root(options.get("instance", MASTER))
         return Running(self, sources, options)
 
     def data(self, name="set", instance=MASTER):
