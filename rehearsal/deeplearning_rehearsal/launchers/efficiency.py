@@ -12,6 +12,9 @@ PAIRS = 6
 TRAINING_SECONDS = 10.0
 """So long each job is made to train; shorter ones measure the noise of a shared machine."""
 
+SHORTEST_SECONDS = 8.0
+FIRST_EPOCHS = 15
+
 
 @dataclass(frozen=True)
 class Pair:
