@@ -27,6 +27,8 @@ DENIED_PAUSES = 5
 """How often a refusal is tried again: IAM spreads a new role for up to a minute."""
 LONGEST_PAUSE_SECONDS = 30.0
 BLOCK_BYTES = 1 << 20
+_HIDING = frozenset({"403", "AccessDenied"})
+"""What S3 says of a missing key to who may not list the whole bucket."""
 
 
 class BrokenAnswerError(Exception):
@@ -95,6 +97,7 @@ class ObjectStore:
             try:
                 return self.client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
             except ClientError as error:
+                self._refuse_missing(bucket, key, error)
                 if error_code(error).isdigit():  # A refused HEAD has no words; the same GET has.
                     self.client.get_object(Bucket=bucket, Key=key)["Body"].close()
                 raise
@@ -108,6 +111,17 @@ class ObjectStore:
         return StoredObject(
             bucket, key, found["ContentLength"], found["ETag"], tuple(checksums) if is_whole else (), is_md5
         )
+
+    def _refuse_missing(self, bucket: str, key: str, error: ClientError) -> None:
+        """Where S3 hides whether a key is missing, ask the listing, which the node may read below the key."""
+        if error_code(error) not in _HIDING:
+            return
+        try:
+            page = self.client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+        except ClientError:
+            return
+        if key not in [entry["Key"] for entry in page.get("Contents", [])]:
+            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": "no such key is listed"}}, "HeadObject")
 
     def list_pages(self, bucket: str, prefix: str) -> Iterator[list[StoredObject]]:
         """

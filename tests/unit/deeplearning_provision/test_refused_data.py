@@ -167,6 +167,16 @@ def test_a_denied_source_names_the_right_that_is_missing(data_lab, key):
     assert "s3:ListBucket" in detail
 
 
+@pytest.mark.parametrize(("key", "rule"), [("missing.tar", "must exist"), ("set.tar", "must be readable")])
+def test_a_node_that_may_list_its_source_alone_tells_a_missing_key_from_a_forbidden_one(data_lab, key, rule):
+    """S3 answers 403 for a missing key to a role whose right to list names a prefix, as the constructs grant it."""
+    data_lab.put("set.tar", make_archive("tar", make_tree(3)))
+    data_lab.proxy.decide = lambda _method, path, _limits: (
+        Fault(status=403, code="AccessDenied") if path.endswith(f"/{key}") else None
+    )
+    assert f"s3://training-data/{key} {rule}" in refuse(data_lab, data_lab.source(key))
+
+
 def test_a_denial_that_passes_while_iam_spreads_the_role_is_no_failure(data_lab):
     data_lab.put("set.tar", make_archive("tar", make_tree(3)))
     denials = iter([403] * 4)
