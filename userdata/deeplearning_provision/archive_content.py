@@ -1,6 +1,7 @@
 """A source that is one archive: fetched, compared, extracted."""
 
 import re
+from pathlib import Path
 
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_provision.archive import find_format
@@ -8,13 +9,13 @@ from deeplearning_provision.disk import StatVfs, check_room, render_bytes
 from deeplearning_provision.download import Download, Pace
 from deeplearning_provision.extracted_size import measure_archive
 from deeplearning_provision.extraction import Extraction
-from deeplearning_provision.journal import Journal
 from deeplearning_provision.listing import digest_object
 from deeplearning_provision.meter import Meter
 from deeplearning_provision.object_store import ObjectStore
-from deeplearning_provision.place import Place, begin_incoming
+from deeplearning_provision.place import Place
 from deeplearning_provision.steps import ProvisionFailure
 from deeplearning_provision.verification import choose_check
+from deeplearning_provision.workspace import claim_workspace, has_progress
 
 _SHA256 = re.compile(r"\s*([0-9a-fA-F]{64})\b")
 
@@ -25,7 +26,10 @@ class ArchiveContent:
 
     Attributes:
         digest: Names its content, and what the settings ask of it.
+        incoming: The folder that `fetch` has filled.
     """
+
+    incoming: Path
 
     def __init__(self, source: DataSettings, store: ObjectStore, place: Place, pace: Pace) -> None:
         """
@@ -47,7 +51,7 @@ class ArchiveContent:
         self._item = store.describe(source.bucket, source.key)
         self.digest = digest_object(source, self._item)
         self._download = Download(store, self._item, place.staging, pace)
-        self._journal = Journal(place.staging, f"members-{self.digest[:16]}{place.boot}")
+        self._family = f"members-{place.boot}-{self.digest[:16]}"
         self._sha256 = source.sha256
 
     def find_demand(self) -> str:
@@ -75,7 +79,7 @@ class ArchiveContent:
             ProvisionFailure: There is no room.
         """
         self._download.remove_others()
-        if any(self._journal.read()):
+        if has_progress(self._place, self._family):
             return  # It was looked at before, and part of it is there.
         measured = measure_archive(self._store, self._item, self._kind)
         size = self._item.size - self._download.count_finished() + measured.size
@@ -99,10 +103,10 @@ class ArchiveContent:
         if not self._download.is_verified():
             meter.start(f"fetching {self._item}, {said}", self._item.size, self._download.count_finished())
             self._download.run(check, meter.add)
-        begin_incoming(self._place, self._journal)
+        workspace = claim_workspace(self._place, self._family)
+        self.incoming = workspace.path
         meter.start(f"extracting {self._item}", self._item.size)
-        extraction = Extraction(
-            self._download.path, self._kind, self._place.incoming, self._journal, self._pace.threads
-        )
+        threads = self._pace.threads
+        extraction = Extraction(self._download.path, self._kind, workspace.path, workspace.journal, threads)
         members = extraction.run(meter.reach)
         return f"{members} members of {self._item} ({render_bytes(self._item.size)}), {said}"

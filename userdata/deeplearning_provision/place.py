@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deeplearning_provision.disk import remove_tree
-from deeplearning_provision.journal import Journal
-
 DATA_FOLDER = "data"
 STAGING_FOLDER = ".deeplearning/staging"
 
@@ -31,11 +28,6 @@ class Place:
         return self.base / DATA_FOLDER / self.name
 
     @property
-    def incoming(self) -> Path:
-        """What becomes the target by one rename."""
-        return self.base / DATA_FOLDER / f".{self.name}.extracting"
-
-    @property
     def replaced(self) -> Path:
         """The target of before, while the new one takes its place."""
         return self.base / DATA_FOLDER / f".{self.name}.replaced"
@@ -49,17 +41,3 @@ class Place:
         """Make what must be there first."""
         self.staging.mkdir(parents=True, exist_ok=True)
         self.target.parent.mkdir(parents=True, exist_ok=True)
-
-
-def begin_incoming(place: Place, journal: Journal) -> None:
-    """
-    Empty what is being filled, unless the journal says that it is filled with just this.
-
-    Effects: the incoming folder, and the journals of everything else that it was ever filled with.
-    """
-    if not place.incoming.is_dir() or not any(journal.read()):
-        remove_tree(place.incoming)
-        for kind in ("members", "files"):
-            for path in place.staging.glob(f"{kind}*.journal"):
-                path.unlink(missing_ok=True)
-    place.incoming.mkdir(parents=True, exist_ok=True)

@@ -10,17 +10,14 @@ from deeplearning_provision.crew import run_crew
 from deeplearning_provision.disk import StatVfs, check_room, render_bytes
 from deeplearning_provision.download import Download, Pace
 from deeplearning_provision.extraction import refuse_member
-from deeplearning_provision.journal import Journal
 from deeplearning_provision.listing import Listing
 from deeplearning_provision.meter import Meter
 from deeplearning_provision.object_store import ObjectStore, StoredObject
-from deeplearning_provision.place import Place, begin_incoming
+from deeplearning_provision.place import Place
 from deeplearning_provision.safe_path import UnsafeNameError
 from deeplearning_provision.tree_writer import TreeWriter
 from deeplearning_provision.verification import choose_check
-
-LISTED_FILE = "listed"
-"""Digest of the listing for which the folder is being filled."""
+from deeplearning_provision.workspace import Workspace, adopt_workspace, claim_workspace, has_progress, read_progress
 
 
 class PrefixContent:
@@ -29,7 +26,10 @@ class PrefixContent:
 
     Attributes:
         digest: Names their contents, and what the settings ask of them.
+        incoming: The folder that `fetch` has filled.
     """
+
+    incoming: Path
 
     def __init__(self, source: DataSettings, store: ObjectStore, place: Place, pace: Pace, listing: Listing) -> None:
         """Prepare; nothing is written yet."""
@@ -38,7 +38,8 @@ class PrefixContent:
         self._listing = listing
         self._place = place
         self._pace = pace
-        self._journal = Journal(place.staging, f"files{place.boot}")
+        self._others = f"files-{place.boot}-*"
+        self._family = f"files-{place.boot}-{listing.digest[:16]}"
         self.digest = listing.digest
 
     def find_demand(self) -> str:
@@ -75,27 +76,20 @@ class PrefixContent:
         return found
 
     def _fetch_all(self, on_bytes: Callable[[int], None]) -> None:
-        finished = self._read_finished()
-        begin_incoming(self._place, self._journal)
-        is_same = _read(self._place.staging / LISTED_FILE) == self._listing.digest
-        if not is_same:
-            finished &= {_name_content(item) for _, item in self._files()}
-            self._journal.forget()
-            self._remove_others()
-        writer = TreeWriter(self._place.incoming)
+        workspace, finished = self._claim()
+        self.incoming = workspace.path
+        writer = TreeWriter(workspace.path)
         for parts, item in self._listing.read():
             if item.key.endswith("/"):
                 writer.make_folder(parts)
-        with self._journal:
-            if not is_same:
-                self._journal.append(sorted(finished))
-                (self._place.staging / LISTED_FILE).write_text(self._listing.digest, encoding="ascii")
+        with workspace.journal:
             missing = ((parts, item) for parts, item in self._files() if _name_content(item) not in finished)
 
             def fetch(entry: tuple[tuple[str, ...], StoredObject]) -> None:
                 parts, item = entry
                 try:
                     self._fetch(writer, parts, item, on_bytes)
+                    workspace.journal.append([_name_content(item)], is_durable=False)
                 except UnsafeNameError as error:
                     raise refuse_member(f"{error}") from error
 
@@ -133,34 +127,40 @@ class PrefixContent:
         else:
             writer.write_file(parts, self._store.read_blocks(item, 0, item.size))
             on_bytes(item.size)
-        self._journal.append([_name_content(item)], is_durable=False)
+
+    def _claim(self) -> tuple[Workspace, set[str]]:
+        """Take over what there is of this listing, or of another what both have."""
+        if not has_progress(self._place, self._family):
+            adopted = adopt_workspace(self._place, self._family, self._others)
+            if adopted:
+                workspace, finished = adopted
+                finished &= {_name_content(item) for _, item in self._files()}
+                self._remove_others(workspace.path)
+                with workspace.journal:
+                    workspace.journal.append(sorted(finished))
+                return workspace, finished
+        workspace = claim_workspace(self._place, self._family)
+        return workspace, set(workspace.journal.read())
 
     def _count_finished(self) -> tuple[int, int]:
-        finished = self._read_finished()
+        finished = read_progress(self._place, self._others)
         found = [item.size for _, item in self._files() if _name_content(item) in finished]
         return len(found), sum(found)
 
     def _files(self) -> Iterator[tuple[tuple[str, ...], StoredObject]]:
         return (entry for entry in self._listing.read() if not entry[1].key.endswith("/"))
 
-    def _read_finished(self) -> set[str]:
-        return set(self._journal.read()) if self._place.incoming.is_dir() else set()
-
-    def _remove_others(self) -> None:
+    def _remove_others(self, incoming: Path) -> None:
         """Remove files of another listing that an interrupted run left in the folder; one of the same name may stay."""
         kept = {"/".join(parts) for parts, _ in self._files()}
-        for folder, folders, files in os.walk(self._place.incoming, topdown=False):
+        for folder, folders, files in os.walk(incoming, topdown=False):
             for name in (*files, *folders):
                 path = Path(folder, name)
                 if path.is_file():
-                    if path.relative_to(self._place.incoming).as_posix() not in kept:
+                    if path.relative_to(incoming).as_posix() not in kept:
                         path.unlink()
                 elif not any(path.iterdir()):
                     path.rmdir()
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="ascii") if path.exists() else ""
 
 
 def _name_content(item: StoredObject) -> str:

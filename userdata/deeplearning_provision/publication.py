@@ -1,5 +1,6 @@
 """Gives data its place by one rename, and says that it is whole; a crash at any moment is gone on from."""
 
+import errno
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_provision.disk import remove_tree, sync_disk
 from deeplearning_provision.place import Place
 from deeplearning_provision.steps import ProvisionFailure
+from deeplearning_provision.workspace import has_workspace, remove_workspaces
 
 MARKER = "complete.json"
 INTENT = "publishing.json"
@@ -62,49 +64,67 @@ def check_ownership(place: Place) -> None:
         )
 
 
-def publish(place: Place, source: DataSettings, digest: str) -> None:
+def publish(place: Place, incoming: Path, source: DataSettings, digest: str) -> None:
     """
     Make what came in the data.
 
     Effects: the target, its marker; the data of before is removed.
 
     Raises:
-        OSError: The disk refuses; the next call goes on.
+        OSError: The disk refuses, or another run took the folder over; the next call goes on.
     """
-    sync_disk(place.incoming)
-    write_note(place, INTENT, {"digest": digest, **describe_source(source)})
+    sync_disk(incoming)
+    identity = incoming.stat().st_ino
+    note = {"digest": digest, **describe_source(source), "incoming": incoming.name, "inode": identity}
+    write_note(place, INTENT, note)
     recover(place)
+    if not is_complete(place, digest):
+        raise FileNotFoundError(errno.ENOENT, "another run took it over", str(incoming))
 
 
 def recover(place: Place) -> None:
-    """Finish what `publish` began, in this run or in one that was interrupted."""
+    """
+    Finish what `publish` began, in this run or in one that was interrupted.
+
+    A folder keeps its inode when it is renamed: so it is known which one the intent means, wherever it is by now.
+    """
     intent = read_note(place, INTENT)
     if not intent:
         return
-    if place.incoming.is_dir():
+    incoming = place.target.with_name(str(intent.get("incoming")))
+    if _is_inode(incoming, intent):
         if _exists(place.target):
             remove_tree(place.replaced)
             place.target.rename(place.replaced)
-        place.incoming.rename(place.target)
-    elif not _exists(place.target):  # Somebody removed both: there is nothing to finish.
-        remove_note(place, MARKER)
+        incoming.rename(place.target)
+    elif not _is_inode(place.target, intent):  # Another run took the folder over.
+        if _exists(place.replaced) and not _exists(place.target):
+            place.replaced.rename(place.target)
         remove_note(place, INTENT)
         return
     sync_disk(place.target.parent)
-    write_note(place, MARKER, intent)
+    write_note(place, MARKER, {name: value for name, value in intent.items() if name not in {"incoming", "inode"}})
     remove_tree(place.replaced)
+    remove_workspaces(place)
     _remove_fetched(place)  # The archive is not kept beside what it held.
     remove_note(place, INTENT)
 
 
+def _is_inode(path: Path, intent: Mapping[str, Any]) -> bool:
+    try:
+        return path.lstat().st_ino == intent.get("inode")
+    except FileNotFoundError:
+        return False
+
+
 def has_leftovers(place: Place) -> bool:
     """Tell whether something lies there that is not whole: of a content that the source had in between."""
-    return place.incoming.is_dir() or any(path.suffix in _FETCHED for path in place.staging.iterdir())
+    return has_workspace(place) or any(path.suffix in _FETCHED for path in place.staging.iterdir())
 
 
 def discard(place: Place) -> None:
     """Remove everything of a source that is not whole."""
-    remove_tree(place.incoming)
+    remove_workspaces(place)
     _remove_fetched(place)
 
 

@@ -33,6 +33,7 @@ class Content(Protocol):
     """What a source holds now."""
 
     digest: str
+    incoming: Path
 
     def find_demand(self) -> str:
         """Return the digest that it must have; empty when it is not known."""
@@ -135,7 +136,7 @@ class Staging:
                     content.check_room(self.read_room)
                     detail = content.fetch(Meter(self.status, self._step, self.clock, lease.check))
                     lease.check()
-                    publication.publish(self.place, self.source, content.digest)
+                    publication.publish(self.place, content.incoming, self.source, content.digest)
             except (FullDiskError, WrongContentError) as error:
                 publication.discard(self.place)
                 if isinstance(error, WrongContentError):

@@ -20,10 +20,9 @@ class TreeWriter:
     """
 
     def __init__(self, root: Path) -> None:
-        """Fill a folder, which is made if it is not there."""
+        """Fill a folder that is there; it is never made again when it is gone, since then it is another run's."""
         self._root = str(root)
         self._folders: set[tuple[str, ...]] = set()
-        root.mkdir(parents=True, exist_ok=True)
 
     def path(self, parts: tuple[str, ...]) -> str:
         """Return where a name lies."""

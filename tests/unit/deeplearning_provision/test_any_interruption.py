@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeplearning_contract.setting_parts import DataSettings
-from deeplearning_provision import extraction, prefix_content, publication
+from deeplearning_provision import extraction, publication, workspace
 from deeplearning_provision.archive import find_format
 from deeplearning_provision.download import Pace
 from deeplearning_provision.journal import Journal
@@ -143,6 +143,7 @@ def watched(schedule):
             (publication, "write_note"),
             (publication, "remove_note"),
             (publication, "remove_tree"),
+            (workspace, "remove_tree"),
             (Path, "rename"),
         ):
             schedule.watch(patch, owner, name)
@@ -198,7 +199,7 @@ def check_schedule(kind, tree, lefts, replaced):
             assert read_tree(target) == expected
             assert sorted(path.name for path in (folder / "efs/data").iterdir()) == ["set"]
             left = sorted(path.name for path in (folder / "efs/.deeplearning/staging/set").iterdir())
-            assert set(left) <= {"complete.json", prefix_content.LISTED_FILE}
+            assert left == ["complete.json"]
     finally:
         shutil.rmtree(folder)
 

@@ -151,15 +151,27 @@ def read_detail(lab):
     return step.detail if step else ""
 
 
-def test_two_masters_at_once_do_no_harm(data_lab, monkeypatch):
+@pytest.mark.parametrize("kind", ["tar.gz", "zip", "prefix"])
+def test_two_masters_at_once_do_no_harm(data_lab, kind, monkeypatch):
     monkeypatch.setattr(Lease, "find_holder", lambda _: "")
     monkeypatch.setattr(Lease, "check", lambda _: None)
-    tree = make_tree(60)
-    data_lab.put("set.tar.gz", make_archive("tar.gz", tree))
+    monkeypatch.setattr("deeplearning_provision.extraction.BATCH_MEMBERS", 4)
+    if kind == "prefix":
+        tree = {f"{index % 5}/{index}": ("file", b"content" * index, False) for index in range(60)}
+        data_lab.proxy.objects = {f"set/{name}": entry[1] for name, entry in tree.items()}
+    else:
+        tree = make_tree(40, 4000)
+        data_lab.put(f"set.{kind}", make_archive(kind, tree))
     real = data_lab.facts
     monkeypatch.setattr(data_lab, "facts", lambda i, *s, **o: replace(real(i, *s, **o), role="master"))
-    instances = ("i-00000000000000011", "i-00000000000000012")
-    both = [data_lab.start(data_lab.source("set.tar.gz"), instance=instance) for instance in instances]
-    assert [running.finish()[0] for running in both] == [Outcome.DONE] * 2
-    for instance in instances:
-        assert read_tree(data_lab.data(instance=instance).resolve()) == tree
+    source = data_lab.source("set/" if kind == "prefix" else f"set.{kind}")
+    instances = [f"i-0000000000000001{number}" for number in range(3)]
+    all_masters = [data_lab.start(source, instance=instance) for instance in instances]
+    ends = [running.finish()[0] for running in all_masters]
+    assert Outcome.DONE in ends
+    assert Outcome.FAILED not in ends
+    files = {name: entry for name, entry in tree.items() if entry[0] != "folder"}
+    for instance, end in zip(instances, ends, strict=True):
+        if end == Outcome.DONE:
+            found = read_tree(data_lab.data(instance=instance).resolve())
+            assert {name: entry for name, entry in found.items() if entry[0] != "folder"} == files
