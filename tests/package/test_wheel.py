@@ -70,7 +70,9 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     assert payload == {"bootstrap.sh", "capacity_adjuster", "fetch_agent.py", "vendor", *NODE_PACKAGES}
     folder = "deeplearning_rehearsal/_examples/"
     examples = {name.removeprefix(folder) for name in names if name.startswith(folder)}
-    assert examples == {*list_examples(), "environments/launchers.txt"}
+    environments = {f"environments/{path.name}" for path in (ROOT / "examples" / "environments").glob("*.txt")}
+    assert examples == {*list_examples(), *environments}
+    assert "environments/launchers.txt" in environments
     assert examples > {"run_elastic.sh", "run_horovod.sh", "train_digits.py", "train_elastic.py"}
     assert "deeplearning_rehearsal/templates/report.html.j2" in names
     assert "deeplearning_rehearsal/cases/capacity-none.toml" in names
