@@ -64,3 +64,31 @@ def test_an_expectation_that_does_not_hold_turns_the_verdict(
     expectation, injection = seen["entry"]["reasons"]
     assert expectation.startswith("the reason says 'the moon is full' is expected, found: ")
     assert injection == "send_poison was never injected: 'state formed' never came"
+
+
+def test_every_launcher_trains_through_run_and_as_the_predecessors_did(
+    rehearse: Callable[[str], Rehearsed], tmp_path: Path
+) -> None:
+    """All of them by name: then the efficiency, which a busy machine cannot show, is not measured."""
+    names = ["horovod", "mpi", "torchrun", "tf-ps", "tf-multiworker", "mxnet"]
+    original = find_case("launchers").read_text()
+    named = tmp_path / "named.toml"
+    named.write_text(original.replace('job = "launchers"', f'job = "launchers"\nlaunchers = {json.dumps(names)}'))
+    status, seen = rehearse(str(named))
+    assert (status, seen["report"]["reasons"]) == (0, [])
+    launchers = seen["report"]["launchers"]
+    assert list(launchers) == names
+    for name, launcher in launchers.items():
+        assert launcher["held"], name
+        for way in launcher["ways"]:
+            assert way["status"] == 0
+            assert way["result"]["accuracy"] >= 0.90
+            assert (way["result"]["ranks"], len(set(way["result"]["hosts"]))) == (2, 2)
+
+
+def test_data_whose_staging_is_killed_half_way_is_finished_without_starting_over(
+    rehearse: Callable[[str], Rehearsed],
+) -> None:
+    status, seen = rehearse("data-staged")
+    assert (status, seen["report"]["reasons"]) == (0, [])
+    assert all(finding["held"] for finding in seen["report"]["case"]["findings"])

@@ -124,6 +124,7 @@ class Case:
         injections: What is injected, in order.
         seen: What must hold at the end.
         objects: What S3 holds before the stack is created.
+        launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
     """
 
@@ -141,6 +142,7 @@ class Case:
     injections: tuple[Injection, ...]
     seen: Seen
     objects: tuple[DataObject, ...] = ()
+    launchers: tuple[str, ...] = ()
     lustre_client: bool = False
 
     @property

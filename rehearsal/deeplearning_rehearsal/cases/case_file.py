@@ -12,6 +12,7 @@ from deeplearning_rehearsal.cases.expectations import read_seen
 from deeplearning_rehearsal.cases.target import Target, parse_target
 from deeplearning_rehearsal.cases.toml_table import CaseError, Table
 from deeplearning_rehearsal.cases.trigger import FORMS, Trigger, parse_trigger
+from deeplearning_rehearsal.launchers.trials import TRIAL_NAMES
 
 FOLDER = Path(__file__).parent
 MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
@@ -82,6 +83,7 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         injections=injections,
         seen=seen,
         objects=tuple(_read_object(entry) for entry in table.tables("object")),
+        launchers=table.items("launchers", str),
         lustre_client=table.get("lustre_client", bool, default=False),
     )
     table.finish()
@@ -170,6 +172,7 @@ def _require_sense(case: Case, table: Table) -> None:
         table.refuse("nodes", "must be left out with context.worker_desired_capacity; keep one of the two")
     if case.job != "digits" and not is_trained:
         table.refuse("job", f"must be left out with expect = {case.expect!r}, which trains nothing")
+    _require_sense_of_launchers(case, table)
     if case.arguments and not case.is_elastic:
         table.refuse("arguments", "must be left out unless job = 'elastic', whose program takes them")
     if case.is_elastic and "run_script" in case.context:
@@ -180,6 +183,13 @@ def _require_sense(case: Case, table: Table) -> None:
         if injection.when.kind == "pause" and index == 0:
             table.refuse("inject[0].when", "must not be a pause, which counts from the injection before")
     _require_sense_of_seen(case, seen, table)
+
+
+def _require_sense_of_launchers(case: Case, table: Table) -> None:
+    if case.launchers and case.job != "launchers":
+        table.refuse("launchers", "must be left out: it needs job = 'launchers'")
+    if unknown := set(case.launchers) - set(TRIAL_NAMES):
+        table.refuse("launchers", f"must hold only {', '.join(TRIAL_NAMES)}, got {sorted(unknown)}")
 
 
 def _require_sense_of_seen(case: Case, seen: Seen, table: Table) -> None:

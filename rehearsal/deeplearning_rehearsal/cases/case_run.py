@@ -104,7 +104,7 @@ class CaseRun(ClusterRun):
         self.files.compare()  # before the checks and the job, which leave files of their own
         self.check(evidence)
         if self.case.job == "launchers":
-            try_launchers(self, evidence)
+            try_launchers(self, evidence, self.case.launchers)
         elif self.case.expect == "trained" and not self.case.is_elastic:
             self.train(evidence)
 

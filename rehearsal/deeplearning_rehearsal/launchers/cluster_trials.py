@@ -1,30 +1,31 @@
 """Tries every launcher on a cluster that has formed."""
 
 import time
+from collections.abc import Sequence
 
 from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_rehearsal.assessment import Evidence
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
-from deeplearning_rehearsal.launchers.trials import TRIALS
+from deeplearning_rehearsal.launchers.trials import choose_trials
 from deeplearning_rehearsal.provision_watch import ProvisionWatch, name_steps
 from deeplearning_rehearsal.training import make_training_report
 
 _LANE = "training"
-_JOB = "horovod"
-_PROVISION_SECONDS = 600.0
+_PROVISION_SECONDS = 1800.0
 
 
-def try_launchers(run: ClusterRun, evidence: Evidence) -> None:
+def try_launchers(run: ClusterRun, evidence: Evidence, names: Sequence[str] = ()) -> None:
     """
-    Wait for what jobs need, try each launcher, and measure what `deeplearning run` costs.
+    Wait for what jobs need, try launchers, and when it is all of them measure what `deeplearning run` costs.
 
-    What was trained first, through `deeplearning run` with Horovod, counts as the rehearsal's training.
+    What was trained first counts as the rehearsal's training.
 
     Args:
         run: The rehearsal.
         evidence: Takes what is found out; nodes and roster are known already.
+        names: The trials. Default: all that need no environment of their own.
 
     Raises:
         RehearsalError: A node does not get what jobs need, or the efficiency could not be measured.
@@ -43,11 +44,13 @@ def try_launchers(run: ClusterRun, evidence: Evidence) -> None:
     )
     with run.timeline.phase("launchers"):
         trials.prepare()
-        for trial in TRIALS:
+        for trial in choose_trials(names):
             trials.carry_out(trial)
-    first = evidence.launchers[_JOB].ways[0]
+    name, report = next(iter(evidence.launchers.items()))
+    first = report.ways[0]
     if not first.problems:
-        evidence.training = make_training_report(_JOB, first.result)
+        evidence.training = make_training_report(name, first.result)
+    if not first.problems and not names:
         with run.timeline.phase("efficiency"):
             evidence.efficiency = trials.measure_efficiency()
 

@@ -1,5 +1,7 @@
 """Every launcher with its example, through `deeplearning run` and with the predecessors' own command."""
 
+from collections.abc import Sequence
+
 from deeplearning_rehearsal.launchers.trial import Trial, Way
 
 ENVIRONMENT_PATH = "PATH=/opt/deeplearning/environments/current/bin:$PATH"
@@ -66,7 +68,20 @@ TRIALS = (
     _make(
         "tf-ps",
         "train_parameter_server.py",
-        f"{ENVIRONMENT_PATH}; {_GENERATE} && {_SEED_LOOP}; {_READ_LOGS}; {_STOP_LOOP}",
+        _SEED_PARAMETER_SERVERS,
     ),
+    _make("tf-multiworker", "train_parameter_server.py"),
     _make("mxnet", "train_mxnet.py", f"{ENVIRONMENT_PATH} {_LAUNCH_PY} python3 train_mxnet.py"),
 )
+
+EXTRA_TRIALS = (Trial("keras", (Way("run", run_command("horovod", "train_keras.py", name="keras")),)),)
+"""Those whose environment is another, and dear to build."""
+
+
+_KNOWN = {trial.launcher: trial for trial in (*TRIALS, *EXTRA_TRIALS)}
+TRIAL_NAMES = tuple(_KNOWN)
+
+
+def choose_trials(names: Sequence[str]) -> tuple[Trial, ...]:
+    """Return the trials of these names; all but the extra ones for none."""
+    return tuple(_KNOWN[name] for name in names) or TRIALS

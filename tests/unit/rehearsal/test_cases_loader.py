@@ -70,7 +70,7 @@ PROMISED = {
     "zero-workers",
 }
 
-NO_ROWS = {"data-corrupt", "data-disk-full", "data-on-lustre", "data-staged", "launchers", "sixty-four-nodes"}
+NO_ROWS = {"data-corrupt", "data-disk-full", "data-on-lustre", "data-staged", "keras", "launchers", "sixty-four-nodes"}
 """Jobs, their data and a size are no faults of the catalogue."""
 
 
@@ -177,6 +177,11 @@ POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
             "nodes must be left out with context.worker_desired_capacity",
         ),
         (f'{FORMED}nodes = 2\njob = "elastic"\n[seen]\nformed = 2', "job must be left out with expect = 'formed'"),
+        (f'{FORMED}nodes = 2\nlaunchers = ["mpi"]\n[seen]\nformed = 2', "launchers must be left out: it needs job"),
+        (
+            'title = "x"\nexpect = "trained"\njob = "launchers"\nlaunchers = ["fly"]\nnodes = 2\n[seen]\nformed = 2',
+            "launchers must hold only horovod, mpi, torchrun, tf-ps, tf-multiworker, mxnet, keras, got ['fly']",
+        ),
         (f'{FORMED}nodes = 2\narguments = ["a"]\n[seen]\nformed = 2', "arguments must be left out unless job"),
         (
             f'{TRAINED}job = "elastic"\ncontext = {{ run_script = "r" }}\n[seen]\nformed = 2',

@@ -13,7 +13,7 @@ from deeplearning_rehearsal.launcher_report import describe_efficiency, describe
 from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_median, order_ways
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
-from deeplearning_rehearsal.launchers.trials import TRIALS
+from deeplearning_rehearsal.launchers.trials import TRIALS, choose_trials
 from deeplearning_rehearsal.training import list_examples
 
 RESULT = {
@@ -108,11 +108,16 @@ def test_a_job_that_prints_no_result_does_not_pass_for_trained() -> None:
     assert run.reports["horovod"].ways[0].problems[0].endswith("it wrote: all done")
 
 
-def test_every_promised_launcher_is_tried_through_run_and_all_but_torchrun_as_the_predecessors_did() -> None:
+def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_they_had_it() -> None:
     kinds = {trial.launcher: [way.kind for way in trial.ways] for trial in TRIALS}
-    assert set(kinds) == {"horovod", "mpi", "torchrun", "tf-ps", "mxnet"}
+    assert set(kinds) == {"horovod", "mpi", "torchrun", "tf-ps", "tf-multiworker", "mxnet"}
     for launcher, found in kinds.items():
-        assert found == (["run"] if launcher == "torchrun" else ["run", "seed"])
+        assert found == (["run"] if launcher in {"torchrun", "tf-multiworker"} else ["run", "seed"])
+
+
+def test_trials_are_chosen_by_name_and_else_are_all_that_need_no_environment_of_their_own() -> None:
+    assert choose_trials(()) == TRIALS
+    assert [trial.launcher for trial in choose_trials(("keras", "mpi"))] == ["keras", "mpi"]
 
 
 def test_each_program_that_a_trial_starts_is_among_the_examples() -> None:
