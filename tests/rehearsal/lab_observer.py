@@ -151,6 +151,7 @@ def observe_services(observer: Observer):
     drop_in = "/etc/systemd/system.conf.d/z.conf"
     ask(0, f"printf '[Manager]\\nDefaultEnvironment=MORE=1\\n' > {drop_in} && systemctl daemon-reexec")
     seen["default environment"] = ask(0, "systemctl start show; grep -E '^(MORE|AWS_ENDPOINT_URL|HOME)=' /run/shown")
+    seen["a login shell's AWS"] = ask(0, "printenv AWS_ENDPOINT_URL", user="ubuntu", login_shell=True)
     seen["a user's restart"] = ask(0, "systemctl restart ssh", user="ubuntu")
     seen["a stopped service"] = ask(2, "systemctl stop beat; systemctl is-active beat; pgrep -c -x sleep")
     return seen

@@ -108,6 +108,10 @@ def test_default_environments_add_up_and_services_of_root_have_no_home(seen):
     assert seen["default environment"] == [0, "AWS_ENDPOINT_URL=http://10.0.0.1:5000\nMORE=1", ""]
 
 
+def test_commands_of_users_find_the_embedded_aws_and_no_other(seen):
+    assert seen["a login shell's AWS"] == [0, "http://10.0.0.1:5000", ""]
+
+
 def test_users_may_not_restart_services(seen):
     assert seen["a user's restart"] == [1, "", "Failed to restart: Access denied"]
 

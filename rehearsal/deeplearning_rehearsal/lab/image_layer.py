@@ -51,7 +51,7 @@ STAND_INS = (
     StandIn(
         "own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"
     ),
-    StandIn("AWS_ENDPOINT_URL", "an image's environment", "DefaultEnvironment of systemd names the embedded AWS"),
+    StandIn("AWS_ENDPOINT_URL", "an image's environment", "systemd and PAM name the embedded AWS"),
 )
 
 PACKAGE_INDEX = StandIn(
@@ -98,6 +98,7 @@ def write_image_layer(
     files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
     environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
     files["etc/systemd/system.conf.d/10-image.conf"] = environment
+    files["etc/environment"] = f"AWS_ENDPOINT_URL={endpoint_url}\n"
     if package_index_url:
         files["etc/pip.conf"] = _pip_configuration(package_index_url)
     for name, text in files.items():
