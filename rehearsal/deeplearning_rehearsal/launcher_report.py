@@ -11,7 +11,8 @@ class WayReport:
     One way in which a launcher was started.
 
     Attributes:
-        kind: `run` for `deeplearning run`, `seed` for the predecessors' own command.
+        kind: `run` for `deeplearning run`, `seed` for the predecessors' own command, `look` for one that looks at what
+            a job left.
         command: What was run.
         status: Its exit status; None where it was given up.
         seconds: From its start to its end.
@@ -61,6 +62,8 @@ def describe_way(name: str, way: WayReport) -> str:
     figures = way.result
     if way.problems:
         return f"{name} ({way.kind}) FAILED after {way.seconds:.1f} s: {'; '.join(way.problems)}"
+    if not figures:
+        return f"{name} ({way.kind}): as promised, {way.seconds:.1f} s: {way.command}"
     return (
         f"{name} ({way.kind}): {figures['framework']}, {figures['ranks']} ranks on {len(set(figures['hosts']))} hosts, "
         f"held-out accuracy {figures['accuracy']:.3f}, {way.seconds:.1f} s"

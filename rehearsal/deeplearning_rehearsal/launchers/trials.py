@@ -42,6 +42,21 @@ _STOP_LOOP = _SEED_LOOP.replace("$host.sh", "$host.stop.sh")
 _SEED_PARAMETER_SERVERS = f"{ENVIRONMENT_PATH}; {_GENERATE} && {_SEED_LOOP}; {_READ_LOGS}; {_STOP_LOOP}"
 
 
+_EVALUATE = (
+    f"{ENVIRONMENT_PATH} python3 evaluate_cifar10.py --data_dir=$EFS_MOUNT/cifar10_data "
+    "--eval_dir=$EFS_MOUNT/cifar10_eval --checkpoint_dir=$EFS_MOUNT/cifar10_train | "
+    "python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)[\"accuracy\"] < 0.9)'"
+)
+"""The predecessors' evaluation of what their own way trained."""
+
+_SUMMARIES = "http://deeplearning-master:6006/data/plugin/scalars/tags"
+_TENSORBOARD = (
+    "bash tensorboard.sh $EFS_MOUNT/cifar10_train & trap 'kill $!' EXIT; "
+    f"until curl --silent {_SUMMARIES} | grep accuracy; do sleep 0.5; done"
+)
+"""TensorBoard as the predecessors start it, and what a browser would ask it for."""
+
+
 def run_command(launcher: str, program: str, *, name: str = "", arguments: str = "") -> str:
     """
     Return the command line of `deeplearning run`.
@@ -56,9 +71,9 @@ def run_command(launcher: str, program: str, *, name: str = "", arguments: str =
     return line.rstrip()
 
 
-def _make(launcher: str, program: str, *seeds: str) -> Trial:
-    ways = (Way("run", run_command(launcher, program)), *(Way("seed", seed) for seed in seeds))
-    return Trial(launcher, ways)
+def _make(launcher: str, program: str, *seeds: str, looks: Sequence[str] = ()) -> Trial:
+    seen = (*(Way("seed", seed) for seed in seeds), *(Way("look", look) for look in looks))
+    return Trial(launcher, (Way("run", run_command(launcher, program)), *seen))
 
 
 TRIALS = (
@@ -69,6 +84,7 @@ TRIALS = (
         "tf-ps",
         "train_parameter_server.py",
         _SEED_PARAMETER_SERVERS,
+        looks=(_EVALUATE, _TENSORBOARD),
     ),
     _make("tf-multiworker", "train_parameter_server.py"),
     _make("mxnet", "train_mxnet.py", f"{ENVIRONMENT_PATH} {_LAUNCH_PY} python3 train_mxnet.py"),

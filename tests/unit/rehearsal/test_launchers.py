@@ -112,7 +112,14 @@ def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_t
     kinds = {trial.launcher: [way.kind for way in trial.ways] for trial in TRIALS}
     assert set(kinds) == {"horovod", "mpi", "torchrun", "tf-ps", "tf-multiworker", "mxnet"}
     for launcher, found in kinds.items():
-        assert found == (["run"] if launcher in {"torchrun", "tf-multiworker"} else ["run", "seed"])
+        jobs = [kind for kind in found if kind != "look"]
+        assert jobs == (["run"] if launcher in {"torchrun", "tf-multiworker"} else ["run", "seed"])
+
+
+@pytest.mark.parametrize(("status", "count"), [(0, 0), (1, 1), (None, 1)])
+def test_a_look_at_what_a_job_left_must_end_well_and_needs_no_result(status: int | None, count: int) -> None:
+    attempt = Attempt(Way("look", "curl"), status, {}, 1.0, "refused")
+    assert len(judge_attempt(attempt, hosts=2, ranks=2)) == count
 
 
 def test_trials_are_chosen_by_name_and_else_are_all_that_need_no_environment_of_their_own() -> None:
