@@ -23,7 +23,6 @@ from sklearn.datasets import load_digits
 
 SEED = 2018
 HELD_OUT = 0.2
-GLOBAL_BATCH = 128
 
 
 def load_parts() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
@@ -40,7 +39,7 @@ def load_parts() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor,
     return (x[held_out:], y[held_out:]), (x[:held_out], y[:held_out])
 
 
-def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, folder: Path) -> int:
+def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, epochs: int, batch: int, folder: Path) -> int:
     """
     Train on this rank's part; the batch over all ranks stays the same, however many there are.
 
@@ -49,6 +48,7 @@ def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int,
         x: Images.
         y: Their labels.
         epochs: Passes in all; those behind the checkpoint from which the job goes on are not made again.
+        batch: Images of a step, over all ranks.
         folder: Takes a checkpoint after each.
 
     Returns:
@@ -60,10 +60,9 @@ def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int,
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     share = len(y) // hvd.size()  # the same on all ranks, or they would wait for each other for ever
-    batch = max(1, GLOBAL_BATCH // hvd.size())
     for epoch in range(begin, epochs):
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(SEED + epoch))
-        for part in order[hvd.rank() :: hvd.size()][:share].split(batch):
+        for part in order[hvd.rank() :: hvd.size()][:share].split(max(1, batch // hvd.size())):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x[part]), y[part]).backward()
             optimizer.step()
@@ -118,6 +117,8 @@ def main() -> None:
     """Train, check, save and print."""
     parser = argparse.ArgumentParser(description="Train on handwritten digits with Horovod and PyTorch.")
     parser.add_argument("--epochs", type=int, default=15, help="passes over the training part (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=128, help="images of a step over all ranks (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=128, help="units of the hidden layer (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path(os.environ["EFS_MOUNT"], "train_digits"), help="result folder")
     arguments = parser.parse_args()
 
@@ -125,12 +126,12 @@ def main() -> None:
     torch.manual_seed(SEED)
     torch.set_num_threads(1)  # ranks share the machine's cores
     (x, y), (held_out_x, held_out_y) = load_parts()
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    width = arguments.width
+    model = torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, 10))
+    folder = Path(os.environ.get("DEEPLEARNING_CHECKPOINT_PATH") or arguments.out)
     arguments.out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
-    trained = train(
-        model, x, y, arguments.epochs, Path(os.environ.get("DEEPLEARNING_CHECKPOINT_PATH") or arguments.out)
-    )
+    trained = train(model, x, y, epochs=arguments.epochs, batch=arguments.batch, folder=folder)
     seconds = time.monotonic() - begin
     check_same_weights(model)
     hosts = hvd.allgather_object(socket.gethostname())

@@ -62,7 +62,7 @@ def describe_way(name: str, way: WayReport) -> str:
     figures = way.result
     if way.problems:
         return f"{name} ({way.kind}) FAILED after {way.seconds:.1f} s: {'; '.join(way.problems)}"
-    if not figures:
+    if way.kind == "look":
         return f"{name} ({way.kind}): as promised, {way.seconds:.1f} s: {way.command}"
     return (
         f"{name} ({way.kind}): {figures['framework']}, {figures['ranks']} ranks on {len(set(figures['hosts']))} hosts, "

@@ -13,6 +13,7 @@ from deeplearning_rehearsal.launcher_report import EfficiencyReport, LauncherRep
 from deeplearning_rehearsal.launchers.efficiency import (
     FIRST_EPOCHS,
     GOAL,
+    JOB_ARGUMENTS,
     PAIRS,
     SHORTEST_SECONDS,
     Pair,
@@ -126,7 +127,7 @@ class TrialRun:
             pairs.append(pair)
         median = find_median(pairs)
         return EfficiencyReport(
-            job=f"{PROGRAM} with {self.ranks} ranks and {epochs} epochs",
+            job=f"{PROGRAM} {JOB_ARGUMENTS} with {self.ranks} ranks and {epochs} epochs",
             pairs=tuple(
                 {
                     **asdict(pair),
@@ -151,7 +152,7 @@ class TrialRun:
         return epochs
 
     def _measure(self, kind: str, name: str, arguments: str) -> Attempt:
-        program = f'{PROGRAM} --out "$EFS_MOUNT/{name}" {arguments}'.rstrip()
+        program = f'{PROGRAM} {JOB_ARGUMENTS} --out "$EFS_MOUNT/{name}" {arguments}'.rstrip()
         command = run_command("horovod", program, name=name) if kind == "run" else f"{BARE_HOROVODRUN} {program}"
         attempt = self.attempt(Way("run" if kind == "run" else "seed", command))
         if problems := judge_attempt(attempt, self.hosts, self.ranks):

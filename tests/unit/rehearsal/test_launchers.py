@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deeplearning_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.launcher_report import describe_efficiency, describe_way
+from deeplearning_rehearsal.launcher_report import WayReport, describe_efficiency, describe_way
 from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_median, order_ways
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
@@ -119,7 +119,10 @@ def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_t
 @pytest.mark.parametrize(("status", "count"), [(0, 0), (1, 1), (None, 1)])
 def test_a_look_at_what_a_job_left_must_end_well_and_needs_no_result(status: int | None, count: int) -> None:
     attempt = Attempt(Way("look", "curl"), status, {}, 1.0, "refused")
-    assert len(judge_attempt(attempt, hosts=2, ranks=2)) == count
+    problems = judge_attempt(attempt, hosts=2, ranks=2)
+    assert len(problems) == count
+    line = describe_way("tf-ps", WayReport("look", "curl", status, 1.0, {"accuracy": 0.97}, problems))
+    assert line.startswith("tf-ps (look) FAILED" if count else "tf-ps (look): as promised, 1.0 s: curl")
 
 
 def test_trials_are_chosen_by_name_and_else_are_all_that_need_no_environment_of_their_own() -> None:
@@ -147,7 +150,7 @@ def test_pairs_are_measured_in_turned_order_with_jobs_long_enough() -> None:
     report = _run(master).measure_efficiency()
     epochs = count_epochs(990.0, 1438)
     assert epochs * 1438 / 990.0 >= 10.0
-    trials, measured = master.commands[:-12], master.commands[-12:]
+    trials, measured = master.commands[: -2 * PAIRS], master.commands[-2 * PAIRS :]
     assert len(trials) == 3  # each still too short, by a job that is faster than it says
     assert all(f"--epochs {epochs}" in command for command in measured)
     is_bare = ["horovodrun --gloo" in command for command in measured]
@@ -156,7 +159,7 @@ def test_pairs_are_measured_in_turned_order_with_jobs_long_enough() -> None:
     assert len(names) == len(trials) + PAIRS  # a job of the same name would go on from its checkpoint
     assert (report.median, report.held, len(report.pairs)) == (0.99, True, PAIRS)
     assert report.pairs[1]["order"] == "bare"
-    assert "median 0.990 (at least 0.98) of 6 pairs: 0.990, " in describe_efficiency(report)
+    assert f"median 0.990 (at least 0.98) of {PAIRS} pairs: 0.990, " in describe_efficiency(report)
 
 
 def test_an_efficiency_below_the_goal_is_said() -> None:
