@@ -44,8 +44,10 @@ class EfficiencyReport:
     Attributes:
         job: What was trained.
         pairs: Each with `order` (which way was first), `run_throughput` and `bare_throughput` (samples a second),
-            `run_seconds` and `bare_seconds` (the whole command), `efficiency` and `wall_ratio`.
+            `run_seconds` and `bare_seconds` (the whole command), `run_cpu_seconds` and `bare_cpu_seconds` (the ranks'
+            while they trained), `efficiency`, `cpu_efficiency` and `wall_ratio`.
         median: Median efficiency of the pairs.
+        cpu_median: Median efficiency by CPU time, which a shared machine disturbs less.
         goal: Where it is meant to be at least.
         held: Whether it is; that it is not turns no verdict, because a shared machine measures poorly.
     """
@@ -53,6 +55,7 @@ class EfficiencyReport:
     job: str
     pairs: Sequence[Mapping[str, Any]]
     median: float
+    cpu_median: float
     goal: float
     held: bool
 
@@ -73,8 +76,10 @@ def describe_way(name: str, way: WayReport) -> str:
 def describe_efficiency(efficiency: EfficiencyReport) -> str:
     """Say in a line what `deeplearning run` costs."""
     each = ", ".join(f"{pair['efficiency']:.3f}" for pair in efficiency.pairs)
+    by_cpu = ", ".join(f"{pair['cpu_efficiency']:.3f}" for pair in efficiency.pairs)
     relation = "at least" if efficiency.held else "NOT at least"
     return (
         f"{efficiency.job} through `deeplearning run` against bare horovodrun: median {efficiency.median:.3f} "
-        f"({relation} {efficiency.goal:.2f}) of {len(efficiency.pairs)} pairs: {each}"
+        f"({relation} {efficiency.goal:.2f}) of {len(efficiency.pairs)} pairs: {each}; "
+        f"by CPU time of the ranks median {efficiency.cpu_median:.3f}: {by_cpu}"
     )

@@ -30,6 +30,8 @@ class Pair:
         bare_throughput: The same through bare horovodrun.
         run_seconds: From the start of the command to its end.
         bare_seconds: The same through bare horovodrun.
+        run_cpu_seconds: CPU time of all ranks while they trained, through `deeplearning run`.
+        bare_cpu_seconds: The same through bare horovodrun.
     """
 
     order: str
@@ -37,11 +39,18 @@ class Pair:
     bare_throughput: float
     run_seconds: float
     bare_seconds: float
+    run_cpu_seconds: float
+    bare_cpu_seconds: float
 
     @property
     def efficiency(self) -> float:
         """Throughput through `deeplearning run` over that of bare horovodrun."""
         return self.run_throughput / self.bare_throughput
+
+    @property
+    def cpu_efficiency(self) -> float:
+        """CPU time of the ranks of bare horovodrun over that through `deeplearning run`: a steadier figure."""
+        return self.bare_cpu_seconds / self.run_cpu_seconds
 
     @property
     def wall_ratio(self) -> float:
@@ -66,6 +75,6 @@ def count_epochs(samples_per_second: float, samples: int) -> int:
     return math.ceil(TRAINING_SECONDS * samples_per_second / samples)
 
 
-def find_median(pairs: Sequence[Pair]) -> float:
-    """Return the median efficiency."""
-    return statistics.median(pair.efficiency for pair in pairs)
+def find_medians(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Return the median efficiency by throughput, and by CPU time."""
+    return statistics.median(p.efficiency for p in pairs), statistics.median(p.cpu_efficiency for p in pairs)

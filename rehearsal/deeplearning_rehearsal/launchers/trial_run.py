@@ -18,7 +18,7 @@ from deeplearning_rehearsal.launchers.efficiency import (
     SHORTEST_SECONDS,
     Pair,
     count_epochs,
-    find_median,
+    find_medians,
     order_ways,
 )
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
@@ -39,6 +39,7 @@ _GRACE_SECONDS = 20.0
 _LENGTHENINGS = 3
 _THROUGHPUT = "samples_per_second"
 _EPOCH_SAMPLES = "trained_on"
+_CPU_SECONDS = "cpu_seconds"
 
 
 @dataclass
@@ -122,21 +123,28 @@ class TrialRun:
                 kind: self._measure(kind, f"efficiency-{number}-{kind}", f"--epochs {epochs}") for kind in order
             }
             run, bare = attempts["run"], attempts["bare"]
-            pair = Pair(order[0], run.result[_THROUGHPUT], bare.result[_THROUGHPUT], run.seconds, bare.seconds)
+            pair = Pair(
+                order[0],
+                *(attempt.result[_THROUGHPUT] for attempt in (run, bare)),
+                *(attempt.seconds for attempt in (run, bare)),
+                *(attempt.result[_CPU_SECONDS] for attempt in (run, bare)),
+            )
             self.tell(f"pair {number} of {PAIRS}, {order[0]} first: efficiency {pair.efficiency:.3f}")
             pairs.append(pair)
-        median = find_median(pairs)
+        median, cpu_median = find_medians(pairs)
         return EfficiencyReport(
             job=f"{PROGRAM} {JOB_ARGUMENTS} with {self.ranks} ranks and {epochs} epochs",
             pairs=tuple(
                 {
                     **asdict(pair),
                     "efficiency": round(pair.efficiency, 4),
+                    "cpu_efficiency": round(pair.cpu_efficiency, 4),
                     "wall_ratio": round(pair.wall_ratio, 4),
                 }
                 for pair in pairs
             ),
             median=round(median, 4),
+            cpu_median=round(cpu_median, 4),
             goal=GOAL,
             held=median >= GOAL,
         )
@@ -157,6 +165,6 @@ class TrialRun:
         attempt = self.attempt(Way("run" if kind == "run" else "seed", command))
         if problems := judge_attempt(attempt, self.hosts, self.ranks):
             raise PromiseError(f"{name}: {'; '.join(problems)}")
-        if missing := [key for key in (_THROUGHPUT, _EPOCH_SAMPLES) if not attempt.result.get(key)]:
+        if missing := [key for key in (_THROUGHPUT, _EPOCH_SAMPLES, _CPU_SECONDS) if not attempt.result.get(key)]:
             raise PromiseError(f"{name}: its result must have {', '.join(missing)}")
         return attempt

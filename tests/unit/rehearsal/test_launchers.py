@@ -10,7 +10,7 @@ import pytest
 
 from deeplearning_rehearsal.errors import PromiseError
 from deeplearning_rehearsal.launcher_report import WayReport, describe_efficiency, describe_way
-from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_median, order_ways
+from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_medians, order_ways
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
 from deeplearning_rehearsal.launchers.trials import TRIALS, choose_trials
@@ -23,6 +23,7 @@ RESULT = {
     "dataset": "digits",
     "accuracy": 0.97,
     "seconds": 10.0,
+    "cpu_seconds": 20.0,
     "samples_per_second": 1000.0,
     "trained_on": 1438,
 }
@@ -179,6 +180,6 @@ def test_a_job_that_does_not_say_how_fast_it_was_gives_no_efficiency() -> None:
 
 def test_the_order_is_balanced_and_the_median_is_of_the_pairs() -> None:
     assert list(order_ways(4)) == [("run", "bare"), ("bare", "run")] * 2
-    pairs = [Pair("run", run, 100.0, 12.0, 10.0) for run in (90.0, 99.0, 120.0)]
-    assert find_median(pairs) == 0.99
+    pairs = [Pair("run", run, 100.0, 12.0, 10.0, 2000.0 / run, 20.0) for run in (90.0, 99.0, 120.0)]
+    assert find_medians(pairs) == (0.99, pytest.approx(0.99))
     assert pairs[0].wall_ratio == 1.2
