@@ -35,7 +35,8 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", metavar="JOB", help="default: the program file's stem; its checkpoints are found by it"
     )
-    parser.add_argument("program", nargs="+", metavar="-- PROGRAM", help="the program and its arguments")
+    parser.add_argument("program", nargs="+", metavar="PROGRAM", help="behind --: the program and its arguments")
+    parser.usage = f"{parser.prog} [OPTION...] -- PROGRAM [ARGUMENT...]"
 
 
 def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
