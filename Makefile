@@ -74,10 +74,15 @@ endif
 test: unit $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
 	@$(BIN)/python -m pytest --ignore tests/unit
 
-# A process of its own: first to fail, and its CPU time is not that of stacks which other tests keep in memory.
+# Processes of their own: first to fail, and their CPU time is not that of stacks which other tests keep in memory.
+# Two at once, since most machines have two cores: what forms a cluster, and what is done with one.
+FORMING := $(addprefix tests/unit/,bootstrap capacity_adjuster deeplearning_agent deeplearning_cdk faults)
 .PHONY: unit
 unit: setup ## Run the unit tests alone (no root)
-	@$(BIN)/python -m pytest tests/unit
+	@echo "unit tests in two halves; the first one's output follows the second's"
+	@$(BIN)/python -m pytest $(FORMING) > build/unit-forming.log 2>&1 & forming=$$!; status=0; \
+	  $(BIN)/python -m pytest tests/unit $(addprefix --ignore=,$(FORMING)) || status=$$?; \
+	  wait $$forming || status=$$?; cat build/unit-forming.log; exit $$status
 
 .PHONY: test-deep
 test-deep: setup ## Search 10,000 histories of each model for a broken promise, where a push searches 500 (no root)

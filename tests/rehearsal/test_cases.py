@@ -82,6 +82,8 @@ def test_every_launcher_trains_through_run_and_as_the_predecessors_did(
         assert launcher["held"], name
         for way in launcher["ways"]:
             assert way["status"] == 0
+            if way["kind"] == "look":
+                continue
             assert way["result"]["accuracy"] >= 0.90
             assert (way["result"]["ranks"], len(set(way["result"]["hosts"]))) == (2, 2)
 
