@@ -57,7 +57,9 @@ class Rehearsal:
 
     def follow_processes(self) -> None:
         """Take hold of every process of the lab, so that each can be waited for."""
-        self.processes |= {pid: os.pidfd_open(pid) for pid in _find_children(self.process.pid)}
+        for pid in _find_children(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):  # a short one of the node's ended since it was found
+                self.processes[pid] = os.pidfd_open(pid)
         assert len(self.processes) > 2 * 3  # each node has its first process, its service manager and its sshd
 
     def finish(self) -> int:
@@ -177,10 +179,11 @@ def _has_ended(descriptor: int, deadline: float) -> bool:
 
 
 def _find_children(pid: int) -> list[int]:
-    """Return all processes below one."""
+    """Return all processes below one; none below one that has ended meanwhile."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
     return found + [below for child in found for below in _find_children(child)]
 
 
