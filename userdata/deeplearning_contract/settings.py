@@ -39,6 +39,7 @@ class NodeSettings:
         setup_script: Runs as root on every node before it reports; None without one.
         run_script: Runs as the login user on the master once the cluster has formed; None without one.
         needs: What jobs find on the node beside its contract.
+        log_group: CloudWatch log group that takes the node's log; empty when it is not shipped.
     """
 
     cluster: str
@@ -59,6 +60,7 @@ class NodeSettings:
     setup_script: ScriptSettings | None = None
     run_script: ScriptSettings | None = None
     needs: JobNeeds = NO_NEEDS
+    log_group: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads; values may be CDK tokens."""
@@ -94,6 +96,7 @@ class NodeSettings:
             setup_script=ScriptSettings.read(document, "setup_script"),
             run_script=ScriptSettings.read(document, "run_script"),
             needs=JobNeeds.from_document(field({"needs": {}, **document}, "needs", dict, "settings")),
+            log_group=field({"log_group": "", **document}, "log_group", str, "settings"),
         )
 
 

@@ -88,6 +88,7 @@ node_settings = st.builds(
             "report_sender",
             "signal_url",
             "login_user",
+            "log_group",
         )
     },
     expected_gpu_count=counts,

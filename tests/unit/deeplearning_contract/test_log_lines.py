@@ -1,0 +1,148 @@
+"""What nodes and Lambda say: one line for any text, metrics that CloudWatch can read, and events."""
+
+import json
+
+import hypothesis.strategies as st
+import pytest
+from documents import json_values
+from hypothesis import given
+
+from deeplearning_contract.cluster_event import DETAIL_TYPES, EVENT_SOURCE, ClusterEvent, EventKind
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.log_record import (
+    FIELDS,
+    MOST_DETAIL_CHARACTERS,
+    MOST_LINE_BYTES,
+    MOST_MESSAGE_CHARACTERS,
+    LogLine,
+    Speaker,
+    format_time,
+)
+from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.metrics import (
+    CLUSTER,
+    FORMATION_SECONDS,
+    GENERATION,
+    GPU_UTILIZATION,
+    METRICS,
+    NODE,
+    NODES_FORMED,
+    PHASE,
+    embed_metrics,
+    read_metrics,
+)
+
+ANY_TEXT = st.text(st.characters(codec=None), max_size=200)  # Lone surrogates and control characters among them.
+SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")
+
+
+@given(ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=3), st.floats(0, 4e9))
+def test_any_text_becomes_one_line_that_reads_back(message, logger, details, time):
+    line = LogLine(time, "INFO", SPEAKER, 3, logger, message, details)
+    text = line.to_text()
+    assert text.isascii()
+    assert text.isprintable()
+    read = LogLine.from_text(text)
+    assert (read.message, read.logger, read.speaker, read.generation) == (message, logger, SPEAKER, 3)
+    assert read.details == {name: value for name, value in details.items() if name not in FIELDS}
+    assert format_time(read.time) == format_time(time)
+
+
+@given(st.dictionaries(st.text(max_size=8), json_values, max_size=4))
+def test_any_detail_becomes_strict_json_and_changes_no_field(details):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    text = LogLine(0, "INFO", SPEAKER, 0, "a", "b", details | {"message": "forged", "node": "forged"}).to_text()
+    document = json.loads(text, parse_constant=refuse)
+    assert document["message"] == "b"
+    assert document["node"] == SPEAKER.node
+
+
+@pytest.mark.parametrize("character", ["x", "\n", "\u00e4", "\U0001f408", "\ud800"])
+def test_a_line_never_exceeds_what_cloudwatch_takes(character):
+    million = character * 1_000_000
+    text = LogLine(0, "INFO", SPEAKER, 0, "a", million, {str(n): million for n in range(100)}).to_text()
+    assert len(text.encode()) <= MOST_LINE_BYTES
+    assert LogLine.from_text(text).message == f"{character * MOST_MESSAGE_CHARACTERS}... (1000000 characters)"
+    text = LogLine(0, "INFO", SPEAKER, 0, "a", "b", {"reason": million}).to_text()
+    assert LogLine.from_text(text).details["reason"].startswith(character * MOST_DETAIL_CHARACTERS)
+
+
+@given(json_values)
+def test_what_is_no_line_is_refused_with_a_reason(value):
+    with pytest.raises(ContractError):
+        LogLine.from_text(json.dumps(value))
+
+
+def test_a_line_that_names_no_time_is_refused():
+    text = LogLine(0, "INFO", SPEAKER, 0, "a", "b").to_text().replace("1970-01-01T00:00:00.000Z", "yesterday")
+    with pytest.raises(ContractError, match="UTC"):
+        LogLine.from_text(text)
+
+
+def test_metrics_of_different_dimensions_get_directives_of_their_own():
+    values = {NODES_FORMED: 3, GENERATION: 2, GPU_UTILIZATION: 87.5, FORMATION_SECONDS: 61.0}
+    details = embed_metrics(values, {CLUSTER: "cats", NODE: "i-1", PHASE: "formed"}, at=12.3456)
+    assert details["_aws"]["Timestamp"] == 12345
+    found = {
+        metric["Name"]: (directive["Namespace"], directive["Dimensions"], metric["Unit"])
+        for directive in details["_aws"]["CloudWatchMetrics"]
+        for metric in directive["Metrics"]
+    }
+    assert found == {
+        "NodesFormed": ("DeepLearning/Cluster", [["Cluster"]], "Count"),
+        "Generation": ("DeepLearning/Cluster", [["Cluster"]], "Count"),
+        "GpuUtilization": ("DeepLearning/Cluster", [["Cluster"], ["Cluster", "Node"]], "Percent"),
+        "FormationSeconds": ("DeepLearning/Cluster", [["Cluster", "Phase"]], "Seconds"),
+    }
+    assert {name: details[name] for name in ("Cluster", "Node", "Phase")} == {
+        "Cluster": "cats",
+        "Node": "i-1",
+        "Phase": "formed",
+    }
+    assert read_metrics(details) == {metric.name: value for metric, value in values.items()}
+
+
+def test_a_metric_without_its_dimension_is_a_mistake_of_the_program():
+    with pytest.raises(KeyError, match="Node"):
+        embed_metrics({GPU_UTILIZATION: 1.0}, {CLUSTER: "cats"}, at=0)
+
+
+def test_a_value_that_is_no_number_is_no_metric():
+    assert embed_metrics({NODES_FORMED: float("nan"), GENERATION: float("inf")}, {CLUSTER: "cats"}, at=0) == {}
+
+
+def test_each_metric_has_a_name_of_its_own_and_is_kept_by_cluster():
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    assert all(names[0] == CLUSTER for metric in METRICS for names in metric.dimensions)
+
+
+@given(st.sampled_from(EventKind), st.text(max_size=20), st.integers(0, 99), st.integers(0, 99), ANY_TEXT)
+def test_an_event_reads_back_as_it_was_sent(kind, cluster, generation, nodes, reason):
+    event = ClusterEvent(kind, cluster, generation, nodes, reason)
+    entry = event.to_entry()
+    assert set(entry) == {"Source", "DetailType", "Detail"}
+    assert entry["DetailType"] in DETAIL_TYPES
+    delivered = {"source": entry["Source"], "detail-type": entry["DetailType"], "detail": json.loads(entry["Detail"])}
+    assert ClusterEvent.from_event(delivered) == event
+
+
+def test_a_long_reason_is_cut_to_what_other_messages_carry():
+    entry = ClusterEvent(EventKind.FAILED, "cats", 1, 0, "x" * 10 * MAX_REASON).to_entry()
+    assert json.loads(entry["Detail"])["reason"] == "x" * MAX_REASON
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        {"source": "aws.ec2"},
+        {"source": EVENT_SOURCE, "detail-type": "Deep Learning Cluster Married", "detail": {}},
+        {"source": EVENT_SOURCE, "detail-type": DETAIL_TYPES[0], "detail": "text"},
+        {"source": EVENT_SOURCE, "detail-type": DETAIL_TYPES[0], "detail": {"cluster": "cats"}},
+    ],
+)
+def test_a_foreign_event_is_refused(event):
+    with pytest.raises(ContractError, match="event"):
+        ClusterEvent.from_event(event)

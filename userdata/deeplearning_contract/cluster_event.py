@@ -1,0 +1,82 @@
+"""The events that a cluster sends to the account's default event bus, for rules of the user's."""
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from deeplearning_contract.document import field
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.messages import MAX_REASON
+
+EVENT_SOURCE = "deeplearning-cdk"
+
+
+class EventKind(str, Enum):
+    """What has happened; the value is the event's detail type."""
+
+    FORMED = "Deep Learning Cluster Formed"
+    DEGRADED = "Deep Learning Cluster Degraded"
+    FAILED = "Deep Learning Cluster Failed"
+    FINISHED = "Deep Learning Cluster Finished"
+
+
+DETAIL_TYPES = tuple(kind.value for kind in EventKind)
+
+
+@dataclass(frozen=True)
+class ClusterEvent:
+    """
+    One event.
+
+    Attributes:
+        kind: What has happened.
+        cluster: The cluster's name.
+        generation: The generation in which it happened; 0 before the first.
+        nodes: Members of the cluster, master included; 0 where there is no cluster.
+        reason: Why, or with what result; empty when there is nothing to say.
+    """
+
+    kind: EventKind
+    cluster: str
+    generation: int
+    nodes: int
+    reason: str = ""
+
+    def to_entry(self) -> dict[str, str]:
+        """Return the entry of EventBridge's `PutEvents`; without a bus, which means the default one."""
+        detail = {
+            "cluster": self.cluster,
+            "generation": self.generation,
+            "nodes": self.nodes,
+            "reason": self.reason[:MAX_REASON],
+        }
+        return {"Source": EVENT_SOURCE, "DetailType": self.kind.value, "Detail": json.dumps(detail)}
+
+    @classmethod
+    def from_event(cls, event: dict[str, Any]) -> "ClusterEvent":
+        """
+        Read an event as EventBridge delivers it.
+
+        Raises:
+            ContractError: It is no event of a cluster.
+        """
+        if event.get("source") != EVENT_SOURCE:
+            raise ContractError(f"event.source must be {EVENT_SOURCE}, got {event.get('source')!r}")
+        try:
+            kind = EventKind(event.get("detail-type"))
+        except ValueError as error:
+            raise ContractError(f"event.detail-type must be one of {list(DETAIL_TYPES)}: {error}") from error
+        detail = field(event, "detail", dict, "event")
+        return cls(
+            kind=kind,
+            cluster=field(detail, "cluster", str, "event.detail"),
+            generation=field(detail, "generation", int, "event.detail"),
+            nodes=field(detail, "nodes", int, "event.detail"),
+            reason=field(detail, "reason", str, "event.detail"),
+        )
+
+
+def put_events_request(*events: ClusterEvent) -> dict[str, Any]:
+    """Build the arguments of a `put_events` call."""
+    return {"Entries": [event.to_entry() for event in events]}

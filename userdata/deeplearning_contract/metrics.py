@@ -1,0 +1,106 @@
+"""
+The metrics that nodes and Lambda write into their log lines, in CloudWatch's embedded metric format.
+
+CloudWatch Logs makes metrics of them by itself: nobody needs the right to write metrics, and no call is made for them.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NAMESPACE = "DeepLearning/Cluster"
+CLUSTER = "Cluster"
+NODE = "Node"
+PHASE = "Phase"
+FORMATION_PHASES = ("boot", "join", "publish", "ready", "formed")
+"""
+Values of the dimension `Phase`: each node's preparation; on the master, until every worker has joined, until the
+roster is written, until every worker has acknowledged it; and all, from the master's first step to the formed cluster.
+"""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """
+    A metric.
+
+    Attributes:
+        name: Its name.
+        unit: CloudWatch's unit.
+        dimensions: Sets of dimensions by which it is kept; `Cluster` is in each.
+    """
+
+    name: str
+    unit: str
+    dimensions: tuple[tuple[str, ...], ...] = ((CLUSTER,),)
+
+
+CAPACITY_ASKED = Metric("CapacityAsked", "Count")
+CAPACITY_LAUNCHED = Metric("CapacityLaunched", "Count")
+LAUNCH_FAILURES = Metric("LaunchFailures", "Count")
+FORMATION_PENDING_SECONDS = Metric("FormationPendingSeconds", "Seconds")
+NODES_FORMED = Metric("NodesFormed", "Count")
+GENERATION = Metric("Generation", "Count")
+NODES_LOST = Metric("NodesLost", "Count")
+FORMATION_SECONDS = Metric("FormationSeconds", "Seconds", ((CLUSTER, PHASE),))
+GPU_UTILIZATION = Metric("GpuUtilization", "Percent", ((CLUSTER,), (CLUSTER, NODE)))
+FILE_SYSTEM_READ = Metric("FileSystemReadMiBPerSecond", "None")
+"""CloudWatch has no unit for MiB; the name says it."""
+FILE_SYSTEM_WRITE = Metric("FileSystemWriteMiBPerSecond", "None")
+TRAINING_THROUGHPUT = Metric("TrainingThroughput", "Count/Second")
+METRICS = (
+    CAPACITY_ASKED,
+    CAPACITY_LAUNCHED,
+    LAUNCH_FAILURES,
+    FORMATION_PENDING_SECONDS,
+    NODES_FORMED,
+    GENERATION,
+    NODES_LOST,
+    FORMATION_SECONDS,
+    GPU_UTILIZATION,
+    FILE_SYSTEM_READ,
+    FILE_SYSTEM_WRITE,
+    TRAINING_THROUGHPUT,
+)
+
+
+def embed_metrics(values: Mapping[Metric, float], dimensions: Mapping[str, str], at: float) -> dict[str, Any]:
+    """
+    Return the details of a log line that CloudWatch turns into metrics.
+
+    Args:
+        values: What was measured; a value that is no number is left out.
+        dimensions: Dimension -> its value; those that the metrics name.
+        at: When it was measured, seconds since the epoch.
+
+    Raises:
+        KeyError: A dimension of one of the metrics is not given.
+    """
+    kept = {metric: value for metric, value in values.items() if math.isfinite(value)}
+    if not kept:
+        return {}
+    named = {name for metric in kept for names in metric.dimensions for name in names}
+    directives = [
+        {
+            "Namespace": NAMESPACE,
+            "Dimensions": [list(names) for names in sets],
+            "Metrics": [{"Name": metric.name, "Unit": metric.unit} for metric in kept if metric.dimensions == sets],
+        }
+        for sets in dict.fromkeys(metric.dimensions for metric in kept)
+    ]
+    return {
+        "_aws": {"Timestamp": math.floor(at * 1000), "CloudWatchMetrics": directives},
+        **{name: dimensions[name] for name in sorted(named)},
+        **{metric.name: value for metric, value in kept.items()},
+    }
+
+
+def read_metrics(details: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics that a line's details carry, by name; none when they carry none."""
+    names = {metric.name for metric in METRICS}
+    return {
+        name: float(value)
+        for name, value in details.items()
+        if name in names and isinstance(value, int | float) and not isinstance(value, bool)
+    }
