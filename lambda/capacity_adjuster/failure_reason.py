@@ -4,20 +4,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from capacity_adjuster.launch_failures import (
-    LAUNCH_FAILURE_KINDS,
-    QUOTAS,
-    UNKNOWN_FAILURE,
-    UNKNOWN_QUOTA,
-    LaunchFailureKind,
-)
 from capacity_adjuster.observation import Activity, GroupObservation
+from deeplearning_contract.launch_failures import classify_failure, find_remedy
 from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole
 
 _NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
 """What says nothing, and what differs at each attempt."""
-_INSTANCE_TYPE = re.compile(r"\b[a-z][a-z0-9-]*\d[a-z0-9-]*\.(?:\d*x?large|metal[a-z0-9-]*|medium|small|micro|nano)\b")
 
 
 @dataclass(frozen=True)
@@ -36,11 +29,6 @@ class Shortfall:
     launched: int
     requested: int
     minimum: int
-
-
-def classify_failure(message: str) -> LaunchFailureKind:
-    """Find the kind of a failed launch by its status message."""
-    return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
 
 
 def is_hopeless(group: GroupObservation) -> bool:
@@ -64,7 +52,7 @@ def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Ite
         failure: The failed launch that stands.
         instance_types: Types that the group has launched, for the name of a quota.
     """
-    remedy = _find_remedy(failure, instance_types)
+    remedy = find_remedy(failure.message, instance_types)
     if shortfall.role is NodeRole.MASTER:
         return _compose("master did not launch", failure, remedy)
     least = max(1, shortfall.minimum)
@@ -77,7 +65,7 @@ def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Ite
 def explain_shrink(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = ()) -> str:
     """Say why the cluster is smaller than asked for, and what to do; arguments as of `explain_failure`."""
     what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were wanted"
-    return _compose(what, failure, _find_remedy(failure, instance_types))
+    return _compose(what, failure, find_remedy(failure.message, instance_types))
 
 
 def _compose(what: str, failure: Activity, remedy: str) -> str:
@@ -86,9 +74,3 @@ def _compose(what: str, failure: Activity, remedy: str) -> str:
     message = " ".join(_NOISE.sub("", failure.message).split()).rstrip(".") or "no message"
     space = MAX_REASON - len(head) - len(tail)
     return head + (message if len(message) <= space else f"{message[: space - 3]}...") + tail
-
-
-def _find_remedy(failure: Activity, instance_types: Iterable[str]) -> str:
-    named = _INSTANCE_TYPE.findall(failure.message) or sorted(instance_types)
-    quotas = (quota for pattern, quota in QUOTAS for name in named[:1] if re.match(pattern, name))
-    return classify_failure(failure.message).remedy.format(quota=f'"{next(quotas, UNKNOWN_QUOTA)}"')

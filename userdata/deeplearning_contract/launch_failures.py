@@ -5,6 +5,7 @@ Status messages carry EC2's sentence and only sometimes its code, so each kind i
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PASSING_SECONDS = 45
@@ -163,3 +164,23 @@ QUOTAS = (
 )
 """Start of an instance type -> the EC2 quota of its vCPUs, as Service Quotas names it."""
 UNKNOWN_QUOTA = "Running On-Demand instances of the type's family"
+
+_INSTANCE_TYPE = re.compile(r"\b[a-z][a-z0-9-]*\d[a-z0-9-]*\.(?:\d*x?large|metal[a-z0-9-]*|medium|small|micro|nano)\b")
+
+
+def classify_failure(message: str) -> LaunchFailureKind:
+    """Find the kind of a failed launch by its status message."""
+    return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
+
+
+def find_remedy(message: str, instance_types: Iterable[str] = ()) -> str:
+    """
+    Say what a user can do about a failed launch.
+
+    Args:
+        message: Its status message.
+        instance_types: Types that the group has launched, for the name of a quota. Default: none.
+    """
+    named = _INSTANCE_TYPE.findall(message) or sorted(instance_types)
+    quotas = (quota for pattern, quota in QUOTAS for name in named[:1] if re.match(pattern, name))
+    return classify_failure(message).remedy.format(quota=f'"{next(quotas, UNKNOWN_QUOTA)}"')
