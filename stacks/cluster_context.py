@@ -25,6 +25,7 @@ from stacks.context_values import (
     read_text,
 )
 from stacks.job_context import JOB_KEYS, read_throughput, take_lustre
+from stacks.operation_context import OPERATION_KEYS, SHARED_KEYS, take_spending
 
 _IMAGES: Mapping[str, Callable[..., NodeImage]] = {
     "deep-learning-ubuntu": NodeImage.deep_learning_ubuntu,
@@ -126,11 +127,12 @@ CLUSTER_KEYS: Mapping[str, Reader] = {
         }
     ),
     **JOB_KEYS,
+    **OPERATION_KEYS,
 }
-"""What a context value can say of a cluster: its props by the same names, and what `stacks.job_context` adds."""
+"""What a context value can say of a cluster: props by the same names, and what the other modules of context add."""
 
-PLACE_KEYS: Mapping[str, Reader] = {"vpc": read_vpc, "mount_target_security_group": read_text}
-"""The props that the stack looks up by id."""
+PLACE_KEYS: Mapping[str, Reader] = {"vpc": read_vpc, "mount_target_security_group": read_text, **SHARED_KEYS}
+"""The props that the stack looks up by id or ARN."""
 
 
 def check_cluster(props: Mapping[str, Any], *, has_vpc: bool) -> None:
@@ -144,7 +146,7 @@ def check_cluster(props: Mapping[str, Any], *, has_vpc: bool) -> None:
     Raises:
         ValueError: They contradict each other.
     """
-    chosen, lustre = take_lustre(props)
+    chosen, lustre = take_lustre(take_spending(props))
     planned = set(inspect.signature(plan_cluster).parameters)
     choices = {name: value for name, value in chosen.items() if name in planned}
     if has_vpc:

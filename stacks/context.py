@@ -29,7 +29,7 @@ _STACK_KEYS: Mapping[str, Reader] = {
 }
 _READERS: Mapping[str, Reader] = {**_STACK_KEYS, **CLUSTER_KEYS, **PLACE_KEYS}
 # What belongs to one region, and therefore cannot be chosen for several.
-_REGIONAL_KEYS = ("availability_zone", "vpc", "file_system_id", "mount_target_security_group", "lustre_bucket")
+_REGIONAL_KEYS = ("availability_zone", "file_system_id", "lustre_bucket", *PLACE_KEYS)
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class StackChoice:
         cluster: Props of the cluster.
         vpc: Ids of the user's VPC; None for a new one.
         mount_target_security_group_id: Group of the mount target that the user's file system has; None without.
+        encryption_key_arn: The user's key; None without.
+        alarm_topic_arn: Where the user's alarms go; None without.
     """
 
     name: str
@@ -52,6 +54,8 @@ class StackChoice:
     cluster: Mapping[str, Any]
     vpc: VpcIds | None = None
     mount_target_security_group_id: str | None = None
+    encryption_key_arn: str | None = None
+    alarm_topic_arn: str | None = None
 
 
 def read_context(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, Any]:
@@ -113,6 +117,8 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
             cluster=cluster | ({"availability_zone": zones[region]} if region in zones else {}),
             vpc=values.get("vpc"),
             mount_target_security_group_id=values.get("mount_target_security_group"),
+            encryption_key_arn=values.get("encryption_key"),
+            alarm_topic_arn=values.get("alarm_topic"),
         )
         for region in regions
     ]

@@ -4,12 +4,15 @@ from typing import Any
 
 from aws_cdk import CfnOutput, DefaultStackSynthesizer, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from deeplearning_cdk import LustreFileSystem, TrainingCluster
 from stacks.cluster_context import VpcIds
 from stacks.context import StackChoice
 from stacks.job_context import take_lustre
+from stacks.operation_context import take_spending
 
 
 class HorovodStack(Stack):
@@ -34,8 +37,8 @@ class HorovodStack(Stack):
             # The CLI checks the bootstrap stack's version by itself.
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
         )
-        places = import_places(self, choice.vpc, choice.mount_target_security_group_id)
-        props, lustre = take_lustre(choice.cluster)
+        places = import_places(self, choice.vpc, choice.mount_target_security_group_id) | self._import_shared(choice)
+        props, lustre = take_lustre(take_spending(choice.cluster))
         if lustre:
             # In the user's VPC it can stay when the stack goes.
             kept = {"vpc": places["vpc"], "removal_policy": props.get("removal_policy")} if choice.vpc else {}
@@ -46,6 +49,17 @@ class HorovodStack(Stack):
         CfnOutput(self, "LogIn", value=self.cluster.session_command, description="A shell on the master")
         if self.cluster.ssh_command:
             CfnOutput(self, "LogInWithSsh", value=self.cluster.ssh_command, description="SSH to the master")
+        CfnOutput(
+            self, "AlarmTopic", value=self.cluster.monitoring.alarm_topic.topic_arn, description="Subscribe to it"
+        )
+
+    def _import_shared(self, choice: StackChoice) -> dict[str, Any]:
+        shared: dict[str, Any] = {}
+        if choice.encryption_key_arn:
+            shared["encryption_key"] = kms.Key.from_key_arn(self, "EncryptionKey", choice.encryption_key_arn)
+        if choice.alarm_topic_arn:
+            shared["alarm_topic"] = sns.Topic.from_topic_arn(self, "AlarmTopicOfUser", choice.alarm_topic_arn)
+        return shared
 
 
 def import_places(scope: Construct, vpc: VpcIds | None, security_group_id: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.shared_file_system import SharedFileSystem
+from deeplearning_cdk.spending import Spending
 from deeplearning_cdk.training_cluster import TrainingCluster
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "NodeGroup",
     "NodeImage",
     "SharedFileSystem",
+    "Spending",
     "TrainingCluster",
 ]

@@ -1,6 +1,6 @@
 """The Lambda that adjusts the wanted capacity to what launched, and what wakes it."""
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
@@ -9,9 +9,12 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct, DependencyGroup, IDependable
 
+from deeplearning_cdk.cluster_encryption import ClusterEncryption
+from deeplearning_cdk.cluster_logs import make_log_group
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.node_permissions import group_arns
 from deeplearning_cdk.payload import pack_adjuster
+from deeplearning_cdk.spending import NO_LIMIT, Spending
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.settings import AdjusterSettings
 
@@ -30,9 +33,11 @@ class CapacityAdjuster(Construct):
         construct_id: The id in the parent.
         cluster: The cluster's name, by whose tag the groups are found.
         coordination: State item, queues and topic.
+        encryption: The cluster's key.
         worker_min_capacity: Fewest workers with which the user wants the cluster.
         capacity_reservation_id: The Capacity Block that the workers run in, whose end the nodes are told of.
             Default: none.
+        spending: When the cluster stops. Default: never.
 
     Attributes:
         function: The Lambda function.
@@ -48,13 +53,13 @@ class CapacityAdjuster(Construct):
         *,
         cluster: str,
         coordination: Coordination,
+        encryption: ClusterEncryption,
         worker_min_capacity: int,
         capacity_reservation_id: str = "",
+        spending: Spending = NO_LIMIT,
     ) -> None:
         super().__init__(scope, construct_id)
-        log_group = logs.LogGroup(
-            self, "Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
-        )
+        log_group = make_log_group(self, "Log", key=encryption.log_key)
         self.role = self._make_role(cluster, coordination, log_group)
         settings = AdjusterSettings(
             cluster=cluster,

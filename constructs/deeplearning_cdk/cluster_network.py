@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import jsii
 from aws_cdk import Fn, Stack, Token
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.security_rules import admit
@@ -47,6 +48,7 @@ class ClusterNetwork(Construct):
         public_master: The master lives in a public subnet. Default: in the workers' one.
         isolated: The nodes have no route to the Internet, and the endpoints that they need are made; a VPC that has
             them needs none. Default: a new VPC has a NAT gateway, and the user's is taken as it is.
+        log_key: Encrypts the flow log of a new VPC. Default: CloudWatch's own key.
 
     Attributes:
         vpc: The VPC.
@@ -72,6 +74,7 @@ class ClusterNetwork(Construct):
         master_subnet: ec2.ISubnet | None = None,
         public_master: bool = False,
         isolated: bool = False,
+        log_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         if vpc is not None and vpc_cidr is not None:

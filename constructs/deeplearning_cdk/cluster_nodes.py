@@ -1,8 +1,9 @@
 """The nodes of a cluster: roles, programs, launch templates and groups of the master and the workers."""
 
-from aws_cdk import Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
@@ -28,9 +29,8 @@ class ClusterNodes(Construct):
         network: Where they live.
         storage: What they mount.
         coordination: What they meet at.
-        volume_size: Size of each root volume. Default: 150 GiB.
-        setup_script: Path of a script that runs as root on every node. Default: none.
-        run_script: Path of a script that runs on the formed master. Default: none.
+        encryption_key: Encrypts their volumes.
+        log_group: What they log to.
 
     Attributes:
         roles: The role of the nodes of each kind.
@@ -50,15 +50,15 @@ class ClusterNodes(Construct):
         network: ClusterNetwork,
         storage: ClusterStorage,
         coordination: Coordination,
-        volume_size: Size | None = None,
-        setup_script: str | None = None,
-        run_script: str | None = None,
+        encryption_key: kms.IKey,
+        log_group: logs.ILogGroup,
     ) -> None:
         super().__init__(scope, construct_id)
         self._plan, self._cluster, self._network = plan, cluster, network
-        self._storage, self._coordination, self._volume_size = storage, coordination, volume_size
+        self._storage, self._coordination = storage, coordination
+        self._encryption_key, self._log_group = encryption_key, log_group
         self._programs = NodePrograms(
-            self, "Programs", setup_script=setup_script, run_script=run_script, environment=plan.environment
+            self, "Programs", setup_script=plan.setup_script, run_script=plan.run_script, environment=plan.environment
         )
         self.roles = {role: self._make_role(role) for role in NodeRole}
         self.principal = NodesPrincipal(list(self.roles.values()))
@@ -108,7 +108,8 @@ class ClusterNodes(Construct):
             desired_capacity=1,
             max_capacity=1,
             is_public=self._network.has_public_master,
-            volume_size=self._volume_size,
+            volume_size=self._plan.volume_size,
+            encryption_key=self._encryption_key,
             key_name=self._plan.key_name,
             placement_group_name=self._placement.ref if self._placement else None,
         )
@@ -129,7 +130,8 @@ class ClusterNodes(Construct):
             desired_capacity=self._plan.capacity.desired,
             max_capacity=self._plan.capacity.maximum,
             purchase=self._plan.purchase,
-            volume_size=self._volume_size,
+            volume_size=self._plan.volume_size,
+            encryption_key=self._encryption_key,
             key_name=self._plan.key_name,
             placement_group_name=self._placement.ref if self._placement else None,
         )
@@ -151,4 +153,5 @@ class ClusterNodes(Construct):
             image=self._plan.image,
             worker_min_capacity=self._plan.capacity.minimum,
             setup_seconds=self._plan.setup_seconds,
+            log_group=self._log_group.log_group_name,
         )

@@ -1,22 +1,25 @@
 """Turns the user's props into one checked plan, before anything is made or written."""
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Duration, RemovalPolicy, Token
+from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 
-from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork
+from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR
 from deeplearning_cdk.cluster_props import (
     FileSystemThroughput,
     WorkerCapacity,
     check_capacity,
     check_file_system_id,
+    check_image_release,
     check_mount_point,
     check_script,
     check_setup_timeout,
     check_throughput,
+    check_warm_pool,
     read_ssh_peer,
 )
 from deeplearning_cdk.cluster_storage import StorageProps
@@ -25,11 +28,12 @@ from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceTyp
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_client import add_lustre_client
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
+from deeplearning_cdk.network_fit import check_new_vpc
 from deeplearning_cdk.node_image import NodeImage, choose_image
-from deeplearning_cdk.node_interfaces import describe_hardware, needs_private_subnet
+from deeplearning_cdk.node_interfaces import describe_hardware
 from deeplearning_cdk.purchase import Purchase, read_purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
-from deeplearning_cdk.subnet_sizes import check_addresses, plan_subnets, usable_addresses
+from deeplearning_cdk.spending import NO_LIMIT, Spending
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 
@@ -54,6 +58,14 @@ class ClusterPlan:
         key_name: EC2 key pair of the login user.
         storage: What the nodes mount, and the data that is brought there.
         environment: The software that jobs run in; None for the image's own.
+        volume_size: Size of each root volume; None for the default.
+        setup_script: Path of a script that runs as root on every node; None without.
+        run_script: Path of a script that runs on the formed master; None without.
+        warm_pool_size: Stopped workers that are kept ready.
+        image_release: Changed to take the image's current release.
+        encryption_key: The user's key; None for one of the cluster's own.
+        alarm_topic: Where the user's alarms go; None for a topic of the cluster's own.
+        spending: When the cluster stops by itself, and the budget that watches it.
     """
 
     workers: InstanceTypeFacts
@@ -67,6 +79,14 @@ class ClusterPlan:
     key_name: str | None
     storage: StorageProps
     environment: JobEnvironment | None = None
+    volume_size: Size | None = None
+    setup_script: str | None = None
+    run_script: str | None = None
+    warm_pool_size: int = 0
+    image_release: str = "1"
+    encryption_key: kms.IKey | None = None
+    alarm_topic: sns.ITopic | None = None
+    spending: Spending = NO_LIMIT
 
     @property
     def is_placed(self) -> bool:
@@ -110,6 +130,13 @@ def plan_cluster(
     lustre: LustreFileSystem | None = None,
     data: Sequence[DataSource] = (),
     environment: JobEnvironment | None = None,
+    volume_size: Size | None = None,
+    worker_warm_pool_size: int = 0,
+    image_release: str = "1",
+    encryption_key: kms.IKey | None = None,
+    file_system_backup: bool = True,
+    alarm_topic: sns.ITopic | None = None,
+    spending: Spending | None = None,
 ) -> ClusterPlan:
     """
     Check the props of `TrainingCluster` that need no construct, and fill in what was left out.
@@ -148,11 +175,26 @@ def plan_cluster(
             lustre=lustre,
             mode=chosen.file_system_mode,
             data=check_data(data, has_lustre=lustre is not None),
+            has_backup=file_system_backup,
         ),
         environment=environment,
+        volume_size=volume_size,
+        setup_script=setup_script,
+        run_script=run_script,
+        warm_pool_size=check_warm_pool(worker_warm_pool_size, worker_purchase),
+        image_release=check_image_release(image_release),
+        encryption_key=encryption_key,
+        alarm_topic=alarm_topic,
+        spending=spending or NO_LIMIT,
     )
     if vpc_cidr is not None:
-        _check_new_vpc(plan, vpc_cidr, isolated=isolated)
+        check_new_vpc(
+            vpc_cidr,
+            master=master,
+            most_workers=plan.capacity.maximum,
+            is_public=plan.ssh_peer is not None,
+            isolated=isolated,
+        )
     return plan
 
 
@@ -176,68 +218,3 @@ def _check_image(workers: InstanceTypeFacts, master: InstanceTypeFacts, image: N
             f"{workers.name} ({workers.architecture}); pass architecture={workers.architecture!r} to the image"
         )
     return image
-
-
-def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str, *, isolated: bool) -> None:
-    is_public = plan.ssh_peer is not None
-    if isolated and is_public:
-        raise ValueError("ssh_peer must be left out with isolated, got both; log in through Session Manager")
-    sizes = plan_subnets(vpc_cidr)
-    check_addresses(
-        f"the private subnet of {vpc_cidr}",
-        usable_addresses(sizes.private_prefix),
-        workers=plan.capacity.maximum,
-        has_master=not is_public,
-        isolated=isolated,
-    )
-    if is_public:
-        check_public_master(plan)
-
-
-def check_network(plan: ClusterPlan, network: ClusterNetwork, *, isolated: bool) -> None:
-    """
-    Check a network against the plan, as far as the user's subnets say their addresses.
-
-    Args:
-        plan: The plan.
-        network: The network.
-        isolated: Whether interface endpoints live in the workers' subnet.
-
-    Raises:
-        ValueError: A subnet cannot hold the nodes.
-    """
-    if network.has_public_master:
-        check_public_master(plan)
-    cidr = _read_cidr(network.worker_subnet)
-    if cidr is not None:
-        check_addresses(
-            f"worker_subnet {cidr}",
-            usable_addresses(ipaddress.IPv4Network(cidr).prefixlen),
-            workers=plan.capacity.maximum,
-            has_master=network.master_subnet.subnet_id == network.worker_subnet.subnet_id,
-            isolated=isolated,
-        )
-
-
-def _read_cidr(subnet: ec2.ISubnet) -> str | None:
-    try:
-        cidr = subnet.ipv4_cidr_block
-    except RuntimeError:
-        # An imported subnet whose user did not say its addresses.
-        return None
-    return None if Token.is_unresolved(cidr) else cidr
-
-
-def check_public_master(plan: ClusterPlan) -> None:
-    """
-    Check that the master may live in a public subnet.
-
-    Raises:
-        ValueError: Its type has several network cards, and EC2 gives no public address to several interfaces.
-    """
-    if needs_private_subnet(plan.master):
-        raise ValueError(
-            f"master_instance_type must have one network card in a public subnet, got {plan.master.name} with "
-            f"{plan.master.network_cards}; leave ssh_peer out and log in through Session Manager, "
-            "or pass a private master_subnet"
-        )

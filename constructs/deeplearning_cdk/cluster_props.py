@@ -17,6 +17,7 @@ _MOUNT_POINT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 _SYSTEM_FOLDERS = frozenset(
     "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /tmp /usr /var /opt/deeplearning".split()  # noqa: SIM905
 )
+_IMAGE_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8}([0-9a-f]{9})?")
 _SHORTEST_MARGIN_SECONDS, _LONGEST_MARGIN_SECONDS = 180, 300
 _SHORTEST_SETUP_MINUTES, _LONGEST_SETUP_MINUTES = 10, 12 * 60
@@ -191,3 +192,38 @@ def check_script(prop: str, path: str | None) -> None:
         raise ValueError(f"{prop} must be a file, got {path!r}; pass its path from {Path.cwd()}")
     if not Path(path).read_bytes().startswith(b"#!"):
         raise ValueError(f"{prop} must say what runs it, got {path!r} without #!; begin it with e.g. #!/bin/bash")
+
+
+def check_warm_pool(size: int, purchase: str | None) -> int:
+    """
+    Check how many stopped workers are kept ready.
+
+    Args:
+        size: How many.
+        purchase: How the workers are paid for.
+
+    Raises:
+        ValueError: It is no number of workers, or Auto Scaling keeps no such workers ready.
+    """
+    if Token.is_unresolved(size) or size < 0:
+        raise ValueError(f"worker_warm_pool_size must be 0 or more, got {size}; 0 keeps none ready")
+    if size and purchase not in (None, "on-demand"):
+        raise ValueError(
+            f"worker_warm_pool_size must be 0 with worker_purchase {purchase}, got {size}; a warm pool holds on-demand "
+            "instances alone"
+        )
+    return size
+
+
+def check_image_release(release: str) -> str:
+    """
+    Check the word by which the image's release is chosen anew.
+
+    Raises:
+        ValueError: It is no short word.
+    """
+    if Token.is_unresolved(release) or not _IMAGE_RELEASE.fullmatch(release):
+        raise ValueError(
+            f"image_release must be 1 to 64 letters, digits and ._-, got {release!r}; write e.g. the day, 2026-11-22"
+        )
+    return release

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
@@ -28,6 +29,7 @@ class StorageProps:
     lustre: LustreFileSystem | None = None
     mode: FileSystemMode = "nfs4"
     data: tuple[DataSource, ...] = ()
+    has_backup: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what contradicts a shared file system, or mounts one thing over the other."""
@@ -57,6 +59,7 @@ class ClusterStorage:
         scope: The cluster.
         props: What the user chose.
         network: Where the nodes live.
+        encryption_key: Encrypts a new file system and its backups.
 
     Attributes:
         file_system: The shared file system.
@@ -68,9 +71,11 @@ class ClusterStorage:
         ValueError: The shared file system cannot be mounted from there, or does not show the data.
     """
 
-    def __init__(self, scope: Construct, props: StorageProps, network: ClusterNetwork) -> None:
+    def __init__(
+        self, scope: Construct, props: StorageProps, network: ClusterNetwork, encryption_key: kms.IKey
+    ) -> None:
         if props.file_system is None:
-            self.file_system = _make_file_system(scope, props, network)
+            self.file_system = _make_file_system(scope, props, network, encryption_key)
             self.readiness: list[IDependable] = [self.file_system.admit(network.security_group)]
         else:
             self.file_system = props.file_system
@@ -91,7 +96,9 @@ class ClusterStorage:
         return self.file_system.mount_statements()
 
 
-def _make_file_system(scope: Construct, props: StorageProps, network: ClusterNetwork) -> SharedFileSystem:
+def _make_file_system(
+    scope: Construct, props: StorageProps, network: ClusterNetwork, encryption_key: kms.IKey
+) -> SharedFileSystem:
     return SharedFileSystem(
         scope,
         "FileSystem",
@@ -103,6 +110,8 @@ def _make_file_system(scope: Construct, props: StorageProps, network: ClusterNet
         mount_target_security_group=props.mount_target_security_group,
         throughput=props.throughput,
         removal_policy=props.removal_policy,
+        encryption_key=encryption_key,
+        has_backup=props.has_backup,
     )
 
 

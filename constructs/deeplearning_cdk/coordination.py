@@ -2,6 +2,7 @@
 
 from aws_cdk import CfnWaitCondition, CfnWaitConditionHandle, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
@@ -18,6 +19,7 @@ class Coordination(Construct):
     Args:
         scope: The parent.
         construct_id: The id in the parent.
+        encryption_key: Encrypts all of it.
 
     Attributes:
         state_table: Holds the state item, the one truth.
@@ -28,7 +30,7 @@ class Coordination(Construct):
         signal_url: Presigned URL that ends the stack's wait; a secret of the adjuster and the master.
     """
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, encryption_key: kms.IKey) -> None:
         super().__init__(scope, construct_id)
         self.state_table = dynamodb.Table(
             self,

@@ -8,6 +8,7 @@ from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
@@ -55,6 +56,7 @@ class NodeGroup(Construct):
         purchase: How the nodes are paid for. Default: on demand.
         is_public: Nodes get a public address. Default: they do not.
         volume_size: Size of the root volume. Default: 150 GiB.
+        encryption_key: Encrypts the volumes. Default: the account's key for EBS.
         key_name: EC2 key pair for the login user. Default: none.
         placement_group_name: Where the nodes are placed. Default: anywhere in the zone.
 
@@ -83,6 +85,7 @@ class NodeGroup(Construct):
         purchase: Purchase | None = None,
         is_public: bool = False,
         volume_size: Size | None = None,
+        encryption_key: kms.IKey | None = None,
         key_name: str | None = None,
         placement_group_name: str | None = None,
     ) -> None:

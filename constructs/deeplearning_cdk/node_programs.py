@@ -70,6 +70,7 @@ class NodePrograms(Construct):
         image: NodeImage,
         worker_min_capacity: int,
         setup_seconds: int,
+        log_group: str,
     ) -> str:
         """
         Render the user data of the nodes of a role, in base64.
@@ -85,6 +86,7 @@ class NodePrograms(Construct):
             image: What the nodes start from.
             worker_min_capacity: Fewest workers with which the cluster may form.
             setup_seconds: Time that formation may take.
+            log_group: Name of the log group that nodes ship their log to.
         """
         is_master = node_role is NodeRole.MASTER
         settings = NodeSettings(

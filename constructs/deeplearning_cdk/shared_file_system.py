@@ -7,6 +7,7 @@ from aws_cdk import Aws, Fn, RemovalPolicy, Size, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.cluster_props import (
@@ -48,6 +49,8 @@ class SharedFileSystem(Construct):
             size for each second, which is provisioned. Default: elastic.
         removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
             stack's own creation fails.
+        encryption_key: Encrypts a new file system. Default: the account's key for EFS.
+        has_backup: A new file system is backed up every day. Default: it is not.
 
     Attributes:
         file_system_id: Id of the file system.
@@ -74,6 +77,8 @@ class SharedFileSystem(Construct):
         mount_target_security_group: ec2.ISecurityGroup | None = None,
         throughput: FileSystemThroughput | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+        encryption_key: kms.IKey | None = None,
+        has_backup: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         check_file_system_id(file_system_id)

@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 
-import jsii
-from aws_cdk import Duration, RemovalPolicy, Size, Stack
+from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
+from deeplearning_cdk.cluster_access import ClusterAccess
+from deeplearning_cdk.cluster_encryption import ClusterEncryption
+from deeplearning_cdk.cluster_logs import make_log_group
+from deeplearning_cdk.cluster_monitoring import ClusterMonitoring
 from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork, Place
 from deeplearning_cdk.cluster_nodes import ClusterNodes
-from deeplearning_cdk.cluster_plan import check_network, plan_cluster
+from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.cluster_props import FileSystemThroughput
 from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.cluster_warnings import warn_about
@@ -19,15 +23,14 @@ from deeplearning_cdk.coordination import Coordination, name_cluster
 from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
-from deeplearning_cdk.login_commands import session_command, ssh_command
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
-from deeplearning_cdk.node_group import NodeGroup
+from deeplearning_cdk.network_fit import check_network
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.shared_file_system import SharedFileSystem
+from deeplearning_cdk.spending import Spending
 
 
-@jsii.implements(iam.IGrantable, ec2.IConnectable)
-class TrainingCluster(Construct):
+class TrainingCluster(ClusterAccess):
     """
     A master and workers that find each other, share a file system, and train over SSH.
 
@@ -74,13 +77,23 @@ class TrainingCluster(Construct):
         lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
         data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
         environment: The software that jobs run in, built once a cluster. Default: the image's own.
+        worker_warm_pool_size: Stopped workers that are kept ready, to launch sooner. Default: 0.
+        image_release: Another text than before takes the image's current release; until then it stays that of the
+            creation. Default: 1.
+        encryption_key: Encrypts everything that can be. Default: a key of the cluster's own.
+        file_system_backup: A new file system is backed up every day. Default: it is.
+        alarm_topic: Where alarms go. Default: a topic of the cluster's own.
+        spending: When the cluster stops by itself, and its budget. Default: it never stops, and a warning says so.
 
     Attributes:
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
+        encryption: The key of the cluster.
         network: Where the nodes live.
         file_system: What all nodes mount.
         coordination: State item, queues, topic and the stack's wait.
         adjuster: The capacity adjuster.
+        node_log: What the nodes log.
+        monitoring: Dashboard and alarms.
 
     Raises:
         ValueError: A choice cannot work; the message names the prop, the rule and a way out.
@@ -119,6 +132,12 @@ class TrainingCluster(Construct):
         lustre: LustreFileSystem | None = None,
         data: Sequence[DataSource] = (),
         environment: JobEnvironment | None = None,
+        worker_warm_pool_size: int = 0,
+        image_release: str = "1",
+        encryption_key: kms.IKey | None = None,
+        file_system_backup: bool = True,
+        alarm_topic: sns.ITopic | None = None,
+        spending: Spending | None = None,
     ) -> None:
         self._plan = plan_cluster(
             worker_instance_type=worker_instance_type,
@@ -144,22 +163,59 @@ class TrainingCluster(Construct):
             lustre=lustre,
             data=data,
             environment=environment,
+            volume_size=volume_size,
+            worker_warm_pool_size=worker_warm_pool_size,
+            image_release=image_release,
+            encryption_key=encryption_key,
+            file_system_backup=file_system_backup,
+            alarm_topic=alarm_topic,
+            spending=spending,
         )
         super().__init__(scope, construct_id)
         self.cluster_name = name_cluster(self)
+        self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key)
         place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
         self.network = self._make_network(place, isolated=isolated)
-        check_network(self._plan, self.network, isolated=isolated)
         warn_about(self, self._plan, isolated=isolated)
-        self._storage = ClusterStorage(self, self._plan.storage, self.network)
+        self._storage = ClusterStorage(self, self._plan.storage, self.network, self.encryption.key)
         self.file_system = self._storage.file_system
-        self.coordination = Coordination(self, "Coordination")
-        self.adjuster = self._make_adjuster()
-        self._nodes = self._make_nodes(volume_size, setup_script, run_script)
+        self.coordination = Coordination(self, "Coordination", encryption_key=self.encryption.key)
+        self.node_log = make_log_group(self, "NodeLog", key=self.encryption.log_key)
+        self.adjuster = CapacityAdjuster(
+            self,
+            "CapacityAdjuster",
+            cluster=self.cluster_name,
+            coordination=self.coordination,
+            encryption=self.encryption,
+            worker_min_capacity=self._plan.capacity.minimum,
+            capacity_reservation_id=self._plan.purchase.reservation_id,
+            spending=self._plan.spending,
+        )
+        self._nodes = ClusterNodes(
+            self,
+            "Nodes",
+            plan=self._plan,
+            cluster=self.cluster_name,
+            network=self.network,
+            storage=self._storage,
+            coordination=self.coordination,
+            encryption_key=self.encryption.key,
+            log_group=self.node_log,
+        )
+        self.monitoring = ClusterMonitoring(
+            self,
+            "Monitoring",
+            cluster=self.cluster_name,
+            plan=self._plan,
+            coordination=self.coordination,
+            adjuster=self.adjuster,
+            file_system=self.file_system,
+            encryption_key=self.encryption.key,
+        )
         self._order_creation()
 
     def _make_network(self, place: Place, *, isolated: bool) -> ClusterNetwork:
-        return ClusterNetwork(
+        network = ClusterNetwork(
             self,
             "Network",
             vpc=place.vpc,
@@ -169,31 +225,11 @@ class TrainingCluster(Construct):
             master_subnet=place.master_subnet,
             public_master=self._plan.ssh_peer is not None,
             isolated=isolated,
+            log_key=self.encryption.log_key,
         )
-
-    def _make_adjuster(self) -> CapacityAdjuster:
-        return CapacityAdjuster(
-            self,
-            "CapacityAdjuster",
-            cluster=self.cluster_name,
-            coordination=self.coordination,
-            worker_min_capacity=self._plan.capacity.minimum,
-            capacity_reservation_id=self._plan.purchase.reservation_id,
-        )
-
-    def _make_nodes(self, volume_size: Size | None, setup_script: str | None, run_script: str | None) -> ClusterNodes:
-        return ClusterNodes(
-            self,
-            "Nodes",
-            plan=self._plan,
-            cluster=self.cluster_name,
-            network=self.network,
-            storage=self._storage,
-            coordination=self.coordination,
-            volume_size=volume_size,
-            setup_script=setup_script,
-            run_script=run_script,
-        )
+        most_workers = self._plan.capacity.maximum
+        check_network(network, master=self._plan.master, most_workers=most_workers, isolated=isolated)
+        return network
 
     def _order_creation(self) -> None:
         """Let nodes, and the clock of the stack's wait, start when all that nodes need is there."""
@@ -208,40 +244,3 @@ class TrainingCluster(Construct):
         self.master.launch_after(*needs)
         self.workers.launch_after(*needs)
         self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
-
-    @property
-    def master(self) -> NodeGroup:
-        """The master's node group."""
-        return self._nodes.master
-
-    @property
-    def workers(self) -> NodeGroup:
-        """The workers' node group."""
-        return self._nodes.workers
-
-    @property
-    def connections(self) -> ec2.Connections:
-        """Connections of every node."""
-        return self.network.connections
-
-    @property
-    def grant_principal(self) -> iam.IPrincipal:
-        """The roles of all nodes: `bucket.grant_read(cluster)` reaches each."""
-        return self._nodes.principal
-
-    @property
-    def session_command(self) -> str:
-        """The command that opens a Session Manager shell on the master."""
-        return session_command(self.cluster_name, Stack.of(self).region)
-
-    @property
-    def ssh_command(self) -> str | None:
-        """The command that opens an SSH session on the master; None without `ssh_peer` and `key_pair`."""
-        if self._plan.ssh_peer is None or self._plan.key_name is None:
-            return None
-        return ssh_command(
-            self.cluster_name,
-            Stack.of(self).region,
-            self._plan.image.login_user,
-            is_public=self.network.has_public_master,
-        )

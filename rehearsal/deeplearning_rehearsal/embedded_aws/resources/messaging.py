@@ -40,8 +40,8 @@ def _create_queue_policy(creation: Creation) -> Created:
 def _create_topic(creation: Creation) -> Created:
     properties = creation.properties
     name = properties.get("TopicName") or creation.name(256)
-    attributes = {"Attributes": {"DisplayName": properties["DisplayName"]}} if "DisplayName" in properties else {}
-    arn = creation.client("sns").create_topic(Name=name, Tags=creation.tags(), **attributes)["TopicArn"]
+    attributes = properties.select("DisplayName", "KmsMasterKeyId")
+    arn = creation.client("sns").create_topic(Name=name, Tags=creation.tags(), Attributes=attributes)["TopicArn"]
     return Created(arn, {"TopicArn": arn, "TopicName": name})
 
 

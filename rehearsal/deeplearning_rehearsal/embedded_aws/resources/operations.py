@@ -1,4 +1,6 @@
-"""Creates log groups, alarms, SSM parameters and the resources of CloudFormation itself."""
+"""Creates keys, log groups, alarms, SSM parameters and the resources of CloudFormation itself."""
+
+import json
 
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 from deeplearning_rehearsal.embedded_aws.wait_condition import WaitCondition
@@ -8,7 +10,8 @@ def _create_log_group(creation: Creation) -> Created:
     logs = creation.client("logs")
     properties = creation.properties
     name = properties.get("LogGroupName") or creation.name(512)
-    logs.create_log_group(logGroupName=name, tags={tag["Key"]: tag["Value"] for tag in creation.tags()})
+    key = {"kmsKeyId": properties["KmsKeyId"]} if "KmsKeyId" in properties else {}
+    logs.create_log_group(logGroupName=name, tags={tag["Key"]: tag["Value"] for tag in creation.tags()}, **key)
     if "RetentionInDays" in properties:
         logs.put_retention_policy(logGroupName=name, retentionInDays=int(properties["RetentionInDays"]))
     return Created(name, {"Arn": creation.services.place.arn("logs", f"log-group:{name}:*")})
@@ -37,6 +40,16 @@ def _create_alarm(creation: Creation) -> Created:
         **threshold,
     )
     return Created(name, {"Arn": creation.services.place.arn("cloudwatch", f"alarm:{name}")})
+
+
+def _create_key(creation: Creation) -> Created:
+    properties = creation.properties
+    key = creation.client("kms").create_key(
+        Policy=json.dumps(properties["KeyPolicy"]),
+        Tags=[{"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in creation.tags()],
+        **properties.select("Description"),
+    )["KeyMetadata"]
+    return Created(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
 
 
 def _create_parameter(creation: Creation) -> Created:
@@ -72,6 +85,7 @@ def _create_wait_condition(creation: Creation) -> Created:
 
 
 CREATORS: dict[str, Creator] = {
+    "AWS::KMS::Key": _create_key,
     "AWS::Logs::LogGroup": _create_log_group,
     "AWS::CloudWatch::Alarm": _create_alarm,
     "AWS::SSM::Parameter": _create_parameter,
