@@ -105,6 +105,7 @@ class NodePrograms(Construct):
             packages=image.packages,
             worker_min_capacity=worker_min_capacity,
             setup_seconds=setup_seconds,
+            log_group=log_group,
             setup_script=self._setup[1] if self._setup else None,
             run_script=self._run[1] if self._run and is_master else None,
             needs=needs,
