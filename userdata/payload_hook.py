@@ -12,6 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PAYLOAD = {
     "build/vendor": "deeplearning_cdk/_payload/vendor",
     "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
+    "lambda/image_pin": "deeplearning_cdk/_payload/image_pin",
     "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",
     "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",
     "userdata/deeplearning_command": "deeplearning_cdk/_payload/deeplearning_command",

@@ -1,5 +1,5 @@
 """
-What nodes and Lambda run, packed so that the same sources always give the same bytes.
+What nodes and Lambdas run, packed so that the same sources always give the same bytes.
 
 In a wheel the sources lie beside this module as data; in a checkout they are the source folders.
 """
@@ -35,15 +35,15 @@ class Archive:
 
 def find_payload(name: str) -> Path:
     """
-    Find a file or folder that nodes or the Lambda run.
+    Find a file or folder that nodes or a Lambda run.
 
     Args:
-        name: `vendor`, `capacity_adjuster`, a package of nodes, `bootstrap.sh` or `fetch_agent.py`.
+        name: `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, `bootstrap.sh` or `fetch_agent.py`.
 
     Raises:
         ValueError: It is not there.
     """
-    folder = {"vendor": "build", "capacity_adjuster": "lambda"}.get(name, "userdata")
+    folder = {"vendor": "build", "capacity_adjuster": "lambda", "image_pin": "lambda"}.get(name, "userdata")
     path = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / folder / name
     if not path.exists():
         raise ValueError(f"payload must be complete, got no {path}; run `make setup` in a checkout")
@@ -61,6 +61,12 @@ def pack_agent() -> Archive:
 def pack_adjuster() -> Archive:
     """Pack the capacity adjuster and the contract."""
     return _pack("adjuster.zip", [find_payload("capacity_adjuster"), _CONTRACT])
+
+
+@cache
+def pack_image_pin() -> Archive:
+    """Pack what pins the image."""
+    return _pack("image-pin.zip", [find_payload("image_pin")])
 
 
 def zip_bytes(sources: list[Path]) -> bytes:

@@ -20,6 +20,7 @@ FIRST_PARTY = frozenset(
         "deeplearning_jobs",
         "deeplearning_provision",
         "deeplearning_rehearsal",
+        "image_pin",
         "stacks",
     }
 )
@@ -39,6 +40,7 @@ ROOMS = {
     ),
     "userdata/fetch_agent.py": (frozenset(), frozenset()),
     "lambda/capacity_adjuster": (frozenset({"deeplearning_contract"}), AWS),
+    "lambda/image_pin": (frozenset(), AWS),
     "rehearsal/deeplearning_rehearsal": (frozenset({"deeplearning_contract"}), None),
     "cli/deeplearning_cli": (frozenset({"deeplearning_rehearsal"}), None),
 }
@@ -51,6 +53,7 @@ OLD_SYNTAX = (
     "userdata/deeplearning_provision",
     "userdata/fetch_agent.py",
     "lambda/capacity_adjuster",
+    "lambda/image_pin",
 )
 HEAVY = AWS | CDK | frozenset({"jinja2", "moto", "rich", "werkzeug"})
 MOST_MODULE_LINES = 250

@@ -15,6 +15,7 @@ from deeplearning_rehearsal.embedded_aws.assembly import read_stack, upload_asse
 from deeplearning_rehearsal.embedded_aws.calls import CallCounts, CallLog
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
 from deeplearning_rehearsal.embedded_aws.cloud_services import close_services, install, open_services
+from deeplearning_rehearsal.embedded_aws.custom_resource import PRESIGNED_PREFIX, CustomResources, answer_either
 from deeplearning_rehearsal.embedded_aws.event_bus import build_event
 from deeplearning_rehearsal.embedded_aws.function_runner import Invocation
 from deeplearning_rehearsal.embedded_aws.observation import Observations, Observer
@@ -27,7 +28,7 @@ from deeplearning_rehearsal.embedded_aws.server import Server
 from deeplearning_rehearsal.embedded_aws.services import Services
 from deeplearning_rehearsal.embedded_aws.stack import Stack, StackEvent, StackOutcome
 from deeplearning_rehearsal.embedded_aws.template import BoundTemplate
-from deeplearning_rehearsal.embedded_aws.wait_condition import SIGNAL_PREFIX, WaitConditionHandles
+from deeplearning_rehearsal.embedded_aws.wait_condition import WaitConditionHandles
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.machine import MachineHost
 
@@ -70,6 +71,7 @@ class EmbeddedAws:
         self._calls = CallLog()
         self._principals = PrincipalRegistry()
         self._handles = WaitConditionHandles(self._observations)
+        self._custom_resources = CustomResources()
         self._services: Services | None = None
         self._stack: Stack | None = None
         self._server = Server(
@@ -77,8 +79,8 @@ class EmbeddedAws:
             port,
             principals=self._principals,
             calls=self._calls,
-            signals=self._handles.answer,
-            signal_prefix=SIGNAL_PREFIX,
+            signals=answer_either(self._handles.answer, self._custom_resources.answer),
+            signal_prefix=PRESIGNED_PREFIX,
             object_seconds=self._options.object_seconds,
         )
         self.assets: tuple[str, ...] = ()
@@ -234,6 +236,7 @@ class EmbeddedAws:
             self._machines,
             principals=self._principals,
             handles=self._handles,
+            custom_resources=self._custom_resources,
             observations=self._observations,
             options=self._options,
         )

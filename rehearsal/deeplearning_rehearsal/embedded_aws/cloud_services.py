@@ -3,6 +3,7 @@
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
+from deeplearning_rehearsal.embedded_aws.custom_resource import CustomResources
 from deeplearning_rehearsal.embedded_aws.event_bus import EventBus, EventDelivery
 from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
 from deeplearning_rehearsal.embedded_aws.group_notifications import GroupNotifications
@@ -30,6 +31,7 @@ def open_services(
     *,
     principals: PrincipalRegistry,
     handles: WaitConditionHandles,
+    custom_resources: CustomResources,
     observations: Observations,
     options: CloudOptions,
 ) -> Services:
@@ -56,6 +58,7 @@ def open_services(
         schedule=Schedule(place, _invoke(functions), options.minute_seconds),
         bus=EventBus(place, _invoke(functions)),
         handles=handles,
+        custom_resources=custom_resources,
         disturbance=MessageDisturbance(options.message_faults, observations) if options.message_faults else None,
     )
 

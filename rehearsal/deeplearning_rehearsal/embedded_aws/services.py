@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deeplearning_rehearsal.embedded_aws.custom_resource import CustomResources
 from deeplearning_rehearsal.embedded_aws.event_bus import EventBus
 from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
@@ -31,6 +32,7 @@ class Services:
     schedule: Schedule
     bus: EventBus
     handles: WaitConditionHandles
+    custom_resources: CustomResources
     disturbance: MessageDisturbance | None = None
 
 

@@ -1,8 +1,10 @@
 """Creates Lambda functions, their permissions, and the rules that invoke them."""
 
 import json
+import uuid
 from functools import partial
 
+from deeplearning_rehearsal.embedded_aws.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
 from deeplearning_rehearsal.embedded_aws.function_runner import Permission
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 
@@ -102,8 +104,30 @@ def _create_rule(creation: Creation) -> Created:
     return Created(name, {"Arn": arn}, delete=delete)
 
 
+def _create_pinned_image(creation: Creation) -> Created:
+    """Let the function answer which image a parameter names; the rehearsal knows the public parameters."""
+    properties = creation.properties
+    services = creation.services
+    if str(properties["Parameter"]).startswith("/aws/service/"):
+        services.images.seed_parameter(properties["Parameter"])
+    resource = CustomResource(creation.logical_id, float(properties.get("ServiceTimeout", SERVICE_TIMEOUT_SECONDS)))
+    event = {
+        "RequestType": "Create",
+        "ResponseURL": services.custom_resources.open(services.place, creation.stack_arn, resource),
+        "StackId": creation.stack_arn,
+        "RequestId": str(uuid.uuid4()),
+        "ResourceType": "Custom::PinnedImage",
+        "LogicalResourceId": creation.logical_id,
+        # CloudFormation gives the function every property as a text.
+        "ResourceProperties": {name: str(value) for name, value in properties.items()},
+    }
+    services.functions.invoke_for_operator(properties["ServiceToken"], event, source="cloudformation")
+    return Created(creation.logical_id, {"ImageId": lambda: resource.data["ImageId"]}, settle=resource.settle)
+
+
 CREATORS: dict[str, Creator] = {
     "AWS::Lambda::Function": _create_function,
     "AWS::Lambda::Permission": _create_permission,
     "AWS::Events::Rule": _create_rule,
+    "Custom::PinnedImage": _create_pinned_image,
 }

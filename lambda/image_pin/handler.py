@@ -1,0 +1,97 @@
+"""
+The Lambda behind `Custom::PinnedImage`: reads an image's parameter when CloudFormation asks, and only then.
+
+CloudFormation asks at the creation, and when a property changes: another parameter, or another release. In between, the
+image stays what it was, because nobody reads the parameter.
+"""
+
+import http.client
+import json
+import logging
+import re
+import urllib.parse
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+logger = logging.getLogger(__name__)
+logger.setLevel(logging.INFO)
+
+_CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
+_AMI_ID = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
+_ANSWER_SECONDS = 20
+_MOST_REASON = 1000
+"""CloudFormation takes answers of up to 4,096 bytes in all."""
+_NOTHING = "none"
+
+
+class ImageError(Exception):
+    """The parameter names no image; the text says what to do."""
+
+
+def handle(event: dict[str, Any], _context: Any) -> None:
+    """
+    Answer an event of CloudFormation at its presigned URL.
+
+    Args:
+        event: What CloudFormation wants of the resource.
+
+    Raises:
+        OSError: CloudFormation's URL did not take the answer; Lambda tries again.
+    """
+    answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
+    before = event.get("PhysicalResourceId", _NOTHING)
+    try:
+        image_id = before if event["RequestType"] == "Delete" else read_image(event["ResourceProperties"])
+        answer |= {"Status": "SUCCESS", "PhysicalResourceId": image_id, "Data": {"ImageId": image_id}}
+    except ImageError as error:
+        # A failure without an answer would keep the stack waiting for an hour.
+        answer |= {"Status": "FAILED", "PhysicalResourceId": before, "Reason": str(error)[:_MOST_REASON]}
+    logger.info("%s: %s", event["RequestType"], answer.get("Reason", answer["PhysicalResourceId"]))
+    put(event["ResponseURL"], json.dumps(answer).encode())
+
+
+def read_image(properties: dict[str, Any]) -> str:
+    """
+    Return the image that a parameter names now.
+
+    Args:
+        properties: The resource's: `Parameter` is the parameter's full name.
+
+    Raises:
+        ImageError: The parameter cannot be read, or names no image.
+    """
+    name = str(properties.get("Parameter", ""))
+    try:
+        value = str(boto3.client("ssm", config=_CONFIG).get_parameter(Name=name)["Parameter"]["Value"])
+    except (BotoCoreError, ClientError) as error:
+        raise ImageError(
+            f"the image's parameter {name} cannot be read: {error}; look whether it exists in this region, or pass "
+            "another image"
+        ) from error
+    if not _AMI_ID.fullmatch(value):
+        raise ImageError(f"the image's parameter {name} must hold the id of an AMI, got {value[:100]!r}; pass another")
+    return value
+
+
+def put(url: str, body: bytes) -> None:
+    """
+    PUT an answer to CloudFormation's presigned URL, with the empty content type that was signed.
+
+    Raises:
+        OSError: The URL could not be reached, or did not take it.
+    """
+    parts = urllib.parse.urlsplit(url)
+    kind = http.client.HTTPConnection if parts.scheme == "http" else http.client.HTTPSConnection
+    connection = kind(parts.netloc, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("PUT", f"{parts.path}?{parts.query}", body, {"Content-Type": ""})
+        response = connection.getresponse()
+        if response.status >= http.client.BAD_REQUEST:
+            raise OSError(f"CloudFormation's URL answered {response.status} {response.reason}")
+    except http.client.HTTPException as error:
+        raise OSError(f"CloudFormation's URL did not answer: {error!r}") from error
+    finally:
+        connection.close()
