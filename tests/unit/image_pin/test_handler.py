@@ -1,0 +1,124 @@
+"""The image is read when CloudFormation asks, and every event is answered."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import boto3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from image_pin import handler
+
+PARAMETER = "/team/images/training"
+IMAGE = "ami-0123456789abcdef0"
+
+
+class Answers(HTTPServer):
+    """Stands for CloudFormation's presigned URL."""
+
+    def __init__(self, status=200):
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.status, self.taken = status, []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/arn%3Aaws?X-Amz-Signature=1"
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, self.headers["Content-Type"], json.loads(body)))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(params=[200])
+def answers(request):
+    server = Answers(request.param)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def make_event(url, kind="Create", **more):
+    return {
+        "RequestType": kind,
+        "ResponseURL": url,
+        "StackId": "arn:aws:cloudformation:us-east-1:123456789012:stack/a/b",
+        "RequestId": "1",
+        "LogicalResourceId": "Image",
+        "ResourceProperties": {"ServiceToken": "arn", "Parameter": PARAMETER, "Release": "1"},
+        **more,
+    }
+
+
+def put_parameter(_server, value=IMAGE):
+    boto3.client("ssm").put_parameter(Name=PARAMETER, Type="String", Value=value, Overwrite=True)
+
+
+def test_a_creation_is_answered_with_the_image_that_the_parameter_names(aws_server, answers):
+    put_parameter(aws_server)
+    handler.handle(make_event(answers.url), None)
+    [(path, kind, answer)] = answers.taken
+    assert (path, kind) == ("/arn%3Aaws?X-Amz-Signature=1", "")
+    assert answer["Status"] == "SUCCESS"
+    assert answer["PhysicalResourceId"] == answer["Data"]["ImageId"] == IMAGE
+    assert {answer[name] for name in ("StackId", "RequestId", "LogicalResourceId")} == {
+        "arn:aws:cloudformation:us-east-1:123456789012:stack/a/b",
+        "1",
+        "Image",
+    }
+
+
+def test_another_release_is_answered_with_the_current_image(aws_server, answers):
+    put_parameter(aws_server, "ami-00000000000000001")
+    handler.handle(make_event(answers.url, "Update", PhysicalResourceId=IMAGE), None)
+    assert answers.taken[0][2]["Data"] == {"ImageId": "ami-00000000000000001"}
+
+
+def test_a_deletion_reads_nothing_and_keeps_its_id(aws_server, answers):
+    handler.handle(make_event(answers.url, "Delete", PhysicalResourceId=IMAGE), None)
+    assert (answers.taken[0][2]["Status"], answers.taken[0][2]["PhysicalResourceId"]) == ("SUCCESS", IMAGE)
+
+
+def test_a_parameter_that_is_missing_fails_the_stack_with_its_name_and_a_remedy(aws_server, answers):
+    handler.handle(make_event(answers.url), None)
+    answer = answers.taken[0][2]
+    assert answer["Status"] == "FAILED"
+    assert PARAMETER in answer["Reason"]
+    assert "ParameterNotFound" in answer["Reason"]
+    assert "look whether it exists in this region" in answer["Reason"]
+
+
+@given(value=st.text(min_size=1, max_size=200).filter(lambda text: not text.startswith("ami-")))
+def test_what_is_no_image_id_never_becomes_one(value):
+    read = {"Parameter": {"Value": value}}
+    patch = pytest.MonkeyPatch()
+    patch.setattr(handler.boto3, "client", lambda *_, **__: type("C", (), {"get_parameter": lambda *_, **__: read})())
+    try:
+        with pytest.raises(handler.ImageError, match="must hold the id of an AMI"):
+            handler.read_image({"Parameter": PARAMETER})
+    finally:
+        patch.undo()
+
+
+@pytest.mark.parametrize("answers", [403], indirect=True)
+def test_an_answer_that_is_not_taken_is_an_error_so_that_lambda_tries_again(aws_server, answers):
+    put_parameter(aws_server)
+    with pytest.raises(OSError, match="answered 403"):
+        handler.handle(make_event(answers.url), None)
+
+
+def test_a_reason_of_any_length_fits_into_an_answer(aws_server, answers):
+    event = make_event(answers.url)
+    event["ResourceProperties"]["Parameter"] = "/" + "x" * 3000
+    handler.handle(event, None)
+    assert len(json.dumps(answers.taken[0][2])) < 4096
