@@ -1,0 +1,155 @@
+"""`deeplearning-cdk changes`: says what a deployment would do to a cluster, before it happens."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.template_changes import Change, Effect, compare_templates
+from deeplearning_rehearsal.errors import UnavailableError
+
+_UNAVAILABLE = 2
+_HEADINGS = {
+    Effect.REFUSE: "CloudFormation refuses to update",
+    Effect.REPLACE: "replaced by new ones",
+    Effect.MAY_REPLACE: "replaced by new ones, if CloudFormation finds it necessary",
+    Effect.DELETE: "deleted",
+    Effect.KEEP: "left behind, no longer part of the stack",
+    Effect.CREATE: "made",
+    Effect.UPDATE: "updated in place",
+}
+_MOST_PROPERTIES = 4
+
+
+def print_changes(arguments: argparse.Namespace) -> int:
+    """
+    Compare an assembly with what is deployed.
+
+    Returns:
+        0 when nothing that holds data goes, 1 when something does or the deployment cannot work, 2 when nothing could
+        be compared.
+    """
+    try:
+        stack, wanted = read_wanted(Path(arguments.assembly), arguments.stack)
+        deployed = _read_deployed(arguments, stack, lambda: open_cloud(arguments))
+        changes = compare_templates(deployed, wanted)
+    except UnavailableError as error:
+        print(f"deeplearning-cdk: {error}", file=sys.stderr)
+        return _UNAVAILABLE
+    if arguments.json:
+        print(json.dumps([_to_document(change) for change in changes], indent=2))
+    else:
+        print("\n".join(render_changes(stack, changes)))
+    return int(any(change.loses_data or change.effect is Effect.REFUSE for change in changes))
+
+
+def read_wanted(assembly: Path, name: str | None) -> tuple[str, dict[str, Any]]:
+    """
+    Read the name and the template of a stack of a cloud assembly.
+
+    Raises:
+        UnavailableError: The folder is no assembly, or has not exactly the one stack.
+    """
+    try:
+        artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"].items()
+    except (OSError, ValueError, KeyError) as error:
+        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}: {error}") from error
+    stacks = {
+        artifact["properties"].get("stackName", key): artifact["properties"]["templateFile"]
+        for key, artifact in artifacts
+        if artifact["type"] == "aws:cloudformation:stack"
+    }
+    chosen = [stack for stack in stacks if name in (None, stack)]
+    if len(chosen) != 1:
+        raise UnavailableError(f"stack must be one of {', '.join(sorted(stacks))}, got {name}; name one")
+    template: dict[str, Any] = json.loads((assembly / stacks[chosen[0]]).read_text())
+    return chosen[0], template
+
+
+def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:
+    """Return the changes of a stack as lines, what cannot be undone first."""
+    if not changes:
+        return [f"{stack}: nothing changes"]
+    lines = [f"{stack}: {len(changes)} resource{'s' if len(changes) > 1 else ''} would change"]
+    for effect, heading in _HEADINGS.items():
+        chosen = [change for change in changes if change.effect is effect]
+        lines += ["", f"{heading}:"] if chosen else []
+        for change in chosen:
+            mark = "!" if change.loses_data else " "
+            lines.append(f"{mark} {change.path}  {change.resource_type}{_by(change)}")
+    lines += ["", *_explain(changes)]
+    return lines
+
+
+def _by(change: Change) -> str:
+    if not change.properties:
+        return ""
+    shown = ", ".join(change.properties[:_MOST_PROPERTIES])
+    more = len(change.properties) - _MOST_PROPERTIES
+    return f"  by {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _explain(changes: Sequence[Change]) -> list[str]:
+    """Say what the changes mean for nodes and data."""
+    said = []
+    types = {change.resource_type: change for change in changes if change.effect is not Effect.CREATE}
+    if lost := [change.path for change in changes if change.loses_data]:
+        said.append(
+            f"DATA: {', '.join(lost)} would be replaced or deleted, with what it holds; do not deploy this before you "
+            "have saved that, or take the change back"
+        )
+    if any(change.effect is Effect.REFUSE for change in changes):
+        said.append(
+            "setup_timeout counts when the stack is created: CloudFormation does not update a WaitCondition and the "
+            "deployment would fail; give it its former value"
+        )
+    if "AWS::EC2::LaunchTemplate" in types or "Custom::PinnedImage" in types:
+        said.append(
+            "nodes: those that run stay as they are; whatever launches later starts from the new template. "
+            "`deeplearning-cdk upgrade` replaces them, workers first"
+        )
+    if "Custom::PinnedImage" in types:
+        said.append("image: its parameter is read again, so new nodes may start from another image")
+    group = types.get("AWS::AutoScaling::AutoScalingGroup")
+    if group and any(path in ("DesiredCapacity", "MaxSize", "MinSize") for path in group.properties):
+        said.append(
+            "capacity: the group's size was changed in the props and is set; sizes that the props leave alone stay as "
+            "they were adjusted"
+        )
+    return said or ["nodes and data stay as they are"]
+
+
+def _read_deployed(
+    arguments: argparse.Namespace, stack: str, open_account: Callable[[], CloudAccess]
+) -> dict[str, Any]:
+    if arguments.deployed is not None:
+        try:
+            template: dict[str, Any] = json.loads(Path(arguments.deployed).read_text())
+        except (OSError, ValueError) as error:
+            raise UnavailableError(f"--deployed must be a template in JSON, got {error}; give another file") from error
+        return template
+    access = open_account()
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
+
+    try:
+        body = access.clients("cloudformation").get_template(StackName=stack, TemplateStage="Original")["TemplateBody"]
+    except (BotoCoreError, ClientError) as error:
+        raise UnavailableError(
+            f"the deployed template of {stack} cannot be read: {error}; check --region and --profile, or give "
+            "--deployed FILE"
+        ) from error
+    return dict(body) if isinstance(body, dict) else dict(json.loads(body))
+
+
+def _to_document(change: Change) -> dict[str, Any]:
+    return {
+        "logical_id": change.logical_id,
+        "path": change.path,
+        "type": change.resource_type,
+        "effect": change.effect.value,
+        "properties": list(change.properties),
+        "loses_data": change.loses_data,
+    }

@@ -1,0 +1,39 @@
+"""
+Writes which property replaces its resource, from CloudFormation's own schemas, as cfn-lint brings them.
+
+    python -m tests.unit.deeplearning_cli.replacement_rules
+"""
+
+import json
+from pathlib import Path
+
+import tomllib
+
+ROOT = Path(__file__).parents[3]
+TARGET = ROOT / "cli/deeplearning_cli/replacement_rules.json"
+SUPPORT = ROOT / "rehearsal/deeplearning_rehearsal/embedded_aws/resource_support.toml"
+CUSTOM = {"Custom::PinnedImage": {"always": ["ServiceToken"], "sometimes": []}}
+"""CloudFormation has no schema for these; its user guide says that another function is another resource."""
+
+
+def make_rules():
+    """Return a type's properties that replace it always, and those that may: for every type of our stacks."""
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415 - slow
+
+    types = [name for name in tomllib.loads(SUPPORT.read_text()) if name.startswith("AWS::")]
+    rules = {}
+    for name in types:
+        schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", name).schema
+        rules[name] = {
+            "always": _paths(schema.get("createOnlyProperties", [])),
+            "sometimes": _paths(schema.get("conditionalCreateOnlyProperties", [])),
+        }
+    return {name: rule for name, rule in sorted((rules | CUSTOM).items()) if rule["always"] or rule["sometimes"]}
+
+
+def _paths(pointers):
+    return sorted(pointer.removeprefix("/properties/").replace("/", ".") for pointer in pointers)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(json.dumps(make_rules(), indent=1) + "\n")

@@ -1,0 +1,161 @@
+"""A deployment's effects are said before it happens, by CloudFormation's own rules."""
+
+import argparse
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deeplearning_cli.changes import print_changes, render_changes
+from deeplearning_cli.template_changes import Effect, compare_templates, find_differences
+from tests.unit.deeplearning_cli.replacement_rules import TARGET, make_rules
+
+
+def make_template(**resources):
+    return {
+        "Resources": {name: dict(zip(("Type", "Properties"), entry, strict=False)) for name, entry in resources.items()}
+    }
+
+
+SUBNET = ("AWS::EC2::Subnet", {"AvailabilityZone": "a", "Tags": [{"Key": "Name", "Value": "x"}]})
+TARGET_OF_SUBNET = ("AWS::EFS::MountTarget", {"SubnetId": {"Ref": "Subnet"}, "FileSystemId": {"Ref": "FileSystem"}})
+FILE_SYSTEM = ("AWS::EFS::FileSystem", {"Encrypted": True, "KmsKeyId": "k", "ThroughputMode": "elastic"})
+
+
+def change_of(before, after):
+    [change] = compare_templates(make_template(It=before), make_template(It=after))
+    return change
+
+
+def test_the_rules_are_those_of_cloudformations_schemas():
+    assert json.loads(TARGET.read_text()) == make_rules()
+
+
+def test_equal_templates_change_nothing():
+    template = make_template(Subnet=SUBNET, Target=TARGET_OF_SUBNET)
+    assert compare_templates(template, template) == ()
+    assert render_changes("training", ()) == ["training: nothing changes"]
+
+
+def test_a_property_that_can_be_updated_updates_in_place():
+    change = change_of(FILE_SYSTEM, (FILE_SYSTEM[0], FILE_SYSTEM[1] | {"ThroughputMode": "bursting"}))
+    assert (change.effect, change.properties, change.loses_data) == (Effect.UPDATE, ("ThroughputMode",), False)
+
+
+def test_a_property_that_cannot_be_updated_replaces_and_loses_the_data():
+    change = change_of(FILE_SYSTEM, (FILE_SYSTEM[0], FILE_SYSTEM[1] | {"KmsKeyId": "other"}))
+    assert (change.effect, change.properties, change.loses_data) == (Effect.REPLACE, ("KmsKeyId",), True)
+
+
+def test_what_refers_to_a_replaced_resource_where_that_replaces_is_replaced_too():
+    other = (SUBNET[0], SUBNET[1] | {"AvailabilityZone": "b"})
+    changes = compare_templates(
+        make_template(FileSystem=FILE_SYSTEM, Subnet=SUBNET, Target=TARGET_OF_SUBNET),
+        make_template(FileSystem=FILE_SYSTEM, Subnet=other, Target=TARGET_OF_SUBNET),
+    )
+    assert [(change.logical_id, change.effect) for change in changes] == [
+        ("Subnet", Effect.REPLACE),
+        ("Target", Effect.REPLACE),
+    ]
+
+
+def test_a_resource_that_leaves_the_template_is_deleted_or_left_behind_as_its_policy_says():
+    template = make_template(Log=("AWS::Logs::LogGroup", {}), Queue=("AWS::SQS::Queue", {}))
+    template["Resources"]["Log"]["DeletionPolicy"] = "Retain"
+    changes = compare_templates(template, make_template())
+    assert {change.logical_id: change.effect for change in changes} == {"Log": Effect.KEEP, "Queue": Effect.DELETE}
+
+
+def test_a_state_table_that_leaves_the_template_loses_its_data():
+    [change] = compare_templates(make_template(Table=("AWS::DynamoDB::Table", {})), make_template())
+    assert change.loses_data
+
+
+def test_another_setup_time_is_refused_before_cloudformation_does():
+    change = change_of(
+        ("AWS::CloudFormation::WaitCondition", {"Timeout": "1"}),
+        ("AWS::CloudFormation::WaitCondition", {"Timeout": "2"}),
+    )
+    assert change.effect is Effect.REFUSE
+
+
+def test_a_new_launch_template_is_explained_for_the_nodes_that_run():
+    lines = render_changes(
+        "training",
+        [
+            change_of(
+                ("AWS::EC2::LaunchTemplate", {"LaunchTemplateData": {"ImageId": "a"}}),
+                ("AWS::EC2::LaunchTemplate", {"LaunchTemplateData": {"ImageId": "b"}}),
+            )
+        ],
+    )
+    assert "  It  AWS::EC2::LaunchTemplate  by LaunchTemplateData.ImageId" in lines
+    assert any("deeplearning-cdk upgrade" in line for line in lines)
+
+
+VALUES = st.recursive(
+    st.integers() | st.text(max_size=3) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(min_size=1, max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(before=VALUES, after=VALUES)
+def test_values_differ_somewhere_exactly_when_they_are_not_equal(before, after):
+    same = json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
+    assert (list(find_differences({"It": before}, {"It": after})) == []) == (same or before == after)
+
+
+@pytest.fixture
+def assembly(tmp_path):
+    def write(template):
+        artifacts = {
+            "training": {
+                "type": "aws:cloudformation:stack",
+                "properties": {"templateFile": "training.template.json"},
+            }
+        }
+        (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": artifacts}))
+        (tmp_path / "training.template.json").write_text(json.dumps(template))
+        return tmp_path
+
+    return write
+
+
+def run(assembly, deployed, **more):
+    arguments = {"assembly": str(assembly), "stack": None, "deployed": str(deployed), "json": False} | more
+    return print_changes(argparse.Namespace(**arguments))
+
+
+def test_the_command_ends_with_1_when_data_would_go_and_names_it(assembly, tmp_path, capsys):
+    folder = assembly(make_template(It=(FILE_SYSTEM[0], FILE_SYSTEM[1] | {"KmsKeyId": "other"})))
+    deployed = tmp_path / "deployed.json"
+    deployed.write_text(json.dumps(make_template(It=FILE_SYSTEM)))
+    assert run(folder, deployed) == 1
+    printed = capsys.readouterr().out
+    assert "! It  AWS::EFS::FileSystem  by KmsKeyId" in printed
+    assert "DATA: It would be replaced or deleted" in printed
+
+
+def test_the_command_ends_with_0_and_json_when_nothing_goes(assembly, tmp_path, capsys):
+    folder = assembly(make_template(It=FILE_SYSTEM, Log=("AWS::Logs::LogGroup", {})))
+    deployed = tmp_path / "deployed.json"
+    deployed.write_text(json.dumps(make_template(It=FILE_SYSTEM)))
+    assert run(folder, deployed, json=True) == 0
+    [entry] = json.loads(capsys.readouterr().out)
+    assert entry["effect"] == "create"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"assembly": "/nowhere"}, "assembly must be a folder that `cdk synth` wrote"),
+        ({"stack": "other"}, "stack must be one of training, got other"),
+        ({"deployed": "/nowhere"}, "--deployed must be a template in JSON"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_with_a_remedy(assembly, tmp_path, capsys, change, said):
+    folder = assembly(make_template())
+    assert run(**({"assembly": folder, "deployed": tmp_path / "manifest.json"} | change)) == 2
+    assert said in capsys.readouterr().err
