@@ -8,6 +8,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from deeplearning_cli.operation_parsers import add_operation_commands
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """
@@ -19,13 +21,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 as promised, 1 not as promised, 2 could not be tried, 130 interrupted.
     """
-    arguments = make_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    own, command = split_command(words)
+    arguments = make_parser().parse_args(own)
+    if command:
+        arguments.command = command
     try:
         status: int = arguments.run(arguments)
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
         return 130
     return status
+
+
+def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split the arguments of `ssh` from the command behind `--`; argparse would take it for the stack's name."""
+    if list(words[:1]) != ["ssh"] or "--" not in words:
+        return list(words), []
+    at = list(words).index("--")
+    return list(words[:at]), list(words[at + 1 :])
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -37,6 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_rehearse(commands)
     _add_prepare_data(commands)
+    add_operation_commands(commands)
     return parser
 
 

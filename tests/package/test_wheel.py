@@ -65,7 +65,8 @@ def _templates(assembly: Path) -> dict[str, object]:
 def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"deeplearning_cdk", "deeplearning_cli", "deeplearning_contract", "deeplearning_rehearsal"}
+    names = ("cdk", "cli", "contract", "rehearsal", "view")
+    assert tops == {f"deeplearning_{name}" for name in names}
     payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
     assert payload == {"bootstrap.sh", "capacity_adjuster", "fetch_agent.py", "vendor", *NODE_PACKAGES}
     folder = "deeplearning_rehearsal/_examples/"

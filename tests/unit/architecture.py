@@ -20,6 +20,7 @@ FIRST_PARTY = frozenset(
         "deeplearning_jobs",
         "deeplearning_provision",
         "deeplearning_rehearsal",
+        "deeplearning_view",
         "image_pin",
         "stacks",
     }
@@ -41,8 +42,9 @@ ROOMS = {
     "userdata/fetch_agent.py": (frozenset(), frozenset()),
     "lambda/capacity_adjuster": (frozenset({"deeplearning_contract"}), AWS),
     "lambda/image_pin": (frozenset(), AWS),
-    "rehearsal/deeplearning_rehearsal": (frozenset({"deeplearning_contract"}), None),
-    "cli/deeplearning_cli": (frozenset({"deeplearning_rehearsal"}), None),
+    "cli/deeplearning_view": (frozenset({"deeplearning_contract"}), AWS),
+    "rehearsal/deeplearning_rehearsal": (frozenset({"deeplearning_contract", "deeplearning_view"}), None),
+    "cli/deeplearning_cli": (frozenset({"deeplearning_rehearsal", "deeplearning_view"}), None),
 }
 """Room -> the first-party packages that it may import, and the third-party ones; None: any but the CDK's."""
 OLD_SYNTAX = (

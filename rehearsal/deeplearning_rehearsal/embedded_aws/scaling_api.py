@@ -73,13 +73,16 @@ class ScalingApi(BaseResponse):
         return ActionResult({"AutoScalingInstances": page, "NextToken": token})
 
     def describe_scaling_activities(self) -> ActionResult:
-        """Answer `DescribeScalingActivities`, newest first."""
+        """Answer `DescribeScalingActivities`, newest first; those of deleted groups when they are asked for."""
         name = self._get_param("AutoScalingGroupName")
         ids = self._get_param("ActivityIds", [])
         if self._get_param("Filters"):
             raise ValidationError("the rehearsal does not filter scaling activities")
         with self.driver.lock:
-            groups = [find_group(self.driver, name)] if name else list(self.driver.groups.values())
+            deleted = self.driver.deleted_groups if self._get_param("IncludeDeletedGroups") else ()
+            groups = [group for group in (*self.driver.groups.values(), *deleted) if name in (None, group.name)]
+            if name and not groups:
+                groups = [find_group(self.driver, name)]
             activities = [activity for group in groups for activity in group.activities]
             activities.sort(key=lambda activity: activity.start_time, reverse=True)
             rows = [entry.to_api() for entry in activities if not ids or entry.activity_id in ids]

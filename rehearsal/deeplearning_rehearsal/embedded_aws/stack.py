@@ -91,6 +91,7 @@ class Stack:
         self.created_at = datetime.now(timezone.utc)
         self.status = "CREATE_IN_PROGRESS"
         self.reason = ""
+        self.description = template.description
         self.outputs: Mapping[str, str] = {}
         self._template = template
         self._services = services

@@ -13,7 +13,9 @@ from deeplearning_rehearsal.embedded_aws.stack import Stack
 class StackApi(BaseResponse):
     """Answers the operations of CloudFormation that look at a stack."""
 
-    OPERATIONS: ClassVar = frozenset({"DescribeStacks", "DescribeStackEvents", "DescribeStackResources"})
+    OPERATIONS: ClassVar = frozenset(
+        {"DescribeStacks", "DescribeStackEvents", "DescribeStackResources", "ListStackResources", "ListStacks"}
+    )
     stack: ClassVar[Stack]
 
     def __init__(self) -> None:
@@ -70,6 +72,33 @@ class StackApi(BaseResponse):
         ]
         return ActionResult({"StackResources": resources})
 
+    def list_stack_resources(self) -> ActionResult:
+        """Answer `ListStackResources`, all on one page."""
+        stack = self._find()
+        summaries = [
+            {
+                "LogicalResourceId": entry.logical_id,
+                "PhysicalResourceId": entry.physical_id,
+                "ResourceType": entry.resource_type,
+                "LastUpdatedTimestamp": stack.created_at,
+                "ResourceStatus": entry.status,
+                **({"ResourceStatusReason": entry.reason} if entry.reason else {}),
+            }
+            for entry in stack.resources()
+        ]
+        return ActionResult({"StackResourceSummaries": summaries})
+
+    def list_stacks(self) -> ActionResult:
+        """Answer `ListStacks`."""
+        stack, wanted = self.stack, self._get_param("StackStatusFilter", [])
+        summary = {
+            "StackId": stack.arn,
+            "StackName": stack.name,
+            "CreationTime": stack.created_at,
+            "StackStatus": stack.status,
+        }
+        return ActionResult({"StackSummaries": [summary] if not wanted or stack.status in wanted else []})
+
     def _find(self) -> Stack:
         name = self._get_param("StackName")
         if name in (self.stack.name, self.stack.arn):
@@ -92,6 +121,7 @@ def _describe(stack: Stack) -> dict[str, Any]:
     return {
         "StackId": stack.arn,
         "StackName": stack.name,
+        "Description": stack.description or None,
         "CreationTime": stack.created_at,
         "StackStatus": stack.status,
         "StackStatusReason": stack.reason or None,

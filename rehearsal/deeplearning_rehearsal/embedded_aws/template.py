@@ -49,6 +49,7 @@ class BoundTemplate:
         self._place = place = services.place
         self._images = services.images
         self.created: dict[str, ResourceValues] = {}
+        self.description = str(template.get("Description", ""))
         self._values: dict[str, Any] = {
             "AWS::AccountId": place.account,
             "AWS::Region": place.region,

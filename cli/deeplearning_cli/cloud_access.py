@@ -1,0 +1,101 @@
+"""Opens the AWS that a command looks at: the user's, or that of a kept rehearsal."""
+
+import argparse
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.lab_record import LabRecord
+
+_READ_SECONDS = 20
+_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class CloudAccess:
+    """
+    An AWS to look at.
+
+    Attributes:
+        clients: Returns the client of a service.
+        region: Its region.
+        stack: Which stack; None for its only cluster.
+        profile: Profile of the AWS CLI; None for the default.
+        lab: The rehearsal; None for the user's AWS.
+    """
+
+    clients: Callable[[str], Any]
+    region: str
+    stack: str | None
+    profile: str | None = None
+    lab: LabRecord | None = None
+
+
+def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
+    """
+    Open the AWS that the arguments name.
+
+    Effects: for a rehearsal, this process enters the lab's network and forgets the user's AWS settings.
+
+    Raises:
+        UnavailableError: It cannot be opened; the message has the remedy.
+    """
+    for module in ("boto3", "rich"):
+        if importlib.util.find_spec(module) is None:
+            raise UnavailableError(f"missing: {module}; run: pip install 'deeplearning-cdk[operate]'")
+    if arguments.rehearsal is None:
+        return _open_account(arguments)
+    if arguments.profile or arguments.region:
+        raise UnavailableError("--profile and --region must be left out with --rehearsal, which has its own")
+    return _open_rehearsal(LabRecord.read(Path(arguments.rehearsal).resolve()), arguments.stack)
+
+
+def _open_account(arguments: argparse.Namespace) -> CloudAccess:
+    import boto3  # noqa: PLC0415 - slow, and only these commands need it
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    try:
+        session = boto3.session.Session(profile_name=arguments.profile, region_name=arguments.region)
+    except BotoCoreError as error:
+        raise UnavailableError(f"{error}; choose another --profile, or run: aws configure") from error
+    region = session.region_name
+    if region is None:
+        raise UnavailableError("the region must be known, it is not; give --region or set AWS_REGION")
+    return CloudAccess(_make_clients(session, region), region, arguments.stack, arguments.profile)
+
+
+def _open_rehearsal(lab: LabRecord, stack: str | None) -> CloudAccess:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    # Whatever the user's settings say, nothing but the lab is meant; in its network there is nothing else either.
+    os.environ |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    lab.enter_network()
+    import boto3  # noqa: PLC0415 - after the environment is clean
+
+    session = boto3.session.Session(lab.access_key_id, lab.secret_access_key, region_name=lab.region)
+    return CloudAccess(_make_clients(session, lab.region, lab.endpoint), lab.region, stack or lab.stack, lab=lab)
+
+
+def _make_clients(session: Any, region: str, endpoint: str | None = None) -> Callable[[str], Any]:
+    from botocore.config import Config  # noqa: PLC0415 - slow, and only these commands need it
+
+    config = Config(
+        retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+        read_timeout=_READ_SECONDS,
+        connect_timeout=_READ_SECONDS,
+        user_agent_extra="deeplearning-cdk",
+        proxies={} if endpoint else None,
+    )
+    made: dict[str, Any] = {}
+
+    def get_client(service: str) -> Any:
+        if service not in made:
+            made[service] = session.client(service, region_name=region, endpoint_url=endpoint, config=config)
+        return made[service]
+
+    return get_client

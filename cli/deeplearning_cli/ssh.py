@@ -1,0 +1,120 @@
+"""`deeplearning-cdk ssh`: opens a shell on a node through Session Manager, or in a node of a kept rehearsal."""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.lab_record import LabRecord, read_login_user
+from deeplearning_view import node_rows
+from deeplearning_view.errors import LookError
+from deeplearning_view.node_choice import find_running_node
+from deeplearning_view.reading import make_view
+from deeplearning_view.view import NodeView
+
+UNAVAILABLE = 2
+_PROGRAMS = {
+    "aws": "install the AWS CLI: https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
+    "session-manager-plugin": "install it: https://docs.aws.amazon.com/systems-manager/latest/userguide/"
+    "session-manager-working-with-install-plugin.html",
+    "ssh": "install OpenSSH's client",
+}
+_COMMAND_DOCUMENT = "AWS-StartInteractiveCommand"
+_SSH_DOCUMENT = "AWS-StartSSHSession"
+
+
+def log_in(arguments: argparse.Namespace) -> int:
+    """Become the session's program; 2 when it cannot be begun."""
+    try:
+        access = open_cloud(arguments)
+        from deeplearning_view.cloud import read_answers  # noqa: PLC0415 - imports botocore
+
+        answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
+        nodes = make_view(answers, datetime.now(timezone.utc)).nodes
+        node = find_running_node(nodes, arguments.node)
+        user = arguments.user or node_rows.read_login_user(answers.templates)
+        command = _make_command(access, arguments, node, user)
+    except (LookError, UnavailableError) as error:
+        print(f"deeplearning-cdk: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    if arguments.dry_run:
+        print(shlex.join(command))
+        return 0
+    sys.stdout.flush()
+    os.execvp(command[0], command)  # noqa: S606 - this process becomes the session, without a shell
+    return UNAVAILABLE
+
+
+def _make_command(access: CloudAccess, arguments: argparse.Namespace, node: NodeView, user: str) -> list[str]:
+    if access.lab is not None:
+        if not arguments.dry_run:
+            _start_session(access, node)
+        return enter_node(access.lab, node, arguments.command)
+    if not arguments.dry_run:
+        for program in ("aws", "session-manager-plugin", *(["ssh"] if arguments.ssh else [])):
+            if shutil.which(program) is None:
+                raise UnavailableError(f"missing: {program}; {_PROGRAMS[program]}")
+    place = ["--region", access.region, *(["--profile", access.profile] if access.profile else [])]
+    return make_session_command(node.instance_id, place, user, arguments.command, is_ssh=arguments.ssh)
+
+
+def make_session_command(
+    instance_id: str, place: Sequence[str], user: str, command: Sequence[str], *, is_ssh: bool
+) -> list[str]:
+    """
+    Return the command that opens a session.
+
+    Args:
+        instance_id: Where to.
+        place: The arguments of the AWS CLI that name region and profile.
+        user: The login user; empty when it is not known.
+        command: What to run there as the login user; empty for a shell.
+        is_ssh: Whether OpenSSH goes through the session.
+
+    Raises:
+        UnavailableError: The login user must be known, and is not.
+    """
+    start = ["aws", "ssm", "start-session", *place, "--target"]
+    if not is_ssh and not command:
+        return [*start, instance_id]
+    if not user:
+        raise UnavailableError("the login user must be known, the launch template does not say it; give --user")
+    if is_ssh:
+        through = shlex.join([*start, "TARGET", "--document-name", _SSH_DOCUMENT, "--parameters", "portNumber=PORT"])
+        proxy = through.replace("TARGET", "%h").replace("PORT", "%p")
+        # Addresses come back to other instances; an instance id never does.
+        options = ["-A", "-o", f"ProxyCommand={proxy}", "-o", f"HostKeyAlias={instance_id}"]
+        return ["ssh", *options, f"{user}@{instance_id}", *([shlex.join(command)] if command else [])]
+    run = shlex.join(["sudo", "--login", f"--user={user}", "--", *command])
+    parameters = json.dumps({"command": [run]})
+    return [*start, instance_id, "--document-name", _COMMAND_DOCUMENT, "--parameters", parameters]
+
+
+def enter_node(lab: LabRecord, node: NodeView, command: Sequence[str]) -> list[str]:
+    """Return the command that enters a node of a rehearsal as its login user."""
+    pid = lab.find_node(node.instance_id)
+    entry = ["nsenter", "--target", str(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]
+    return [*entry, "su", "--login", read_login_user(pid), *(["--command", shlex.join(command)] if command else [])]
+
+
+def _start_session(access: CloudAccess, node: NodeView) -> None:
+    """
+    Have the node's session agent open its data channel, as a session on AWS does.
+
+    Raises:
+        LookError: The agent has not registered, or does not answer.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
+
+    try:
+        access.clients("ssm").start_session(Target=node.instance_id)
+    except (BotoCoreError, ClientError) as error:
+        raise LookError(
+            f"Session Manager cannot reach {node.instance_id}: {error}; wait until it has booted"
+        ) from error

@@ -1,0 +1,126 @@
+"""`deeplearning-cdk status`: shows a cluster once, or live until it has formed or failed."""
+
+import argparse
+import json
+import sys
+import time
+from datetime import datetime, timezone
+
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_view.errors import LookError
+from deeplearning_view.page import describe_cluster, render_page, render_text
+from deeplearning_view.reading import make_view
+from deeplearning_view.view import ClusterView
+
+UNAVAILABLE = 2
+_INTERVAL_SECONDS = 5.0
+_LAB_INTERVAL_SECONDS = 1.0
+_MOST_MISSES = 3
+"""Looks in a row that may fail while the cluster is watched."""
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be looked at."""
+    try:
+        access = open_cloud(arguments)
+        view = look(access)
+        is_live = sys.stdout.isatty() and not arguments.json
+        if not view.has_ended and (arguments.watch or is_live):
+            view = _watch_live(access, view) if is_live else _watch(access, view)
+        if arguments.json:
+            print(json.dumps(view.to_document(), indent=2))
+        else:
+            _print_page(view)
+    except (LookError, UnavailableError) as error:
+        print(f"deeplearning-cdk: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    return 1 if view.verdict in ("failed", "deleted") else 0
+
+
+def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
+    """
+    Look at the cluster now.
+
+    Raises:
+        LookError: It cannot be looked at.
+    """
+    from deeplearning_view.cloud import read_answers  # noqa: PLC0415 - imports botocore
+
+    answers = read_answers(access.clients, access.region, access.stack, with_lines=with_lines)
+    return make_view(answers, datetime.now(timezone.utc))
+
+
+def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:
+    """Look until the formation has ended, and say on standard error when something changes."""
+    told: tuple[str, ...] = ()
+    while not view.has_ended:
+        changes = _summarize(view)
+        for line in changes:
+            if line not in told:
+                print(f"{view.looked_at[11:19]}  {line}", file=sys.stderr, flush=True)
+        told = changes
+        time.sleep(_interval(access))
+        view = _look_again(access)
+    return view
+
+
+def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
+    """Show the page until the formation has ended, and then nothing: the last page is printed."""
+    from rich.console import Console, Group  # noqa: PLC0415 - only a terminal needs it
+    from rich.live import Live  # noqa: PLC0415
+    from rich.progress_bar import ProgressBar  # noqa: PLC0415
+    from rich.spinner import Spinner  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    spinner = Spinner("dots")
+    with Live(console=Console(highlight=False), transient=True, refresh_per_second=8) as live:
+        while not view.has_ended:
+            done, steps = count_steps(view)
+            spinner.update(text=Text(f"{describe_cluster(view)}; {done} of {steps} steps (Ctrl-C ends the watch)"))
+            page = [Text(line.text, style=line.style) for line in render_page(view)]
+            live.update(Group(*page, ProgressBar(total=max(steps, 1), completed=done, width=60), spinner))
+            time.sleep(_interval(access))
+            view = _look_again(access)
+    return view
+
+
+def count_steps(view: ClusterView) -> tuple[int, int]:
+    """Return how many steps the formation has done, and of how many: each node launches, speaks, and is a member."""
+    here = [node for node in view.nodes if not node.is_gone]
+    spoken = [node for node in here if node.phase not in ("launching", "booting")]
+    members = [node for node in here if node.name]
+    return min(len(here) + len(spoken) + len(members), 3 * view.asked), 3 * view.asked
+
+
+def _look_again(access: CloudAccess, misses: int = 0) -> ClusterView:
+    """Look again; a look or two may fail meanwhile."""
+    try:
+        return look(access)
+    except LookError:
+        if misses + 1 == _MOST_MISSES:
+            raise
+    time.sleep(_interval(access))
+    return _look_again(access, misses + 1)
+
+
+def _interval(access: CloudAccess) -> float:
+    return _INTERVAL_SECONDS if access.lab is None else _LAB_INTERVAL_SECONDS
+
+
+def _summarize(view: ClusterView) -> tuple[str, ...]:
+    """Return what a line is worth, without times that pass."""
+    nodes = [f"{node.name or node.instance_id}  {node.role}  {node.lifecycle}  {node.phase}" for node in view.nodes]
+    return (f"{view.stack_status}  phase {view.phase or 'none yet'}, {view.asked} nodes asked for", *nodes)
+
+
+def _print_page(view: ClusterView) -> None:
+    if not sys.stdout.isatty():
+        print(render_text(view))
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for line in render_page(view):
+        console.print(Text(line.text, style=line.style), soft_wrap=True)

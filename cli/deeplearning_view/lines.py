@@ -1,0 +1,113 @@
+"""The log lines of nodes and adjuster, as CloudWatch Logs returns them."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.log_record import ADJUSTER, REASON, REMEDY, STEP, LogLine
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+PLATFORM = "platform"
+"""Logger of what Lambda itself says of an invocation."""
+_PLATFORM_WORDS = ("START RequestId", "END RequestId", "REPORT RequestId", "INIT_START", "XRAY TraceId")
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    One line.
+
+    Attributes:
+        at: When it was said, UTC.
+        node: Instance id, or `adjuster`.
+        role: `master`, `worker` or `adjuster`.
+        level: One of `LEVELS`.
+        logger: The part of the program that said it.
+        message: What was said.
+        step: The step that it is about; empty without one.
+        reason: Why the step failed; empty when it did not.
+        remedy: What to do about it; empty when nothing is said.
+        raw: As it was logged.
+    """
+
+    at: datetime
+    node: str
+    role: str
+    level: str
+    logger: str
+    message: str
+    step: str = ""
+    reason: str = ""
+    remedy: str = ""
+    raw: str = ""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it says that something failed."""
+        return bool(self.reason) or LEVELS.index(self.level) >= LEVELS.index("ERROR")
+
+
+def read_lines(events: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
+    """
+    Read the events of `FilterLogEvents`, oldest first; lines that carry nothing but metrics are left out.
+
+    Args:
+        events: The events, of any order and of several log groups.
+    """
+    lines = [read_line(event) for event in events]
+    return tuple(sorted((line for line in lines if line.message), key=lambda line: line.at))
+
+
+def read_line(event: Mapping[str, Any]) -> Line:
+    """Read one event; what is no line of ours, as Lambda's own or a traceback, is kept as it is."""
+    text, stream = str(event["message"]).rstrip("\n"), str(event.get("logStreamName", ""))
+    role, _, node = stream.partition("/") if stream.startswith(("master/", "worker/")) else (ADJUSTER, "", ADJUSTER)
+    try:
+        line = LogLine.from_text(text)
+    except ContractError:
+        at = datetime.fromtimestamp(event["timestamp"] / 1000, timezone.utc)
+        return Line(at, node, role, *_read_foreign(text), raw=text)
+    details = line.details
+    return Line(
+        datetime.fromtimestamp(line.time, timezone.utc),
+        node,  # of the stream, which a node's rights keep it to, not of the line, which may say anything
+        role,
+        line.level if line.level in LEVELS else "INFO",
+        line.logger,
+        clean(line.message),
+        step=_take(details, STEP),
+        reason=_take(details, REASON),
+        remedy=_take(details, REMEDY),
+        raw=text,
+    )
+
+
+def clean(text: str) -> str:
+    """Return a text as one line that moves no cursor: nodes may log anything."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def _take(details: Mapping[str, Any], name: str) -> str:
+    value = details.get(name, "")
+    return clean(value) if isinstance(value, str) else ""
+
+
+def _read_foreign(text: str) -> tuple[str, str, str]:
+    """Return level, logger and message of a line that is not ours: Lambda's own JSON or text."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and "message" in document:
+        level = str(document.get("level", "INFO")).upper()
+        return (
+            level if level in LEVELS else "INFO",
+            str(document.get("logger", PLATFORM)),
+            clean(str(document["message"])),
+        )
+    is_platform = isinstance(document, dict) or text.startswith(_PLATFORM_WORDS)
+    is_trouble = text.startswith(("[ERROR]", "Traceback")) or "Task timed out" in text
+    return "ERROR" if is_trouble else "DEBUG" if is_platform else "INFO", PLATFORM, clean(text)

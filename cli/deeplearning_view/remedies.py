@@ -1,0 +1,74 @@
+"""What a user can do about what failed, where the one who failed does not say it."""
+
+import re
+
+from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, QUOTAS, UNKNOWN_QUOTA, find_remedy
+
+_LAST_LINES = "; last lines: "
+_SILENCE = (
+    "nobody said in time how the formation ended: read what each node said last, below or with "
+    "`deeplearning-cdk logs`; a node without a line got no further than its boot, see: "
+    "aws ec2 get-console-output --instance-id ID"
+)
+_RESOURCE_REMEDIES = (
+    (
+        r"WaitCondition timed out",
+        _SILENCE,
+    ),
+    (
+        r"not authorized to perform|AccessDenied|UnauthorizedOperation|is not authorized",
+        "let the role that deploys do what the message names, then deploy again",
+    ),
+    (
+        r"LimitExceeded|limit.*(reached|exceeded)|quota|maximum number",
+        "ask for more of that quota in Service Quotas or delete what is not needed, then deploy again",
+    ),
+    (r"already exists", "delete or rename what exists already, then deploy again"),
+    (
+        r"does not exist|not ?found|NotFound|Invalid.*(ID|Id|Arn|ARN)",
+        "correct the id that the message names, or make what it names in this region, then deploy again",
+    ),
+)
+_ANY_RESOURCE = "mend what the message names, then deploy again"
+
+
+def split_reason(text: str) -> tuple[str, str]:
+    """
+    Split a reason of adjuster or agent, which ends with the remedy, into cause and remedy; it may have no remedy.
+
+    The words of AWS may have a semicolon themselves, so a remedy that is known is looked for first.
+    """
+    cause, marker, rest = text.partition(_LAST_LINES)
+    known = [kind.remedy for kind in LAUNCH_FAILURE_KINDS if "{quota}" not in kind.remedy]
+    quotas = [f'"{name}"' for _, name in (*QUOTAS, ("", UNKNOWN_QUOTA))]
+    known += [
+        kind.remedy.format(quota=name) for kind in LAUNCH_FAILURE_KINDS if "{quota}" in kind.remedy for name in quotas
+    ]
+    for remedy in known:
+        head, found, tail = cause.partition(f"; {remedy}")
+        if found:
+            return head + marker + rest, remedy + tail
+    head, found, remedy = cause.rpartition("; ")
+    return (head + marker + rest, remedy) if found else (text, "")
+
+
+def advise_on_resource(reason: str) -> str:
+    """Return what to do about a resource that CloudFormation could not make."""
+    found = (remedy for pattern, remedy in _RESOURCE_REMEDIES if re.search(pattern, reason, re.IGNORECASE))
+    return next(found, _ANY_RESOURCE)
+
+
+def advise_on_launch(message: str, instance_type: str) -> str:
+    """Return what to do about a failed launch."""
+    return find_remedy(message, [instance_type] if instance_type else [])
+
+
+def advise_on_node(cause: str, instance_id: str) -> str:
+    """Return what to do about a node that failed and does not say what to do."""
+    if re.search(r"health check|terminated or stopped|powered off|Spot", cause, re.IGNORECASE):
+        return (
+            "nothing: its group replaces it; when it happens again, see the instance's state reason in the EC2 console"
+        )
+    if re.search(r"No space left|disk is full|ENOSPC", cause, re.IGNORECASE):
+        return "raise volume_size, or free what fills the disk"
+    return f"read the rest of its log: deeplearning-cdk logs --node {instance_id}"

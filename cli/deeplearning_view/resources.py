@@ -1,0 +1,53 @@
+"""Finds the parts of a cluster among the resources of its stack, by what the construct calls them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from deeplearning_contract.names import NodeRole
+
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
+TABLE = "AWS::DynamoDB::Table"
+LOG_GROUP = "AWS::Logs::LogGroup"
+WAIT = "AWS::CloudFormation::WaitCondition"
+_STATE_TABLE = "CoordinationStateTable"
+_NODE_LOG = "NodeLog"
+_ADJUSTER_LOG = "CapacityAdjusterLog"
+_ROLE_WORDS = {"MasterGroup": NodeRole.MASTER, "WorkersGroup": NodeRole.WORKER}
+"""For a group that is gone, and its tags with it."""
+
+
+def find_groups(resources: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the node groups that were made: name -> role, also of those that a rollback deleted."""
+    return {
+        str(entry["PhysicalResourceId"]): role.value
+        for entry in resources
+        if entry["ResourceType"] == GROUP and entry.get("PhysicalResourceId")
+        for word, role in _ROLE_WORDS.items()
+        if word in entry["LogicalResourceId"]
+    }
+
+
+def find_state_table(resources: Iterable[Mapping[str, Any]]) -> str:
+    """Return the name of the table that holds the state item; empty without one."""
+    return _find(resources, TABLE, _STATE_TABLE)
+
+
+def find_node_log(resources: Iterable[Mapping[str, Any]]) -> str:
+    """Return the name of the nodes' log group; empty without one."""
+    return _find(resources, LOG_GROUP, _NODE_LOG)
+
+
+def find_adjuster_log(resources: Iterable[Mapping[str, Any]]) -> str:
+    """Return the name of the adjuster's log group; empty without one."""
+    return _find(resources, LOG_GROUP, _ADJUSTER_LOG)
+
+
+def _find(resources: Iterable[Mapping[str, Any]], resource_type: str, word: str) -> str:
+    names = (
+        str(entry["PhysicalResourceId"])
+        for entry in resources
+        if entry["ResourceType"] == resource_type
+        and word in entry["LogicalResourceId"]
+        and entry.get("PhysicalResourceId")
+    )
+    return next(names, "")

@@ -1,0 +1,80 @@
+"""Finds the stack that the user means."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_view.errors import LookError
+
+CLUSTER_OUTPUT = "ClusterName"
+DESCRIPTION = "A deep-learning training cluster"
+"""The beginning of what this project's own stacks say of themselves; one that failed has no outputs."""
+
+
+def find_stack(cloudformation: Any, name: str | None) -> dict[str, Any]:
+    """
+    Return a stack, also one that was deleted.
+
+    Args:
+        cloudformation: A client.
+        name: Name or ARN of the stack. None: the only one that is a cluster.
+
+    Raises:
+        LookError: There is none of that name, or none or several to choose from.
+    """
+    if name is None:
+        stacks = [
+            stack for page in cloudformation.get_paginator("describe_stacks").paginate() for stack in page["Stacks"]
+        ]
+        return choose_stack(stacks)
+    try:
+        stacks = cloudformation.describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        if "does not exist" not in error.response["Error"]["Message"]:
+            raise
+        stacks = _find_deleted(cloudformation, name)
+    if not stacks:
+        raise LookError(
+            f"STACK must name a stack of this account and region, got {name!r}; see: aws cloudformation list-stacks"
+        )
+    stack: dict[str, Any] = stacks[0]
+    return stack
+
+
+def choose_stack(stacks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """
+    Return the only cluster among stacks.
+
+    Raises:
+        LookError: There is none, or more than one.
+    """
+    clusters = [stack for stack in stacks if is_cluster(stack)]
+    if len(clusters) == 1:
+        return clusters[0]
+    if clusters:
+        names = ", ".join(sorted(str(stack["StackName"]) for stack in clusters))
+        raise LookError(f"STACK must be given where there are several clusters; name one of: {names}")
+    raise LookError(
+        "STACK must be given where no stack says that it is a cluster; name one, or choose another --region or "
+        "--profile"
+    )
+
+
+def is_cluster(stack: Mapping[str, Any]) -> bool:
+    """Tell whether a stack says that it is a cluster: by an output, a tag or its description."""
+    has_output = any(entry["OutputKey"].endswith(CLUSTER_OUTPUT) for entry in stack.get("Outputs", []))
+    has_tag = any(tag["Key"] == CLUSTER_TAG for tag in stack.get("Tags", []))
+    return has_output or has_tag or str(stack.get("Description", "")).startswith(DESCRIPTION)
+
+
+def _find_deleted(cloudformation: Any, name: str) -> list[dict[str, Any]]:
+    """Return the stack of that name that was deleted last, which only its ARN finds."""
+    pages = cloudformation.get_paginator("list_stacks").paginate(StackStatusFilter=["DELETE_COMPLETE"])
+    found = [entry for page in pages for entry in page["StackSummaries"] if entry["StackName"] == name]
+    if not found:
+        return []
+    last = max(found, key=lambda entry: entry["CreationTime"])
+    stacks: list[dict[str, Any]] = cloudformation.describe_stacks(StackName=last["StackId"])["Stacks"]
+    return stacks
