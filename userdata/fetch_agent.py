@@ -28,13 +28,17 @@ from typing import Any
 ATTEMPTS = 7
 IMDS = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/") + "/latest/"
 ROLE = "meta-data/iam/security-credentials/"
+WEB = urllib.request.OpenerDirector()  # It opens no file, whatever an URL says.
+for _kind in ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect"):
+    WEB.add_handler(getattr(urllib.request, f"{_kind}Handler")())
+WEB.add_handler(urllib.request.HTTPErrorProcessor())
 
 
 def send(url: str, headers: Any, method: str = "GET", body: Any = None) -> bytes:
     """Return the body of a response; an error status is an OSError that shows what the server said."""
     request, what = urllib.request.Request(url, data=body, headers=headers, method=method), url.partition("?")[0]
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with WEB.open(request, timeout=30) as response:
             return bytes(response.read())
     except urllib.error.HTTPError as error:
         said = " ".join(error.read(2000).decode("utf-8", "replace").split())[:300]

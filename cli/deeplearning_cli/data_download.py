@@ -96,6 +96,15 @@ def _read_finished(file: Path, source: Source) -> Finished | None:
     return found if is_whole and is_wanted and source.size in {0, found.size} else None
 
 
+def _open(request: urllib.request.Request) -> Any:
+    """Open an address of the web; a redirection to a file leads nowhere."""
+    opener = urllib.request.OpenerDirector()
+    for kind in ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect"):
+        opener.add_handler(getattr(urllib.request, f"{kind}Handler")())
+    opener.add_handler(urllib.request.HTTPErrorProcessor())
+    return opener.open(request, timeout=ANSWER_SECONDS)
+
+
 def _fetch(source: Source, file: Path, tell: Tell) -> None:
     """Fetch what is missing of a file; what an interruption leaves stays for the next attempt."""
     part, note = _part(file), _note(_part(file))
@@ -108,7 +117,7 @@ def _fetch(source: Source, file: Path, tell: Tell) -> None:
         headers |= {"If-Range": validator} if validator else {}
     request = urllib.request.Request(source.url, headers=headers)  # noqa: S310 - `read_url` lets only http pass
     try:
-        answer = urllib.request.urlopen(request, timeout=ANSWER_SECONDS)  # noqa: S310 - as above
+        answer = _open(request)
     except urllib.error.HTTPError as error:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.failure import StageFailure
+from deeplearning_contract.web import open_address
 
 ENDPOINT_VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 DEFAULT_ENDPOINT = "http://169.254.169.254"
@@ -81,7 +82,7 @@ def request(url: str, method: str, headers: dict[str, str]) -> str:
     """
     asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is ours
     try:
-        with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:  # noqa: S310 - the scheme is ours
+        with open_address(asked, ANSWER_SECONDS) as response:
             text: str = response.read(_MOST_BYTES).decode().strip()
     except urllib.error.HTTPError as error:
         error.msg = f"{error.msg}, to {method} {url}"

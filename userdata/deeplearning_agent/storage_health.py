@@ -11,7 +11,8 @@ from deeplearning_agent.programs import ProgramError, Programs
 
 DISK = "disk"
 FILE_SYSTEM = "file system"
-DISKS = ("/", "/var", "/tmp")  # noqa: S108 - it is looked at, not written to
+DISKS = ("", "var", "tmp")
+"""Folders below the root that programs need room in."""
 LEAST_FREE_BYTES = 64 * 1024 * 1024
 LEAST_FREE_INODES = 1000
 """Below these, logs and programs begin to fail; the agent's own files are a few KiB."""
@@ -39,13 +40,13 @@ def check_disks(root: Path, read: Callable[[Path], os.statvfs_result] = os.statv
     complaints: dict[str, list[str]] = {}
     for name in DISKS:
         try:
-            complaint = judge_disk(read(root / name.lstrip("/")))
+            complaint = judge_disk(read(root / name))
         except OSError as error:
             complaint = f"cannot be looked at: {error.strerror}"
         if complaint:
-            complaints.setdefault(complaint, []).append(name)
+            complaints.setdefault(complaint, []).append(f"/{name}")
     if not complaints:
-        return Finding.fit(DISK, f"{', '.join(DISKS)} have room")
+        return Finding.fit(DISK, f"{', '.join(f'/{name}' for name in DISKS)} have room")
     # Folders of one disk have one complaint.
     detail = "; ".join(f"{', '.join(names)}: {complaint}" for complaint, names in complaints.items())
     return Finding.fault(DISK, detail, "free the disk, give it more room, or terminate the instance")

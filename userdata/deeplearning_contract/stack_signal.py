@@ -10,6 +10,7 @@ import urllib.request
 from typing import Literal
 
 from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.web import open_address
 
 SIGNAL_TIMEOUT_SECONDS = 30
 
@@ -28,5 +29,5 @@ def send_signal(url: str, body: bytes) -> None:
         OSError: The URL could not be reached or did not accept the signal.
     """
     request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - CloudFormation's own URL
-    with urllib.request.urlopen(request, timeout=SIGNAL_TIMEOUT_SECONDS):  # noqa: S310
+    with open_address(request, SIGNAL_TIMEOUT_SECONDS):
         pass

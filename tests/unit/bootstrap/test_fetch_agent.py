@@ -4,7 +4,6 @@ import ast
 import hashlib
 import json
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -132,18 +131,24 @@ def test_credentials_that_come_late_are_waited_for(fetch_agent, metadata):
 def test_asks_the_metadata_service_for_the_domain_of_the_partition(fetch_agent, monkeypatch):
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     asked = []
-    real = urllib.request.urlopen
+    real = fetch_agent.WEB.open
 
-    def urlopen(request, timeout):
+    def open_web(request, timeout):
         if "169.254" in request.full_url or "127.0.0.1" in request.full_url:
             return real(request, timeout=timeout)
         asked.append(request.full_url)
         raise OSError("stopped before the network")
 
-    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    monkeypatch.setattr(fetch_agent.WEB, "open", open_web)
     with pytest.raises(OSError, match="stopped before the network"):
         fetch_agent.fetch("assets", "agent.zip", "1" * 64, "cn-north-1")
     assert asked == ["https://assets.s3.cn-north-1.amazonaws.com.cn/agent.zip"]
+
+
+@pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://127.0.0.1/agent.zip", "data:,agent"])
+def test_opens_nothing_but_the_web(fetch_agent, address):
+    with pytest.raises(OSError, match="unknown url type"):
+        fetch_agent.send(address, {})
 
 
 @pytest.fixture

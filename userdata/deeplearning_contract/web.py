@@ -1,0 +1,35 @@
+"""
+Opens addresses of the web, and nothing else that urllib knows.
+
+An address often comes from a setting or an answer; none of them may make a program read a file.
+"""
+
+import urllib.request
+from typing import Any
+
+_HANDLERS = (
+    urllib.request.ProxyHandler,
+    urllib.request.UnknownHandler,
+    urllib.request.HTTPHandler,
+    urllib.request.HTTPSHandler,
+    urllib.request.HTTPDefaultErrorHandler,
+    urllib.request.HTTPRedirectHandler,
+    urllib.request.HTTPErrorProcessor,
+)
+
+
+def open_address(request: urllib.request.Request, timeout_seconds: float) -> Any:
+    """
+    Return the answer to a request over HTTP or HTTPS; close it after use.
+
+    Args:
+        request: The request.
+        timeout_seconds: How long to wait for each part of the answer.
+
+    Raises:
+        OSError: There is no answer, it has an error status, or the address is not of the web.
+    """
+    opener = urllib.request.OpenerDirector()
+    for handler in _HANDLERS:
+        opener.add_handler(handler())
+    return opener.open(request, timeout=timeout_seconds)
