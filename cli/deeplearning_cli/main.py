@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from deeplearning_cli.operation_parsers import add_operation_commands
+from deeplearning_cli.update_parsers import add_update_commands
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,6 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_rehearse(commands)
     _add_prepare_data(commands)
     add_operation_commands(commands)
+    add_update_commands(commands)
     return parser
 
 

@@ -55,10 +55,10 @@ def _add_status(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         epilog=f"{_JSON_KEYS}\n{_STATUS_END}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_place(parser)
+    add_place(parser)
     parser.add_argument("--watch", action="store_true", help="look again and again until it has formed or failed")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
-    parser.set_defaults(run=_load("status", "status"))
+    parser.set_defaults(run=load_command("status", "status"))
 
 
 def _add_logs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -69,7 +69,7 @@ def _add_logs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         epilog="exit status: 0 shown, 2 could not be read, 130 interrupted; "
         "example: deeplearning-cdk logs --node master --since 2h --follow",
     )
-    _add_place(parser)
+    add_place(parser)
     parser.add_argument(
         "--node",
         default="all",
@@ -84,7 +84,7 @@ def _add_logs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "--level", choices=_LEVELS, default="INFO", help="the lowest level shown (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print the lines as they were logged")
-    parser.set_defaults(run=_load("logs", "show_logs"))
+    parser.set_defaults(run=load_command("logs", "show_logs"))
 
 
 def _add_ssh(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -97,7 +97,7 @@ def _add_ssh(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         epilog="exit status: that of the session, 2 it could not be begun; "
         "example: deeplearning-cdk ssh --node deeplearning-worker2 -- nvidia-smi",
     )
-    _add_place(parser)
+    add_place(parser)
     parser.add_argument(
         "--node",
         default="master",
@@ -107,10 +107,11 @@ def _add_ssh(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("--ssh", action="store_true", help="use OpenSSH through Session Manager")
     parser.add_argument("--user", metavar="NAME", help="who logs in (default: the image's login user)")
     parser.add_argument("--dry-run", action="store_true", help="print the command, and do not run it")
-    parser.set_defaults(run=_load("ssh", "log_in"), command=[])
+    parser.set_defaults(run=load_command("ssh", "log_in"), command=[])
 
 
-def _add_place(parser: argparse.ArgumentParser) -> None:
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where the cluster is."""
     add = parser.add_argument
     add("stack", nargs="?", metavar="STACK", help="name of the stack (default: the only one that is a cluster)")
     add("--region", metavar="REGION", help="AWS region (default: the profile's, or AWS_REGION)")
@@ -124,7 +125,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _load(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+def load_command(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return a function that imports its command when it runs, so that `--help` answers at once."""
 
     def run(arguments: argparse.Namespace) -> int:

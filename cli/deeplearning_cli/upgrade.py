@@ -1,0 +1,177 @@
+"""`deeplearning-cdk upgrade`: replaces the nodes that run by ones of the deployed launch template, workers first."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_view.answers import read_tags
+from deeplearning_view.errors import LookError
+
+_FAILED, _UNAVAILABLE = 1, 2
+_INTERVAL_SECONDS = 15.0
+_ENDED = frozenset({"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"})
+
+
+@dataclass(frozen=True)
+class OutdatedNodes:
+    """
+    The nodes of one group, as far as the launch template is concerned.
+
+    Attributes:
+        role: What they are for.
+        group: Name of the Auto Scaling group.
+        version: The launch template's version that new nodes start from.
+        outdated: Instance ids of nodes that started from another version, with that version.
+        count: All nodes of the group.
+    """
+
+    role: NodeRole
+    group: str
+    version: str
+    outdated: Mapping[str, str]
+    count: int
+
+
+class RefreshError(Exception):
+    """AWS did not replace all nodes; the text is its reason."""
+
+
+def upgrade(arguments: argparse.Namespace) -> int:
+    """
+    Replace outdated nodes.
+
+    Returns:
+        0 when all nodes are of the deployed template, 1 when AWS did not replace them, 2 when it could not be begun.
+    """
+    try:
+        access = open_cloud(arguments)
+        found = find_outdated(access)
+        for nodes in found:
+            print(_describe(nodes))
+        waiting = [nodes for nodes in found if nodes.outdated]
+        if not waiting or arguments.dry_run:
+            return 0
+        if not arguments.yes and not _is_agreed():
+            print("nothing was changed", file=sys.stderr)
+            return _UNAVAILABLE
+        for nodes in waiting:
+            replace_nodes(access.clients("autoscaling"), nodes, arguments.keep_percent, _tell, time.sleep)
+    except (LookError, UnavailableError) as error:
+        print(f"deeplearning-cdk: {error}", file=sys.stderr)
+        return _UNAVAILABLE
+    except RefreshError as error:
+        print(f"deeplearning-cdk: {error}", file=sys.stderr)
+        return _FAILED
+    return 0
+
+
+def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
+    """
+    Compare the nodes of both groups with their launch template; workers first, because the master forms the cluster.
+
+    Raises:
+        LookError: The cluster cannot be looked at.
+    """
+    from deeplearning_view.cloud import read_answers  # noqa: PLC0415 - imports botocore
+
+    answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
+    if not answers.groups:
+        raise LookError(f"the cluster has no groups that can be read; {'; '.join(answers.unread) or 'it is gone'}")
+    found = [compare_group(group) for group in answers.groups]
+    return sorted(found, key=lambda nodes: nodes.role is NodeRole.MASTER)
+
+
+def compare_group(group: Mapping[str, Any]) -> OutdatedNodes:
+    """
+    Compare the nodes of a group with its launch template.
+
+    Args:
+        group: An entry of `DescribeAutoScalingGroups`.
+    """
+    version = str(group["LaunchTemplate"]["Version"])
+    versions = {
+        entry["InstanceId"]: str(entry.get("LaunchTemplate", {}).get("Version", "none")) for entry in group["Instances"]
+    }
+    outdated = {instance_id: found for instance_id, found in versions.items() if found != version}
+    role = NodeRole(read_tags(group)[ROLE_TAG])
+    return OutdatedNodes(role, group["AutoScalingGroupName"], version, outdated, len(versions))
+
+
+def replace_nodes(
+    autoscaling: Any,
+    nodes: OutdatedNodes,
+    keep_percent: int,
+    tell: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> None:
+    """
+    Let Auto Scaling replace the outdated nodes of a group, and wait until it has.
+
+    Args:
+        autoscaling: The client.
+        nodes: The group.
+        keep_percent: Share of the group's nodes that go on meanwhile, in percent; a master is alone.
+        tell: Takes a line when something changes.
+        sleep: Waits, in seconds.
+
+    Raises:
+        RefreshError: It refused, or ended before all were replaced.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
+
+    keep = 0 if nodes.role is NodeRole.MASTER else keep_percent
+    told = ""
+    try:
+        refresh_id = autoscaling.start_instance_refresh(
+            AutoScalingGroupName=nodes.group,
+            Strategy="Rolling",
+            Preferences={"MinHealthyPercentage": keep, "SkipMatching": True},
+        )["InstanceRefreshId"]
+        while True:
+            [refresh] = autoscaling.describe_instance_refreshes(
+                AutoScalingGroupName=nodes.group, InstanceRefreshIds=[refresh_id]
+            )["InstanceRefreshes"]
+            line = f"{nodes.role.value}: {refresh['Status']}, {refresh.get('PercentageComplete', 0)} %"
+            if line != told:
+                tell(line)
+                told = line
+            if refresh["Status"] in _ENDED:
+                break
+            sleep(_INTERVAL_SECONDS)
+    except (BotoCoreError, ClientError) as error:
+        raise RefreshError(f"the nodes of {nodes.group} were not replaced: {error}") from error
+    if refresh["Status"] != "Successful":
+        raise RefreshError(
+            f"the nodes of {nodes.group} were not all replaced: {refresh['Status']}, "
+            f"{refresh.get('StatusReason', 'AWS gave no reason')}; run `deeplearning-cdk status`, then this again"
+        )
+
+
+def _describe(nodes: OutdatedNodes) -> str:
+    if not nodes.outdated:
+        return (
+            f"{nodes.role.value}: all {nodes.count} nodes started from version {nodes.version} of the launch template"
+        )
+    listed = ", ".join(f"{instance_id} (version {version})" for instance_id, version in nodes.outdated.items())
+    return (
+        f"{nodes.role.value}: {len(nodes.outdated)} of {nodes.count} nodes started from another version than "
+        f"{nodes.version} of the launch template: {listed}"
+    )
+
+
+def _is_agreed() -> bool:
+    if not sys.stdin.isatty():
+        print("deeplearning-cdk: nobody can be asked here; give --yes to replace these nodes", file=sys.stderr)
+        return False
+    answer = input("They are ended and new ones launched; jobs that are not elastic end. Go on? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
