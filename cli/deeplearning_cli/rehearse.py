@@ -9,6 +9,7 @@ from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_case
 from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.job_packages import prepare_job_packages
+from deeplearning_rehearsal.lab_record import remove_record
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.progress import tell
 
@@ -37,10 +38,13 @@ def rehearse(arguments: argparse.Namespace) -> int:
         if cases:
             return rehearse_cases(cases, arguments.app, options)
         prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
+        return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
     except UnavailableError as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return UNAVAILABLE
-    return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+    finally:
+        if arguments.keep:  # here, because an interrupt ends the lab at once
+            remove_record(Path(arguments.out).resolve())
 
 
 def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
