@@ -33,8 +33,8 @@ def _add_upgrade(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "upgrade",
         help="replace nodes that run by ones of the deployed launch template",
         description="Replace the nodes that started from another launch template than the deployed one, with its "
-        "image, type and agent: by an instance refresh of Auto Scaling, workers first, then the master. Nodes that are up to "
-        "date stay. Jobs that are not elastic end.",
+        "image, type and agent: by an instance refresh of Auto Scaling, workers first, then the master. Nodes that are "
+        "up to date stay. Jobs that are not elastic end.",
         epilog="exit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, 2 it could not be "
         "begun; example: cdk deploy -c image_release=2026-11-22 && deeplearning-cdk upgrade",
     )

@@ -3,39 +3,17 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.errors import UnavailableError
-from deeplearning_view.answers import read_tags
 from deeplearning_view.errors import LookError
+from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
 
 _FAILED, _UNAVAILABLE = 1, 2
 _INTERVAL_SECONDS = 15.0
 _ENDED = frozenset({"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"})
-
-
-@dataclass(frozen=True)
-class OutdatedNodes:
-    """
-    The nodes of one group, as far as the launch template is concerned.
-
-    Attributes:
-        role: What they are for.
-        group: Name of the Auto Scaling group.
-        version: The launch template's version that new nodes start from.
-        outdated: Instance ids of nodes that started from another version, with that version.
-        count: All nodes of the group.
-    """
-
-    role: NodeRole
-    group: str
-    version: str
-    outdated: Mapping[str, str]
-    count: int
 
 
 class RefreshError(Exception):
@@ -84,23 +62,7 @@ def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
     if not answers.groups:
         raise LookError(f"the cluster has no groups that can be read; {'; '.join(answers.unread) or 'it is gone'}")
     found = [compare_group(group) for group in answers.groups]
-    return sorted(found, key=lambda nodes: nodes.role is NodeRole.MASTER)
-
-
-def compare_group(group: Mapping[str, Any]) -> OutdatedNodes:
-    """
-    Compare the nodes of a group with its launch template.
-
-    Args:
-        group: An entry of `DescribeAutoScalingGroups`.
-    """
-    version = str(group["LaunchTemplate"]["Version"])
-    versions = {
-        entry["InstanceId"]: str(entry.get("LaunchTemplate", {}).get("Version", "none")) for entry in group["Instances"]
-    }
-    outdated = {instance_id: found for instance_id, found in versions.items() if found != version}
-    role = NodeRole(read_tags(group)[ROLE_TAG])
-    return OutdatedNodes(role, group["AutoScalingGroupName"], version, outdated, len(versions))
+    return sorted(found, key=lambda nodes: nodes.is_master)
 
 
 def replace_nodes(
@@ -125,7 +87,7 @@ def replace_nodes(
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
 
-    keep = 0 if nodes.role is NodeRole.MASTER else keep_percent
+    keep = 0 if nodes.is_master else keep_percent
     told = ""
     try:
         refresh_id = autoscaling.start_instance_refresh(

@@ -13,12 +13,9 @@ from deeplearning_cdk.cluster_props import (
     FileSystemThroughput,
     WorkerCapacity,
     check_capacity,
-    check_file_system_id,
     check_image_release,
-    check_mount_point,
-    check_script,
+    check_scripts,
     check_setup_timeout,
-    check_throughput,
     check_warm_pool,
     read_ssh_peer,
 )
@@ -146,11 +143,7 @@ def plan_cluster(
     Raises:
         ValueError: A choice cannot work.
     """
-    check_mount_point(mount_point)
-    check_file_system_id(file_system_id)
-    check_throughput(file_system_throughput, file_system_id)
-    check_script("setup_script", setup_script)
-    check_script("run_script", run_script)
+    check_scripts(setup_script=setup_script, run_script=run_script)
     workers = describe_instance_type("worker_instance_type", worker_instance_type or DEFAULT_INSTANCE_TYPE)
     master = describe_instance_type("master_instance_type", master_instance_type or workers)
     chosen = _check_image(workers, master, image or _choose_image(workers, master))
@@ -188,14 +181,18 @@ def plan_cluster(
         spending=spending or NO_LIMIT,
     )
     if vpc_cidr is not None:
-        check_new_vpc(
-            vpc_cidr,
-            master=master,
-            most_workers=plan.capacity.maximum,
-            is_public=plan.ssh_peer is not None,
-            isolated=isolated,
-        )
+        _check_new_vpc(plan, vpc_cidr, isolated=isolated)
     return plan
+
+
+def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str, *, isolated: bool) -> None:
+    check_new_vpc(
+        vpc_cidr,
+        master=plan.master,
+        most_workers=plan.capacity.maximum,
+        is_public=plan.ssh_peer is not None,
+        isolated=isolated,
+    )
 
 
 def _choose_image(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:

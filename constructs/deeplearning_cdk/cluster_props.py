@@ -8,7 +8,7 @@ from typing import Literal
 from aws_cdk import Duration, Size, Token
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk.subnet_sizes import is_ipv4_network
+from deeplearning_cdk.subnet_sizes import is_everyone, is_ipv4_network
 
 DEFAULT_WORKERS = 3
 
@@ -118,11 +118,13 @@ def read_ssh_peer(peer: str | ec2.IPeer | None) -> ec2.IPeer | None:
     Return who may open an SSH connection to the master.
 
     Raises:
-        ValueError: It is a text that is not an IPv4 network or prefix list, or it is everyone.
+        ValueError: It is a text that is not an IPv4 network or prefix list, or it is everyone: 0.0.0.0/0 and ::/0 in
+            any form, also in halves and quarters.
     """
-    text = peer if isinstance(peer, str) else (peer.unique_id if peer is not None else "")
-    if text in ("0.0.0.0/0", "::/0") or (isinstance(text, str) and text.endswith("/0")):
-        raise ValueError(f"ssh_peer must not be everyone, got {text!r}; name your own network, e.g. 203.0.113.7/32")
+    rule = peer.to_ingress_rule_config() if isinstance(peer, ec2.IPeer) else {"cidrIp": peer}
+    for text in (rule.get("cidrIp"), rule.get("cidrIpv6")):
+        if isinstance(text, str) and is_everyone(text):
+            raise ValueError(f"ssh_peer must not be everyone, got {text!r}; name your own network, e.g. 203.0.113.7/32")
     if not isinstance(peer, str):
         return peer
     if peer.startswith("pl-"):
@@ -175,23 +177,23 @@ def check_throughput(throughput: FileSystemThroughput | None, file_system_id: st
         )
 
 
-def check_script(prop: str, path: str | None) -> None:
+def check_scripts(**paths: str | None) -> None:
     """
-    Check that a script of the user's can be run.
+    Check that scripts of the user's can be run.
 
     Args:
-        prop: The user's prop, for the error.
-        path: The script's path, or None without one.
+        paths: The user's prop -> the script's path, or None without one.
 
     Raises:
-        ValueError: It is not a file, or does not say what runs it.
+        ValueError: One is not a file, or does not say what runs it.
     """
-    if path is None:
-        return
-    if not Path(path).is_file():
-        raise ValueError(f"{prop} must be a file, got {path!r}; pass its path from {Path.cwd()}")
-    if not Path(path).read_bytes().startswith(b"#!"):
-        raise ValueError(f"{prop} must say what runs it, got {path!r} without #!; begin it with e.g. #!/bin/bash")
+    for prop, path in paths.items():
+        if path is None:
+            continue
+        if not Path(path).is_file():
+            raise ValueError(f"{prop} must be a file, got {path!r}; pass its path from {Path.cwd()}")
+        if not Path(path).read_bytes().startswith(b"#!"):
+            raise ValueError(f"{prop} must say what runs it, got {path!r} without #!; begin it with e.g. #!/bin/bash")
 
 
 def check_warm_pool(size: int, purchase: str | None) -> int:

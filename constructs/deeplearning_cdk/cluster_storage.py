@@ -9,7 +9,12 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
-from deeplearning_cdk.cluster_props import FileSystemThroughput
+from deeplearning_cdk.cluster_props import (
+    FileSystemThroughput,
+    check_file_system_id,
+    check_mount_point,
+    check_throughput,
+)
 from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_image import FileSystemMode
@@ -32,7 +37,10 @@ class StorageProps:
     has_backup: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts a shared file system, or mounts one thing over the other."""
+        """Refuse what cannot be, what contradicts a shared file system, and what mounts one thing over the other."""
+        check_mount_point(self.mount_point)
+        check_file_system_id(self.file_system_id)
+        check_throughput(self.throughput, self.file_system_id)
         own = {
             "file_system_id": self.file_system_id,
             "file_system_throughput": self.throughput,

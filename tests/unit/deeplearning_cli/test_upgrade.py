@@ -8,8 +8,9 @@ from botocore.stub import Stubber
 
 from deeplearning_cli import upgrade as command
 from deeplearning_cli.cloud_access import CloudAccess
-from deeplearning_cli.upgrade import OutdatedNodes, RefreshError, compare_group, replace_nodes, upgrade
+from deeplearning_cli.upgrade import RefreshError, replace_nodes, upgrade
 from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
 
 WORKERS = OutdatedNodes(NodeRole.WORKER, "training-workers", "3", {"i-1": "2"}, 2)
 MASTER = OutdatedNodes(NodeRole.MASTER, "training-master", "3", {"i-0": "2"}, 1)
