@@ -13,7 +13,9 @@ from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.instance_metadata import read_identity
 from deeplearning_agent.master import Master
 from deeplearning_agent.node import Node
+from deeplearning_agent.observation import Observation
 from deeplearning_agent.programs import Programs, system_path
+from deeplearning_agent.remark import is_for_people
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole
@@ -40,13 +42,20 @@ def main(arguments: list[str], root: Path = Path("/")) -> int:
     if arguments:
         return 0 if arguments == ["--check"] else 2
     start_log(root / AGENT_LOG.lstrip("/"))
+    observation = None
     try:
-        make_duty(settings, root).run()
+        duty = make_duty(settings, root)
+        observation = start_observation(duty)
+        LOG.info("starting as %s of cluster %s", duty.node, settings.cluster)
+        duty.run()
     except StageFailure as failure:
         reason = failure.reason(f"{settings.role.value} {os.uname().nodename}")
         LOG.error("%s", reason)  # noqa: TRY400 - the cause is in the line
         if settings.signal_url:
             send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", reason))
+    finally:
+        if observation:
+            observation.close()
     return 1
 
 
@@ -60,20 +69,31 @@ def make_duty(settings: NodeSettings, root: Path) -> Duty:
     clock = Clock()
     programs = Programs(system_path(os.environ.get("PATH", "")))
     node = Node(settings, read_identity(clock), root, programs, clock)
-    LOG.info("starting as %s of cluster %s", node, settings.cluster)
     clients = AwsClients(settings.region)
     return Master(node, clients) if settings.role is NodeRole.MASTER else Worker(node, clients)
+
+
+def start_observation(duty: Duty) -> Observation | None:
+    """Let the outside see this node, if there is a log group that takes what it says."""
+    if not duty.node.settings.log_group:
+        return None
+    observation = Observation(duty.node, duty.clients, duty.chronicle.measure if isinstance(duty, Master) else None)
+    observation.start()
+    return observation
 
 
 def start_log(path: Path) -> None:
     """Log to the journal, through standard output, and to a file that users find; both in UTC."""
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.Formatter.converter = time.gmtime
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), logging.FileHandler(path)]
+    for handler in handlers:
+        handler.addFilter(is_for_people)
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%SZ",
-        handlers=[logging.StreamHandler(sys.stdout), logging.FileHandler(path)],
+        handlers=handlers,
     )
     logging.getLogger("botocore").setLevel(logging.WARNING)
 

@@ -8,6 +8,7 @@ resources that the agent does not use.
 import http
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -56,6 +57,7 @@ class AwsClients:
     def __init__(self, region: str) -> None:
         """Make the session; it reads credentials when a client first calls."""
         self.region = region
+        self._making = threading.Lock()
         self.session = botocore.session.Session()
         self.session.set_config_variable("ec2_metadata_v1_disabled", "true")
         self.session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
@@ -80,6 +82,16 @@ class AwsClients:
     def autoscaling(self) -> Any:
         """The client that orders replacements; only a master needs it."""
         return self._client("autoscaling")
+
+    @cached_property
+    def logs(self) -> Any:
+        """The client that ships the node's log."""
+        return self._client("logs")
+
+    @cached_property
+    def events(self) -> Any:
+        """The client that sends the cluster's events; only a master needs it."""
+        return self._client("events")
 
     def wait_for_credentials(self, deadline: Deadline) -> None:
         """
@@ -107,7 +119,8 @@ class AwsClients:
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             s3={"addressing_style": addressing},
         )
-        return self.session.create_client(service, region_name=self.region, config=config)
+        with self._making:  # Clients may be shared by threads, and the session that makes them may not.
+            return self.session.create_client(service, region_name=self.region, config=config)
 
 
 def check_wholeness(http_response: Any, model: Any, **_: Any) -> None:

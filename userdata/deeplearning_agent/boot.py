@@ -5,21 +5,24 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from deeplearning_agent.aws_clients import AwsClients
+from deeplearning_agent.chronicle import tell_phase
 from deeplearning_agent.command_file import install_command
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.devices import count_gpus
 from deeplearning_agent.failure import StageFailure, describe_failure
 from deeplearning_agent.file_system import mount_file_systems
 from deeplearning_agent.health import check_health
-from deeplearning_agent.host_files import write_host_files
+from deeplearning_agent.host_files import installed_generation, write_host_files
 from deeplearning_agent.node import Node
 from deeplearning_agent.node_environment import contract_variables, write_environment
 from deeplearning_agent.notices import clear_notice
 from deeplearning_agent.packages import install_packages
 from deeplearning_agent.provisioning import start_provisioning
+from deeplearning_agent.remark import Remark
 from deeplearning_agent.ssh_identity import authorize, read_host_key, wait_for_sshd, write_known_hosts
 from deeplearning_agent.user_scripts import run_setup_script
 from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.log_record import SECONDS, STEP
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import EFS_MOUNT_VARIABLE, WORKER_GPU_COUNT_VARIABLE
 
@@ -37,6 +40,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     Raises:
         StageFailure: A step ended without its result.
     """
+    started = node.clock.read()
     clear_notice(node)  # One that an image or an earlier life of the instance left says nothing of this one.
 
     def run(name: str, action: Callable[[], T]) -> T:
@@ -59,6 +63,8 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
         WORKER_GPU_COUNT_VARIABLE: str(gpu_count),
     }
     run("run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
+    if not installed_generation(node):  # A restart of the agent on a member is no boot.
+        tell_phase("boot", node.clock.read() - started)
     return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key)
 
 
@@ -76,12 +82,18 @@ def install_membership(node: Node, state: ClusterState, gpu_count: int) -> None:
         write_environment(node, contract_variables(node, len(state.members), gpu_count))
         write_host_files(node, state)
 
-    run_stage(node.clock, f"install generation {state.generation}", install)
+    run_stage(node.clock, f"install generation {state.generation}", install, generation=state.generation)
 
 
-def run_stage(clock: Clock, name: str, action: Callable[[], T]) -> T:
+def run_stage(clock: Clock, name: str, action: Callable[[], T], *, generation: int | None = None) -> T:
     """
     Run one step and log how long it took.
+
+    Args:
+        clock: Measures the time.
+        name: What is done.
+        action: Does it.
+        generation: The generation that the node has come to know by it. Default: none.
 
     Raises:
         StageFailure: The step raised anything; the failure names the step.
@@ -91,5 +103,7 @@ def run_stage(clock: Clock, name: str, action: Callable[[], T]) -> T:
         result = action()
     except Exception as error:
         raise describe_failure(error, name) from error
-    LOG.info("%s: done in %.1f s", name, clock.read() - started)
+    seconds = clock.read() - started
+    remark = Remark(details={STEP: name, SECONDS: round(seconds, 3)}, generation=generation)
+    LOG.info("%s: done in %.1f s", name, seconds, extra=remark.extra)
     return result

@@ -14,7 +14,9 @@ from deeplearning_agent.node import STARTED_FILE, Node
 from deeplearning_agent.notices import Metadata
 from deeplearning_agent.queues import POLL_SECONDS, DoorbellQueue
 from deeplearning_agent.state_store import StateStore
+from deeplearning_agent.troubles import remark_failure, tell_tail
 from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.names import BOOTSTRAP_LOG
 
 if TYPE_CHECKING:
     from deeplearning_contract.membership import Member
@@ -44,7 +46,7 @@ class Duty(ABC):
         self.node = node
         self.clients = clients
         self.poll_seconds = poll_seconds
-        self.store = StateStore(clients, settings.state_table, settings.cluster)
+        self.store: StateStore = StateStore(clients, settings.state_table, settings.cluster)
         self.doorbells = DoorbellQueue(
             clients,
             settings.master_queue_url if node.is_master else settings.worker_queue_url,
@@ -68,7 +70,8 @@ class Duty(ABC):
                 self.perform()
             except Exception as error:  # whatever it was, somebody waits for its reason
                 failure = describe_failure(error, "run the agent")
-                LOG.exception("%s", failure.reason(str(self.node)))
+                tell_tail(self.node, BOOTSTRAP_LOG)
+                LOG.exception("%s", failure.reason(str(self.node)), extra=remark_failure(failure).extra)
                 is_final = self.report_failure(failure)
             self.node.clock.wait(READ_SECONDS)
             while is_final:

@@ -1,7 +1,7 @@
 """Who is in a roster: waiting for workers, leaving out those that fail or stay away, and knowing when to give up."""
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deeplearning_agent.collector import Collector
 from deeplearning_agent.deadline import Deadline, setup_deadline
@@ -9,6 +9,7 @@ from deeplearning_agent.failure import ReportedFailure, StageFailure
 from deeplearning_agent.keeper import Findings
 from deeplearning_agent.node import STARTED_FILE, Node
 from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.membership import Member
 
 REBOOT_SECONDS = 45
 _RESERVE_SHARE = 0.1
@@ -165,3 +166,15 @@ class Formation:
             "read the agent's log on them, or allow more time",
             stage="form the cluster",
         )
+
+
+def check_addresses(members: Sequence[Member]) -> None:
+    """
+    Make sure that each member of a roster has an address of its own.
+
+    Raises:
+        StageFailure: Two have one.
+    """
+    if len({member.address for member in members}) < len(members):
+        addresses = ", ".join(f"{member.instance_id} {member.address}" for member in members)
+        raise StageFailure(f"two members have one address: {addresses}", "", stage="publish the roster")

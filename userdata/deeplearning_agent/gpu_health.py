@@ -92,6 +92,25 @@ def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
         return reading if reading.count or reading.broken else _list_gpus(programs, deadline, output)
 
 
+def read_utilization(programs: Programs, timeout_seconds: float) -> float | None:
+    """
+    Return how busy the node's GPUs are, in percent on average; None where there are none, or the driver does not tell.
+
+    Args:
+        programs: The node's programs.
+        timeout_seconds: How long the driver may take.
+    """
+    if not programs.has(COMMAND):
+        return None
+    argv = [COMMAND, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    try:
+        output = programs.run(argv, timeout_seconds=timeout_seconds)
+    except ProgramError:
+        return None
+    found = [min(100, int(line)) for line in map(str.strip, output.splitlines()) if _COUNT.fullmatch(line)]
+    return sum(found) / len(found) if found else None
+
+
 def parse_query(output: str, fields: tuple[str, ...]) -> GpuReading:
     """
     Read the answer to the query: a line a GPU, its values separated by commas.

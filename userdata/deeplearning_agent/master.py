@@ -5,11 +5,12 @@ from typing import NoReturn
 
 from deeplearning_agent.aws_clients import AwsClients, AwsFailure
 from deeplearning_agent.boot import prepare_node, run_stage
+from deeplearning_agent.chronicle import Chronicle
 from deeplearning_agent.collector import PEEK_SECONDS, Collector
 from deeplearning_agent.deadline import Deadline, setup_deadline
 from deeplearning_agent.duty import READ_SECONDS, Duty
 from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.formation import Formation
+from deeplearning_agent.formation import Formation, check_addresses
 from deeplearning_agent.keeper import Keeper, Watch
 from deeplearning_agent.member_watch import MemberWatch
 from deeplearning_agent.node import STARTED_FILE, Node
@@ -47,6 +48,7 @@ class Master(Duty):
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Bind the node to its cluster, as every duty; nothing is called yet."""
         super().__init__(node, clients, poll_seconds)
+        self.store = self.chronicle = Chronicle(node, clients)
         self.outcome = Outcome(node, self.store, self.call)
         self.bell = WorkerBell(clients, node.settings, self.call)
 
@@ -58,6 +60,7 @@ class Master(Duty):
         self.member = prepare_node(node, self.clients, limit)
         self.user_key = run_stage(node.clock, "make the user key", lambda: make_user_key(node))
         run_stage(node.clock, "fetch the run script", lambda: fetch_run_script(node, self.clients, limit))
+        self.chronicle.begin_phases()
         self.run_script = RunScript(node)
         self.tenure = Tenure(node)
         self.collector = Collector(node, self.clients, self.poll_seconds)
@@ -136,11 +139,10 @@ class Master(Duty):
         lost = self.formation.collect_joined(workers, self.deadline.at_most(READ_SECONDS))
         if lost is None:
             return
+        self.chronicle.mark("join")
         found = [self.member, *(self.collector.roster.member(name) for name in workers if name not in lost)]
         members = tuple(member for member in found if member is not None)
-        if len({member.address for member in members}) < len(members):
-            addresses = ", ".join(f"{member.instance_id} {member.address}" for member in members)
-            raise StageFailure(f"two members have one address: {addresses}", "", stage="publish the roster")
+        check_addresses(members)
         # Who joined and is not expected may have died since; who lives asks again once it reads the roster.
         self.collector.roster.forget_others(state.expected)
         following = publish(state, members, lost, self.user_key)
@@ -210,9 +212,7 @@ class Master(Duty):
         Raises:
             AwsFailure: The item could not be written.
         """
-        following = follow_up(state, change)
-        if not state.has_formed:
-            following = explain(following, change.left)
+        following = explain(follow_up(state, change), {} if state.has_formed else change.left)
         if self.call(lambda: self.store.write(following)):
             self.keeper.conclude(change)
             LOG.info("generation %d has %d members", following.generation, len(following.members))

@@ -1,19 +1,28 @@
 """The user's run script on the master of a formed cluster: started once, and again by the next master."""
 
+import contextlib
 import logging
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 
+from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.inquiry import COMMAND_FILE
 from deeplearning_agent.node import Node
+from deeplearning_agent.node_facts import InstalledMembership
 from deeplearning_agent.provisioning import needs_provisioning
+from deeplearning_agent.remark import Remark
+from deeplearning_agent.troubles import tell_tail
 from deeplearning_agent.user_scripts import script_path
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind
+from deeplearning_contract.errors import ContractError
 
 LOG = logging.getLogger(__name__)
 RUN_LOG = "/var/log/deeplearning-run-script.log"
 STARTED_FILE = "/run/deeplearning/run-script-started"
 """Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
+SCRIPT_STATUS = "status"
 _WRAPPER = (
     'set -C; echo $$ >"$1" || exit; status=$2; shift 2; "$@"; echo $? >|"$status.new"; mv "$status.new" "$status"'
 )
@@ -36,6 +45,7 @@ class RunScript:
         """Bind the node; nothing is read yet."""
         self._node = node
         self._status_file = node.instance_file("run-script-status")
+        self._told_file = node.instance_file("run-script-end-told")
         self._is_told = False
         self._is_started = False
 
@@ -53,9 +63,21 @@ class RunScript:
             return False
         status = self._status_file.read_text().strip()
         if not self._is_told:
-            LOG.info("the run script ended with status %s", status)
+            self._tell_end(status)
             self._is_told = True
         return status == "0"
+
+    def _tell_end(self, status: str) -> None:
+        """Say how it ended; once also to the outside, where a failure is an end too."""
+        remark = Remark(details={SCRIPT_STATUS: status}, is_urgent=True)
+        is_news = not self._told_file.exists()
+        if is_news and status != "0":  # The end with status 0 is told by the write of the state item.
+            tell_tail(self._node, RUN_LOG)
+            remark = replace(remark, event=finish_event(self._node, f"the run script ended with status {status}"))
+        LOG.info("the run script ended with status %s", status, extra=remark.extra)
+        if is_news:
+            with contextlib.suppress(OSError):  # On a full disk it is told again after a restart.
+                write_file(self._told_file, f"{status}\n")
 
     def start(self, variables: Mapping[str, str]) -> None:
         """
@@ -73,6 +95,7 @@ class RunScript:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.unlink(missing_ok=True)
+        self._told_file.unlink(missing_ok=True)
         node.path(STARTED_FILE).parent.mkdir(parents=True, exist_ok=True)
         command = ["runuser", "-u", user.name, "--", *self._wait(), str(script_path(node, "run"))]
         with log.open("ab") as output:
@@ -98,3 +121,14 @@ class RunScript:
         except (OSError, ValueError):
             return
         LOG.warning("stopped the run script")
+
+
+def finish_event(node: Node, reason: str) -> ClusterEvent:
+    """Return the event that the cluster has done its work, or failed to."""
+    try:
+        membership = InstalledMembership.read(node.root)
+    except (OSError, ValueError, ContractError):
+        membership = InstalledMembership()
+    return ClusterEvent(
+        EventKind.FINISHED, node.settings.cluster, membership.generation, len(membership.members), reason
+    )

@@ -28,8 +28,9 @@ STEP = "step"
 SECONDS = "seconds"
 REASON = "reason"
 REMEDY = "remedy"
+OUTPUT = "output"
 SOURCE_FILE = "source_file"
-"""Details: what was done, how long it took, why it failed, what to do, and the file whose last lines these are."""
+"""Details: what was done, how long it took, why it failed, what to do, a program's output, the file of this line."""
 
 
 @dataclass(frozen=True)

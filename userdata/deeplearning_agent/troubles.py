@@ -1,0 +1,75 @@
+"""What went wrong beside the agent, told in its log: the ends of other logs, and failures of the provisioning."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.node import Node
+from deeplearning_agent.remark import Remark
+from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, OUTPUT, REASON, REMEDY, SOURCE_FILE, STEP
+from deeplearning_contract.names import PROVISION_FILE
+
+LOG = logging.getLogger(__name__)
+TAIL_BYTES = 8192
+TAIL_LINES = 40
+MOST_STATUS_BYTES = 1_000_000
+_FAILED = "failed"
+
+
+def tell_tail(node: Node, path: str) -> None:
+    """
+    Ship the last lines of a file of the node, each as a line; the log on the node does not repeat them.
+
+    A file that is absent or cannot be read has none.
+    """
+    try:
+        with node.path(path).open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read(TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in lines[-TAIL_LINES:]:
+        LOG.info("%s", line, extra=Remark(details={SOURCE_FILE: path}, is_for_people=False).extra)
+
+
+def remark_failure(failure: StageFailure) -> Remark:
+    """Return what a failure says to those who read the shipped line; a program's last output is part of it."""
+    output = failure.output[-MOST_DETAIL_CHARACTERS:]
+    found = {STEP: failure.stage, REASON: failure.cause, REMEDY: failure.remedy, OUTPUT: output}
+    return Remark(details={name: text for name, text in found.items() if text}, is_urgent=True)
+
+
+class ProvisioningWatch:
+    """Tells each failure of the service that brings data and software to the node, once."""
+
+    def __init__(self, node: Node) -> None:
+        """Bind the node; nothing is read yet."""
+        self._node = node
+        self._told: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Tell the failures that are new; a step that is tried again and fails in another way has another one."""
+        failures = self._read()
+        for step, reason in failures.items():
+            if self._told.get(step) != reason:
+                remark = Remark(details={STEP: step, REASON: reason}, is_urgent=True, is_for_people=False)
+                LOG.warning("provisioning failed: %s: %s", step, reason, extra=remark.extra)
+        self._told = failures
+
+    def _read(self) -> dict[str, str]:
+        path = self._node.path(PROVISION_FILE)  # The login user's file: it may be anything.
+        try:
+            if not path.is_file() or path.stat().st_size > MOST_STATUS_BYTES:
+                return {}
+            steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
+            return {str(name): _reason(step) for name, step in steps.items() if step["state"] == _FAILED}
+        except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+            return {}
+
+
+def _reason(step: Mapping[str, Any]) -> str:
+    return " ".join(str(step.get("detail", "")).split())
