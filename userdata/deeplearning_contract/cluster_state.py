@@ -223,7 +223,7 @@ def _join(item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> str:
         text: str = field(item, "document", dict, "item").get("S", "")
         return text
     text = "".join(field(part, "document", dict, "part").get("S", "") for part in parts)
-    if hashlib.sha256(text.encode()).hexdigest() != item.get("digest", {}).get("S"):
+    if hashlib.sha256(text.encode()).hexdigest() != field(item, "digest", dict, "item").get("S"):
         raise ContractError(f"item must refer to the parts that were read, got {len(parts)} of another digest")
     return text
 
