@@ -36,6 +36,7 @@ class Lookout:
         observed: The groups.
         state: The state item; None before there is one.
         adjustment: The record of the last shrink; None before there is one, or when it cannot matter.
+        has_read_state: Whether the state item was read; while instances come and go it is not.
     """
 
     def __init__(self, settings: AdjusterSettings, edges: Edges) -> None:
@@ -46,6 +47,7 @@ class Lookout:
         self.observed = ClusterObservation()
         self.state: ClusterState | None = None
         self.adjustment: Adjustment | None = None
+        self.has_read_state = False
 
     @property
     def is_published(self) -> bool:
@@ -59,6 +61,7 @@ class Lookout:
         if not needs_decision(self._found):
             return "instances come and go, or the groups are not there yet"
         self.state = self._edges.records.read_state()
+        self.has_read_state = True
         if self.state is not None and is_standing(self.observed, self.state):
             return f"the verdict stands: {self.state.phase.value}"
         return ""

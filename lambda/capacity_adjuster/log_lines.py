@@ -1,0 +1,76 @@
+"""
+The adjuster's log: a JSON object a line, with the fields that the nodes' lines have, whatever Lambda's log format is.
+
+CloudWatch Logs makes metrics of a line only when nothing stands before or behind its JSON.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from deeplearning_contract.log_record import ADJUSTER, LogLine, Speaker
+from deeplearning_contract.metrics import CLUSTER, Metric, embed_metrics
+
+CLUSTER_VARIABLE = "DEEPLEARNING_CLUSTER"
+_LAMBDA_VARIABLE = "AWS_LAMBDA_FUNCTION_NAME"
+_EXTRA = ("generation", "details", "metrics")
+
+
+class LineFormatter(logging.Formatter):
+    """
+    Writes a record as a line of the contract.
+
+    Args:
+        cluster: The cluster's name.
+        ending: What follows the line. Default: nothing.
+    """
+
+    def __init__(self, cluster: str, ending: str = "") -> None:
+        super().__init__()
+        self._speaker = Speaker(cluster, ADJUSTER, ADJUSTER)
+        self._ending = ending
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; what the record says besides is in the attributes that `besides` gave it."""
+        message = record.getMessage()
+        if record.exc_info:
+            message = f"{message}\n{self.formatException(record.exc_info)}"
+        generation, details, metrics = (getattr(record, name, None) for name in _EXTRA)
+        line = LogLine(
+            time=record.created,
+            level=record.levelname,
+            speaker=self._speaker,
+            generation=generation or 0,
+            logger=record.name,
+            message=message,
+            details={
+                **(details or {}),
+                **embed_metrics(metrics or {}, {CLUSTER: self._speaker.cluster}, record.created),
+            },
+        )
+        return line.to_text() + self._ending
+
+
+def besides(
+    generation: int = 0, details: Mapping[str, Any] | None = None, metrics: Mapping[Metric, float] | None = None
+) -> dict[str, Any]:
+    """
+    Return what a record says besides its words, as the calls of a logger take it.
+
+    Args:
+        generation: The generation that it is about. Default: none that is known.
+        details: Further fields of the line. Default: none.
+        metrics: What was measured. Default: nothing.
+    """
+    return dict(zip(_EXTRA, (generation, details, metrics), strict=True))
+
+
+def write_lines(environment: Mapping[str, str] = os.environ) -> None:
+    """Make the handlers that Lambda's runtime has set up write lines of the contract; anywhere else nothing happens."""
+    if _LAMBDA_VARIABLE not in environment:
+        return
+    for handler in logging.getLogger().handlers:
+        # A stream's handler ends its lines by itself; Lambda's own leaves that to the formatter.
+        ending = "" if isinstance(handler, logging.StreamHandler) else "\n"
+        handler.setFormatter(LineFormatter(environment.get(CLUSTER_VARIABLE, ""), ending))
