@@ -16,6 +16,7 @@ from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.lab import Lab
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.session_check import check_sessions
 from deeplearning_rehearsal.timeline import Timeline
 from deeplearning_rehearsal.training import train
 
@@ -88,6 +89,9 @@ class ClusterRun:
                 settings.login_user,
                 lambda instance_id, text: self.timeline.tell(lane(instance_id), text),
             )
+            # The master and the last worker: each role has rights of its own.
+            ends = {evidence.roster.hosts[0][1], evidence.roster.hosts[-1][1]}
+            check_sessions(self.aws.place.client("ssm"), ends)
 
     def train(self, evidence: Evidence) -> None:
         """

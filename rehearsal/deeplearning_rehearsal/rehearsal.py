@@ -18,12 +18,15 @@ from deeplearning_rehearsal.cases.elastic_program import prepare_machines
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack
+from deeplearning_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
 from deeplearning_rehearsal.lab import Lab, prepare_base_root
+from deeplearning_rehearsal.lab_record import LabRecord, read_network
 from deeplearning_rehearsal.memory import MemoryWatch
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.outside_view import describe_outside, write_status
 from deeplearning_rehearsal.progress import show_progress
 from deeplearning_rehearsal.report import Report, render_text, write_report
 from deeplearning_rehearsal.report_page import render_page
@@ -79,25 +82,40 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
             fleet,
         ):
             give_up = time.monotonic() + options.minutes * 60
+            if options.keep:
+                _record(options, lab_pid)
             parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, give_up)
             run = parts if case is None else CaseRun(**vars(parts), case=case)
             with show_progress(timeline):
                 evidence = run.gather()
+            status = describe_outside(aws)
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
-            _publish(report, options)
+            _publish(report, options, status)
             if options.keep:
-                _keep(lab, fleet, lab_pid)
+                _keep(lab, fleet, lab_pid, options)
     return report
 
 
-def _publish(report: Report, options: RehearsalOptions) -> None:
+def _record(options: RehearsalOptions, lab_pid: int) -> None:
+    """Write where the lab is, for commands that look at it while it forms and while it is kept."""
+    source = read_stack(options.assembly, options.stack)
+    endpoint = f"http://{ROUTER}:{PORT}"
+    LabRecord(lab_pid, read_network(), endpoint, source.region, source.name, OPERATOR_KEY, OPERATOR_SECRET).write(
+        options.out
+    )
+
+
+def _publish(report: Report, options: RehearsalOptions, status: str) -> None:
     write_report(report, options.folder, render_page(report))
+    write_status(status, options.folder)
     sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else render_text(report)) + "\n")
     sys.stdout.flush()
+    if report.verdict == "fail" or report.stack.status != "CREATE_COMPLETE":
+        sys.stderr.write(f"what `deeplearning-cdk status` says of it:\n{status}\n")
     sys.stderr.write(f"report     {options.folder / 'report.html'} (also .json and .txt)\n")
 
 
-def _keep(lab: Lab, fleet: Fleet, lab_pid: int) -> None:
+def _keep(lab: Lab, fleet: Fleet, lab_pid: int, options: RehearsalOptions) -> None:
     """Keep the cluster running until it is interrupted, and say how to get in."""
     interrupted = threading.Event()
     signal.signal(signal.SIGINT, lambda _number, _frame: interrupted.set())
@@ -105,6 +123,7 @@ def _keep(lab: Lab, fleet: Fleet, lab_pid: int) -> None:
         inner = f"nsenter {lab.entry(machine.instance_id)} -- su --login {machine.login_user}"
         name = fleet.lane(machine.instance_id)
         sys.stderr.write(f"enter {name:<10} nsenter --target {lab_pid} --all -- {inner}\n")
+    sys.stderr.write(f"look       deeplearning-cdk status --rehearsal {options.out} (also logs and ssh)\n")
     sys.stderr.write("the cluster keeps running; Ctrl-C ends it\n")
     sys.stderr.flush()
     interrupted.wait()

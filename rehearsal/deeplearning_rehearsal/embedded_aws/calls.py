@@ -1,5 +1,10 @@
-"""Records every AWS API call, by operation and by who made it."""
+"""
+Records every AWS API call, by operation and by who made it.
 
+What an image's own SSM agent calls is not counted with what the cluster's programs call.
+"""
+
+import re
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -27,9 +32,12 @@ class Call:
     status: int
 
 
+_AGENT_OPERATION = re.compile(r"ssmmessages\.|ssm\.UpdateInstanceInformation$")
+
+
 @dataclass(frozen=True)
 class CallCounts:
-    """Counted calls of nodes and functions; the rehearsal's own are not among them."""
+    """Counted calls of nodes and functions; neither the rehearsal's own nor those of SSM agents are among them."""
 
     total: int
     by_operation: dict[str, int]
@@ -70,7 +78,11 @@ class CallLog:
         Args:
             until: Monotonic time after which calls are left out. Default: all are counted.
         """
-        calls = [call for call in self.all() if until is None or call.at <= until]
+        calls = [
+            call
+            for call in self.all()
+            if (until is None or call.at <= until) and not _AGENT_OPERATION.match(call.operation)
+        ]
         return CallCounts(
             total=len(calls),
             by_operation=dict(sorted(Counter(call.operation for call in calls).items())),

@@ -7,6 +7,8 @@ from urllib.parse import parse_qs
 import botocore.session
 from botocore.model import ServiceModel
 
+from deeplearning_rehearsal.embedded_aws import session_manager
+
 UNKNOWN_OPERATION = "Unknown"
 
 _MODEL_NAMES = {"elasticfilesystem": "efs", "monitoring": "cloudwatch"}
@@ -30,6 +32,8 @@ def name_operation(  # noqa: PLR0917 - a request has these parts
     Returns:
         The operation, `Unknown` when the models do not know it.
     """
+    if service == session_manager.SERVICE:
+        return session_manager.name_channel_operation(method, path) or UNKNOWN_OPERATION
     if target:
         return target.rsplit(".", 1)[-1]
     if b"Action=" in body[:4096] or "Action=" in query:

@@ -16,6 +16,7 @@ import moto.backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from deeplearning_rehearsal.embedded_aws import session_manager
 from deeplearning_rehearsal.embedded_aws.calls import CallLog
 from deeplearning_rehearsal.embedded_aws.operation_names import name_operation
 from deeplearning_rehearsal.embedded_aws.principals import OPERATOR, Principal, PrincipalRegistry, caller
@@ -66,6 +67,7 @@ class Server:
         self._signals = signals
         self._signal_prefix = signal_prefix
         self._object_seconds = object_seconds
+        self._sessions = session_manager.SessionManager()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._locks: dict[str, threading.RLock] = {}
         self._server: BaseWSGIServer = make_server(
@@ -118,6 +120,8 @@ class Server:
             status[0] = int(line.split(maxsplit=1)[0])
             return start_response(line, headers, *rest)
 
+        if operation.startswith(f"{session_manager.SERVICE}.") or operation in session_manager.OPERATIONS:
+            return self._answer_session(environ, start, operation, principal)
         if operation == "s3.GetObject":
             time.sleep(self._object_seconds)
         token = caller.set(principal)
@@ -130,6 +134,16 @@ class Server:
         finally:
             caller.reset(token)
             self._calls.record(time.monotonic(), operation, principal, status[0])
+        return body
+
+    def _answer_session(
+        self, environ: _Environ, start: _StartResponse, operation: str, principal: Principal
+    ) -> Iterable[bytes]:
+        """Answer outside of every lock: a control channel stays open for as long as its node lives."""
+        request = environ["wsgi.input"].read()
+        status, body = self._sessions.answer(operation, principal.name, environ.get("PATH_INFO", ""), request)
+        self._calls.record(time.monotonic(), operation, principal, status)
+        start(f"{status} Answered", [("Content-Type", "application/x-amz-json-1.1")])
         return body
 
     def _authenticate(self, request: SignedRequest, authorization: Authorization | None) -> Principal | str:

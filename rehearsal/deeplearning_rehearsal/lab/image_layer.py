@@ -46,6 +46,11 @@ STAND_INS = (
     StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),
     StandIn("cloud-init", "cloud-init", "login user, keys and user data that is a script, on an instance's first boot"),
     StandIn("systemctl", "systemd", "runs real unit files of services; no cgroups, no dependencies, one target"),
+    StandIn(
+        "session agent",
+        "the SSM agent",
+        "registers and opens channels with the role's credentials; whoever starts a session enters the node by nsenter",
+    ),
     StandIn("mount.nfs4, mount.efs", "the NFS client and efs-utils", "check name, zone and options; bind a folder"),
     StandIn("nvidia-smi", "the NVIDIA driver", "says of GPUs what it is told to say; training runs on the CPU"),
     StandIn(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .service import PATH, ServiceError
+from .session_agent import start_agent
 from .unit_file import UnitError
 from .units import Units
 
@@ -33,6 +34,7 @@ def main() -> int:
     server = _listen()
     units.start_enabled()
     threading.Thread(target=_run_cloud_init, args=(units, "final"), daemon=True).start()
+    start_agent(units.default_environment)
     while True:
         connection, _ = server.accept()
         threading.Thread(target=_answer, args=(connection, units), daemon=True).start()
