@@ -10,8 +10,11 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct, DependencyGroup, IDependable
 
+from deeplearning_cdk.acknowledged_rules import acknowledge
+from deeplearning_cdk.flow_log import FlowLog
+from deeplearning_cdk.network_endpoints import add_gateways, add_interfaces
 from deeplearning_cdk.security_rules import admit
-from deeplearning_cdk.subnet_sizes import INTERFACE_ENDPOINTS, plan_subnets
+from deeplearning_cdk.subnet_sizes import plan_subnets
 
 DEFAULT_VPC_CIDR = "10.0.0.0/16"
 
@@ -32,9 +35,9 @@ class ClusterNetwork(Construct):
     """
     Network of a cluster: all nodes in one zone, everything allowed among them, nothing from outside.
 
-    A new VPC has a private tier for the nodes and a public one with a NAT gateway, and gateway endpoints for S3 and
-    DynamoDB. With `isolated` it has the private tier alone, without a route to the Internet, and interface endpoints
-    for the rest of what nodes call.
+    A new VPC has a private tier for the nodes and a public one with a NAT gateway, gateway endpoints for S3 and
+    DynamoDB, and a flow log; a user's VPC has its own. With `isolated` it has the private tier alone, without a route
+    to the Internet, and interface endpoints for the rest of what nodes call.
 
     Args:
         scope: The parent.
@@ -82,6 +85,8 @@ class ClusterNetwork(Construct):
         if vpc is None and (worker_subnet or master_subnet):
             raise ValueError("vpc must be given with worker_subnet or master_subnet, got none; pass the subnets' VPC")
         self.vpc = vpc or self._make_vpc(vpc_cidr or DEFAULT_VPC_CIDR, availability_zone, isolated=isolated)
+        if vpc is None:
+            FlowLog(self, "FlowLog", vpc=self.vpc, log_key=log_key)
         zone = availability_zone if vpc else None
         self.worker_subnet = worker_subnet or self._find_private_subnet(zone)
         if master_subnet is None and public_master:
@@ -93,8 +98,11 @@ class ClusterNetwork(Construct):
         self.security_group = self._make_security_group()
         # The subnets too, because they may stand outside the VPC's construct.
         needs: list[IDependable] = [self.vpc, self.worker_subnet, self.master_subnet, self.security_group]
-        needs += self._add_gateways() if vpc is None or isolated else []
-        needs += self._add_interfaces() if isolated else []
+        if vpc is None or isolated:
+            subnets = list({subnet.subnet_id: subnet for subnet in (self.worker_subnet, self.master_subnet)}.values())
+            needs += add_gateways(self, self.vpc, subnets, isolated=isolated)
+        if isolated:
+            needs += add_interfaces(self, self.vpc, self.worker_subnet, self.security_group)
         self.connectivity: IDependable = DependencyGroup(*needs)
 
     @property
@@ -112,7 +120,7 @@ class ClusterNetwork(Construct):
             cidr_mask=sizes.public_prefix,
             map_public_ip_on_launch=False,
         )
-        return ec2.Vpc(
+        vpc = ec2.Vpc(
             self,
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(cidr),
@@ -123,6 +131,10 @@ class ClusterNetwork(Construct):
             restrict_default_security_group=False,
             subnet_configuration=[private] if isolated else [private, public],
         )
+        acknowledge(vpc, "default-security-group")
+        for subnet in vpc.public_subnets:
+            acknowledge(subnet.node.find_child("DefaultRoute"), "public-route")
+        return vpc
 
     def _find_private_subnet(self, zone: str | None) -> ec2.ISubnet:
         subnets = [*self.vpc.private_subnets, *self.vpc.isolated_subnets]
@@ -148,11 +160,17 @@ class ClusterNetwork(Construct):
                 )
 
     def _make_security_group(self) -> ec2.SecurityGroup:
+        # Nodes may open connections to anywhere: package mirrors, container registries and data have no fixed
+        # addresses, and security groups cannot name the prefix lists of S3 without a look-up with credentials. What
+        # isolated nodes reach is bounded by the routes, of which none leaves the VPC, and by the endpoints' policies.
         group = ec2.SecurityGroup(
             self, "NodesSecurityGroup", vpc=self.vpc, description="Nodes of a deep-learning cluster"
         )
         port = ec2.Port.all_traffic()
-        admit(group, "FromMembers", group=group, members=group, port=port, description="Anything among the nodes")
+        rule = admit(
+            group, "FromMembers", group=group, members=group, port=port, description="Anything among the nodes"
+        )
+        acknowledge(rule, "members-say-anything")
         # EFA needs the rule by group; the rule to any address does not cover its traffic.
         ec2.CfnSecurityGroupEgress(
             group,
@@ -163,45 +181,6 @@ class ClusterNetwork(Construct):
             description="Anything among the nodes",
         )
         return group
-
-    def _add_gateways(self) -> list[IDependable]:
-        subnets = [self.worker_subnet]
-        if self.master_subnet.subnet_id != self.worker_subnet.subnet_id:
-            subnets.append(self.master_subnet)
-        services = {
-            "S3": ec2.GatewayVpcEndpointAwsService.S3,
-            "DynamoDb": ec2.GatewayVpcEndpointAwsService.DYNAMODB,
-        }
-        return [
-            ec2.GatewayVpcEndpoint(
-                self,
-                f"{name}Endpoint",
-                vpc=self.vpc,
-                service=service,
-                subnets=[ec2.SubnetSelection(subnets=subnets)],
-            )
-            for name, service in services.items()
-        ]
-
-    def _add_interfaces(self) -> list[IDependable]:
-        group = ec2.SecurityGroup(
-            self, "EndpointsSecurityGroup", vpc=self.vpc, allow_all_outbound=False, description="Endpoints of the nodes"
-        )
-        nodes, port = self.security_group, ec2.Port.tcp(443)
-        admit(group, "FromNodes", group=group, members=nodes, port=port, description="HTTPS from the nodes")
-        endpoints = [
-            ec2.InterfaceVpcEndpoint(
-                self,
-                f"{name.title().replace('_', '')}Endpoint",
-                vpc=self.vpc,
-                service=getattr(ec2.InterfaceVpcEndpointAwsService, name),
-                subnets=ec2.SubnetSelection(subnets=[self.worker_subnet]),
-                security_groups=[group],
-                open=False,
-            )
-            for name in INTERFACE_ENDPOINTS
-        ]
-        return [group, *endpoints]
 
 
 def _first_in_zone(subnets: Sequence[ec2.ISubnet], zone: str | None, prop: str, kind: str) -> ec2.ISubnet:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from aws_cdk import Duration, Size, Token
 from aws_cdk import aws_ec2 as ec2
@@ -121,9 +121,12 @@ def read_ssh_peer(peer: str | ec2.IPeer | None) -> ec2.IPeer | None:
         ValueError: It is a text that is not an IPv4 network or prefix list, or it is everyone: 0.0.0.0/0 and ::/0 in
             any form, also in halves and quarters.
     """
-    rule = peer.to_ingress_rule_config() if isinstance(peer, ec2.IPeer) else {"cidrIp": peer}
-    for text in (rule.get("cidrIp"), rule.get("cidrIpv6")):
-        if isinstance(text, str) and is_everyone(text):
+    networks: list[str | None] = [peer] if isinstance(peer, str) else []
+    if peer is not None and not isinstance(peer, str):
+        rule: Any = peer.to_ingress_rule_config()
+        networks = [rule.cidr_ip, rule.cidr_ipv6]
+    for text in networks:
+        if text is not None and is_everyone(text):
             raise ValueError(f"ssh_peer must not be everyone, got {text!r}; name your own network, e.g. 203.0.113.7/32")
     if not isinstance(peer, str):
         return peer

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 _RESERVED = 5
 """Addresses of a subnet that AWS keeps: the first four and the last."""
 
+_WIDEST_OWN = {4: 8, 6: 16}
+"""Shortest prefix of a network that one party may have, by version of IP: 10.0.0.0/8, and no IPv6 block is larger."""
+
 _LARGEST_VPC, _SMALLEST_VPC, _SMALLEST_SUBNET = 16, 26, 28
 
-INTERFACE_ENDPOINTS = ("AUTOSCALING", "SQS", "SSM", "SSM_MESSAGES")
+INTERFACE_ENDPOINTS = ("AUTOSCALING", "CLOUDWATCH_LOGS", "EVENTBRIDGE", "SQS", "SSM", "SSM_MESSAGES")
 """
 What nodes without a route to the Internet call beside the gateways of S3 and DynamoDB.
 
+Queues and tables call KMS themselves, so nodes need no endpoint of it; metrics go as log lines.
 Session Manager needs no ec2messages since version 3.3.40 of its agent, and the newest regions do not have it.
 """
 
@@ -54,6 +58,15 @@ def is_ipv4_network(text: str) -> bool:
     except ValueError:
         return False
     return "/" in text
+
+
+def is_everyone(text: str) -> bool:
+    """Tell whether a text is a network wider than anybody's own: IPv4 beyond a /8, IPv6 beyond a /16."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return network.prefixlen < _WIDEST_OWN[network.version]
 
 
 def usable_addresses(prefix: int) -> int:

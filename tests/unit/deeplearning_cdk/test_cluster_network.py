@@ -7,7 +7,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 ZONE = "us-east-1a"
@@ -54,6 +54,109 @@ def test_d61_nobody_may_open_a_connection_from_outside_by_default(synthesize: An
     assert all("SourceSecurityGroupId" in rule for rule in rules)
 
 
+def _name(value: Any) -> str:
+    """Return the short name of a security group by its reference."""
+    name: str = value["Fn::GetAtt"][0] if isinstance(value, dict) else value
+    return next((part for part in ("Nodes", "FileSystem", "Endpoints", "Lustre") if part in name), name)
+
+
+def _ingress(synthesis: Any) -> set[tuple[Any, ...]]:
+    """Return every rule that lets anyone in: group, peer, protocol and ports."""
+    found = {
+        (_name(rule["GroupId"]), _name(rule.get("SourceSecurityGroupId") or rule.get("CidrIp")), *_ports(rule))
+        for rule in (entry["Properties"] for entry in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values())
+    }
+    for name, group in synthesis.of_type("AWS::EC2::SecurityGroup").items():
+        for rule in group["Properties"].get("SecurityGroupIngress", []):
+            found.add(("Master" if "MasterSecurityGroup" in name else name, rule["CidrIp"], *_ports(rule)))
+    return found
+
+
+def _ports(rule: Any) -> tuple[Any, ...]:
+    return rule["IpProtocol"], rule.get("FromPort"), rule.get("ToPort")
+
+
+AMONG_NODES = ("Nodes", "Nodes", "-1", None, None)
+NFS_FROM_NODES = ("FileSystem", "Nodes", "tcp", 2049, 2049)
+
+
+@pytest.mark.parametrize(
+    ("props", "more"),
+    [
+        ({}, set()),
+        ({"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"}, set()),
+        ({"file_system_id": "fs-0123456789abcdef0"}, set()),
+        ({"isolated": True, "worker_instance_type": "m5.large"}, {("Endpoints", "Nodes", "tcp", 443, 443)}),
+        ({"ssh_peer": "203.0.113.7/32"}, {("Master", "203.0.113.7/32", "tcp", 22, 22)}),
+    ],
+    ids=["default", "amazon-linux", "existing-file-system", "isolated", "ssh-peer"],
+)
+@pytest.mark.defect("D61")
+def test_these_are_all_the_doors_of_a_cluster(synthesize: Any, props: dict[str, Any], more: set[Any]) -> None:
+    assert _ingress(synthesize(**props)) == {AMONG_NODES, NFS_FROM_NODES} | more
+
+
+def test_these_are_the_doors_of_a_cluster_with_lustre(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre"), worker_instance_type="m5.large")
+    pairs = [("Lustre", "Lustre"), ("Lustre", "Nodes"), ("Nodes", "Lustre")]
+    ports = [(988, 988), (1018, 1023)]
+    lustre = {(*pair, "tcp", *range_) for pair in pairs for range_ in ports}
+    assert _ingress(read_stack(stack)) == {AMONG_NODES, NFS_FROM_NODES} | lustre
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_new_vpc_records_all_its_traffic_in_a_log_group_that_stays(synthesize: Any, isolated: bool) -> None:  # noqa: FBT001
+    synthesis = synthesize(worker_instance_type="m5.large", **({"isolated": True} if isolated else {}))
+    (vpc,) = synthesis.of_type("AWS::EC2::VPC")
+    log = synthesis.part("AWS::EC2::FlowLog", "FlowLog")
+    group, role, policy = (
+        next(name for name in synthesis.of_type(kind) if "FlowLog" in name)
+        for kind in ("AWS::Logs::LogGroup", "AWS::IAM::Role", "AWS::IAM::ManagedPolicy")
+    )
+    assert {name: value for name, value in log["Properties"].items() if name != "Tags"} == {
+        "DeliverLogsPermissionArn": {"Fn::GetAtt": [role, "Arn"]},
+        "LogDestinationType": "cloud-watch-logs",
+        "LogGroupName": {"Ref": group},
+        "ResourceId": {"Ref": vpc},
+        "ResourceType": "VPC",
+        "TrafficType": "ALL",
+    }
+    # Records of the first minutes would be lost otherwise.
+    assert log["DependsOn"] == [policy]
+    resources = synthesis.template["Resources"]
+    assert (resources[group]["DeletionPolicy"], resources[group]["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+def test_the_flow_log_writes_into_its_group_alone_and_for_this_account_alone(synthesize: Any) -> None:
+    synthesis = synthesize()
+    (group,) = (name for name in synthesis.of_type("AWS::Logs::LogGroup") if "FlowLog" in name)
+    (role,) = (name for name in synthesis.of_type("AWS::IAM::Role") if "FlowLog" in name)
+    policy = synthesis.part("AWS::IAM::ManagedPolicy", "FlowLog")["Properties"]
+    assert policy["Roles"] == [{"Ref": role}]
+    assert policy["PolicyDocument"]["Statement"] == [
+        {
+            "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            "Effect": "Allow",
+            "Resource": {"Fn::GetAtt": [group, "Arn"]},
+        }
+    ]
+    properties = synthesis.template["Resources"][role]["Properties"]
+    assert not {"Policies", "ManagedPolicyArns"} & set(properties)
+    arn = "arn:${AWS::Partition}:ec2:${AWS::Region}:${AWS::AccountId}:vpc-flow-log/*"
+    assert properties["AssumeRolePolicyDocument"]["Statement"] == [
+        {
+            "Action": "sts:AssumeRole",
+            "Condition": {
+                "ArnLike": {"aws:SourceArn": {"Fn::Sub": arn}},
+                "StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}},
+            },
+            "Effect": "Allow",
+            "Principal": {"Service": "vpc-flow-logs.amazonaws.com"},
+        }
+    ]
+
+
 def test_d59_members_say_anything_to_each_other_in_both_directions(synthesize: Any) -> None:
     synthesis = synthesize()
     nodes = {"Fn::GetAtt": [next(n for n in synthesis.of_type("AWS::EC2::SecurityGroup") if "Nodes" in n), "GroupId"]}
@@ -90,9 +193,64 @@ def test_isolated_vpc_has_no_way_out_and_the_endpoints_that_nodes_call(synthesiz
         assert not synthesis.of_type(f"AWS::EC2::{kind}")
     endpoints = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
     services = {str(entry["ServiceName"]).rpartition(".")[2].rstrip("]}'") for entry in endpoints}
-    assert services == {"autoscaling", "dynamodb", "s3", "sqs", "ssm", "ssmmessages"}
+    assert services == {"autoscaling", "dynamodb", "events", "logs", "s3", "sqs", "ssm", "ssmmessages"}
     assert all(entry["PrivateDnsEnabled"] for entry in endpoints if entry["VpcEndpointType"] == "Interface")
     assert [text for text in synthesis.warnings if "isolated nodes cannot install packages" in text]
+
+
+OWN_PRINCIPALS = {
+    "Action": "*",
+    "Condition": {"StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}},
+    "Effect": "Allow",
+    "Principal": "*",
+    "Resource": "*",
+}
+"""What every endpoint admits: whatever the roles of this account may do, and nobody else's credentials."""
+
+
+def _bucket(name: str) -> dict[str, str]:
+    return {"Fn::Sub": f"arn:${{AWS::Partition}}:s3:::{name}/*"}
+
+
+def _allow(actions: Any, resources: Any) -> dict[str, Any]:
+    return {"Action": actions, "Effect": "Allow", "Principal": "*", "Resource": resources}
+
+
+SIGNAL = _allow("s3:PutObject", _bucket("cloudformation-waitcondition-${AWS::Region}"))
+"""The stack's wait is told by a URL that CloudFormation has signed."""
+
+
+def _endpoint_statements(synthesis: Any) -> dict[str, list[Any]]:
+    endpoints = synthesis.of_type("AWS::EC2::VPCEndpoint").values()
+    return {
+        str(entry["Properties"]["ServiceName"]).rpartition(".")[2].rstrip("]}'"): entry["Properties"]["PolicyDocument"][
+            "Statement"
+        ]
+        for entry in endpoints
+    }
+
+
+def test_endpoints_of_a_new_vpc_let_anyone_read_public_objects_and_only_this_account_do_more(synthesize: Any) -> None:
+    read = _allow(["s3:GetObject", "s3:GetObjectVersion", "s3:ListBucket"], "*")
+    assert _endpoint_statements(synthesize(region="us-east-1")) == {
+        "dynamodb": [OWN_PRINCIPALS],
+        "s3": [OWN_PRINCIPALS, read, SIGNAL],
+    }
+
+
+def test_endpoints_of_isolated_nodes_let_only_this_account_in_but_for_packages_layers_and_the_signal(
+    synthesize: Any,
+) -> None:
+    statements = _endpoint_statements(synthesize(isolated=True, worker_instance_type="m5.large", region="us-east-1"))
+    public = [
+        _bucket("amazonlinux-2-repos-${AWS::Region}"),
+        _bucket("al2023-repos-${AWS::Region}-de612dc2"),
+        _bucket("prod-${AWS::Region}-starport-layer-bucket"),
+    ]
+    assert statements.pop("s3") == [OWN_PRINCIPALS, _allow("s3:GetObject", public), SIGNAL]
+    assert statements == {
+        name: [OWN_PRINCIPALS] for name in ("autoscaling", "dynamodb", "events", "logs", "sqs", "ssm", "ssmmessages")
+    }
 
 
 def test_isolated_and_ssh_peer_contradict_each_other(synthesize: Any) -> None:
@@ -104,7 +262,7 @@ def test_own_private_vpc_is_taken_as_it_is(make_stack: Callable[..., cdk.Stack],
     stack = make_stack()
     TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), worker_instance_type="m5.large")
     synthesis = read_stack(stack)
-    for kind in ("VPC", "Subnet", "NatGateway", "VPCEndpoint", "Route"):
+    for kind in ("VPC", "Subnet", "NatGateway", "VPCEndpoint", "Route", "FlowLog"):
         assert not synthesis.of_type(f"AWS::EC2::{kind}")
     for role in NodeRole:
         assert synthesis.group(role)["Properties"]["VPCZoneIdentifier"] == ["subnet-00"]
@@ -114,7 +272,7 @@ def test_own_isolated_vpc_gets_the_endpoints(make_stack: Callable[..., cdk.Stack
     stack = make_stack()
     TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), isolated=True, worker_instance_type="m5.large")
     synthesis = read_stack(stack)
-    assert len(synthesis.of_type("AWS::EC2::VPCEndpoint")) == 6
+    assert len(synthesis.of_type("AWS::EC2::VPCEndpoint")) == 8
     gateways = [e["Properties"] for e in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
     assert [e["RouteTableIds"] for e in gateways if e["VpcEndpointType"] == "Gateway"] == [["rtb-00"], ["rtb-00"]]
 

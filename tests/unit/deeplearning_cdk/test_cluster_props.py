@@ -63,7 +63,7 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
         (
             {"worker_desired_capacity": 23, "vpc_cidr": "10.0.0.0/26", "isolated": True},
             (
-                "worker_max_capacity must not exceed the 21 addresses that the private subnet of 10.0.0.0/26 has for "
+                "worker_max_capacity must not exceed the 19 addresses that the private subnet of 10.0.0.0/26 has for "
                 "workers, got 23; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"
             ),
         ),
@@ -183,10 +183,32 @@ def test_peers_may_be_objects_prefix_lists_or_networks() -> None:
     assert read_ssh_peer(None) is None
 
 
-@pytest.mark.parametrize("everyone", [ec2.Peer.any_ipv4(), ec2.Peer.any_ipv6()])
-def test_d61_peer_object_that_is_everyone_is_refused(everyone: ec2.IPeer) -> None:
+@pytest.mark.parametrize(
+    "everyone",
+    [
+        ec2.Peer.any_ipv4(),
+        ec2.Peer.any_ipv6(),
+        ec2.Peer.ipv4("0.0.0.0/0"),
+        ec2.Peer.ipv6("0:0::0/0"),
+        # Two halves are everyone too.
+        ec2.Peer.ipv4("128.0.0.0/1"),
+        ec2.Peer.ipv6("2000::/3"),
+        "203.0.113.7/0",
+        "0.0.0.0/1",
+        "64.0.0.0/2",
+        "::/0",
+    ],
+    ids=lambda peer: peer if isinstance(peer, str) else peer.unique_id,
+)
+def test_d61_peer_that_is_everyone_is_refused_in_every_form(everyone: str | ec2.IPeer) -> None:
     with pytest.raises(ValueError, match="ssh_peer must not be everyone"):
         read_ssh_peer(everyone)
+
+
+def test_peer_may_be_a_security_group_or_a_wide_network_of_ones_own(make_stack: Any) -> None:
+    group = ec2.SecurityGroup.from_security_group_id(make_stack(), "Bastion", "sg-0123456789abcdef0")
+    for peer in (group, ec2.Peer.ipv4("10.0.0.0/8"), ec2.Peer.ipv6("fd00::/16"), ec2.Peer.prefix_list("pl-0123abcd")):
+        assert read_ssh_peer(peer) is peer
 
 
 def test_file_system_id_that_is_known_only_at_deployment_is_taken() -> None:

@@ -30,7 +30,7 @@ def test_five_addresses_of_a_subnet_are_not_usable() -> None:
 def test_master_mount_target_and_endpoints_take_addresses_too() -> None:
     check_addresses("it", 27, workers=25, has_master=True, isolated=False)
     check_addresses("it", 27, workers=26, has_master=False, isolated=False)
-    check_addresses("it", 27, workers=21, has_master=True, isolated=True)
-    for workers, has_master, isolated in ((26, True, False), (27, False, False), (22, True, True)):
+    check_addresses("it", 27, workers=19, has_master=True, isolated=True)
+    for workers, has_master, isolated in ((26, True, False), (27, False, False), (20, True, True)):
         with pytest.raises(ValueError, match=f"got {workers}; lower"):
             check_addresses("it", 27, workers=workers, has_master=has_master, isolated=isolated)
