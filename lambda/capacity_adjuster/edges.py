@@ -7,6 +7,8 @@ from typing import Protocol
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker
 from capacity_adjuster.observation import Activity, GroupObservation
+from capacity_adjuster.stop_record import StopRecord
+from deeplearning_contract.cluster_event import ClusterEvent
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.messages import Doorbell
 
@@ -64,6 +66,12 @@ class Records(Protocol):
     def write_breaker(self, breaker: Breaker) -> bool:
         """Write the breaker's record by compare-and-set."""
 
+    def read_stop(self) -> StopRecord | None:
+        """Read the record of stops."""
+
+    def write_stop(self, record: StopRecord) -> bool:
+        """Write the record of stops by compare-and-set."""
+
     def begin_watch(self, now: float, until: float) -> bool:
         """Become the one invocation that looks closely, unless another one is."""
 
@@ -81,10 +89,11 @@ class Edges:
 
     Attributes:
         groups: The Auto Scaling groups.
-        records: The state item, and the records of the last shrink and of the breaker.
+        records: The state item, and the records of the last shrink, of the breaker and of stops.
         ring_master: Sends a doorbell to the master.
         signal_failure: Tells the stack that the cluster failed, and why.
         clock: The invocation's time.
+        send_event: Tells EventBridge what became of the cluster; raises nothing.
     """
 
     groups: Groups
@@ -92,3 +101,4 @@ class Edges:
     ring_master: Callable[[Doorbell], None]
     signal_failure: Callable[[str], None]
     clock: Clock
+    send_event: Callable[[ClusterEvent], None]

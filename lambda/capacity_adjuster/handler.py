@@ -1,7 +1,8 @@
 """
 The Lambda's entry point: every event, whatever it is, leads to one reconciliation.
 
-Only a test of the notifications leads to none, and the warning that a capacity block ends is told to the nodes.
+Only a test of the notifications leads to none, and the warning that a capacity block ends is told to the nodes. What
+AWS Budgets says on its own topic stops the cluster.
 """
 
 import logging
@@ -12,13 +13,16 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
+from capacity_adjuster.budget_message import read_budget_message
 from capacity_adjuster.capacity_block import announce_expiry, read_warning
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.events import describe_event, is_test
 from capacity_adjuster.groups import AutoScalingGroups
 from capacity_adjuster.reconciliation import Reconciliation
 from capacity_adjuster.records import ClusterRecords
+from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
 from deeplearning_contract.stack_signal import send_signal, signal_body
@@ -58,7 +62,8 @@ def handle(event: Any, context: Any) -> dict[str, str]:
     Reconcile the cluster's capacity.
 
     Args:
-        event: What Lambda was invoked with; it is only logged, but for a warning that a capacity block ends.
+        event: What Lambda was invoked with; it is only logged, but for a warning that a capacity block ends and for
+            a message of AWS Budgets.
         context: Lambda's context object.
 
     Returns:
@@ -74,7 +79,8 @@ def handle(event: Any, context: Any) -> dict[str, str]:
         settings = AdjusterSettings.from_environment(os.environ)
         edges, warning = make_edges(settings, InvocationClock(context)), read_warning(event)
         if warning is None:
-            outcome = Reconciliation(settings, edges).run()
+            message_id = read_budget_message(event, settings.budget_topic_arn)
+            outcome = Reconciliation(settings, edges, message_id).run()
         else:
             reservation_id, records = settings.capacity_reservation_id, edges.records
             outcome = announce_expiry(
@@ -97,12 +103,22 @@ def make_edges(settings: AdjusterSettings, clock: InvocationClock) -> Edges:
     def signal_failure(reason: str) -> None:
         send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", reason))
 
+    def send_event(event: ClusterEvent) -> None:
+        try:
+            answer = _make_client("events").put_events(**put_events_request(event))
+        except (BotoCoreError, ClientError) as error:  # An event too few must not keep a cluster running.
+            logger.warning("could not send the event %s: %s", event.kind.value, error)
+            return
+        if answer.get("FailedEntryCount"):
+            logger.warning("EventBridge did not take the event %s: %s", event.kind.value, answer["Entries"])
+
     return Edges(
         groups=AutoScalingGroups(_make_client("autoscaling"), settings.cluster),
         records=ClusterRecords(_make_client("dynamodb"), settings.state_table, settings.cluster),
         ring_master=ring_master,
         signal_failure=signal_failure,
         clock=clock,
+        send_event=send_event,
     )
 
 

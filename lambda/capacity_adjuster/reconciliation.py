@@ -16,6 +16,7 @@ from capacity_adjuster.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
 from capacity_adjuster.decision import Resume, Shrink, Verdict, Wait, judge_denial
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.lookout import RESERVE_SECONDS, Lookout
+from capacity_adjuster.shutdown import LOST_RACE, Shutdown
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 _SKEW_SECONDS = 5
 """Clocks of two invocations differ by less."""
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"})
-_LOST_RACE = "another writer was faster"
 
 
 class Reconciliation:
@@ -35,12 +35,15 @@ class Reconciliation:
     Args:
         settings: The adjuster's settings.
         edges: What it acts on.
+        budget_message: Id of the message by which AWS Budgets asks for a stop. Default: it does not.
     """
 
-    def __init__(self, settings: AdjusterSettings, edges: Edges) -> None:
+    def __init__(self, settings: AdjusterSettings, edges: Edges, budget_message: str = "") -> None:
         self._settings = settings
         self._edges = edges
+        self._budget_message = budget_message
         self._lookout = Lookout(settings, edges)
+        self._shutdown = Shutdown(settings, edges, self._lookout, end_lease=self._end_lease, resume=self._resume)
         self._is_watching = False
 
     def run(self) -> str:
@@ -57,6 +60,7 @@ class Reconciliation:
         lookout = self._lookout
         try:
             why = lookout.glance()
+            why = self._shutdown.run(self._budget_message) or why
             if why:
                 return why
             if not self._watch():
@@ -96,7 +100,7 @@ class Reconciliation:
                 case Remember():
                     is_done = self._edges.records.write_breaker(decision.breaker)
             if not is_done:
-                return _LOST_RACE
+                return LOST_RACE
 
     def _watch(self) -> bool:
         """
@@ -128,7 +132,8 @@ class Reconciliation:
         try:
             groups.suspend(opened.group, opened.processes)
             # A master that publishes after this read has a group of what lives, as if the shrink had come first.
-            if lookout.settle(own=opened.close()) == decision and records.read_state() == state:
+            is_same = lookout.settle(own=opened.close()) == decision and not self._shutdown.is_under_way()
+            if is_same and records.read_state() == state:
                 groups.set_desired(opened.group, opened.target)
                 desired = opened.target
         finally:
@@ -161,11 +166,11 @@ class Reconciliation:
             # A master that publishes after this read has a cluster that cannot be: the stack's failure stays right.
             # Who may not read the item tells the stack all the same; the conditional write overwrites nothing.
             if not is_blind and records.read_state() != self._lookout.state:
-                return _LOST_RACE
+                return LOST_RACE
             # The signal is safe to repeat, and the item says that nothing is left to do: so the item comes second.
             self._edges.signal_failure(state.reason)
         if not records.write_state(state):
-            return _LOST_RACE
+            return LOST_RACE
         if state.phase is Phase.LAUNCHED:
             self._edges.ring_master(Doorbell(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()

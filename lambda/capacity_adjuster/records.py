@@ -1,7 +1,7 @@
 """
-The DynamoDB edge: the state item, and beside it three items of the adjuster's own.
+The DynamoDB edge: the state item, and beside it items of the adjuster's own.
 
-They record a shrink, the breaker and which invocation looks closely. All are read consistently and written by
+They record a shrink, the breaker, stops and which invocation looks closely. All are read consistently and written by
 compare-and-set.
 """
 
@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker
+from capacity_adjuster.stop_record import StopRecord
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
 
 _DENIALS_APART_SECONDS = 150
@@ -36,6 +37,7 @@ class ClusterRecords:
         self._cluster = cluster
         self._adjustment_key = f"{cluster}#adjustment"
         self._breaker_key = f"{cluster}#breaker"
+        self._stop_key = f"{cluster}#stop"
         self._watch_key = f"{cluster}#watch"
         self._denial_key = f"{cluster}#denial"
 
@@ -70,6 +72,15 @@ class ClusterRecords:
     def write_breaker(self, breaker: Breaker) -> bool:
         """Write the breaker's record, and tell whether no other writer was faster."""
         return self._put_record(self._breaker_key, breaker.revision, breaker.to_document())
+
+    def read_stop(self) -> StopRecord | None:
+        """Read the record of stops; None when there is none."""
+        item = self._get(get_request(self._table, self._stop_key))
+        return StopRecord.from_json(item.get("document", {}).get("S", "")) if item else None
+
+    def write_stop(self, record: StopRecord) -> bool:
+        """Write the record of stops, and tell whether no other writer was faster."""
+        return self._put_record(self._stop_key, record.revision, record.to_document())
 
     def begin_watch(self, now: float, until: float) -> bool:
         """

@@ -40,6 +40,7 @@ class NodeSettings:
         run_script: Runs as the login user on the master once the cluster has formed; None without one.
         needs: What jobs find on the node beside its contract.
         log_group: CloudWatch log group that takes the node's log; empty when it is not shipped.
+        stop_when_idle_seconds: How long the cluster may do nothing before its master ends it; 0 for ever.
     """
 
     cluster: str
@@ -61,6 +62,7 @@ class NodeSettings:
     run_script: ScriptSettings | None = None
     needs: JobNeeds = NO_NEEDS
     log_group: str = ""
+    stop_when_idle_seconds: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads; values may be CDK tokens."""
@@ -97,9 +99,11 @@ class NodeSettings:
             run_script=ScriptSettings.read(document, "run_script"),
             needs=JobNeeds.from_document(field({"needs": {}, **document}, "needs", dict, "settings")),
             log_group=field({"log_group": "", **document}, "log_group", str, "settings"),
+            stop_when_idle_seconds=field({_STOP_WHEN_IDLE: 0, **document}, _STOP_WHEN_IDLE, int, "settings"),
         )
 
 
+_STOP_WHEN_IDLE = "stop_when_idle_seconds"
 _NODE_STRINGS = (
     "cluster",
     "region",
@@ -126,6 +130,8 @@ class AdjusterSettings:
         worker_min_capacity: Fewest workers with which the user wants the cluster.
         settle_seconds: Time between the two equal reads that a decision needs.
         capacity_reservation_id: The capacity block that the nodes run in, whose end is announced; empty without one.
+        stop_after_seconds: How long the groups may exist before the adjuster stops the cluster; 0 for ever.
+        budget_topic_arn: The topic on which AWS Budgets says that the cluster is to stop; empty without one.
     """
 
     cluster: str
@@ -135,13 +141,18 @@ class AdjusterSettings:
     worker_min_capacity: int
     settle_seconds: int
     capacity_reservation_id: str = ""
+    stop_after_seconds: int = 0
+    budget_topic_arn: str = ""
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the adjuster may stop the cluster."""
+        return self.stop_after_seconds > 0 or bool(self.budget_topic_arn)
 
     def to_environment(self) -> dict[str, str]:
         """Return the Lambda's environment variables; values may be CDK tokens."""
-        values = {name: str(value) for name, value in asdict(self).items()}
-        if not self.capacity_reservation_id:
-            del values["capacity_reservation_id"]
-        return {_variable(name): value for name, value in values.items()}
+        values = {name: value for name, value in asdict(self).items() if value or name in _ADJUSTER_VARIABLES}
+        return {_variable(name): str(value) for name, value in values.items()}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "AdjusterSettings":
@@ -161,6 +172,8 @@ class AdjusterSettings:
                 worker_min_capacity=int(text["worker_min_capacity"]),
                 settle_seconds=int(text["settle_seconds"]),
                 capacity_reservation_id=environment.get(_variable("capacity_reservation_id"), ""),
+                stop_after_seconds=int(environment.get(_variable("stop_after_seconds"), "0")),
+                budget_topic_arn=environment.get(_variable("budget_topic_arn"), ""),
             )
         except (KeyError, ValueError) as error:
             raise ContractError(f"adjuster environment is incomplete or malformed: {error}") from error

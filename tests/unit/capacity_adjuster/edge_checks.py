@@ -156,7 +156,7 @@ def handle_warning(event, state=STATE):
     """Let the handler meet a warning; return what it says, what it wrote and whom it rang."""
     table, bells = Table(state.to_item() if state else None), []
     records = ClusterRecords(table, "state", "training")
-    outcome = handle(event, lambda *_: Edges(None, records, bells.append, None, None))
+    outcome = handle(event, lambda *_: Edges(None, records, bells.append, None, None, None))
     return outcome, table.written, bells
 
 

@@ -1,8 +1,8 @@
 """
 The promises of the capacity controller, each a check of its own against the truth of the model.
 
-The numbers are those of the catalogue of faults; `B` is the breaker's. A broken promise is an AssertionError that
-begins with its number, so that a planted defect can be held to be caught by the right one.
+The numbers are those of the catalogue of faults; `B` is the breaker's, `S` the stop's. A broken promise is an
+AssertionError that begins with its number, so that a planted defect can be held to be caught by the right one.
 """
 
 import functools
@@ -124,6 +124,33 @@ def b2_the_breaker_trips(world):
     lost = world.losses(FAILURE_SECONDS - 600)
     is_held = "Launch" in world.workers.suspended
     assert is_held or is_over or len(lost) < MOST_FAILURES, f"{len(lost)} workers died and launches go on"
+
+
+@invariant
+def s1_a_stop_has_its_time(world):
+    deadline = world.allowed_from + world.settings.stop_after_seconds
+    is_over = world.settings.stop_after_seconds > 0 and world.now >= deadline
+    assert is_over or world.is_budget_spent, f"the cluster was stopped {deadline - world.now:.0f} s before its time"
+    assert not any(group.is_deleting for group in world.groups.values()), "a stack that is deleted was stopped"
+
+
+@invariant
+def s2_a_stop_and_a_shrink_exclude_each_other(world, *, is_stop):
+    is_shrinking = world.adjustment is not None and world.adjustment.is_open
+    assert not (is_stop and is_shrinking), "a shrink under way may raise again what the stop lowers"
+    is_stopped = world.stop is not None and world.stop.is_stopped
+    assert is_stop or not is_stopped, "a shrink came after the cluster was stopped"
+
+
+@invariant
+def s3_a_stop_comes(world):
+    high = [group.role.value for group in world.groups.values() if group.desired > group.min_size]
+    assert not high, f"the time is over, and these groups go on: {high}"
+
+
+@invariant
+def s4_a_stop_is_told_once(world, stops):
+    assert len(world.events) == stops, f"{stops} stops became {len(world.events)} events"
 
 
 def check_verdict(world, previous, state):

@@ -13,18 +13,22 @@ from capacity_adjuster.capacity_block import ExpiryWarning, announce_expiry
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.reconciliation import Reconciliation
 from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.names import NodeRole
 
 MUTATING = frozenset(
-    {"suspend", "resume", "set_desired", "write_adjustment", "write_breaker", "write_state", "signal", "ring"}
-)
+    {
+        "suspend", "resume", "set_desired", "write_adjustment", "write_breaker", "write_state", "write_stop", "signal",
+        "ring", "send_event",
+    }
+)  # fmt: skip
 """All but the watch, which only spares calls."""
 RESERVATION = "cr-0123456789abcdef0"
 
 
-def invoke(world, *, crash_at=None, lag=0.0, meanwhile=()):
+def invoke(world, *, crash_at=None, lag=0.0, meanwhile=(), message_id=""):
     """Run one invocation of the adjuster; return it, with what it said."""
     invocation = Invocation(world, crash_at=crash_at, lag=lag, meanwhile=list(meanwhile))
-    invocation.attempt(invocation.run)
+    invocation.attempt(lambda: invocation.run(message_id))
     return invocation
 
 
@@ -60,6 +64,7 @@ class Invocation:
         self.log = []
         self.outcome = ""
         self.read = self.written = None
+        self.is_stopping = False
 
     def attempt(self, work):
         """Work until the end, or until it dies."""
@@ -68,9 +73,9 @@ class Invocation:
         except Crash:
             self.outcome = "crashed"
 
-    def run(self):
-        edges = Edges(self, self, self.ring, self.signal, self)
-        return Reconciliation(self.world.settings, edges).run()
+    def run(self, message_id=""):
+        edges = Edges(self, self, self.ring, self.signal, self, self.send_event)
+        return Reconciliation(self.world.settings, edges, message_id).run()
 
     def announce(self):
         warning = ExpiryWarning(RESERVATION, "2026-11-21T12:00:00Z")
@@ -146,9 +151,19 @@ class Invocation:
         self.call("resume", effect)
 
     def set_desired(self, name, desired):
+        def stop():
+            world = self.world
+            invariants.s1_a_stop_has_its_time(world)
+            group = world.groups[NodeRole(name.removesuffix("-group"))]
+            assert desired == group.min_size, "S1: a stop lowers a group to its own minimum, and to nothing else"
+            invariants.s2_a_stop_and_a_shrink_exclude_each_other(world, is_stop=True)
+            group.desired = desired
+            world.changed(group)
+
         def effect():
             world, group = self.world, self.world.workers
             assert name == "worker-group", "only the workers are adjusted"
+            invariants.s2_a_stop_and_a_shrink_exclude_each_other(world, is_stop=False)
             is_open = self.read is None or self.read.phase is Phase.LAUNCHED
             assert is_open, "D06: acted on a cluster that is the master's"
             assert self.log[-2] == "read_state", "D06: acted on a cluster that may have become the master's"
@@ -164,7 +179,7 @@ class Invocation:
             group.desired = desired
             world.changed(group)
 
-        self.call("set_desired", effect)
+        self.call("set_desired", stop if self.is_stopping else effect)
 
     # Records
 
@@ -183,6 +198,28 @@ class Invocation:
 
     def write_breaker(self, breaker):
         return self.call("write_breaker", lambda: self._write("breaker", breaker))
+
+    def read_stop(self):
+        return self.call("read_stop", lambda: self.world.stop)
+
+    def write_stop(self, record):
+        def effect():
+            is_written = self._write("stop", record)
+            self.is_stopping = is_written and record.is_open
+            if is_written and record.is_open:
+                invariants.s1_a_stop_has_its_time(self.world)
+            if is_written and record.is_stopped:
+                self.world.end_stop()
+            return is_written
+
+        return self.call("write_stop", effect)
+
+    def send_event(self, event):
+        def effect():
+            assert event.reason == self.world.stop.cause, "the event must say why"
+            self.world.events.append(event)
+
+        self.call("send_event", effect)
 
     def _write(self, name, record):
         found = getattr(self.world, name)

@@ -230,8 +230,9 @@ class Changed:
 def resume_nothing(patch):
     real = Reconciliation.__init__
 
-    def init(self, settings, edges):
-        real(self, settings, replace(edges, groups=Changed(edges.groups, resume=lambda name, processes: None)))
+    def init(self, settings, edges, *message):
+        changed = Changed(edges.groups, resume=lambda name, processes: None)
+        real(self, settings, replace(edges, groups=changed), *message)
 
     patch.setattr(Reconciliation, "__init__", init)
 

@@ -68,6 +68,7 @@ class ModelGroup:
     nodes: list[Node] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     suspended: set[str] = field(default_factory=set)
+    is_deleting: bool = False
     hook: str = ""
     """What a lifecycle hook adds to the state of an instance that launches."""
     history: list[tuple[float, GroupObservation | None]] = field(default_factory=list)
@@ -105,6 +106,7 @@ class ModelGroup:
             ),
             suspended=frozenset(self.suspended),
             created=START,
+            is_deleting=self.is_deleting,
         )
 
     def remember(self, now):
@@ -124,8 +126,10 @@ class ModelGroup:
 class World:
     """Everything outside of the adjuster's code."""
 
-    def __init__(self, *, minimum, workers, spare=0):
-        self.settings = AdjusterSettings("training", "state", "queue", "url", minimum, SETTLE_SECONDS)
+    def __init__(self, *, minimum, workers, spare=0, stop_after=0, budget=""):
+        self.settings = AdjusterSettings(
+            "training", "state", "queue", "url", minimum, SETTLE_SECONDS, "", stop_after, budget
+        )
         self.now = START
         self.lambda_seconds = LAMBDA_SECONDS
         self.groups = {
@@ -135,6 +139,12 @@ class World:
         self.state = None
         self.adjustment = None
         self.breaker = None
+        self.stop = None
+        self.allowed_from = START
+        """When the present allowance began at the earliest: with the groups, or when a user scaled up after a stop."""
+        self.has_ended = False
+        self.is_budget_spent = False
+        self.events = []
         self.watched_until = 0
         self.denials = (0.0, 0.0)
         self.is_manned = True
@@ -253,8 +263,31 @@ class World:
         desired = max(group.min_size, min(desired, group.max_size))
         if desired == group.desired or self.is_ambiguous(desired):
             return
+        self.note_scale_up(group, desired)
         group.desired = self.asked = desired
         self.forget_old_answers(group)
+
+    def user_starts_again(self, desired):
+        """Raise both groups after a stop, as one who goes on with the cluster."""
+        if self.master.desired < self.master.max_size:
+            self.note_scale_up(self.master, self.master.max_size)
+            self.master.desired = self.master.max_size
+            self.forget_old_answers(self.master)
+        self.user_sets_desired(desired)
+        if not self.is_ambiguous(self.workers.desired):
+            self.asked = self.workers.desired
+
+    def note_scale_up(self, group, desired):
+        if self.has_ended and desired > group.desired:
+            self.has_ended, self.allowed_from = False, self.now
+
+    def end_stop(self):
+        self.has_ended, self.is_budget_spent = True, False
+
+    def user_deletes_the_stack(self):
+        for group in self.groups.values():
+            group.is_deleting = True
+            self.forget_old_answers(group)
 
     def user_sets_minimum(self, minimum):
         group = self.workers
@@ -263,6 +296,7 @@ class World:
             return
         group.min_size = minimum
         if is_raised:
+            self.note_scale_up(group, minimum)
             group.desired = self.asked = minimum
         self.forget_old_answers(group)
 
@@ -334,8 +368,8 @@ class World:
     def record(self):
         """Return all that an adjuster can change."""
         return (
-            self.state, self.adjustment, self.breaker, tuple(self.signals), tuple(self.rings), self.workers.desired,
-            frozenset(self.workers.suspended),
+            self.state, self.adjustment, self.breaker, self.stop, tuple(self.signals), tuple(self.rings),
+            self.master.desired, self.workers.desired, frozenset(self.workers.suspended),
         )  # fmt: skip
 
 

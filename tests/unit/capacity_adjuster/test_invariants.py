@@ -8,12 +8,20 @@ from scaling_model import World
 from test_crashes import make_world
 from test_histories import boot_in_vain, form, kill, launch
 
+from capacity_adjuster.stop_record import StopRecord
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
 
 def test_every_invariant_of_the_catalogue_is_checked():
-    assert set(INVARIANTS) == {f"I{number}" for number in range(1, 13)} | {"B1", "B2"}
+    assert set(INVARIANTS) == {f"I{number}" for number in range(1, 13)} | {
+        "B1",
+        "B2",
+        "S1",
+        "S2",
+        "S3",
+        "S4",
+    }
 
 
 def break_i3():
@@ -53,6 +61,12 @@ def break_b2():
     invariants.b2_the_breaker_trips(world)
 
 
+def break_s2():
+    world = World(minimum=1, workers=2)
+    world.stop = StopRecord(stopped_at=1)
+    invariants.s2_a_stop_and_a_shrink_exclude_each_other(world, is_stop=False)
+
+
 BREAKS = {
     "I1": lambda: invariants.i1_desired_keeps_to_the_policy(World(minimum=2, workers=3), 1),
     "I2": lambda: invariants.i2_desired_is_only_lowered(World(minimum=1, workers=3), 3),
@@ -68,6 +82,10 @@ BREAKS = {
     "I12": lambda: invariants.i12_quiet_after_the_verdict(invoke(make_world(["", ""])).changes),
     "B1": lambda: invariants.b1_the_breaker_trips_for_a_cause(form()),
     "B2": break_b2,
+    "S1": lambda: invariants.s1_a_stop_has_its_time(World(minimum=1, workers=2, stop_after=600)),
+    "S2": break_s2,
+    "S3": lambda: invariants.s3_a_stop_comes(World(minimum=1, workers=2)),
+    "S4": lambda: invariants.s4_a_stop_is_told_once(World(minimum=1, workers=2), 1),
 }
 
 
