@@ -1,0 +1,86 @@
+"""What a node says reaches the log group and the rules of the stack, as far as its role may say it."""
+
+import time
+
+import pytest
+from botocore.exceptions import ClientError
+
+from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind, put_events_request
+from deeplearning_contract.log_record import LogLine, Speaker
+
+EVENT = ClusterEvent(EventKind.FORMED, "sample", 1, 3)
+
+
+def allow_and_listen(template):
+    """Let the master write its streams and tell of the cluster, and let a function hear of it."""
+    resources = template["Resources"]
+    resources["NodeLog"] = {"Type": "AWS::Logs::LogGroup", "Properties": {}}
+    resources["MasterRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"] += [
+        {
+            "Effect": "Allow",
+            "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+            "Resource": {
+                "Fn::Sub": "arn:${AWS::Partition}:logs:${AWS::Region}:${AWS::AccountId}:log-group:${NodeLog}:"
+                "log-stream:master/*"
+            },
+        },
+        {
+            "Effect": "Allow",
+            "Action": "events:PutEvents",
+            "Resource": {"Fn::Sub": "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/default"},
+            "Condition": {"StringEquals": {"events:source": EVENT_SOURCE}},
+        },
+    ]
+    resources["Formed"] = {
+        "Type": "AWS::Events::Rule",
+        "Properties": {
+            "EventPattern": {"source": [EVENT_SOURCE], "detail-type": [EventKind.FORMED.value]},
+            "State": "ENABLED",
+            "Targets": [{"Id": "Target0", "Arn": {"Fn::GetAtt": ["Function", "Arn"]}}],
+        },
+    }
+    resources["FormedPermission"] = {
+        "Type": "AWS::Lambda::Permission",
+        "Properties": {
+            "Action": "lambda:InvokeFunction",
+            "FunctionName": {"Fn::GetAtt": ["Function", "Arn"]},
+            "Principal": "events.amazonaws.com",
+            "SourceArn": {"Fn::GetAtt": ["Formed", "Arn"]},
+        },
+    }
+
+
+def test_lines_arrive_and_events_reach_the_rules_of_the_stack(start_cloud, sample_template, assemble, tmp_path):
+    allow_and_listen(sample_template)
+    cloud = start_cloud(minute_seconds=3600)
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    master, worker = cloud.machine("master"), cloud.machine("worker")
+    cloud.observation("FormedPermission CREATE_COMPLETE")
+    group = cloud.physical_id("NodeLog")
+    name = master["instance_id"]
+    line = LogLine(1_900_000_000, "INFO", Speaker("sample", name, "master"), 1, "a", "hello")
+
+    logs = cloud.client("logs", master)
+    logs.create_log_stream(logGroupName=group, logStreamName=line.speaker.stream)
+    now = int(time.time() * 1000)
+    logs.put_log_events(
+        logGroupName=group,
+        logStreamName=line.speaker.stream,
+        logEvents=[{"timestamp": now, "message": line.to_text()}],
+    )
+    answer = cloud.client("logs").get_log_events(logGroupName=group, logStreamName=f"master/{name}")
+    assert [LogLine.from_text(event["message"]) for event in answer["events"]] == [line]
+    with pytest.raises(ClientError, match="AccessDenied"):
+        cloud.client("logs", worker).create_log_stream(logGroupName=group, logStreamName=line.speaker.stream)
+
+    answer = cloud.client("events", master).put_events(**put_events_request(EVENT))
+    assert answer["FailedEntryCount"] == 0
+    cloud.observation("events → ")
+    (invocation,) = [row for row in cloud.command("report")["invocations"] if row["source"] == "events"]
+    assert f"handling {EventKind.FORMED.value}" in invocation["log"]
+    with pytest.raises(ClientError, match="AccessDenied"):
+        cloud.client("events", worker).put_events(**put_events_request(EVENT))
+    forged = put_events_request(EVENT)
+    forged["Entries"][0]["Source"] = "somebody.else"
+    with pytest.raises(ClientError, match="AccessDenied"):
+        cloud.client("events", master).put_events(**forged)
