@@ -30,7 +30,7 @@ from deeplearning_cdk.node_image import NodeImage, choose_image
 from deeplearning_cdk.node_interfaces import describe_hardware
 from deeplearning_cdk.purchase import Purchase, read_purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
-from deeplearning_cdk.spending import NO_LIMIT, Spending
+from deeplearning_cdk.spending import NO_LIMIT, Spending, check_spending
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 
@@ -178,7 +178,7 @@ def plan_cluster(
         image_release=check_image_release(image_release),
         encryption_key=encryption_key,
         alarm_topic=alarm_topic,
-        spending=spending or NO_LIMIT,
+        spending=check_spending(spending or NO_LIMIT, timeout),
     )
     if vpc_cidr is not None:
         _check_new_vpc(plan, vpc_cidr, isolated=isolated)

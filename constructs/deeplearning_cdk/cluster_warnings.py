@@ -13,6 +13,7 @@ NOT_TRIED = "deeplearning_cdk:imageNotTried"
 NO_PACKAGES = "deeplearning_cdk:packagesWithoutInternet"
 NO_INDEX = "deeplearning_cdk:environmentWithoutInternet"
 NO_LUSTRE_CLIENT = "deeplearning_cdk:lustreClientNotInstalled"
+NEVER_STOPS = "deeplearning_cdk:neverStops"
 
 
 def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
@@ -27,6 +28,7 @@ def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
     annotations = Annotations.of(scope)
     for facts in {plan.workers.name: plan.workers, plan.master.name: plan.master}.values():
         _warn_about_type(scope, facts)
+    _warn_about_cost(scope, plan)
     if not plan.image.is_tried:
         annotations.add_warning_v2(
             NOT_TRIED,
@@ -52,6 +54,16 @@ def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
             f"nodes mount FSx for Lustre with {MOUNT_COMMAND}, which the image must already have for its kernel: on "
             "Ubuntu the client comes from FSx's own repository, which nodes do not add; make an image with it as the "
             "FSx for Lustre user guide says, or take NodeImage.deep_learning_amazon_linux, whose nodes install it",
+        )
+
+
+def _warn_about_cost(scope: Construct, plan: ClusterPlan) -> None:
+    accelerated = [facts.name for facts in (plan.workers, plan.master) if facts.accelerator is not None]
+    if accelerated and not plan.spending.has_end:
+        Annotations.of(scope).add_warning_v2(
+            NEVER_STOPS,
+            f"nothing stops this cluster, and {accelerated[0]} costs by the second; pass "
+            "spending=Spending(stop_when_idle=Duration.hours(1)), or -c stop_when_idle_minutes=60 to the app",
         )
 
 

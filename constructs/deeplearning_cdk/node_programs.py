@@ -71,6 +71,7 @@ class NodePrograms(Construct):
         worker_min_capacity: int,
         setup_seconds: int,
         log_group: str,
+        stop_when_idle_seconds: int = 0,
     ) -> str:
         """
         Render the user data of the nodes of a role, in base64.
@@ -87,6 +88,7 @@ class NodePrograms(Construct):
             worker_min_capacity: Fewest workers with which the cluster may form.
             setup_seconds: Time that formation may take.
             log_group: Name of the log group that nodes ship their log to.
+            stop_when_idle_seconds: How long the cluster may do nothing before it ends. Default: for ever.
         """
         is_master = node_role is NodeRole.MASTER
         settings = NodeSettings(
@@ -109,6 +111,7 @@ class NodePrograms(Construct):
             setup_script=self._setup[1] if self._setup else None,
             run_script=self._run[1] if self._run and is_master else None,
             needs=needs,
+            stop_when_idle_seconds=stop_when_idle_seconds if is_master else 0,
         )
         return render_user_data(self, settings, self._agent, image.interpreter)
 

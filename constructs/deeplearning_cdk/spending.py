@@ -55,5 +55,25 @@ def _check_time(prop: str, time: Duration | None) -> None:
         )
 
 
+def check_spending(spending: Spending, setup_timeout: Duration) -> Spending:
+    """
+    Check that a cluster is not stopped while its stack still waits for it.
+
+    Args:
+        spending: When the cluster stops.
+        setup_timeout: How long the stack waits.
+
+    Raises:
+        ValueError: It would be.
+    """
+    if spending.stop_after is not None and spending.stop_after.to_seconds() <= setup_timeout.to_seconds():
+        raise ValueError(
+            f"stop_after must be more than setup_timeout ({setup_timeout.to_minutes(integral=False):g} minutes), got "
+            f"{spending.stop_after.to_minutes(integral=False):g} minutes; a cluster that stops while it forms fails "
+            "its stack, so shorten setup_timeout or stop later"
+        )
+    return spending
+
+
 NO_LIMIT = Spending()
 """Nothing stops the cluster but its user."""
