@@ -1,20 +1,27 @@
 """The Lambda that adjusts the wanted capacity to what launched, and what wakes it."""
 
+from typing import cast
+
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct, DependencyGroup, IDependable
 
+from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.cluster_encryption import ClusterEncryption
 from deeplearning_cdk.cluster_logs import make_log_group
 from deeplearning_cdk.coordination import Coordination
-from deeplearning_cdk.node_permissions import group_arns
+from deeplearning_cdk.node_permissions import event_statement, group_arns, meeting_key_statements
+from deeplearning_cdk.node_roles import attach_rights
 from deeplearning_cdk.payload import pack_adjuster
 from deeplearning_cdk.spending import NO_LIMIT, Spending
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.settings import AdjusterSettings
 
@@ -60,7 +67,8 @@ class CapacityAdjuster(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         log_group = make_log_group(self, "Log", key=encryption.log_key)
-        self.role = self._make_role(cluster, coordination, log_group)
+        self.role = self._make_role(cluster, coordination, encryption.key, log_group)
+        coordination.admit_sender(coordination.master_queue, self.role)
         settings = AdjusterSettings(
             cluster=cluster,
             state_table=coordination.state_table.table_name,
@@ -69,20 +77,25 @@ class CapacityAdjuster(Construct):
             worker_min_capacity=worker_min_capacity,
             settle_seconds=SETTLE_SECONDS,
             capacity_reservation_id=capacity_reservation_id,
+            stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
         )
         self.function = lambda_.Function(
             self,
             "Function",
-            runtime=lambda_.Runtime.PYTHON_3_13,
+            runtime=lambda_.Runtime.PYTHON_3_14,
             handler="capacity_adjuster.handler.handle",
             code=lambda_.Code.from_asset(pack_adjuster().path),
             role=self.role,
             environment=settings.to_environment(),
+            environment_encryption=encryption.key,
             timeout=Duration.minutes(2),
             memory_size=256,
             log_group=log_group,
             description="Adjusts the capacity of a deep-learning cluster to what launched",
         )
+        _keep_dead_letters(self.function, coordination.dead_letters)
+        acknowledge(self.function, "function-concurrency")
+        acknowledge(self.function, "function-outside-vpc")
         self._wake_by_topic(coordination.topic)
         self._wake_by_timer()
         if capacity_reservation_id:
@@ -118,11 +131,7 @@ class CapacityAdjuster(Construct):
         )
 
     def _make_alarm(self) -> cloudwatch.Alarm:
-        """
-        Make an alarm in place of a dead-letter queue.
-
-        An event that could not be handled is worth nothing, since the timer looks at the groups themselves.
-        """
+        """Make an alarm about what goes on; an event that was lost is worth nothing, since the timer looks anew."""
         return cloudwatch.Alarm(
             self,
             "Errors",
@@ -153,7 +162,7 @@ class CapacityAdjuster(Construct):
             "AllowEndOfBlock", principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=end.attr_arn
         )
 
-    def _make_role(self, cluster: str, coordination: Coordination, log_group: logs.LogGroup) -> iam.Role:
+    def _make_role(self, cluster: str, coordination: Coordination, key: kms.IKey, log_group: logs.LogGroup) -> iam.Role:
         statements = [
             iam.PolicyStatement(
                 actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
@@ -161,7 +170,13 @@ class CapacityAdjuster(Construct):
             iam.PolicyStatement(
                 actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
             ),
-            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.master_queue.queue_arn]),
+            iam.PolicyStatement(
+                # Lambda itself sends to the second, as the function's role.
+                actions=["sqs:SendMessage"],
+                resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
+            ),
+            *meeting_key_statements(key),
+            event_statement(EventKind.FAILED, EventKind.FINISHED),
             iam.PolicyStatement(
                 # Describing groups takes no resource in IAM.
                 actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],
@@ -177,10 +192,17 @@ class CapacityAdjuster(Construct):
                 conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
             ),
         ]
-        return iam.Role(
+        role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description="Capacity adjuster of a deep-learning cluster",
-            inline_policies={"Adjust": iam.PolicyDocument(statements=statements, minimize=True)},
         )
+        attach_rights(role, statements)
+        return role
+
+
+def _keep_dead_letters(function: lambda_.Function, dead_letters: sqs.Queue) -> None:
+    """Keep events that failed for good; by the prop of CDK's the right to send would become an inline policy."""
+    resource = cast("lambda_.CfnFunction", function.node.default_child)
+    resource.dead_letter_config = lambda_.CfnFunction.DeadLetterConfigProperty(target_arn=dead_letters.queue_arn)

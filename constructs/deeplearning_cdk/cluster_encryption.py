@@ -1,8 +1,15 @@
-"""The one key of a cluster."""
+"""The one key of a cluster, and what its policy must say."""
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import Annotations, Aws, RemovalPolicy
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+IMPORTED_KEY_POLICY = "deeplearning_cdk:importedKeyPolicy"
+
+_SCALING_ROLE = "aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+_DATA_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
+_TOPIC_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey*")
 
 
 class ClusterEncryption(Construct):
@@ -31,3 +38,89 @@ class ClusterEncryption(Construct):
             enable_key_rotation=True,
             removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         )
+        statements = [*_scaling_statements(), *_topic_statements(), *([_log_statement()] if key else [])]
+        results = [self.key.add_to_resource_policy(statement) for statement in statements]
+        if not all(result.statement_added for result in results):
+            Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements))
+
+
+def scaling_role_arn() -> str:
+    """Return the ARN of the account's role as which Auto Scaling launches nodes and publishes events."""
+    return f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{_SCALING_ROLE}"
+
+
+def _scaling_statements() -> list[iam.PolicyStatement]:
+    """
+    Let Auto Scaling make encrypted volumes and publish to an encrypted topic.
+
+    The role is named by a condition, because an account that never used Auto Scaling has none yet, and KMS refuses a
+    policy that names an absent principal (EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with
+    encrypted volumes"; SNS developer guide, "Enable compatibility between event sources and encrypted topics").
+    """
+    is_scaling = {"aws:PrincipalArn": scaling_role_arn(), "kms:CallerAccount": Aws.ACCOUNT_ID}
+    return [
+        iam.PolicyStatement(
+            sid="AutoScalingUsesTheKey",
+            principals=[iam.AnyPrincipal()],
+            actions=list(_DATA_ACTIONS),
+            resources=["*"],
+            conditions={"StringEquals": is_scaling},
+        ),
+        iam.PolicyStatement(
+            sid="AutoScalingAttachesVolumes",
+            principals=[iam.AnyPrincipal()],
+            actions=["kms:CreateGrant"],
+            resources=["*"],
+            conditions={"StringEquals": is_scaling, "Bool": {"kms:GrantIsForAWSResource": "true"}},
+        ),
+    ]
+
+
+def _topic_statements() -> list[iam.PolicyStatement]:
+    """
+    Let alarms, budgets and events publish to encrypted topics of this account.
+
+    EventBridge tells KMS no source account (SNS developer guide, "Key management"), but every use of a topic's key
+    names the topic.
+    """
+    topics = f"arn:{Aws.PARTITION}:sns:{Aws.REGION}:{Aws.ACCOUNT_ID}:*"
+    return [
+        iam.PolicyStatement(
+            sid="AlarmsReachTopics",
+            principals=[iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("budgets", "cloudwatch")],
+            actions=list(_TOPIC_ACTIONS),
+            resources=["*"],
+            conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+        ),
+        iam.PolicyStatement(
+            sid="EventsReachTopics",
+            principals=[iam.ServicePrincipal("events.amazonaws.com")],
+            actions=list(_TOPIC_ACTIONS),
+            resources=["*"],
+            conditions={"ArnLike": {"kms:EncryptionContext:aws:sns:topicArn": topics}},
+        ),
+    ]
+
+
+def _log_statement() -> iam.PolicyStatement:
+    groups = f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:*"
+    return iam.PolicyStatement(
+        sid="LogGroupsUseTheKey",
+        principals=[iam.ServicePrincipal(f"logs.{Aws.REGION}.amazonaws.com")],
+        actions=list(_DATA_ACTIONS),
+        resources=["*"],
+        conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+    )
+
+
+def _describe(statements: list[iam.PolicyStatement]) -> str:
+    names = ", ".join(str(statement.sid) for statement in statements)
+    return (
+        "the policy of encryption_key cannot be changed from here, since it was imported: it must let the role "
+        f"{_SCALING_ROLE} of this account do {', '.join(_DATA_ACTIONS)}, and kms:CreateGrant where "
+        "kms:GrantIsForAWSResource is true; let cloudwatch.amazonaws.com and budgets.amazonaws.com (with "
+        "aws:SourceAccount) and events.amazonaws.com (without it; where kms:EncryptionContext:aws:sns:topicArn is a "
+        f"topic of this account) do {' and '.join(_TOPIC_ACTIONS)}; and let logs.<region>.amazonaws.com do what the "
+        "role does where kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no node "
+        f"launches, and events, alarms and logs are lost (docs/encryption.md shows the statements {names})"
+    )

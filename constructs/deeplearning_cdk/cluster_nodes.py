@@ -11,8 +11,9 @@ from deeplearning_cdk.cluster_plan import ClusterPlan
 from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.node_group import NodeGroup
-from deeplearning_cdk.node_permissions import NodesPrincipal, make_node_role, master_statements, worker_statements
+from deeplearning_cdk.node_permissions import log_statement, master_statements, session_statement, worker_statements
 from deeplearning_cdk.node_programs import NodePrograms
+from deeplearning_cdk.node_roles import NodesPrincipal, make_node_role
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import JobNeeds
 
@@ -61,10 +62,11 @@ class ClusterNodes(Construct):
             self, "Programs", setup_script=plan.setup_script, run_script=plan.run_script, environment=plan.environment
         )
         self.roles = {role: self._make_role(role) for role in NodeRole}
+        coordination.admit_sender(coordination.worker_queue, self.roles[NodeRole.MASTER])
+        coordination.admit_sender(coordination.report_queue, self.roles[NodeRole.WORKER])
         self.principal = NodesPrincipal(list(self.roles.values()))
         for source in plan.storage.data:
-            for role in self.roles.values():
-                source.grant_key(role)
+            source.grant_key(self.principal)
         self.master_security_group = self._make_master_security_group()
         self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.is_placed else None
         self.master = self._make_master()
@@ -74,10 +76,12 @@ class ClusterNodes(Construct):
         is_master = node_role is NodeRole.MASTER
         statements = [
             *(
-                master_statements(self._coordination, self._cluster)
+                master_statements(self._coordination, self._cluster, self._encryption_key)
                 if is_master
-                else worker_statements(self._coordination)
+                else worker_statements(self._coordination, self._encryption_key)
             ),
+            session_statement(),
+            log_statement(self._log_group, node_role),
             self._programs.read_statement(node_role),
             *self._storage.mount_statements(),
             *(statement for source in self._plan.storage.data for statement in source.read_statements()),

@@ -2,19 +2,26 @@
 
 from aws_cdk import CfnWaitCondition, CfnWaitConditionHandle, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct, IDependable
+from constructs import Construct, DependencyGroup, IDependable
 
+from deeplearning_cdk.acknowledged_rules import acknowledge
+from deeplearning_cdk.cluster_encryption import scaling_role_arn
 from deeplearning_contract.cluster_state import TABLE_KEY
 
+MOST_RECEIPTS = 20
+"""Receipts of a message that nobody deletes, half a minute apart: ten minutes in which each kills its master."""
 _LONG_POLL = Duration.seconds(20)
+_DATA_KEY_LIFE = Duration.hours(1)
+"""Time for which SQS calls KMS no more than once for each caller."""
 
 
 class Coordination(Construct):
     """
-    Meeting points of a cluster, as `docs/architecture.md` describes them.
+    Meeting points of a cluster, as `docs/architecture.md` describes them, encrypted and reached over TLS only.
 
     Args:
         scope: The parent.
@@ -23,31 +30,67 @@ class Coordination(Construct):
 
     Attributes:
         state_table: Holds the state item, the one truth.
+        dead_letters: What nobody could handle: messages that killed the master, and events that the adjuster failed at.
         master_queue: The adjuster rings the master.
         worker_queue: The master rings all workers.
         report_queue: The workers tell the master.
         topic: Carries the events of the groups to the adjuster.
         signal_url: Presigned URL that ends the stack's wait; a secret of the adjuster and the master.
+        readiness: What must exist before the first node.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, encryption_key: kms.IKey) -> None:
         super().__init__(scope, construct_id)
+        self._key = encryption_key
         self.state_table = dynamodb.Table(
             self,
             "StateTable",
             partition_key=dynamodb.Attribute(name=TABLE_KEY, type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=encryption_key,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
             # The item says nothing once the cluster is gone.
             removal_policy=RemovalPolicy.DESTROY,
         )
+        # Somebody may look days later why a message could not be handled.
+        self.dead_letters = self._make_queue("DeadLetters", Duration.days(14), Duration.seconds(30))
+        redrive = sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=MOST_RECEIPTS)
         # Messages are doorbells and reports of one formation, so none needs to outlive it.
-        self.master_queue = self._make_queue("MasterQueue", Duration.hours(1), Duration.seconds(30))
+        self.master_queue = self._make_queue("MasterQueue", Duration.hours(1), Duration.seconds(30), redrive)
         # Every worker must see every ring, so a ring is never hidden and expires by itself.
         self.worker_queue = self._make_queue("WorkerQueue", Duration.minutes(5), Duration.seconds(0))
-        self.report_queue = self._make_queue("ReportQueue", Duration.days(1), Duration.seconds(30))
-        self.topic = sns.Topic(self, "LaunchEvents")
+        acknowledge(self.worker_queue, "worker-doorbell-without-redrive")
+        self.report_queue = self._make_queue("ReportQueue", Duration.days(1), Duration.seconds(30), redrive)
+        self.topic = self._make_topic()
         self._handle = CfnWaitConditionHandle(self, "FormationHandle")
         self.signal_url = self._handle.ref
+        readiness = DependencyGroup()
+        readiness.add(self.state_table, self.master_queue, self.worker_queue, self.report_queue, self.topic)
+        self.readiness: IDependable = readiness
+
+    def admit_sender(self, queue: sqs.Queue, sender: iam.IRole) -> None:
+        """
+        Let nobody but a role send to a queue, whatever else the account's policies allow.
+
+        Sending alone is refused to others, so that no administrator is locked out.
+
+        Args:
+            queue: One of these queues.
+            sender: Whom the queue is for.
+        """
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="OneRoleSends",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions={"ArnNotEquals": {"aws:PrincipalArn": sender.role_arn}},
+            )
+        )
 
     def wait_for_formation(self, timeout: Duration, *dependencies: IDependable) -> CfnWaitCondition:
         """
@@ -63,16 +106,57 @@ class Coordination(Construct):
         condition.node.add_dependency(*dependencies)
         return condition
 
-    def _make_queue(self, construct_id: str, retention: Duration, visibility: Duration) -> sqs.Queue:
+    def _make_queue(
+        self, construct_id: str, retention: Duration, visibility: Duration, redrive: sqs.DeadLetterQueue | None = None
+    ) -> sqs.Queue:
         return sqs.Queue(
             self,
             construct_id,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=sqs.QueueEncryption.KMS,
+            encryption_master_key=self._key,
+            data_key_reuse=_DATA_KEY_LIFE,
+            enforce_ssl=True,
+            dead_letter_queue=redrive,
             retention_period=retention,
             visibility_timeout=visibility,
             receive_message_wait_time=_LONG_POLL,
             removal_policy=RemovalPolicy.DESTROY,
         )
+
+    def _make_topic(self) -> sns.Topic:
+        """
+        Make the topic to which Auto Scaling alone publishes, with its service-linked role.
+
+        SNS's own policy, which lets the account publish, is replaced. A caller with credentials of its own is refused
+        whatever its rights are; what AWS itself does is not, because the test of a new notification may come in the
+        name of who deploys (SNS developer guide, "Enable compatibility between event sources and encrypted topics":
+        Auto Scaling publishes as its role).
+        """
+        topic = sns.Topic(self, "LaunchEvents", master_key=self._key, enforce_ssl=True)
+        role = scaling_role_arn()
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AutoScalingPublishes",
+                principals=[iam.AccountRootPrincipal()],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={"ArnEquals": {"aws:PrincipalArn": role}},
+            )
+        )
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="NobodyElsePublishes",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={
+                    "ArnNotEquals": {"aws:PrincipalArn": role},
+                    "BoolIfExists": {"aws:PrincipalIsAWSService": "false", "aws:ViaAWSService": "false"},
+                },
+            )
+        )
+        return topic
 
 
 def name_cluster(scope: Construct) -> str:

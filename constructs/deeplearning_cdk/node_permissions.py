@@ -1,50 +1,26 @@
-"""What the nodes of each role may do, and the one principal that stands for both roles."""
+"""What the nodes of each role may do, and nothing besides."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import jsii
 from aws_cdk import Aws, Fn
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
-from constructs import Construct, DependencyGroup
 
 from deeplearning_cdk.coordination import Coordination
+from deeplearning_contract.cluster_event import EVENT_SOURCE, EventKind
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 
 
-def make_node_role(
-    scope: Construct, construct_id: str, *, node_role: NodeRole, statements: Iterable[iam.PolicyStatement]
-) -> iam.Role:
-    """
-    Make the role of the nodes of a role, with Session Manager.
-
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        node_role: What the nodes are for.
-        statements: What they may do.
-    """
-    session_manager = Fn.sub("arn:${AWS::Partition}:iam::aws:policy/AmazonSSMManagedInstanceCore")
-    return iam.Role(
-        scope,
-        construct_id,
-        assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
-        description=f"Nodes of a deep-learning cluster: {node_role.value}",
-        managed_policies=[
-            iam.ManagedPolicy.from_managed_policy_arn(scope, f"{construct_id}SessionManager", session_manager)
-        ],
-        # Minimized whatever the consumer's feature flags say, so that the template stays the same.
-        inline_policies={"Node": iam.PolicyDocument(statements=list(statements), minimize=True)},
-    )
-
-
-def master_statements(coordination: Coordination, cluster: str) -> list[iam.PolicyStatement]:
+def master_statements(coordination: Coordination, cluster: str, key: kms.IKey) -> list[iam.PolicyStatement]:
     """
     Return what the master does with the meeting points, and with the groups of its cluster.
 
     Args:
         coordination: The meeting points.
         cluster: The cluster's name, by whose tag its groups are known.
+        key: Encrypts the meeting points.
     """
     return [
         # Who ends the cluster from the master asks how large its groups are; that call takes no resource in IAM.
@@ -62,16 +38,94 @@ def master_statements(coordination: Coordination, cluster: str) -> list[iam.Poli
             resources=[coordination.master_queue.queue_arn, coordination.report_queue.queue_arn],
         ),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.worker_queue.queue_arn]),
+        *meeting_key_statements(key),
+        event_statement(EventKind.FORMED, EventKind.DEGRADED, EventKind.FAILED, EventKind.FINISHED),
     ]
 
 
-def worker_statements(coordination: Coordination) -> list[iam.PolicyStatement]:
-    """Return what a worker does with the meeting points; it can neither write the state nor ring anyone."""
+def worker_statements(coordination: Coordination, key: kms.IKey) -> list[iam.PolicyStatement]:
+    """
+    Return what a worker does with the meeting points; it can neither write the state nor ring anyone.
+
+    Args:
+        coordination: The meeting points.
+        key: Encrypts the meeting points.
+    """
     return [
         iam.PolicyStatement(actions=["dynamodb:GetItem"], resources=[coordination.state_table.table_arn]),
         iam.PolicyStatement(actions=["sqs:ReceiveMessage"], resources=[coordination.worker_queue.queue_arn]),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.report_queue.queue_arn]),
+        *meeting_key_statements(key),
     ]
+
+
+def meeting_key_statements(key: kms.IKey) -> list[iam.PolicyStatement]:
+    """
+    Return the right to use the key through DynamoDB and SQS, as whoever reads and sends there needs it.
+
+    SQS asks for a data key when it takes a message, and decrypts that of one that it gives (SQS developer guide, "Key
+    management"); DynamoDB decrypts the table's key at each read and write (DynamoDB developer guide, "Encryption at
+    rest").
+
+    Args:
+        key: The key.
+    """
+    queues, table = (f"{service}.{Aws.REGION}.amazonaws.com" for service in ("sqs", "dynamodb"))
+    return [
+        iam.PolicyStatement(
+            actions=["kms:Decrypt"],
+            resources=[key.key_arn],
+            conditions={"StringEquals": {"kms:ViaService": [table, queues]}},
+        ),
+        iam.PolicyStatement(
+            actions=["kms:GenerateDataKey"],
+            resources=[key.key_arn],
+            conditions={"StringEquals": {"kms:ViaService": queues}},
+        ),
+    ]
+
+
+def session_statement() -> iam.PolicyStatement:
+    """
+    Return what the agent of Session Manager does, and nothing else of AmazonSSMManagedInstanceCore.
+
+    None of it takes a resource in IAM, but all of it knows from which instance the credentials came (Service
+    Authorization Reference, "AWS Systems Manager" and "Amazon Message Gateway Service").
+    """
+    channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
+    instances = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}:{Aws.ACCOUNT_ID}:instance/*"
+    return iam.PolicyStatement(
+        actions=["ssm:UpdateInstanceInformation", *channels],
+        resources=["*"],
+        conditions={"ArnLike": {"ec2:SourceInstanceARN": instances}},
+    )
+
+
+def log_statement(log_group: logs.ILogGroup, node_role: NodeRole) -> iam.PolicyStatement:
+    """Return the right to write the streams of a role in a log group, which those of the other role are not."""
+    return iam.PolicyStatement(
+        actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[stream_arns(log_group, node_role)]
+    )
+
+
+def stream_arns(log_group: logs.ILogGroup, node_role: NodeRole) -> str:
+    """Return the pattern of the log streams of a role's nodes, which are called `<role>/<instance id>`."""
+    name = f"{log_group.log_group_name}:log-stream:{node_role.value}/*"
+    return f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:{name}"
+
+
+def event_statement(*kinds: EventKind) -> iam.PolicyStatement:
+    """Return the right to send these events of a cluster to the account's default event bus, and no others."""
+    return iam.PolicyStatement(
+        actions=["events:PutEvents"],
+        resources=[f"arn:{Aws.PARTITION}:events:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-bus/default"],
+        conditions={
+            "StringEquals": {
+                "events:source": EVENT_SOURCE,
+                "events:detail-type": sorted(kind.value for kind in kinds),
+            }
+        },
+    )
 
 
 def group_arns() -> str:
@@ -85,61 +139,3 @@ def read_statement(assets: Sequence[s3_assets.Asset]) -> iam.PolicyStatement:
         actions=["s3:GetObject"],
         resources=[f"arn:{Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}" for asset in assets],
     )
-
-
-@jsii.implements(iam.IPrincipal)
-class NodesPrincipal:
-    """Stands for the roles of all nodes, so that a grant to the cluster reaches each of them."""
-
-    def __init__(self, roles: Sequence[iam.Role]) -> None:
-        """
-        Bundle roles.
-
-        Args:
-            roles: The roles.
-        """
-        self._roles = list(roles)
-        self._composite = iam.CompositePrincipal(*(iam.ArnPrincipal(role.role_arn) for role in roles))
-
-    @property
-    def assume_role_action(self) -> str:
-        """The action of a trust policy."""
-        return self._composite.assume_role_action
-
-    @property
-    def policy_fragment(self) -> iam.PrincipalPolicyFragment:
-        """The roles as principals of a resource policy."""
-        return self._composite.policy_fragment
-
-    @property
-    def grant_principal(self) -> iam.IPrincipal:
-        """Itself."""
-        return self
-
-    @property
-    def principal_account(self) -> str | None:
-        """The account of the roles."""
-        return self._roles[0].principal_account
-
-    def add_to_principal_policy(self, statement: iam.PolicyStatement) -> iam.AddToPrincipalPolicyResult:
-        """
-        Add a statement to the policy of every role.
-
-        Args:
-            statement: The statement.
-        """
-        results = [role.add_to_principal_policy(statement) for role in self._roles]
-        dependables = [result.policy_dependable for result in results if result.policy_dependable is not None]
-        return iam.AddToPrincipalPolicyResult(
-            statement_added=all(result.statement_added for result in results),
-            policy_dependable=DependencyGroup(*dependables),
-        )
-
-    def add_to_policy(self, statement: iam.PolicyStatement) -> bool:
-        """
-        Add a statement to the policy of every role.
-
-        Args:
-            statement: The statement.
-        """
-        return self.add_to_principal_policy(statement).statement_added

@@ -236,6 +236,7 @@ class TrainingCluster(ClusterAccess):
         needs: list[IDependable] = [
             self.network.connectivity,
             *self._storage.readiness,
+            self.coordination.readiness,
             self.adjuster,
             self._nodes.master_security_group,
             # With the policies that users grant later.

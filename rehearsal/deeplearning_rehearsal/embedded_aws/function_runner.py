@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from deeplearning_rehearsal.embedded_aws.function_environment import (
     ExecutionEnvironment,
     Function,
@@ -22,6 +24,8 @@ from deeplearning_rehearsal.embedded_aws.observation import Observations
 ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
 """Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
 _CONCURRENCY = 16
+DeadLetters = Callable[[Any, str], None]
+"""Takes an event that failed for good, and the last error."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class FunctionRunner:
         self._lock = threading.Lock()
         self._functions: dict[str, Function] = {}
         self._permissions: dict[str, list[Permission]] = defaultdict(list)
+        self._dead_letters: dict[str, DeadLetters] = {}
         self._warm: dict[str, list[ExecutionEnvironment]] = defaultdict(list)
         self._all: list[ExecutionEnvironment] = []
         self._invocations: list[Invocation] = []
@@ -92,6 +97,7 @@ class FunctionRunner:
         memory: int,
         environment: Mapping[str, str],
         zipped: bytes,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         """Unpack a function's code, so that it can be invoked."""
         code = unpack_code(zipped, Path(self._folder.name) / "code" / name)
@@ -99,6 +105,8 @@ class FunctionRunner:
         function = Function(name, arn, handler, timeout, memory, dict(environment) | runtime, code)
         with self._lock:
             self._functions[name] = function
+            if dead_letters is not None:
+                self._dead_letters[name] = dead_letters
 
     def remove_function(self, name: str) -> None:
         """Forget a function; running invocations end by themselves."""
@@ -182,6 +190,18 @@ class FunctionRunner:
             timer = threading.Timer(pause, self._submit, [lambda: self._attempt(function, event, source, attempt + 1)])
             timer.daemon = True
             timer.start()
+        elif outcome.error:
+            self._bury(function, event, outcome.error)
+
+    def _bury(self, function: Function, event: Any, error: str) -> None:
+        with self._lock:
+            dead_letters = self._dead_letters.get(function.name)
+        if dead_letters is None:
+            return
+        try:
+            dead_letters(event, error)
+        except ClientError as refusal:
+            self._observations.tell("refusal", function.name, f"a dead letter of {function.name} is lost: {refusal}")
 
     def _run(self, function: Function, event: Any) -> Outcome:
         with self._lock:

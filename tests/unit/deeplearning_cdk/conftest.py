@@ -81,9 +81,23 @@ class Synthesis:
         return found
 
     def statements(self, part: str) -> list[Any]:
-        """Return the inline statements of the role whose logical id has a part."""
-        (policy,) = self.part("AWS::IAM::Role", part)["Properties"]["Policies"]
+        """Return the statements of the one policy of the role whose logical id has a part."""
+        (policy,) = self.policies(part)
         return list(policy["PolicyDocument"]["Statement"])
+
+    def policies(self, part: str) -> list[Any]:
+        """Return the properties of all policies of the role whose logical id has a part, which has none inside."""
+        (name,) = (name for name in self.of_type("AWS::IAM::Role") if part in name)
+        assert not self.template["Resources"][name]["Properties"].keys() & {"Policies", "ManagedPolicyArns"}
+        kinds = self.of_type("AWS::IAM::ManagedPolicy") | self.of_type("AWS::IAM::Policy")
+        return [entry["Properties"] for entry in kinds.values() if {"Ref": name} in entry["Properties"]["Roles"]]
+
+    def policy_of(self, kind: str, part: str) -> list[Any]:
+        """Return the statements of the policy of the queue or topic whose logical id has a part."""
+        (name,) = (name for name in self.of_type(kind) if part in name)
+        policies = self.of_type(f"{kind}Policy").values()
+        (found,) = (entry for entry in policies if name in references(entry["Properties"]))
+        return list(found["Properties"]["PolicyDocument"]["Statement"])
 
 
 def references(value: Any) -> set[str]:

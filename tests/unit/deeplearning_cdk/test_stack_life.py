@@ -134,7 +134,7 @@ def test_new_programs_of_nodes_touch_nothing_that_a_running_cluster_stands_on(sy
         script.write_text(f"#!/bin/bash\n# {script.name}\n")
     first, second = (synthesize(setup_script=str(script), **CPU) for script in scripts)
     # The roles may read the new script, and new nodes start from it.
-    assert _changes(first, second) == {"AWS::EC2::LaunchTemplate", "AWS::IAM::Role"}
+    assert _changes(first, second) == {"AWS::EC2::LaunchTemplate", "AWS::IAM::ManagedPolicy"}
 
 
 @pytest.mark.fault(67)
@@ -156,9 +156,10 @@ def test_no_queue_topic_or_table_lets_anyone_in_but_the_clusters_own_roles(
     synthesize: Any, props: dict[str, Any]
 ) -> None:
     synthesis = synthesize(**props)
-    policies = ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::SNS::TopicInlinePolicy")
-    assert not [kind for kind in policies if synthesis.of_type(kind)]
+    assert not synthesis.of_type("AWS::SNS::TopicInlinePolicy")
     assert "ResourcePolicy" not in synthesis.only("AWS::DynamoDB::Table")
+    for policy in synthesis.of_type("AWS::SQS::QueuePolicy").values():
+        assert {entry["Effect"] for entry in policy["Properties"]["PolicyDocument"]["Statement"]} == {"Deny"}
     for permission in synthesis.of_type("AWS::Lambda::Permission").values():
         assert permission["Properties"]["SourceArn"]
 
@@ -166,12 +167,17 @@ def test_no_queue_topic_or_table_lets_anyone_in_but_the_clusters_own_roles(
 @pytest.mark.fault(29)
 def test_every_queue_answers_long_polls_by_default(synthesize: Any) -> None:
     queues = synthesize().of_type("AWS::SQS::Queue").values()
-    assert [queue["Properties"]["ReceiveMessageWaitTimeSeconds"] for queue in queues] == [20, 20, 20]
+    assert [queue["Properties"]["ReceiveMessageWaitTimeSeconds"] for queue in queues] == [20, 20, 20, 20]
 
 
 @pytest.mark.fault(31)
-def test_no_queue_gives_up_messages_by_how_often_they_were_seen(synthesize: Any) -> None:
-    assert not [q for q in synthesize().of_type("AWS::SQS::Queue").values() if "RedrivePolicy" in q["Properties"]]
+def test_rings_of_workers_are_not_given_up_by_how_often_they_were_seen(synthesize: Any) -> None:
+    queues = synthesize().of_type("AWS::SQS::Queue")
+    kept = [name for name, queue in queues.items() if "RedrivePolicy" not in queue["Properties"]]
+    assert sorted(re.sub(r"[0-9A-F]{8}$", "", name) for name in kept) == [
+        "ClusterCoordinationDeadLetters",
+        "ClusterCoordinationWorkerQueue",
+    ]
 
 
 @pytest.mark.fault(35)

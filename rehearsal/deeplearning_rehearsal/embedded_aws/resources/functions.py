@@ -2,14 +2,19 @@
 
 import json
 import uuid
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
-from deeplearning_rehearsal.embedded_aws.function_runner import Permission
+from deeplearning_rehearsal.embedded_aws.function_runner import DeadLetters, Permission
+from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 
 _DEFAULT_TIMEOUT = 3
 _DEFAULT_MEMORY = 128
+_MOST_ERROR_CHARACTERS = 1024
+"""Lambda writes the first KiB of the error into a dead letter (Lambda Developer Guide)."""
 
 
 def _create_function(creation: Creation) -> Created:
@@ -27,19 +32,40 @@ def _create_function(creation: Creation) -> Created:
         MemorySize=memory,
         Environment={"Variables": variables},
         Tags={tag["Key"]: tag["Value"] for tag in creation.tags()},
-        **properties.select("Handler", "Runtime", "Role", "Description"),
+        **properties.select("Handler", "Runtime", "Role", "Description", "DeadLetterConfig", KMSKeyArn="KmsKeyArn"),
     )["FunctionArn"]
     zipped = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
+    runtime = _runtime_variables(creation, name, memory)
     services.functions.add_function(
         name=name,
         arn=arn,
         handler=properties["Handler"],
         timeout=timeout,
         memory=memory,
-        environment={key: str(value) for key, value in variables.items()} | _runtime_variables(creation, name, memory),
+        environment={key: str(value) for key, value in variables.items()} | runtime,
         zipped=zipped,
+        dead_letters=_bury(services.place, runtime, properties["DeadLetterConfig"]["TargetArn"])
+        if "DeadLetterConfig" in properties
+        else None,
     )
     return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+
+def _bury(place: Place, runtime: Mapping[str, str], queue_arn: str) -> DeadLetters:
+    """Send what failed for good to a queue, as Lambda does: with the function's role."""
+    sqs = place.client_as(
+        "sqs",
+        access_key_id=runtime["AWS_ACCESS_KEY_ID"],
+        secret_access_key=runtime["AWS_SECRET_ACCESS_KEY"],
+        session_token=runtime["AWS_SESSION_TOKEN"],
+    )
+    url = place.client("sqs").get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+
+    def send(event: Any, error: str) -> None:
+        message = {"StringValue": error[:_MOST_ERROR_CHARACTERS] or "unknown", "DataType": "String"}
+        sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event), MessageAttributes={"ErrorMessage": message})
+
+    return send
 
 
 def _runtime_variables(creation: Creation, name: str, memory: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ _NUMBERS = (
     "ReceiveMessageWaitTimeSeconds",
     "DelaySeconds",
     "MaximumMessageSize",
+    "KmsDataKeyReusePeriodSeconds",
 )
 
 
@@ -22,6 +23,8 @@ def _create_queue(creation: Creation) -> Created:
     attributes = {attribute: str(int(properties[attribute])) for attribute in _NUMBERS if attribute in properties}
     if "RedrivePolicy" in properties:
         attributes["RedrivePolicy"] = json.dumps(properties["RedrivePolicy"])
+    if "KmsMasterKeyId" in properties:
+        attributes["KmsMasterKeyId"] = properties["KmsMasterKeyId"]
     if "SqsManagedSseEnabled" in properties:
         attributes["SqsManagedSseEnabled"] = str(properties["SqsManagedSseEnabled"]).lower()
     tags = {tag["Key"]: tag["Value"] for tag in creation.tags()}

@@ -86,7 +86,20 @@ def _create_association(creation: Creation) -> Created:
 
 
 def _create_table(creation: Creation) -> Created:
-    return _make_table(creation, creation.properties.get("Tags", []))
+    properties = creation.properties
+    encryption = _describe_encryption(properties["SSESpecification"]) if "SSESpecification" in properties else {}
+    created = _make_table(creation, properties.get("Tags", []), **encryption)
+    if "PointInTimeRecoverySpecification" in properties:
+        creation.client("dynamodb").update_continuous_backups(
+            TableName=created.physical_id,
+            PointInTimeRecoverySpecification=properties["PointInTimeRecoverySpecification"],
+        )
+    return created
+
+
+def _describe_encryption(chosen: dict[str, Any]) -> dict[str, Any]:
+    renamed = {"SSEEnabled": "Enabled"}
+    return {"SSESpecification": {renamed.get(name, name): value for name, value in chosen.items()}}
 
 
 def _create_global_table(creation: Creation) -> Created:
@@ -96,13 +109,14 @@ def _create_global_table(creation: Creation) -> Created:
     return _make_table(creation, replicas[0].get("Tags", []))
 
 
-def _make_table(creation: Creation, tags: list[dict[str, str]]) -> Created:
+def _make_table(creation: Creation, tags: list[dict[str, str]], **more: Any) -> Created:
     properties = creation.properties
     name = properties.get("TableName") or creation.name(255)
     table = creation.client("dynamodb").create_table(
         TableName=name,
         Tags=tags,
         **properties.select("KeySchema", "AttributeDefinitions", "BillingMode"),
+        **more,
     )["TableDescription"]
     return Created(name, {"Arn": table["TableArn"], "TableId": table.get("TableId", "")})
 
