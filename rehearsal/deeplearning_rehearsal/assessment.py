@@ -34,6 +34,7 @@ class Evidence:
         nodes: The nodes with their checks.
         training: The job's result; None without one.
         problems: What went wrong while looking.
+        denials: Actions that the deployed policies denied, with what AWS said.
         case: What was found out about a fault case; None without one.
         launchers: What was found out about launchers, by name; empty where none was tried.
         efficiency: What `deeplearning run` costs; None where it was not measured.
@@ -50,6 +51,7 @@ class Evidence:
     nodes: tuple[NodeReport, ...] = ()
     training: TrainingReport | None = None
     problems: list[str] = field(default_factory=list)
+    denials: Mapping[str, str] = field(default_factory=dict)
     case: CaseReport | None = None
     launchers: dict[str, LauncherReport] = field(default_factory=dict)
     efficiency: EfficiencyReport | None = None
@@ -125,7 +127,8 @@ def find_problems(expect: Expectation, evidence: Evidence) -> tuple[str, ...]:
         evidence: What was seen.
     """
     case_problems = () if evidence.case is None else tuple(evidence.case.problems)
-    return (*_find_promise_problems(expect, evidence), *case_problems)
+    denied = (f"the cluster must be allowed what it does, a call was denied: {m}" for m in evidence.denials.values())
+    return (*_find_promise_problems(expect, evidence), *denied, *case_problems)
 
 
 def _find_promise_problems(expect: Expectation, evidence: Evidence) -> tuple[str, ...]:

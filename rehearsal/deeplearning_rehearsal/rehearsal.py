@@ -19,6 +19,7 @@ from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
+from deeplearning_rehearsal.embedded_aws.recorded_rights import write_rights
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
@@ -91,6 +92,8 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
             status = describe_outside(aws)
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
             _publish(report, options, status)
+            name = "" if case is None else case.name
+            write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
             if options.keep:
                 _keep(lab, fleet, lab_pid, options)
     return report

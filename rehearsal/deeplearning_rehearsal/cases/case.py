@@ -83,6 +83,7 @@ class Seen:
         data_complete: Sources of data that every node must have, byte for byte as S3 holds them.
         needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; a node
             may have such data whole or not at all.
+        denied: Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
     """
 
     stack: str | None = None
@@ -102,6 +103,7 @@ class Seen:
     object_reads_at_most: int | None = None
     data_complete: tuple[str, ...] = ()
     needs_failed: Mapping[str, str] = field(default_factory=dict)
+    denied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

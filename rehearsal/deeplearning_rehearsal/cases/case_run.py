@@ -81,6 +81,8 @@ class CaseRun(ClusterRun):
         finally:
             self.actions.close()
         evidence.case = self._report(evidence)
+        expected = self.case.seen.denied
+        evidence.denials = {action: text for action, text in evidence.denials.items() if action not in expected}
         return evidence
 
     def examine(self, evidence: Evidence) -> None:
@@ -194,6 +196,7 @@ class CaseRun(ClusterRun):
             call_bound=None if seconds is None else bound_calls(len(hosts), seconds),
             object_reads=self.aws.calls().by_operation.get("s3.GetObject", 0),
             needs=self.needs[-1] if self.needs else NeedsSight(),
+            denials=evidence.denials,
         )
 
     def _measure_failure(self, evidence: Evidence, injected: list[Injected]) -> float | None:

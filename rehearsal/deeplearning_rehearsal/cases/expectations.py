@@ -31,6 +31,7 @@ def read_seen(table: Table) -> Seen:
         object_reads_at_most=table.find("object_reads_at_most", int),
         data_complete=table.items("data_complete", str),
         needs_failed=_read_texts(table, "needs_failed"),
+        denied=table.items("denied", str),
     )
     table.finish()
     return seen

@@ -32,6 +32,7 @@ class Sight:
         call_bound: The most that they may make; None when the cluster did not form.
         needs: What was seen of what jobs need.
         object_reads: Objects read from S3 in all.
+        denials: Actions that policies denied, with what was said.
     """
 
     stack: str = ""
@@ -51,6 +52,7 @@ class Sight:
     call_bound: int | None = None
     needs: NeedsSight = field(default_factory=NeedsSight)
     object_reads: int = 0
+    denials: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def recovery_seconds(self) -> float | None:
@@ -93,6 +95,10 @@ def judge_seen(seen: Seen, sight: Sight) -> tuple[Finding, ...]:
         is_held = bound is not None and sight.calls <= bound
         findings.append(Finding(f"the nodes make at most {bound} AWS calls", is_held, str(sight.calls)))
     findings += [_judge_data(name, sight.needs) for name in seen.data_complete]
+    findings += [
+        Finding(f"{action} is denied", action in sight.denials, sight.denials.get(action, "it was not"))
+        for action in seen.denied
+    ]
     findings += [_judge_failure(step, text, sight.needs) for step, text in seen.needs_failed.items()]
     return tuple(findings)
 

@@ -18,6 +18,7 @@ from deeplearning_rehearsal.embedded_aws.cloud_services import close_services, i
 from deeplearning_rehearsal.embedded_aws.custom_resource import PRESIGNED_PREFIX, CustomResources, answer_either
 from deeplearning_rehearsal.embedded_aws.event_bus import build_event
 from deeplearning_rehearsal.embedded_aws.function_runner import Invocation
+from deeplearning_rehearsal.embedded_aws.gatekeeper import Gatekeeper
 from deeplearning_rehearsal.embedded_aws.observation import Observations, Observer
 from deeplearning_rehearsal.embedded_aws.overrides import Overrides, apply_overrides
 from deeplearning_rehearsal.embedded_aws.place import Place
@@ -110,6 +111,11 @@ class EmbeddedAws:
         """Account, region and endpoint of the deployed stack, with the operator's clients."""
         return self._deployed().place
 
+    @property
+    def gatekeeper(self) -> Gatekeeper:
+        """Decides calls, and remembers what was asked."""
+        return self._deployed().gatekeeper
+
     def start(self) -> None:
         """Begin to serve."""
         moto_api_backend.reset()
@@ -145,6 +151,7 @@ class EmbeddedAws:
         require_support(template)
         place = Place(source.account, source.region, self.endpoint)
         services = self._services = self._open(place)
+        self._server.gatekeeper = services.gatekeeper
         arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
         bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
         bound.require_order()

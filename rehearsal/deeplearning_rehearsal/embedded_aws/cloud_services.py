@@ -2,10 +2,14 @@
 
 from typing import Any
 
+from deeplearning_rehearsal.authorization.call_record import CallRecord
+from deeplearning_rehearsal.embedded_aws.account_state import AccountState
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
 from deeplearning_rehearsal.embedded_aws.custom_resource import CustomResources
 from deeplearning_rehearsal.embedded_aws.event_bus import EventBus, EventDelivery
+from deeplearning_rehearsal.embedded_aws.event_delivery import install_event_delivery
 from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
+from deeplearning_rehearsal.embedded_aws.gatekeeper import Gatekeeper
 from deeplearning_rehearsal.embedded_aws.group_notifications import GroupNotifications
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.instance_launcher import InstanceLauncher
@@ -41,30 +45,36 @@ def open_services(
     launcher = InstanceLauncher(place, principals, images)
     for name, key in options.key_pairs.items():
         place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
+    notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
+    scaling = ScalingDriver(
+        launcher=launcher,
+        machines=machines,
+        notifications=notifications,
+        observations=observations,
+        pace=options.pace,
+        faults=options.faults,
+    )
+    gatekeeper = Gatekeeper(AccountState(place, scaling), CallRecord(), observations)
+    notifications.admits = gatekeeper.admits_notification
     return Services(
         place=place,
         principals=principals,
         images=images,
         launcher=launcher,
-        scaling=ScalingDriver(
-            launcher=launcher,
-            machines=machines,
-            notifications=GroupNotifications(place, observations, lost=options.lose_notifications),
-            observations=observations,
-            pace=options.pace,
-            faults=options.faults,
-        ),
+        scaling=scaling,
+        gatekeeper=gatekeeper,
         functions=functions,
-        schedule=Schedule(place, _invoke(functions), options.minute_seconds),
-        bus=EventBus(place, _invoke(functions)),
+        schedule=Schedule(place, _invoke(functions, gatekeeper), options.minute_seconds),
+        bus=EventBus(place, _invoke(functions, gatekeeper)),
         handles=handles,
         custom_resources=custom_resources,
         disturbance=MessageDisturbance(options.message_faults, observations) if options.message_faults else None,
     )
 
 
-def _invoke(functions: FunctionRunner) -> EventDelivery:
+def _invoke(functions: FunctionRunner, gatekeeper: Gatekeeper) -> EventDelivery:
     def deliver(function_arn: str, event: dict[str, Any], rule_arn: str) -> None:
+        gatekeeper.note_invocation("events.amazonaws.com", function_arn, rule_arn)
         functions.invoke_asynchronously(
             function_arn, event, source="events", principal="events.amazonaws.com", source_arn=rule_arn
         )
@@ -85,11 +95,13 @@ def install(services: Services, stack: Stack) -> None:
     """Replace the parts of moto that the services stand in for."""
 
     def deliver_message(function_arn: str, event: dict[str, Any], topic_arn: str) -> None:
+        services.gatekeeper.note_invocation("sns.amazonaws.com", function_arn, topic_arn)
         services.functions.invoke_asynchronously(
             function_arn, event, source="sns", principal="sns.amazonaws.com", source_arn=topic_arn
         )
 
     install_queue_delivery(services.disturbance)
     install_topic_delivery(deliver_message, services.disturbance)
+    install_event_delivery(services.bus, services.place)
     install_scaling_api(services.scaling)
     install_stack_api(stack)

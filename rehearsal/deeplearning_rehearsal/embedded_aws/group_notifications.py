@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.observation import Observations
@@ -16,6 +17,8 @@ _SUBJECTS = {
     "autoscaling:TEST_NOTIFICATION": "test notification",
 }
 NOTIFICATION_TYPES = tuple(_SUBJECTS)
+Admission = Callable[[str], bool]
+"""Tells whether a message may be published to a topic, given by its ARN."""
 
 
 class GroupNotifications:
@@ -26,12 +29,16 @@ class GroupNotifications:
         place: Where the topics are.
         observations: Where messages are told.
         lost: Whether every message is lost, as best-effort delivery may.
+
+    Attributes:
+        admits: Tells whether a topic and its key let Auto Scaling publish; nothing is said to Auto Scaling where not.
     """
 
     def __init__(self, place: Place, observations: Observations, *, lost: bool = False) -> None:
         self._place = place
         self._observations = observations
         self._lost = lost
+        self.admits: Admission = lambda _: True
 
     def publish(self, group: ScalingGroup, event: str, activity: Activity) -> None:
         """Tell the group's topics how an activity ended."""
@@ -76,6 +83,6 @@ class GroupNotifications:
 
     def _send(self, topic: str, group: ScalingGroup, event: str, message: dict[str, Any]) -> None:
         self._observations.tell("message", group.name, event + (" (lost)" if self._lost else ""), message=message)
-        if not self._lost:
+        if not self._lost and self.admits(topic):
             subject = f'Auto Scaling: {_SUBJECTS[event]} for group "{group.name}"'[:100]
             self._place.client("sns").publish(TopicArn=topic, Subject=subject, Message=json.dumps(message))

@@ -28,6 +28,12 @@ def admit_managed_policy(place: Place, arn: str) -> None:
         backend.managed_policies[arn] = policy
 
 
+@lru_cache(maxsize=16)
+def read_managed_policy(name: str) -> str:
+    """Return the text of a managed policy of AWS."""
+    return json.dumps(_read_policies()[name]["Document"])
+
+
 @lru_cache(maxsize=1)
 def _read_policies() -> dict[str, Any]:
     policies: dict[str, Any] = json.loads(aws_managed_policies_data)

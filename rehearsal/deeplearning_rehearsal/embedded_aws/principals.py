@@ -28,11 +28,13 @@ class Principal:
         kind: Role of the node from its tag, the Lambda, another node, or the rehearsal itself.
         sender_id: What SQS gives as `SenderId`: `<role unique id>:<session name>`.
         name: Instance id or function name.
+        role_arn: ARN of its role, whose policies decide what it may do; empty for the rehearsal itself.
     """
 
     kind: PrincipalKind
     sender_id: str
     name: str
+    role_arn: str = ""
 
 
 OPERATOR = Principal(kind="operator", sender_id="AIDAREHEARSALOPERATOR", name="operator")
@@ -66,7 +68,7 @@ class PrincipalRegistry:
         )
         sender = answer["AssumedRoleUser"]["AssumedRoleId"]
         with self._lock:
-            self._known[credentials.access_key_id] = (credentials, Principal(kind, sender, session))
+            self._known[credentials.access_key_id] = (credentials, Principal(kind, sender, session, role_arn))
         return credentials
 
     def find(self, access_key_id: str) -> tuple[Credentials, Principal] | None:

@@ -1,8 +1,9 @@
 """
 The HTTP server of the embedded AWS.
 
-moto answers behind it. Before moto sees a request, its signature is verified, its caller is known and the call is
-recorded. Calls of one service are served one at a time, because moto's conditional writes are not atomic otherwise.
+moto answers behind it. Before moto sees a request, its signature is verified, its caller is known, the deployed
+policies allow it and the call is recorded. Calls of one service are served one at a time, because moto's conditional
+writes are not atomic otherwise.
 """
 
 import io
@@ -18,14 +19,18 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from deeplearning_rehearsal.embedded_aws import session_manager
 from deeplearning_rehearsal.embedded_aws.calls import CallLog
+from deeplearning_rehearsal.embedded_aws.gatekeeper import Denial, Gatekeeper
 from deeplearning_rehearsal.embedded_aws.operation_names import name_operation
 from deeplearning_rehearsal.embedded_aws.principals import OPERATOR, Principal, PrincipalRegistry, caller
+from deeplearning_rehearsal.embedded_aws.refusal import word_refusal
 from deeplearning_rehearsal.embedded_aws.request_signature import Authorization, SignedRequest, is_signature_valid
 
 # moto lists its folder at every request to find this; the answer never changes.
 _MODULES = tuple(moto.backends.list_of_moto_modules())
 moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
 
+_IS_ENFORCED = False
+"""Whether a denied call is refused; recorded it is in any case. Roles are being rewritten, so not yet."""
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
 SignalEndpoint = Callable[[str, str, str, Mapping[str, str], bytes], tuple[int, str]]
@@ -49,6 +54,9 @@ class Server:
         signals: Answers requests for presigned wait-condition URLs.
         signal_prefix: First characters of the path of those URLs.
         object_seconds: How much later than at once S3 gives an object, in seconds. Default: no later.
+
+    Attributes:
+        gatekeeper: Decides calls by the deployed policies; None until a stack is deployed.
     """
 
     def __init__(
@@ -67,6 +75,7 @@ class Server:
         self._signals = signals
         self._signal_prefix = signal_prefix
         self._object_seconds = object_seconds
+        self.gatekeeper: Gatekeeper | None = None
         self._sessions = session_manager.SessionManager()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._locks: dict[str, threading.RLock] = {}
@@ -109,7 +118,19 @@ class Server:
             request.headers.get("x-amz-target", ""),
             request.body,
         )
-        return self._answer_call(environ, start_response, f"{authorization.service}.{operation}", principal)
+        name = f"{authorization.service}.{operation}"
+        if principal is not OPERATOR and (denial := self._find_denial(principal, name, request)) is not None:
+            status, denied_headers, body = word_refusal(authorization.service, request, denial)
+            self._calls.record(time.monotonic(), name, principal, status)
+            start_response(f"{status} Refused", [*denied_headers.items(), ("Content-Length", str(len(body)))])
+            return [body]
+        return self._answer_call(environ, start_response, name, principal)
+
+    def _find_denial(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
+        """Ask the gatekeeper; without a deployed stack nobody but the rehearsal itself has credentials."""
+        assert self.gatekeeper is not None
+        denial = self.gatekeeper.check(principal, operation, request)
+        return denial if _IS_ENFORCED else None
 
     def _answer_call(
         self, environ: _Environ, start_response: _StartResponse, operation: str, principal: Principal

@@ -9,6 +9,7 @@ from typing import Any
 from deeplearning_rehearsal.embedded_aws.custom_resource import CustomResources
 from deeplearning_rehearsal.embedded_aws.event_bus import EventBus
 from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
+from deeplearning_rehearsal.embedded_aws.gatekeeper import Gatekeeper
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.instance_launcher import InstanceLauncher
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageDisturbance
@@ -33,6 +34,7 @@ class Services:
     bus: EventBus
     handles: WaitConditionHandles
     custom_resources: CustomResources
+    gatekeeper: Gatekeeper
     disturbance: MessageDisturbance | None = None
 
 

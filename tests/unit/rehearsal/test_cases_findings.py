@@ -91,7 +91,7 @@ def test_the_figures_are_those_of_the_worst_fault() -> None:
 
 def test_every_key_of_seen_is_judged() -> None:
     """A key that nobody judges would hold whatever happens."""
-    lists = dict.fromkeys(("reason_contains", "timeline_contains", "data_complete"), ("x",))
+    lists = dict.fromkeys(("reason_contains", "timeline_contains", "data_complete", "denied"), ("x",))
     values = {"stack": "x", **lists, "needs_failed": {"data:x": "full"}}
     flags = {"replacement_joins", "identical_files", "calls_within_bound"}
     for key in Seen.__dataclass_fields__:

@@ -1,0 +1,136 @@
+"""Admits a call when the deployed policies allow it, and remembers what was asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from deeplearning_rehearsal.authorization.call_record import CallRecord
+from deeplearning_rehearsal.authorization.errors import PolicyError, UnknownOperationError
+from deeplearning_rehearsal.authorization.evaluation import Decision, evaluate, explain_denial
+from deeplearning_rehearsal.authorization.operations import Need, find_needs
+from deeplearning_rehearsal.authorization.policy import Statement, read_policy_text
+from deeplearning_rehearsal.authorization.request import Caller, Request, make_context
+from deeplearning_rehearsal.embedded_aws.account_state import AccountState
+from deeplearning_rehearsal.embedded_aws.managed_policies import read_managed_policy
+from deeplearning_rehearsal.embedded_aws.observation import Observations
+from deeplearning_rehearsal.embedded_aws.principals import Principal
+from deeplearning_rehearsal.embedded_aws.request_parameters import read_parameters
+from deeplearning_rehearsal.embedded_aws.request_signature import SignedRequest
+
+AUTO_SCALING = "autoscaling.amazonaws.com"
+_AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
+_AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
+
+
+@dataclass(frozen=True)
+class Denial:
+    """
+    A refusal.
+
+    Attributes:
+        message: What AWS says.
+        is_about_key: Whether the use of a key was refused, not the call itself.
+    """
+
+    message: str
+    is_about_key: bool
+
+
+class Gatekeeper:
+    """
+    Decides calls by the policies of the deployed account.
+
+    Args:
+        state: The account.
+        record: Where decisions are recorded.
+        observations: Where refusals are told.
+
+    Attributes:
+        state: The account.
+        record: What was asked, and how it was decided.
+    """
+
+    def __init__(self, state: AccountState, record: CallRecord, observations: Observations) -> None:
+        self.state = state
+        self.record = record
+        self._observations = observations
+
+    def check(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
+        """
+        Decide a call of a node or function.
+
+        Args:
+            principal: Who calls.
+            operation: `service.Operation`.
+            request: The request.
+
+        Returns:
+            Why it is refused; None when it may go on.
+        """
+        service = operation.partition(".")[0]
+        return self.check_call(principal, operation, read_parameters(service, request))
+
+    def check_call(self, principal: Principal, operation: str, parameters: Mapping[str, object]) -> Denial | None:
+        """Decide a call whose parameters are known."""
+        try:
+            needs = find_needs(operation, parameters, self.state)
+            caller = self._describe(principal)
+            for need in needs:
+                if (denial := self._decide(principal.kind, caller, need, principal.name)) is not None:
+                    return denial
+        except (PolicyError, UnknownOperationError) as error:
+            self.record.refuse(principal.kind, operation, str(error))
+            self._observations.tell("refusal", principal.name, f"{operation}: {error}")
+            return Denial(str(error), is_about_key=False)
+        return None
+
+    def admits_notification(self, topic_arn: str) -> bool:
+        """Tell whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
+        caller = Caller(
+            arn=f"arn:aws:sts::{self.state.account}:assumed-role/{_AUTO_SCALING_ROLE}/AutoScaling",
+            account=self.state.account,
+            role_arn=self.state.arn("iam", f"role/aws-service-role/{AUTO_SCALING}/{_AUTO_SCALING_ROLE}").replace(
+                f":{self.state.region}:", "::"
+            ),
+        )
+        needs = find_needs("sns.Publish", {"TopicArn": topic_arn}, self.state)
+        return all(self._decide("service", caller, need, AUTO_SCALING) is None for need in needs)
+
+    def note_invocation(self, service: str, function_arn: str, source_arn: str) -> None:
+        """Record that a service invokes a function; whether it may is the function runner's to decide."""
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account}
+        need = Need("lambda:InvokeFunction", function_arn, source)
+        self._decide("service", Caller.of_service(service), need, service)
+
+    def _decide(self, kind: str, caller: Caller, need: Need, name: str) -> Denial | None:
+        context = {**need.context, "aws:RequestedRegion": self.state.region}
+        if name.startswith("i-"):
+            context["ec2:SourceInstanceARN"] = self.state.arn("ec2", f"instance/{name}")
+        request = Request(caller, need.action, need.resource, make_context(caller, context))
+        decision = self._evaluate(request, kind)
+        self.record.add(kind, request, decision, is_implied=need.is_implied)
+        if decision.is_allowed:
+            return None
+        message = explain_denial(request, decision)
+        self._observations.tell("refusal", name, message)
+        return Denial(message, is_about_key=need.is_implied)
+
+    def _evaluate(self, request: Request, kind: str) -> Decision:
+        own: tuple[Statement, ...] = ()
+        if kind == "service" and request.caller.role_arn:
+            own = read_policy_text(read_managed_policy(_AUTO_SCALING_POLICY), "identity")
+        elif kind != "service":
+            texts = self.state.list_identity_policies(request.caller.role_arn).values()
+            own = tuple(chain.from_iterable(read_policy_text(text, "identity") for text in texts))
+        policy = self.state.find_resource_policy(request.resource) if request.resource != "*" else None
+        return evaluate(request, own, None if policy is None else read_policy_text(policy, "resource"))
+
+    def _describe(self, principal: Principal) -> Caller:
+        role = principal.role_arn
+        session = role.replace(":iam::", ":sts::").split("/")[0].replace(":role", ":assumed-role")
+        return Caller(
+            arn=f"{session}/{role.rpartition('/')[2]}/{principal.name}",
+            account=self.state.account,
+            role_arn=role,
+            user_id=principal.sender_id,
+        )
