@@ -138,6 +138,7 @@ class Keeper:
             and member.instance_id not in mute
             and not self._replacements.has_ordered(member.instance_id)
             and self._roster.has_joined_after(member.instance_id, holders.get(member.address, ""))
+            and (member.address not in holders or self._roster.owns_address(member))
         }
         return tuple(found.values())
 

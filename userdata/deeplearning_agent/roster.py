@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from deeplearning_agent.address_proof import AddressProof, Proof
 from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.node import Node
 from deeplearning_contract.document import field, parse_object
@@ -68,6 +69,8 @@ class Roster:
 
     def __init__(self, node: Node) -> None:
         """Read what an earlier run of the agent kept on this instance."""
+        self._own_address = node.identity.address
+        self._proof = AddressProof(node)
         self._directory = node.instance_file("reports")
         self._entries: dict[str, Entry] = {}
         for path in sorted(self._directory.glob("i-*.json")):
@@ -89,6 +92,8 @@ class Roster:
         if 0 < report.sequence <= known.sequence:
             return
         told = replace(known, sequence=max(known.sequence, report.sequence))
+        if report.member is not None and not self._may_join(report.member, told):
+            return
         if report.stage is ReportStage.JOINED:
             turn = known.turn or 1 + max((entry.turn for entry in self._entries.values()), default=0)
             joined = replace(told, member=report.member, cause="", is_leaving=False, turn=turn)
@@ -98,6 +103,34 @@ class Roster:
             is_leaving = report.stage is ReportStage.LEAVING
             cause = report.reason or report.stage.value
             self._keep(report.instance_id, replace(told, cause=cause, is_leaving=is_leaving))
+
+    def _may_join(self, member: Member, told: Entry) -> bool:
+        """
+        Tell whether a node may call an address its own: one that another has too only when its key answers there.
+
+        Who claims an address at which another node answers has failed; at which nobody does, it may ask again.
+        """
+        if not self._is_claimed(member) or self.owns_address(member):
+            return True
+        if self._proof.ask(member) is Proof.OTHER:
+            cause = f"it claims the address {member.address}, at which another node answers"
+            LOG.warning("%s is refused: %s", member.instance_id, cause)
+            self._keep(member.instance_id, replace(told, member=None, cause=cause, is_leaving=False))
+        return False
+
+    def _is_claimed(self, member: Member) -> bool:
+        others = (entry.member for name, entry in self._entries.items() if name != member.instance_id)
+        return member.address == self._own_address or any(
+            other.address == member.address for other in others if other is not None
+        )
+
+    def owns_address(self, member: Member) -> bool:
+        """
+        Tell whether a node answers at the address that it says is its own; never at the master's.
+
+        Effects: one connection to port 22 of the address, at most once a minute for each claim.
+        """
+        return member.address != self._own_address and self._proof.ask(member) is Proof.OWN
 
     def member(self, instance_id: str) -> Member | None:
         """Return how a worker described itself; None before it joined."""

@@ -86,6 +86,11 @@ class World:
         """Return the instances of a group that are there."""
         return [machine for machine in self.machines.values() if machine.is_alive and machine.role is role]
 
+    def show_host_key(self, address):
+        """Return what ssh-keyscan prints of an address, nothing where nobody answers."""
+        here = [machine for machine in self.machines.values() if machine.answers and machine.address == address]
+        return "".join(f"{address} {machine.describe().host_key}\n" for machine in here)
+
     def terminate(self, machine, *, is_replaced=True):
         """Let an instance be gone; its group replaces it while there is capacity."""
         if not machine.is_alive:

@@ -1,0 +1,61 @@
+"""Proves whose an address is: by the key with which sshd answers there."""
+
+import logging
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from deeplearning_agent.node import Node
+from deeplearning_agent.programs import ProgramError
+from deeplearning_contract.membership import Member
+
+if TYPE_CHECKING:
+    from deeplearning_agent.deadline import Deadline
+
+LOG = logging.getLogger(__name__)
+PROOF_SECONDS = 60
+"""How long a proof is remembered, so that a node that claims again and again does not keep the master busy."""
+_ANSWER_SECONDS = 5
+_PROGRAM_SECONDS = 15
+
+
+class Proof(Enum):
+    """Who answers at the address that a node claims."""
+
+    OWN = "the node itself"
+    OTHER = "another node"
+    NOBODY = "nobody"
+
+
+class AddressProof:
+    """Asks addresses for the key of their sshd."""
+
+    def __init__(self, node: Node) -> None:
+        """Bind the node that asks; nobody is asked yet."""
+        self._node = node
+        self._known: dict[Member, tuple[Proof, Deadline]] = {}
+
+    def ask(self, member: Member) -> Proof:
+        """
+        Find out whether a node answers at the address that it says is its own.
+
+        Effects: one connection to port 22 of the address, at most once a minute for each claim.
+        """
+        known = self._known.get(member)
+        if known is not None and not known[1].is_over:
+            return known[0]
+        proof = self._look(member)
+        LOG.info("at %s, which %s claims, %s answers", member.address, member.instance_id, proof.value)
+        self._known[member] = proof, self._node.limit(PROOF_SECONDS)
+        return proof
+
+    def _look(self, member: Member) -> Proof:
+        kind = member.host_key.split()[0].removeprefix("ssh-")
+        argv = ["ssh-keyscan", "-T", str(_ANSWER_SECONDS), "-t", kind, member.address]
+        try:
+            answer = self._node.programs.run(argv, timeout_seconds=_PROGRAM_SECONDS)
+        except ProgramError:
+            return Proof.NOBODY
+        keys = {" ".join(line.split()[1:3]) for line in answer.splitlines() if not line.startswith("#")}
+        if member.host_key in keys:
+            return Proof.OWN
+        return Proof.OTHER if any(keys) else Proof.NOBODY
