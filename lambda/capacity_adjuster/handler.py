@@ -17,9 +17,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from capacity_adjuster.budget_message import read_budget_message
 from capacity_adjuster.capacity_block import announce_expiry, read_warning
+from capacity_adjuster.capacity_metrics import tell_capacity
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.events import describe_event, is_test
 from capacity_adjuster.groups import AutoScalingGroups
+from capacity_adjuster.log_lines import write_lines
 from capacity_adjuster.reconciliation import Reconciliation
 from capacity_adjuster.records import ClusterRecords
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
@@ -29,6 +31,7 @@ from deeplearning_contract.stack_signal import send_signal, signal_body
 
 logger = logging.getLogger(__name__)
 logging.getLogger("capacity_adjuster").setLevel(logging.INFO)
+write_lines()
 
 _CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
 
@@ -80,7 +83,9 @@ def handle(event: Any, context: Any) -> dict[str, str]:
         edges, warning = make_edges(settings, InvocationClock(context)), read_warning(event)
         if warning is None:
             message_id = read_budget_message(event, settings.budget_topic_arn)
-            outcome = Reconciliation(settings, edges, message_id).run()
+            reconciliation = Reconciliation(settings, edges, message_id)
+            outcome = reconciliation.run()
+            tell_capacity(reconciliation.lookout, edges.clock.now(), edges.records.read_state)
         else:
             reservation_id, records = settings.capacity_reservation_id, edges.records
             outcome = announce_expiry(

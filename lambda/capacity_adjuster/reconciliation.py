@@ -17,6 +17,7 @@ from capacity_adjuster.decision import Resume, Shrink, Verdict, Wait, judge_deni
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.lookout import RESERVE_SECONDS, Lookout
 from capacity_adjuster.shutdown import LOST_RACE, Shutdown
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
@@ -45,6 +46,11 @@ class Reconciliation:
         self._lookout = Lookout(settings, edges)
         self._shutdown = Shutdown(settings, edges, self._lookout, end_lease=self._end_lease, resume=self._resume)
         self._is_watching = False
+
+    @property
+    def lookout(self) -> Lookout:
+        """What it has seen."""
+        return self._lookout
 
     def run(self) -> str:
         """
@@ -171,6 +177,8 @@ class Reconciliation:
             self._edges.signal_failure(state.reason)
         if not records.write_state(state):
             return LOST_RACE
+        if state.phase is Phase.FAILED:
+            self._edges.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
         if state.phase is Phase.LAUNCHED:
             self._edges.ring_master(Doorbell(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()

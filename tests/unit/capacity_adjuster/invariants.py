@@ -1,8 +1,9 @@
 """
 The promises of the capacity controller, each a check of its own against the truth of the model.
 
-The numbers are those of the catalogue of faults; `B` is the breaker's, `S` the stop's. A broken promise is an
-AssertionError that begins with its number, so that a planted defect can be held to be caught by the right one.
+The numbers are those of the catalogue of faults; `B` is the breaker's, `S` the stop's, `E` the events'. A broken
+promise is an AssertionError that begins with its number, so that a planted defect can be held to be caught by the
+right one.
 """
 
 import functools
@@ -151,6 +152,13 @@ def s3_a_stop_comes(world):
 @invariant
 def s4_a_stop_is_told_once(world, stops):
     assert len(world.events) == stops, f"{stops} stops became {len(world.events)} events"
+
+
+@invariant
+def e1_a_failure_is_told_once(world, event):
+    said = world.state.reason if world.state is not None and world.state.phase is Phase.FAILED else None
+    assert event.reason == said, "a failure was told that the item does not say"
+    assert world.failures_told == 0, "a failure was told twice"
 
 
 def check_verdict(world, previous, state):

@@ -12,6 +12,7 @@ from scaling_model import SETTLE_SECONDS
 from capacity_adjuster.capacity_block import ExpiryWarning, announce_expiry
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.reconciliation import Reconciliation
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
@@ -216,6 +217,10 @@ class Invocation:
 
     def send_event(self, event):
         def effect():
+            if event.kind is EventKind.FAILED:
+                invariants.e1_a_failure_is_told_once(self.world, event)
+                self.world.failures_told += 1
+                return
             assert event.reason == self.world.stop.cause, "the event must say why"
             self.world.events.append(event)
 

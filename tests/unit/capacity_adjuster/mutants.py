@@ -35,6 +35,7 @@ from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.decision import Shrink, Verdict, Wait
 from capacity_adjuster.observation import Activity, GroupObservation, Instance
 from capacity_adjuster.reconciliation import Reconciliation
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.names import NodeRole
@@ -433,6 +434,18 @@ def ring_before_writing(patch):
     patch.setattr(Reconciliation, "_give", give)
 
 
+def tell_a_failure_before_writing(patch):
+    real = Reconciliation._give
+
+    def give(self, verdict, **options):
+        state = verdict.state
+        if state.phase is Phase.FAILED:
+            self._edges.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
+        return real(self, verdict, **options)
+
+    patch.setattr(Reconciliation, "_give", give)
+
+
 def trip_never(patch):
     patch.setattr(breaker, "MOST_FAILURES", 10**6)
 
@@ -589,6 +602,7 @@ MUTANTS = (
     ),
     Mutant("policy", shrink_whatever_the_item_says, publication, "D06"),
     Mutant("policy", ring_before_writing, search, "I11|I4"),
+    Mutant("policy", tell_a_failure_before_writing, search, "E1"),
     Mutant("policy", trip_never, search, "B2"),
     Mutant("policy", trip_for_one, search, "B1"),
     Mutant("policy", count_members_as_failures, histories.test_members_that_die_trip_nothing, "B1"),

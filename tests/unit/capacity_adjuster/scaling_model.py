@@ -145,6 +145,7 @@ class World:
         self.has_ended = False
         self.is_budget_spent = False
         self.events = []
+        self.failures_told = 0
         self.watched_until = 0
         self.denials = (0.0, 0.0)
         self.is_manned = True

@@ -18,8 +18,15 @@ from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.groups import AutoScalingGroups
 from capacity_adjuster.reconciliation import Reconciliation
 from capacity_adjuster.records import ClusterRecords
+from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
+from deeplearning_contract.metrics import (
+    CAPACITY_ASKED,
+    CAPACITY_LAUNCHED,
+    FORMATION_PENDING_SECONDS,
+    LAUNCH_FAILURES,
+)
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
@@ -105,7 +112,7 @@ class Cloud:
 
     def edges(self, clock, die_after=None, denied=None):
         """Return edges whose clients are watched, and die or are denied when told."""
-        for make in ("autoscaling", "dynamodb", "sqs"):
+        for make in ("autoscaling", "dynamodb", "events", "sqs"):
             events = handler._make_client(make).meta.events
             events.unregister("before-call", unique_id="watch")
             events.unregister("after-call", unique_id="watch-after")
@@ -141,6 +148,20 @@ class Cloud:
                     raise Crash
 
         return after
+
+    def listen(self):
+        """Subscribe to the cluster's events, as a rule of the user's does; return how to read them."""
+        events, name = make_client("events"), "heard"
+        queue = self.sqs.create_queue(QueueName=name)["QueueUrl"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        events.put_rule(Name=name, EventPattern=json.dumps({"source": [EVENT_SOURCE]}), State="ENABLED")
+        events.put_targets(Rule=name, Targets=[{"Id": name, "Arn": arn}])
+
+        def read():
+            messages = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+            return [ClusterEvent.from_event(json.loads(message["Body"])) for message in messages]
+
+        return read
 
     def run(self, clock=None, **options):
         clock = clock or SteppedClock()
@@ -332,8 +353,12 @@ def test_a_failure_tells_the_stack_and_then_the_item(cloud):
     cloud.settings = replace(cloud.settings, worker_min_capacity=3)
     cloud.create_groups()
     cloud.is_short = True
+    heard = cloud.listen()
     cloud.run()
+    (event,) = heard()
+    assert (event.kind, event.cluster, event.nodes) == (EventKind.FAILED, "training", 0)
     (body,) = cloud.signals.bodies
+    assert event.reason == body["Reason"]
     assert (body["Status"], body["UniqueId"]) == ("FAILURE", "training")
     assert body["Reason"].startswith(
         "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in us-"
@@ -342,6 +367,17 @@ def test_a_failure_tells_the_stack_and_then_the_item(cloud):
     assert cloud.state().reason == body["Reason"]
     assert cloud.doorbells() == []
     assert cloud.group("worker")["DesiredCapacity"] == 3
+
+
+def test_an_event_that_cannot_be_sent_fails_no_invocation(cloud, caplog):
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    heard = cloud.listen()
+    cloud.run(denied="PutEvents")
+    assert heard() == []
+    assert "could not send the event Deep Learning Cluster Failed" in caplog.text
+    assert cloud.state().phase is Phase.FAILED
 
 
 @pytest.mark.fault(64)
@@ -551,6 +587,9 @@ def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog
     assert handler.handle(event, Context()) == {"outcome": "verdict launched: 2 of 2 nodes"}
     assert caplog.messages[0].startswith("woken by ")
     assert caplog.messages[-1] == "outcome: verdict launched: 2 of 2 nodes"
+    (metrics,) = [found for record in caplog.records if (found := getattr(record, "metrics", None))]
+    assert (metrics[CAPACITY_ASKED], metrics[CAPACITY_LAUNCHED], metrics[LAUNCH_FAILURES]) == (2, 2, 0)
+    assert metrics[FORMATION_PENDING_SECONDS] > 0
 
 
 @pytest.mark.fault(21)

@@ -9,6 +9,7 @@ from test_crashes import make_world
 from test_histories import boot_in_vain, form, kill, launch
 
 from capacity_adjuster.stop_record import StopRecord
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
@@ -21,6 +22,7 @@ def test_every_invariant_of_the_catalogue_is_checked():
         "S2",
         "S3",
         "S4",
+        "E1",
     }
 
 
@@ -67,7 +69,17 @@ def break_s2():
     invariants.s2_a_stop_and_a_shrink_exclude_each_other(world, is_stop=False)
 
 
+def break_e1():
+    world = launch()
+    world.state = world.state.advance(Phase.FAILED, reason="why")
+    event = ClusterEvent(EventKind.FAILED, "training", 1, 0, "why")
+    invariants.e1_a_failure_is_told_once(world, event)
+    world.failures_told = 1
+    invariants.e1_a_failure_is_told_once(world, event)
+
+
 BREAKS = {
+    "E1": break_e1,
     "I1": lambda: invariants.i1_desired_keeps_to_the_policy(World(minimum=2, workers=3), 1),
     "I2": lambda: invariants.i2_desired_is_only_lowered(World(minimum=1, workers=3), 3),
     "I3": break_i3,
