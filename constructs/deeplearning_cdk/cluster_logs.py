@@ -5,6 +5,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from deeplearning_cdk.acknowledged_rules import acknowledge
+
 
 def make_log_group(scope: Construct, construct_id: str, *, key: kms.IKey | None) -> logs.LogGroup:
     """
@@ -16,10 +18,13 @@ def make_log_group(scope: Construct, construct_id: str, *, key: kms.IKey | None)
         key: The user's key; None for CloudWatch's own, because a key of the cluster's would die with the rollback that
             the lines explain.
     """
-    return logs.LogGroup(
+    group = logs.LogGroup(
         scope,
         construct_id,
         encryption_key=key,
         retention=logs.RetentionDays.ONE_MONTH,
         removal_policy=RemovalPolicy.RETAIN,
     )
+    if key is None:
+        acknowledge(group, "log-group-default-encryption")
+    return group

@@ -209,6 +209,7 @@ class TrainingCluster(ClusterAccess):
             plan=self._plan,
             coordination=self.coordination,
             adjuster=self.adjuster,
+            node_log=self.node_log,
             file_system=self.file_system,
             encryption_key=self.encryption.key,
         )

@@ -1,13 +1,18 @@
-"""The default event bus: hands events of AWS services to the functions of the rules that match them."""
+"""The default event bus: hands events to the functions and topics of the rules that match them."""
 
+import json
+import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.event_pattern import is_match, require_pattern
 from deeplearning_rehearsal.embedded_aws.place import Place
+
+_PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")
 
 EventDelivery = Callable[[str, dict[str, Any], str], None]
 """Takes function ARN, event and rule ARN."""
@@ -30,15 +35,42 @@ def build_event(
     }
 
 
-def find_targets(place: Place, rule: str) -> list[str] | None:
-    """Return the ARNs of a rule's targets, none while it is disabled; None when there is no such rule any more."""
+def find_targets(place: Place, rule: str) -> list[Mapping[str, Any]] | None:
+    """Return a rule's targets, none while it is disabled; None when there is no such rule any more."""
     events = place.client("events")
     try:
         if events.describe_rule(Name=rule)["State"] != "ENABLED":
             return []
-        return [target["Arn"] for target in events.list_targets_by_rule(Rule=rule)["Targets"]]
+        return list(events.list_targets_by_rule(Rule=rule)["Targets"])
     except events.exceptions.ResourceNotFoundException:
         return None
+
+
+def transform(event: Mapping[str, Any], transformer: Mapping[str, Any]) -> str:
+    """
+    Return the text that a target's input transformer makes of an event.
+
+    Args:
+        event: The event.
+        transformer: `InputPathsMap`, whose paths name one field each, and `InputTemplate`, a JSON string.
+
+    Raises:
+        AssemblyError: The template is no JSON string, or names what has no path.
+    """
+    template = transformer["InputTemplate"]
+    paths = transformer.get("InputPathsMap", {})
+    text = json.loads(template) if template.startswith('"') else None
+    if not isinstance(text, str) or (missing := set(_PLACEHOLDER.findall(text)) - set(paths)):
+        wrong = template if not isinstance(text, str) else sorted(missing)
+        raise AssemblyError(f"InputTemplate must be a JSON string whose names all have a path, got {wrong}")
+    return _PLACEHOLDER.sub(lambda match: str(_find(event, paths[match[1]])), text)
+
+
+def _find(event: Mapping[str, Any], path: str) -> Any:
+    value: Any = event
+    for name in path.removeprefix("$.").split("."):
+        value = value.get(name, "") if isinstance(value, Mapping) else ""
+    return value
 
 
 class EventBus:
@@ -73,5 +105,13 @@ class EventBus:
             matching = [rule for rule, pattern in self._patterns.items() if is_match(pattern, event)]
         deliveries = [(arn, target) for name, arn in matching for target in find_targets(self._place, name) or ()]
         for arn, target in deliveries:
-            self._deliver(target, event, arn)
+            if target["Arn"].split(":")[2] == "sns":
+                self._publish(target, event)
+            else:
+                self._deliver(target["Arn"], event, arn)
         return len(deliveries)
+
+    def _publish(self, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        transformer = target.get("InputTransformer")
+        text = transform(event, transformer) if transformer else json.dumps(event)
+        self._place.client("sns").publish(TopicArn=target["Arn"], Message=text)

@@ -57,4 +57,4 @@ class Schedule:
             if targets is None:
                 return  # deleted by a rollback
             for target in targets:
-                self._deliver(target, build_event(self._place, "aws.events", "Scheduled Event", {}, [arn]), arn)
+                self._deliver(target["Arn"], build_event(self._place, "aws.events", "Scheduled Event", {}, [arn]), arn)

@@ -117,7 +117,8 @@ def _create_rule(creation: Creation) -> Created:
     )["RuleArn"]
     if pattern:
         creation.services.bus.add_rule(name, arn, pattern)
-    targets = [{"Id": target["Id"], "Arn": target["Arn"]} for target in properties.get("Targets", [])]
+    names = ("Id", "Arn", "InputTransformer")
+    targets = [{name: target[name] for name in names if name in target} for target in properties.get("Targets", [])]
     if targets:
         events.put_targets(Rule=name, Targets=targets)
     if "ScheduleExpression" in properties:

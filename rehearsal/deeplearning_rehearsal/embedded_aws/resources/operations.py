@@ -1,7 +1,8 @@
-"""Creates keys, log groups, alarms, SSM parameters and the resources of CloudFormation itself."""
+"""Creates keys, log groups, alarms, dashboards, budgets, SSM parameters and the resources of CloudFormation itself."""
 
 import json
 
+from deeplearning_rehearsal.embedded_aws.metric_names import require_known_metric, require_known_metrics
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 from deeplearning_rehearsal.embedded_aws.wait_condition import WaitCondition
 
@@ -29,7 +30,13 @@ def _create_alarm(creation: Creation) -> Created:
         "ComparisonOperator",
         "TreatMissingData",
         "AlarmActions",
+        "OKActions",
         "Unit",
+    )
+    require_known_metric(
+        properties.get("Namespace", ""),
+        properties.get("MetricName", ""),
+        [dimension["Name"] for dimension in properties.get("Dimensions", [])],
     )
     numbers = properties.select("Period", "EvaluationPeriods", "DatapointsToAlarm")
     threshold = {"Threshold": float(properties["Threshold"])} if "Threshold" in properties else {}
@@ -40,6 +47,18 @@ def _create_alarm(creation: Creation) -> Created:
         **threshold,
     )
     return Created(name, {"Arn": creation.services.place.arn("cloudwatch", f"alarm:{name}")})
+
+
+def _create_dashboard(creation: Creation) -> Created:
+    properties = creation.properties
+    name, body = properties["DashboardName"], properties["DashboardBody"]
+    require_known_metrics(json.loads(body))
+    creation.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=body)
+    return Created(name)
+
+
+def _create_budget(creation: Creation) -> Created:
+    return Created(creation.name(100))
 
 
 def _create_key(creation: Creation) -> Created:
@@ -88,6 +107,8 @@ CREATORS: dict[str, Creator] = {
     "AWS::KMS::Key": _create_key,
     "AWS::Logs::LogGroup": _create_log_group,
     "AWS::CloudWatch::Alarm": _create_alarm,
+    "AWS::CloudWatch::Dashboard": _create_dashboard,
+    "AWS::Budgets::Budget": _create_budget,
     "AWS::SSM::Parameter": _create_parameter,
     "AWS::CDK::Metadata": _create_metadata,
     "AWS::CloudFormation::WaitConditionHandle": _create_handle,
