@@ -56,6 +56,7 @@ class ClusterRun:
                 self.examine(evidence)
             except RehearsalError as error:
                 evidence.problems.append(str(error))
+        evidence.denials = self.aws.gatekeeper.record.denials()
         return evidence
 
     def examine(self, evidence: Evidence) -> None:

@@ -12,8 +12,8 @@ AWS_STAND_INS = (
     StandIn(
         "embedded AWS",
         "the AWS APIs",
-        f"moto {metadata.version('moto')} in one process; IAM policies are evaluated and not enforced, HTTP "
-        "counts as TLS, nothing is throttled",
+        f"moto {metadata.version('moto')} in one process behind an evaluator of IAM policies; HTTP counts as TLS, "
+        "nothing is throttled",
     ),
     StandIn(
         "stack engine",

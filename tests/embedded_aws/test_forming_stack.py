@@ -143,6 +143,39 @@ def test_counts_calls_by_operation_and_by_role_and_not_its_own(cloud):
     assert after["total"] == sum(after["by_operation"].values()) == sum(after["by_kind"].values())
 
 
+def test_denies_in_the_words_of_each_protocol_what_no_deployed_policy_allows(cloud):
+    worker, url = cloud.workers[0], cloud.physical_id("Queue")
+    calls = {
+        "sqs:ReceiveMessage": ("AccessDenied", lambda: cloud.client("sqs", worker).receive_message(QueueUrl=url)),
+        "sns:Publish": (
+            "AuthorizationError",
+            lambda: cloud.client("sns", worker).publish(TopicArn=cloud.physical_id("Topic"), Message="x"),
+        ),
+        "autoscaling:SetDesiredCapacity": (
+            "AccessDenied",
+            lambda: cloud.client("autoscaling", worker).set_desired_capacity(
+                AutoScalingGroupName=cloud.physical_id("WorkerGroup"), DesiredCapacity=1
+            ),
+        ),
+        "s3:ListBucket": (
+            "AccessDenied",
+            lambda: cloud.client("s3", worker).list_objects_v2(Bucket="cdk-hnb659fds-assets-123456789012-us-east-1"),
+        ),
+        "logs:CreateLogStream": (
+            "AccessDeniedException",
+            lambda: cloud.client("logs", worker).create_log_stream(logGroupName="x", logStreamName="y"),
+        ),
+    }
+    for action, (code, call) in calls.items():
+        with pytest.raises(ClientError) as error:
+            call()
+        assert error.value.response["Error"]["Code"] == code
+        session = f"assumed-role/{cloud.physical_id('WorkerRole')}/{worker['instance_id']}"
+        assert f"{session} is not authorized to perform: {action} on resource: " in str(error.value)
+        assert f"because no identity-based policy allows the {action} action" in str(error.value)
+    assert cloud.observation("is not authorized to perform: sns:Publish")["topic"] == "refusal"
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -162,7 +195,7 @@ def test_refuses_calls_that_aws_would_not_authenticate(cloud, change, code):
 def test_refuses_operations_that_it_does_not_implement(cloud):
     with pytest.raises(ClientError, match="the rehearsal does not implement autoscaling:DescribeTags"):
         cloud.client("autoscaling", cloud.master).describe_tags()
-    with pytest.raises(ClientError, match="the rehearsal does not implement cloudformation:SignalResource"):
+    with pytest.raises(ClientError, match=r"the rights that cloudformation\.SignalResource needs must be known"):
         cloud.client("cloudformation", cloud.master).signal_resource(
             StackName="sample", LogicalResourceId="Formation", UniqueId="x", Status="SUCCESS"
         )

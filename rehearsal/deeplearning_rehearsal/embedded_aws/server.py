@@ -29,8 +29,6 @@ from deeplearning_rehearsal.embedded_aws.request_signature import Authorization,
 _MODULES = tuple(moto.backends.list_of_moto_modules())
 moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
 
-_IS_ENFORCED = False
-"""Whether a denied call is refused; recorded it is in any case. Roles are being rewritten, so not yet."""
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
 SignalEndpoint = Callable[[str, str, str, Mapping[str, str], bytes], tuple[int, str]]
@@ -129,8 +127,7 @@ class Server:
     def _find_denial(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
         """Ask the gatekeeper; without a deployed stack nobody but the rehearsal itself has credentials."""
         assert self.gatekeeper is not None
-        denial = self.gatekeeper.check(principal, operation, request)
-        return denial if _IS_ENFORCED else None
+        return self.gatekeeper.check(principal, operation, request)
 
     def _answer_call(
         self, environ: _Environ, start_response: _StartResponse, operation: str, principal: Principal
