@@ -56,6 +56,13 @@ build/stamps/vendor: userdata/vendor.lock userdata/vendor.py build/stamps/venv
 	@$(BIN)/python userdata/vendor.py build/vendor
 	@touch $@
 
+# checkov pins an old boto3, so it has an environment of its own.
+build/stamps/checkov: tests/gates/checkov.lock | build/stamps/host
+	@echo "setting up checkov (about 310 MB on disk, once)"
+	@rm -rf build/checkov && $(PYTHON) -m venv build/checkov
+	@build/checkov/bin/python -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes --requirement tests/gates/checkov.lock
+	@touch $@
+
 .PHONY: setup
 setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything up (the other targets do it by themselves)
 
@@ -72,7 +79,7 @@ endif
 
 .PHONY: test
 test: unit $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
-	@$(BIN)/python -m pytest --ignore tests/unit
+	@$(BIN)/python -m pytest --ignore tests/unit --ignore tests/gates
 
 # Processes of their own: first to fail, and their CPU time is not that of stacks which other tests keep in memory.
 # Two at once, since most machines have two cores: what forms a cluster, and what is done with one.
@@ -94,10 +101,12 @@ base: setup
 	@$(BIN)/python -m deeplearning_rehearsal.lab build/rehearsal/base
 
 .PHONY: check
-check: setup ## Lint, format, types, shell; templates are checked by the tests
+check: setup build/stamps/checkov ## Lint, format, types, shell, and every security gate over every preset (no network after set-up)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy app.py stacks constructs lambda userdata rehearsal cli docs
 	@$(BIN)/shellcheck .ci/run $$(git ls-files '*.sh')
+	@$(BIN)/python -m tests.gates
+	@$(BIN)/python -m pytest tests/gates
 
 .PHONY: synth
 synth: setup ## Write cdk.out (CONTEXT="-c regions=us-east-1,eu-west-1")
