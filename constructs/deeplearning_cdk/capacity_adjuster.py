@@ -1,7 +1,5 @@
 """The Lambda that adjusts the wanted capacity to what launched, and what wakes it."""
 
-from typing import cast
-
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
@@ -10,13 +8,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.cluster_encryption import ClusterEncryption
 from deeplearning_cdk.cluster_logs import make_log_group
-from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.coordination import Coordination, keep_dead_letters
 from deeplearning_cdk.node_permissions import event_statement, group_arns, meeting_key_statements
 from deeplearning_cdk.node_roles import attach_rights
 from deeplearning_cdk.payload import pack_adjuster
@@ -93,7 +90,7 @@ class CapacityAdjuster(Construct):
             log_group=log_group,
             description="Adjusts the capacity of a deep-learning cluster to what launched",
         )
-        _keep_dead_letters(self.function, coordination.dead_letters)
+        keep_dead_letters(self.function, coordination.dead_letters)
         acknowledge(self.function, "function-concurrency")
         acknowledge(self.function, "function-outside-vpc")
         self._wake_by_topic(coordination.topic)
@@ -200,9 +197,3 @@ class CapacityAdjuster(Construct):
         )
         attach_rights(role, statements)
         return role
-
-
-def _keep_dead_letters(function: lambda_.Function, dead_letters: sqs.Queue) -> None:
-    """Keep events that failed for good; by the prop of CDK's the right to send would become an inline policy."""
-    resource = cast("lambda_.CfnFunction", function.node.default_child)
-    resource.dead_letter_config = lambda_.CfnFunction.DeadLetterConfigProperty(target_arn=dead_letters.queue_arn)

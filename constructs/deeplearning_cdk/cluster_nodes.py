@@ -32,6 +32,7 @@ class ClusterNodes(Construct):
         coordination: What they meet at.
         encryption_key: Encrypts their volumes.
         log_group: What they log to.
+        image_id: What they start from.
 
     Attributes:
         roles: The role of the nodes of each kind.
@@ -53,11 +54,12 @@ class ClusterNodes(Construct):
         coordination: Coordination,
         encryption_key: kms.IKey,
         log_group: logs.ILogGroup,
+        image_id: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self._plan, self._cluster, self._network = plan, cluster, network
         self._storage, self._coordination = storage, coordination
-        self._encryption_key, self._log_group = encryption_key, log_group
+        self._encryption_key, self._log_group, self._image_id = encryption_key, log_group, image_id
         self._programs = NodePrograms(
             self, "Programs", setup_script=plan.setup_script, run_script=plan.run_script, environment=plan.environment
         )
@@ -104,6 +106,7 @@ class ClusterNodes(Construct):
             node_role=NodeRole.MASTER,
             facts=self._plan.master,
             image=self._plan.image,
+            image_id=self._image_id,
             role=self.roles[NodeRole.MASTER],
             user_data=self._render_user_data(NodeRole.MASTER),
             subnet=self._network.master_subnet,
@@ -126,6 +129,7 @@ class ClusterNodes(Construct):
             node_role=NodeRole.WORKER,
             facts=self._plan.workers,
             image=self._plan.image,
+            image_id=self._image_id,
             role=self.roles[NodeRole.WORKER],
             user_data=self._render_user_data(NodeRole.WORKER),
             subnet=self._network.worker_subnet,
@@ -141,6 +145,7 @@ class ClusterNodes(Construct):
         )
 
     def _render_user_data(self, node_role: NodeRole) -> str:
+        idle = self._plan.spending.stop_when_idle
         return self._programs.user_data(
             cluster=self._cluster,
             node_role=node_role,
@@ -158,4 +163,5 @@ class ClusterNodes(Construct):
             worker_min_capacity=self._plan.capacity.minimum,
             setup_seconds=self._plan.setup_seconds,
             log_group=self._log_group.log_group_name,
+            stop_when_idle_seconds=0 if idle is None else int(idle.to_seconds()),
         )

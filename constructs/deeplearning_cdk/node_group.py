@@ -53,6 +53,7 @@ class NodeGroup(Construct):
         topic: Where the group's events go.
         desired_capacity: Nodes to launch.
         max_capacity: Most nodes that a user may scale to.
+        image_id: The id of the image, where it is pinned. Default: what the image's parameter names at each deployment.
         purchase: How the nodes are paid for. Default: on demand.
         is_public: Nodes get a public address. Default: they do not.
         volume_size: Size of the root volume. Default: 150 GiB.
@@ -82,6 +83,7 @@ class NodeGroup(Construct):
         topic: sns.ITopic,
         desired_capacity: int,
         max_capacity: int,
+        image_id: str | None = None,
         purchase: Purchase | None = None,
         is_public: bool = False,
         volume_size: Size | None = None,
@@ -98,7 +100,7 @@ class NodeGroup(Construct):
             block_device_mappings=[_describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES))],
             capacity_reservation_specification=purchase.reservation,
             iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
-            image_id=image.read_ami_id(self),
+            image_id=image_id or image.read_ami_id(self),
             instance_market_options=purchase.market,
             instance_type=facts.name,
             key_name=key_name,
