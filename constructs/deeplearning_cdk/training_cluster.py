@@ -21,6 +21,7 @@ from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.cluster_warnings import warn_about
 from deeplearning_cdk.coordination import Coordination, name_cluster
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.image_pin import pin_image
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
@@ -173,7 +174,8 @@ class TrainingCluster(ClusterAccess):
         )
         super().__init__(scope, construct_id)
         self.cluster_name = name_cluster(self)
-        self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key)
+        has_own_data = file_system is None and file_system_id is None
+        self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_kept=has_own_data)
         place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
         self.network = self._make_network(place, isolated=isolated)
         warn_about(self, self._plan, isolated=isolated)
@@ -201,6 +203,7 @@ class TrainingCluster(ClusterAccess):
             coordination=self.coordination,
             encryption_key=self.encryption.key,
             log_group=self.node_log,
+            image_id=pin_image(self, self._plan.image, self._plan.image_release, self.coordination, self.encryption),
         )
         self.monitoring = ClusterMonitoring(
             self,
