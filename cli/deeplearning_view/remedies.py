@@ -17,7 +17,7 @@ _RESOURCE_REMEDIES = (
     ),
     (
         r"not authorized to perform|AccessDenied|UnauthorizedOperation|is not authorized",
-        "let the role that deploys do what the message names, then deploy again",
+        "let the principal that the message names do what it was refused, then deploy again",
     ),
     (
         r"LimitExceeded|limit.*(reached|exceeded)|quota|maximum number",
@@ -29,6 +29,8 @@ _RESOURCE_REMEDIES = (
         "correct the id that the message names, or make what it names in this region, then deploy again",
     ),
 )
+_OWN_WORDS = "from custom resource. Message returned: "
+"""What CloudFormation puts before the reason that one of this project's functions gave, which ends with the remedy."""
 _ANY_RESOURCE = "mend what the message names, then deploy again"
 
 
@@ -55,7 +57,8 @@ def split_reason(text: str) -> tuple[str, str]:
 def advise_on_resource(reason: str) -> str:
     """Return what to do about a resource that CloudFormation could not make."""
     found = (remedy for pattern, remedy in _RESOURCE_REMEDIES if re.search(pattern, reason, re.IGNORECASE))
-    return next(found, _ANY_RESOURCE)
+    own = split_reason(reason)[1] if _OWN_WORDS in reason else ""
+    return next(found, own or _ANY_RESOURCE)
 
 
 def advise_on_launch(message: str, instance_type: str) -> str:

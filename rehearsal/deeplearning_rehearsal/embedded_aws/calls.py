@@ -1,7 +1,8 @@
 """
 Records every AWS API call, by operation and by who made it.
 
-What an image's own SSM agent calls is not counted with what the cluster's programs call.
+What an image's own SSM agent calls, and Lambda for a function's log, is not counted with what the cluster's programs
+call.
 """
 
 import re
@@ -33,6 +34,7 @@ class Call:
 
 
 _AGENT_OPERATION = re.compile(r"ssmmessages\.|ssm\.UpdateInstanceInformation$")
+_FUNCTION_LOG_OPERATION = re.compile(r"logs\.")
 
 
 @dataclass(frozen=True)
@@ -78,14 +80,15 @@ class CallLog:
         Args:
             until: Monotonic time after which calls are left out. Default: all are counted.
         """
-        calls = [
-            call
-            for call in self.all()
-            if (until is None or call.at <= until) and not _AGENT_OPERATION.match(call.operation)
-        ]
+        calls = [call for call in self.all() if (until is None or call.at <= until) and not _is_of_platform(call)]
         return CallCounts(
             total=len(calls),
             by_operation=dict(sorted(Counter(call.operation for call in calls).items())),
             by_kind=dict(sorted(Counter(call.kind for call in calls).items())),
             by_name=dict(sorted(Counter(call.name for call in calls).items())),
         )
+
+
+def _is_of_platform(call: Call) -> bool:
+    is_function_log = call.kind == "lambda" and _FUNCTION_LOG_OPERATION.match(call.operation)
+    return bool(_AGENT_OPERATION.match(call.operation) or is_function_log)

@@ -18,7 +18,7 @@ from typing import Any
 
 _RUNTIME_PACKAGES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")
 """What the Python runtime of Lambda brings beside the standard library."""
-_LOG_TAIL = 4000
+_LOG_TAIL = 64_000
 
 
 @dataclass(frozen=True)

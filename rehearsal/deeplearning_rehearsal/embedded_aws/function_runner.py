@@ -24,6 +24,8 @@ from deeplearning_rehearsal.embedded_aws.observation import Observations
 ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
 """Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
 _CONCURRENCY = 16
+LogWriter = Callable[[str], None]
+"""Takes what an invocation printed."""
 DeadLetters = Callable[[Any, str], None]
 """Takes an event that failed for good, and the last error."""
 
@@ -81,6 +83,7 @@ class FunctionRunner:
         self._functions: dict[str, Function] = {}
         self._permissions: dict[str, list[Permission]] = defaultdict(list)
         self._dead_letters: dict[str, DeadLetters] = {}
+        self._logs: dict[str, LogWriter] = {}
         self._warm: dict[str, list[ExecutionEnvironment]] = defaultdict(list)
         self._all: list[ExecutionEnvironment] = []
         self._invocations: list[Invocation] = []
@@ -98,6 +101,7 @@ class FunctionRunner:
         environment: Mapping[str, str],
         zipped: bytes,
         dead_letters: DeadLetters | None = None,
+        log: LogWriter | None = None,
     ) -> None:
         """Unpack a function's code, so that it can be invoked."""
         code = unpack_code(zipped, Path(self._folder.name) / "code" / name)
@@ -107,6 +111,8 @@ class FunctionRunner:
             self._functions[name] = function
             if dead_letters is not None:
                 self._dead_letters[name] = dead_letters
+            if log is not None:
+                self._logs[name] = log
 
     def remove_function(self, name: str) -> None:
         """Forget a function; running invocations end by themselves."""
@@ -184,6 +190,7 @@ class FunctionRunner:
         outcome = self._run(function, event)
         if self._closing.is_set():
             return
+        self._write_log(function.name, outcome.log)
         self._record(Invocation(begin, function.name, source, attempt, outcome.seconds, outcome.error, outcome.log))
         if outcome.error and attempt <= len(self._retry_seconds):
             pause = self._retry_seconds[attempt - 1]
@@ -192,6 +199,16 @@ class FunctionRunner:
             timer.start()
         elif outcome.error:
             self._bury(function, event, outcome.error)
+
+    def _write_log(self, name: str, text: str) -> None:
+        with self._lock:
+            write = self._logs.get(name)
+        if write is None:
+            return
+        try:
+            write(text)
+        except ClientError as refusal:
+            self._observations.tell("refusal", name, f"the log of {name} is lost: {refusal}")
 
     def _bury(self, function: Function, event: Any, error: str) -> None:
         with self._lock:

@@ -74,7 +74,11 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
     ("reason", "remedy"),
     [
         ("Received 0 conditions when expecting 1: WaitCondition timed out.", "get-console-output"),
-        ("User: arn:aws:iam::1:user/me is not authorized to perform: ec2:CreateVpc", "let the role that deploys"),
+        ("User: arn:aws:iam::1:user/me is not authorized to perform: ec2:CreateVpc", "let the principal that"),
+        (
+            "Received response status [FAILED] from custom resource. Message returned: no image; pass another image",
+            "pass another image",
+        ),
         ("The maximum number of VPCs has been reached.", "Service Quotas"),
         ("training-key already exists", "delete or rename"),
         ("The subnet ID 'subnet-1' does not exist", "correct the id"),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
+from deeplearning_rehearsal.embedded_aws.function_log import FunctionLog
 from deeplearning_rehearsal.embedded_aws.function_runner import DeadLetters, Permission
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
@@ -46,6 +47,9 @@ def _create_function(creation: Creation) -> Created:
         zipped=zipped,
         dead_letters=_bury(services.place, runtime, properties["DeadLetterConfig"]["TargetArn"])
         if "DeadLetterConfig" in properties
+        else None,
+        log=FunctionLog(services.place, runtime, properties["LoggingConfig"]["LogGroup"]).write
+        if "LoggingConfig" in properties
         else None,
     )
     return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
