@@ -11,7 +11,7 @@ from deeplearning_agent.deadline import Deadline, setup_deadline
 from deeplearning_agent.failure import StageFailure, describe_failure
 from deeplearning_agent.host_files import installed_generation
 from deeplearning_agent.node import STARTED_FILE, Node
-from deeplearning_agent.notices import Metadata
+from deeplearning_agent.notices import Metadata, clear_notice, write_notice
 from deeplearning_agent.queues import POLL_SECONDS, DoorbellQueue
 from deeplearning_agent.state_store import StateStore
 from deeplearning_agent.troubles import remark_failure, tell_tail
@@ -57,6 +57,7 @@ class Duty(ABC):
         self.metadata = Metadata()
         self.member: Member | None = None
         self.installed = 0
+        self.notice = ""
 
     def run(self) -> NoReturn:
         """
@@ -106,6 +107,21 @@ class Duty(ABC):
             AwsFailure: AWS refused, or did not answer.
         """
         return call_for(self.node.clock, AWS_SECONDS, action)
+
+    def heed_notice(self, notice: str) -> None:
+        """
+        Tell the training that capacity ends soon, or that it does not any more.
+
+        Args:
+            notice: Why it ends; empty when it does not.
+
+        Effects: /opt/deeplearning/notice.
+        """
+        if notice:
+            write_notice(self.node, notice)
+        elif self.notice:
+            clear_notice(self.node)
+        self.notice = notice
 
     def install(self, state: ClusterState) -> bool:
         """

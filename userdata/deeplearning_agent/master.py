@@ -11,11 +11,11 @@ from deeplearning_agent.deadline import Deadline, setup_deadline
 from deeplearning_agent.duty import READ_SECONDS, Duty
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.formation import Formation, check_addresses
+from deeplearning_agent.idle_service import IdleService
 from deeplearning_agent.keeper import Keeper, Watch
 from deeplearning_agent.member_watch import MemberWatch
 from deeplearning_agent.node import STARTED_FILE, Node
-from deeplearning_agent.node_environment import contract_variables
-from deeplearning_agent.notices import read_notice, write_notice
+from deeplearning_agent.notices import read_notice
 from deeplearning_agent.outcome import Outcome, is_decided
 from deeplearning_agent.queues import POLL_SECONDS, WorkerBell
 from deeplearning_agent.replacements import Replacements
@@ -61,7 +61,7 @@ class Master(Duty):
         self.user_key = run_stage(node.clock, "make the user key", lambda: make_user_key(node))
         run_stage(node.clock, "fetch the run script", lambda: fetch_run_script(node, self.clients, limit))
         self.chronicle.begin_phases()
-        self.run_script = RunScript(node)
+        self.run_script, self.idle_service = RunScript(node), IdleService(node)
         self.tenure = Tenure(node)
         self.collector = Collector(node, self.clients, self.poll_seconds)
         roster = self.collector.roster
@@ -179,11 +179,10 @@ class Master(Duty):
             self.outcome.tell_success(state)
             self.keeper.write_ready_hosts(state)  # A run script asks for it at once.
             if self.run_script.is_due and not state.run_ended:
-                variables = contract_variables(self.node, len(state.members), self.member.gpu_count)
-                run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(variables))
-        notice = state.notice or read_notice(self.metadata)
-        if notice:
-            write_notice(self.node, notice)
+                counts = len(state.members), self.member.gpu_count
+                run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(*counts))
+            self.idle_service.ensure()
+        self.heed_notice(state.notice or read_notice(self.metadata))
         until = self.node.limit(SERVE_SECONDS)
         while not until.is_over:
             if self.run_script.has_ended_well and not state.run_ended:
@@ -232,6 +231,7 @@ class Master(Duty):
         if self.member is None or (self.tenure.is_over(state) and not self.keeper.is_vacant(state, self.member)):
             LOG.warning("%s is the master since generation %d or before", state.master, state.generation)
             self.run_script.stop()
+            self.idle_service.stop()
             return True
         # What it heard when it was the master before is old; who lives and is no member asks again.
         self.collector.roster.forget_others([member.instance_id for member in state.members])

@@ -4,15 +4,16 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Mapping
 from dataclasses import replace
 
 from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.inquiry import COMMAND_FILE
 from deeplearning_agent.node import Node
+from deeplearning_agent.node_environment import contract_variables
 from deeplearning_agent.node_facts import InstalledMembership
 from deeplearning_agent.provisioning import needs_provisioning
 from deeplearning_agent.remark import Remark
+from deeplearning_agent.script_marks import STARTED_FILE, STATUS_NAME
 from deeplearning_agent.troubles import tell_tail
 from deeplearning_agent.user_scripts import script_path
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
@@ -20,8 +21,6 @@ from deeplearning_contract.errors import ContractError
 
 LOG = logging.getLogger(__name__)
 RUN_LOG = "/var/log/deeplearning-run-script.log"
-STARTED_FILE = "/run/deeplearning/run-script-started"
-"""Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
 SCRIPT_STATUS = "status"
 _WRAPPER = (
     'set -C; echo $$ >"$1" || exit; status=$2; shift 2; "$@"; echo $? >|"$status.new"; mv "$status.new" "$status"'
@@ -44,7 +43,7 @@ class RunScript:
     def __init__(self, node: Node) -> None:
         """Bind the node; nothing is read yet."""
         self._node = node
-        self._status_file = node.instance_file("run-script-status")
+        self._status_file = node.instance_file(STATUS_NAME)
         self._told_file = node.instance_file("run-script-end-told")
         self._is_told = False
         self._is_started = False
@@ -79,9 +78,13 @@ class RunScript:
             with contextlib.suppress(OSError):  # On a full disk it is told again after a restart.
                 write_file(self._told_file, f"{status}\n")
 
-    def start(self, variables: Mapping[str, str]) -> None:
+    def start(self, workers_count: int, gpu_count: int) -> None:
         """
         Start the script that was fetched, as the login user.
+
+        Args:
+            workers_count: Nodes of the cluster.
+            gpu_count: GPUs of this one.
 
         Effects: its output in /var/log/deeplearning-run-script.log.
 
@@ -91,6 +94,7 @@ class RunScript:
         """
         node = self._node
         user = node.login_user()
+        variables = contract_variables(node, workers_count, gpu_count)
         log = node.path(RUN_LOG)
         log.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.parent.mkdir(parents=True, exist_ok=True)

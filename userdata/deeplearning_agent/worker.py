@@ -85,8 +85,7 @@ class Worker(Duty):
             self.admission = None
         elif self.admission is None:
             self.admission = self.node.limit(READ_SECONDS)
-        if state and state.notice:
-            write_notice(self.node, state.notice)
+        self.heed_notice((state.notice if state else "") or self.noticed)
 
     def take_membership(self, state: ClusterState) -> None:
         """

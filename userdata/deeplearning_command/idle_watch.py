@@ -29,7 +29,14 @@ exec {COMMAND_FILE} node-facts
 class IdleWatch:
     """Looks at every host once a minute."""
 
-    def __init__(self, root: Path, programs: Programs, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        programs: Programs,
+        clock: Clock,
+        say: Callable[[str], None],
+        find_more: Callable[[], str] = lambda: "",
+    ) -> None:
         """
         Bind the node; nobody is asked yet.
 
@@ -38,11 +45,13 @@ class IdleWatch:
             programs: The node's programs.
             clock: Measures the time.
             say: Takes a line whenever the cluster becomes busy or idle.
+            find_more: Says what else the cluster is busy with. Default: with nothing.
         """
         self._root = root
         self._programs = programs
         self._clock = clock
         self._say = say
+        self._find_more = find_more
 
     def wait(self, minutes: float) -> None:
         """
@@ -67,9 +76,9 @@ class IdleWatch:
             self._clock.wait(LOOK_SECONDS)
 
     def find_busy(self) -> str:
-        """Say what one host is busy with; empty when none is."""
+        """Say what one host, or the cluster, is busy with; empty when with nothing."""
         remote = Remote.open(self._root, self._programs)
-        return next(filter(None, map(judge, self._ask(remote))), "")
+        return next(filter(None, map(judge, self._ask(remote))), "") or self._find_more()
 
     def _ask(self, remote: Remote) -> Sequence[HostResult]:
         return remote.run_all(remote.hosts, QUESTION, seconds=ANSWER_SECONDS)
@@ -83,5 +92,8 @@ def judge(result: HostResult) -> str:
         return f"{result.host} does not tell: {clean(str(error))}"
     if answer.jobs:
         return f"{result.host} runs {', '.join(answer.jobs)}"
+    brought = sorted(name for name, step in answer.steps.items() if step.state in {"waiting", "running"})
+    if brought:
+        return f"{result.host} is still being given {', '.join(brought)}"
     percent = max(map(int, _GPU_LINE.findall(result.output)), default=0)
     return f"{result.host} has a GPU that is busy {percent} % of its time" if percent > BUSY_PERCENT else ""

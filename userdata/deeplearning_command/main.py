@@ -15,6 +15,7 @@ from deeplearning_command.errors import REFUSED, RefusedError
 from deeplearning_command.exec_command import add_exec
 from deeplearning_command.health_command import add_health
 from deeplearning_command.hosts_command import add_hosts
+from deeplearning_command.idle_command import add_stop_when_idle
 from deeplearning_command.logs_command import add_logs
 from deeplearning_command.node_facts_command import add_node_facts
 from deeplearning_command.plan_command import add_plan
@@ -71,4 +72,5 @@ def make_parser() -> argparse.ArgumentParser:
     add_logs(subcommands)
     add_end(subcommands)
     add_node_facts(subcommands)
+    add_stop_when_idle(subcommands)
     return parser

@@ -1,5 +1,7 @@
 """`deeplearning end`: which groups it sets to nothing, in which order, and what counts as idle."""
 
+import dataclasses
+import json
 import sys
 
 import boto3
@@ -7,11 +9,13 @@ import pytest
 
 from deeplearning_agent.deadline import Clock
 from deeplearning_agent.programs import Programs
-from deeplearning_command import idle_watch
+from deeplearning_command import idle_command, idle_watch
 from deeplearning_command.end_command import run_end
 from deeplearning_command.errors import RefusedError
+from deeplearning_command.idle_command import run_stop_when_idle
 from deeplearning_command.main import make_parser
 from deeplearning_command.remote import HostResult
+from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
 from tests.unit.job_lab import wait_until
 
 REGION = "eu-west-1"
@@ -164,3 +168,66 @@ def test_minutes_must_be_a_number_above_none(minutes, capsys):
     with pytest.raises(SystemExit):
         make_parser().parse_args(["end", f"--when-idle={minutes}"])
     assert "must be a number of minutes above 0" in capsys.readouterr().err
+
+
+# --- By itself ------------------------------------------------------------------------------------------
+
+ANSWER = HostAnswer("i-1", 0, "", "eth0", "10.0.0.1", 1, "m5.large", 0, 1, 0, (), {}, "", (), {})
+
+
+def judge(**changes):
+    output = dataclasses.replace(ANSWER, **changes).to_line()
+    return idle_watch.judge(HostResult("deeplearning-worker1", 0, output))
+
+
+@pytest.mark.parametrize(
+    ("state", "is_busy"), [("waiting", True), ("running", True), ("done", False), ("failed", False)]
+)
+def test_a_host_is_busy_while_it_is_given_data_or_software(state, is_busy):
+    said = judge(steps={"data:coco": StepAnswer(state, "", 1, 2, "bytes")})
+    assert said == ("deeplearning-worker1 is still being given data:coco" if is_busy else "")
+
+
+def test_a_host_without_anything_to_do_is_idle():
+    assert judge() == ""
+
+
+@pytest.fixture
+def events(aws_server):
+    """The queue that gets every event of the default bus; returns what shows them."""
+    sqs, bus = boto3.client("sqs", region_name=REGION), boto3.client("events", region_name=REGION)
+    queue = sqs.create_queue(QueueName="events")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    bus.put_rule(Name="all", EventPattern=json.dumps({"source": ["deeplearning-cdk"]}))
+    bus.put_targets(Rule="all", Targets=[{"Id": "queue", "Arn": arn}])
+    return lambda: [json.loads(message["Body"]) for message in sqs.receive_message(QueueUrl=queue).get("Messages", [])]
+
+
+def stop(job_lab, clock, seconds=120):
+    options = make_parser().parse_args(["stop-when-idle", "--seconds", str(seconds)])
+    root = job_lab.folder / job_lab.addresses[0]
+    search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_FOLDER", str(job_lab.folder))
+        return run_stop_when_idle(options, root, Programs(search_path), clock)
+
+
+def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(
+    job_lab, groups, events, monkeypatch, capsys
+):
+    running = [True]
+    monkeypatch.setattr(idle_command, "find_running_script", lambda root, name: running[0])
+
+    def change(waits):
+        running[0] = waits < 3
+        assert groups()["digits-master"] == 1
+
+    clock = Minutes(change)
+    assert stop(job_lab, clock) == 0
+    assert clock.waits == 5
+    assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["busy: the run script runs", "idle; the cluster ends after 2 minutes of it"]
+    (event,) = events()
+    assert event["detail-type"] == "Deep Learning Cluster Finished"
+    assert (event["detail"]["cluster"], event["detail"]["nodes"], event["detail"]["reason"]) == ("digits", 2, "idle")
