@@ -61,11 +61,13 @@ def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, epochs: i
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     share = len(y) // hvd.size()  # the same on all ranks, or they would wait for each other for ever
     for epoch in range(begin, epochs):
+        started = time.monotonic()
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(SEED + epoch))
         for part in order[hvd.rank() :: hvd.size()][:share].split(max(1, batch // hvd.size())):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x[part]), y[part]).backward()
             optimizer.step()
+        report_throughput(share * hvd.size() / (time.monotonic() - started))
         save_checkpoint(folder, epoch + 1, model, optimizer)
     return share * hvd.size() * max(0, epochs - begin)
 
@@ -79,6 +81,13 @@ def resume(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
     model.load_state_dict(content["model"])
     optimizer.load_state_dict(content["optimizer"])
     return content["epochs"]
+
+
+def report_throughput(samples_per_second: float) -> None:
+    """Let rank 0 say how fast the job trains: `deeplearning run` says where, the cluster's dashboard shows it."""
+    path = os.environ.get("DEEPLEARNING_METRICS_PATH")
+    if path and hvd.rank() == 0:
+        Path(path).write_text(json.dumps({"samples_per_second": samples_per_second}) + "\n")
 
 
 def save_checkpoint(folder: Path, epochs: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from deeplearning_contract.names import DATA_DIRECTORY, JOBS_FOLDER
+from deeplearning_contract.names import DATA_DIRECTORY, JOBS_FOLDER, METRICS_PATH_VARIABLE
 from deeplearning_jobs.launch_plan import Host, JobRequest, PlanError, Process, Reason
 from deeplearning_jobs.topology import Layout
 
@@ -18,6 +18,8 @@ CHECKPOINT_VARIABLE = "DEEPLEARNING_CHECKPOINT_PATH"
 RESUME_VARIABLE = "DEEPLEARNING_RESUME_FROM"
 DATA_VARIABLE = "DEEPLEARNING_DATA"
 UNBUFFERED_VARIABLE = "PYTHONUNBUFFERED"
+METRICS_FILE = "metrics.json"
+"""In the run's folder; rank 0 makes it, if it likes."""
 
 RESERVED = frozenset(
     {
@@ -101,6 +103,7 @@ class Job:
             CHECKPOINT_VARIABLE: str(PurePosixPath(self.request.folder).parents[1] / "checkpoints"),
             RESUME_VARIABLE: "",
             DATA_VARIABLE: DATA_DIRECTORY,
+            METRICS_PATH_VARIABLE: self.path(METRICS_FILE),
             UNBUFFERED_VARIABLE: "1",
         }
         for name, value in self.request.environment.items():

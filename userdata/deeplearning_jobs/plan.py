@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from deeplearning_contract.names import METRICS_PATH_VARIABLE
 from deeplearning_jobs.job import (
     CHECKPOINT_VARIABLE,
     DATA_VARIABLE,
@@ -87,6 +88,7 @@ def _explain_variables(job: Job) -> list[Reason]:
         CHECKPOINT_VARIABLE: "where every run of the job keeps its checkpoints",
         RESUME_VARIABLE: "the newest checkpoint, from which the program may go on; empty for none",
         DATA_VARIABLE: "on every host, an entry a source of data, wherever it lies",
+        METRICS_PATH_VARIABLE: "where rank 0 may say how fast it trains, which the cluster's dashboard shows",
         UNBUFFERED_VARIABLE: "a log shows a line when it is written",
     }
     reasons = [Reason(f"{name}={job.variables[name]}", why) for name, why in whys.items()]

@@ -1,13 +1,18 @@
 """What all training programs promise, read from their text: their frameworks are not here."""
 
 import ast
+import runpy
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
+from deeplearning_agent.training_throughput import parse_throughput
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PROGRAMS = ("train_digits", "train_keras", "train_torchrun", "train_parameter_server", "train_mxnet")
-CONTRACT = {"EFS_MOUNT", "DEEPLEARNING_CHECKPOINT_PATH", "DEEPLEARNING_RESUME_FROM"}
+CONTRACT = {"EFS_MOUNT", "DEEPLEARNING_CHECKPOINT_PATH", "DEEPLEARNING_METRICS_PATH", "DEEPLEARNING_RESUME_FROM"}
 LAUNCHERS = {"CUDA_VISIBLE_DEVICES", "DEEPLEARNING_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "TF_CONFIG"}
 RESULT = {"framework", "launcher", "ranks", "hosts", "dataset", "accuracy", "seconds", "samples_per_second"}
 SEED_FLAGS = {
@@ -59,3 +64,26 @@ def test_a_program_has_the_flags_with_which_the_seeds_call_it(name):
         for argument in node.args
     }
     assert flags >= SEED_FLAGS[name]
+
+
+@pytest.mark.parametrize(("rank", "is_told"), [(0, True), (1, False)])
+def test_rank_zero_reports_its_throughput_as_the_agent_reads_it(monkeypatch, tmp_path, rank, is_told):
+    horovod = types.SimpleNamespace(rank=lambda: rank)
+    torch = types.SimpleNamespace(
+        Tensor=object, nn=types.SimpleNamespace(Module=object), optim=types.SimpleNamespace(Optimizer=object)
+    )
+    for name, module in {
+        "torch": torch,
+        "horovod": types.SimpleNamespace(torch=horovod),
+        "horovod.torch": horovod,
+        "sklearn.datasets": types.SimpleNamespace(load_digits=None),
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    report = runpy.run_path(str(EXAMPLES / "train_digits.py"), run_name="trainer")["report_throughput"]
+    report(1.0)  # Without `deeplearning run` there is nowhere to say it.
+    path = tmp_path / "metrics.json"
+    monkeypatch.setenv("DEEPLEARNING_METRICS_PATH", str(path))
+    for value in (812.25, 1e-3):
+        report(value)
+        found = parse_throughput(path.read_text()) if path.exists() else None
+        assert found == (value if is_told else None)
