@@ -16,19 +16,22 @@ class ClusterEncryption(Construct):
     """
     The key with which everything of a cluster is encrypted that can be: the user's, or one of the cluster's own.
 
-    An own key stays when the stack is deleted, because the file system stays, and dies with a creation that fails.
+    An own key stays when the stack is deleted, if a new file system does, and dies with a creation that fails.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
         key: The user's key. Default: one of the cluster's own, rotated every year.
+        is_kept: What is encrypted with it may outlive the stack, so that an own key must. Default: it does.
 
     Attributes:
         key: The key.
         log_key: The key of log groups, which outlive a rollback: the user's; None for CloudWatch's own.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey | None = None) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, key: kms.IKey | None = None, is_kept: bool = True
+    ) -> None:
         super().__init__(scope, construct_id)
         self.log_key = key
         self.key: kms.IKey = key or kms.Key(
@@ -36,7 +39,7 @@ class ClusterEncryption(Construct):
             "Key",
             description=f"Data of the deep-learning cluster {scope.node.path}",
             enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if is_kept else RemovalPolicy.DESTROY,
         )
         statements = [*_scaling_statements(), *_topic_statements(), *([_log_statement()] if key else [])]
         results = [self.key.add_to_resource_policy(statement) for statement in statements]

@@ -71,7 +71,9 @@ class Coordination(Construct):
         self._handle = CfnWaitConditionHandle(self, "FormationHandle")
         self.signal_url = self._handle.ref
         readiness = DependencyGroup()
-        readiness.add(self.state_table, self.master_queue, self.worker_queue, self.report_queue, self.topic)
+        readiness.add(
+            self.state_table, self.dead_letters, self.master_queue, self.worker_queue, self.report_queue, self.topic
+        )
         self.readiness: IDependable = readiness
 
     def admit_sender(self, queue: sqs.Queue, sender: iam.IRole) -> None:

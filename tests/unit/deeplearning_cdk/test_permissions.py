@@ -12,7 +12,18 @@ from deeplearning_contract.names import NodeRole
 
 ASSETS = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
 GROUPS = "arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*"
-SESSION_MANAGER = {"Fn::Sub": "arn:${AWS::Partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"}
+HERE = {"AWS::Partition": "partition", "AWS::Region": "region", "AWS::AccountId": "account"}
+CHANNELS = [
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+]
+ROLES = ("MasterRole", "WorkerRole")
+MOST_POLICY_CHARACTERS = 6144
+"""IAM's limit on a managed policy, which counts no white space."""
+OURS = (*ROLES, "CapacityAdjusterRole")
 
 
 def _arn(synthesis: Any, kind: str, part: str = "") -> dict[str, Any]:
@@ -22,6 +33,50 @@ def _arn(synthesis: Any, kind: str, part: str = "") -> dict[str, Any]:
 
 def _allow(actions: Any, resources: Any, **more: Any) -> dict[str, Any]:
     return {"Effect": "Allow", "Action": actions, "Resource": resources, **more}
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of a template with each pseudo parameter as its own name, and each reference as `<id>`."""
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if "Fn::Join" in value:
+        return value["Fn::Join"][0].join(_plain(value["Fn::Join"][1]))
+    if "Fn::Sub" in value:
+        return re.sub(r"\$\{([\w:]+)\}", lambda match: HERE[match[1]], value["Fn::Sub"])
+    if "Ref" in value:
+        return HERE.get(value["Ref"], f"<{re.sub('[0-9A-F]{8}$', '', value['Ref'])}>")
+    return {name: _plain(entry) for name, entry in value.items()}
+
+
+def _use_key(synthesis: Any) -> list[dict[str, Any]]:
+    """Return the two statements with which a role uses the key through the meeting points."""
+    key = _arn(synthesis, "AWS::KMS::Key", "Encryption")
+    table, queues = "dynamodb.region.amazonaws.com", "sqs.region.amazonaws.com"
+    return [
+        _allow("kms:Decrypt", key, Condition={"StringEquals": {"kms:ViaService": [table, queues]}}),
+        _allow("kms:GenerateDataKey", key, Condition={"StringEquals": {"kms:ViaService": queues}}),
+    ]
+
+
+def _send_events(*kinds: str) -> dict[str, Any]:
+    names = [f"Deep Learning Cluster {kind}" for kind in kinds]
+    return _allow(
+        "events:PutEvents",
+        "arn:partition:events:region:account:event-bus/default",
+        Condition={"StringEquals": {"events:source": "deeplearning-cdk", "events:detail-type": names}},
+    )
+
+
+def _open_sessions(*more: str) -> dict[str, Any]:
+    instances = "arn:partition:ec2:region:account:instance/*"
+    return _allow([*more, *CHANNELS], "*", Condition={"ArnLike": {"ec2:SourceInstanceARN": instances}})
+
+
+def _write_logs(role: str) -> dict[str, Any]:
+    streams = f"arn:partition:logs:region:account:log-group:<ClusterNodeLog>:log-stream:{role}/*"
+    return _allow(["logs:CreateLogStream", "logs:PutLogEvents"], streams)
 
 
 def _read_assets(statement: dict[str, Any]) -> list[str]:
@@ -39,14 +94,16 @@ def _read_assets(statement: dict[str, Any]) -> list[str]:
 
 def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synthesize: Any) -> None:
     synthesis = synthesize()
-    cluster = synthesis.only("AWS::Lambda::Function")["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
+    cluster = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"][
+        "DEEPLEARNING_CLUSTER"
+    ]
     *statements, assets = synthesis.statements("MasterRole")
-    assert statements == [
+    assert [_plain(statement) for statement in statements] == [
         # To end the cluster from the master; describing groups takes no resource.
         _allow("autoscaling:DescribeAutoScalingGroups", "*"),
         _allow(
             ["autoscaling:SetDesiredCapacity", "autoscaling:SetInstanceHealth"],
-            {"Fn::Sub": GROUPS},
+            _plain({"Fn::Sub": GROUPS}),
             Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": cluster}},
         ),
         _allow(["dynamodb:GetItem", "dynamodb:PutItem"], _arn(synthesis, "AWS::DynamoDB::Table")),
@@ -55,6 +112,10 @@ def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synt
             [_arn(synthesis, "AWS::SQS::Queue", "MasterQueue"), _arn(synthesis, "AWS::SQS::Queue", "ReportQueue")],
         ),
         _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "WorkerQueue")),
+        *_use_key(synthesis),
+        _send_events("Degraded", "Failed", "Finished", "Formed"),
+        _open_sessions(),
+        _write_logs("master"),
     ]
     assert _read_assets(assets) == ["zip"]
 
@@ -63,21 +124,107 @@ def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synt
 def test_d45_worker_only_reads_the_state_hears_rings_and_reports(synthesize: Any) -> None:
     synthesis = synthesize()
     *statements, assets = synthesis.statements("WorkerRole")
-    assert statements == [
+    assert [_plain(statement) for statement in statements] == [
         _allow("dynamodb:GetItem", _arn(synthesis, "AWS::DynamoDB::Table")),
         _allow("sqs:ReceiveMessage", _arn(synthesis, "AWS::SQS::Queue", "WorkerQueue")),
         _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "ReportQueue")),
+        *_use_key(synthesis),
+        _open_sessions(),
+        _write_logs("worker"),
     ]
     assert _read_assets(assets) == ["zip"]
 
 
-@pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
-def test_nodes_have_session_manager_and_no_other_managed_policy(synthesize: Any, role: str) -> None:
+@pytest.mark.parametrize("role", ROLES)
+def test_only_ec2_may_act_as_a_nodes_role_which_has_no_fixed_name(synthesize: Any, role: str) -> None:
     properties = synthesize().part("AWS::IAM::Role", role)["Properties"]
-    assert properties["ManagedPolicyArns"] == [SESSION_MANAGER]
     assert "RoleName" not in properties
     (trust,) = properties["AssumeRolePolicyDocument"]["Statement"]
-    assert trust["Principal"] == {"Service": "ec2.amazonaws.com"}
+    assert trust == {
+        "Action": "sts:AssumeRole",
+        "Effect": "Allow",
+        "Principal": {"Service": "ec2.amazonaws.com"},
+    }
+
+
+@pytest.mark.parametrize(
+    "props", [{}, {"isolated": True, "worker_instance_type": "m5.large"}], ids=["default", "isolated"]
+)
+def test_no_role_has_a_policy_inside_or_one_of_aws_and_none_may_hand_out_rights(
+    synthesize: Any, props: dict[str, Any]
+) -> None:
+    synthesis = synthesize(**props)
+    assert not synthesis.of_type("AWS::IAM::Policy")
+    granted = set()
+    for name, role in synthesis.of_type("AWS::IAM::Role").items():
+        assert not role["Properties"].keys() & {"Policies", "ManagedPolicyArns"}, name
+        for policy in synthesis.policies(name):
+            assert len(json.dumps(policy["PolicyDocument"])) < MOST_POLICY_CHARACTERS
+            for statement in policy["PolicyDocument"]["Statement"]:
+                actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+                granted |= set(actions)
+    # Nothing of iam:, sts: or organizations:, and no pattern of actions.
+    assert {action.partition(":")[0] for action in granted} <= {
+        "autoscaling",
+        "dynamodb",
+        "ec2",
+        "events",
+        "kms",
+        "logs",
+        "s3",
+        "sqs",
+        "ssm",
+        "ssmmessages",
+    }
+    assert not [action for action in granted if "*" in action]
+
+
+def test_every_action_of_the_clusters_roles_is_known(synthesize: Any) -> None:
+    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
+    actions: dict[str, list[str]] = {}
+    for part in OURS:
+        found = [statement["Action"] for statement in synthesis.statements(part)]
+        actions[part] = sorted({action for each in found for action in ([each] if isinstance(each, str) else each)})
+    node = [
+        "dynamodb:GetItem",
+        "elasticfilesystem:ClientMount",
+        "elasticfilesystem:ClientWrite",
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "s3:GetObject",
+        "sqs:ReceiveMessage",
+        "sqs:SendMessage",
+        *CHANNELS,
+    ]
+    master = [
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:SetDesiredCapacity",
+        "autoscaling:SetInstanceHealth",
+        "dynamodb:PutItem",
+        "events:PutEvents",
+        "sqs:DeleteMessage",
+    ]
+    assert actions == {
+        "WorkerRole": sorted(node),
+        "MasterRole": sorted([*node, *master]),
+        "CapacityAdjusterRole": [
+            "autoscaling:DescribeAutoScalingGroups",
+            "autoscaling:DescribeScalingActivities",
+            "autoscaling:ResumeProcesses",
+            "autoscaling:SetDesiredCapacity",
+            "autoscaling:SuspendProcesses",
+            "dynamodb:GetItem",
+            "dynamodb:PutItem",
+            "events:PutEvents",
+            "kms:Decrypt",
+            "kms:GenerateDataKey",
+            "logs:CreateLogStream",
+            "logs:PutLogEvents",
+            "sqs:SendMessage",
+        ],
+    }
 
 
 @pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
@@ -106,37 +253,41 @@ def test_only_the_master_reads_the_run_script(synthesize: Any, tmp_path: Any) ->
 @pytest.mark.fault(24)
 def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize: Any) -> None:
     synthesis = synthesize()
-    cluster = synthesis.only("AWS::Lambda::Function")["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
-    assert synthesis.statements("CapacityAdjusterRole") == [
-        _allow(["logs:CreateLogStream", "logs:PutLogEvents"], _arn(synthesis, "AWS::Logs::LogGroup")),
+    cluster = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"][
+        "DEEPLEARNING_CLUSTER"
+    ]
+    assert [_plain(statement) for statement in synthesis.statements("CapacityAdjusterRole")] == [
+        _allow(
+            ["logs:CreateLogStream", "logs:PutLogEvents"], _arn(synthesis, "AWS::Logs::LogGroup", "CapacityAdjuster")
+        ),
         _allow(["dynamodb:GetItem", "dynamodb:PutItem"], _arn(synthesis, "AWS::DynamoDB::Table")),
-        _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "MasterQueue")),
+        _allow(
+            "sqs:SendMessage",
+            # Lambda sends what it gave up as the function's role.
+            [_arn(synthesis, "AWS::SQS::Queue", "DeadLetters"), _arn(synthesis, "AWS::SQS::Queue", "MasterQueue")],
+        ),
+        *_use_key(synthesis),
+        _send_events("Failed", "Finished"),
         _allow(["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"], "*"),
         _allow(
             ["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],
-            {"Fn::Sub": GROUPS},
+            _plain({"Fn::Sub": GROUPS}),
             Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": cluster}},
         ),
     ]
-    assert "ManagedPolicyArns" not in synthesis.part("AWS::IAM::Role", "CapacityAdjusterRole")["Properties"]
 
 
 def test_d62_the_only_star_is_for_calls_that_take_no_resource(synthesize: Any) -> None:
     synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
     stars = {
-        re.sub(r"[0-9A-F]{8}$", "", name): statement["Action"]
-        for name, role in synthesis.of_type("AWS::IAM::Role").items()
-        for policy in role["Properties"]["Policies"]
-        for statement in policy["PolicyDocument"]["Statement"]
-        if statement["Resource"] == "*" or "*" in statement["Action"]
+        part: [statement["Action"] for statement in synthesis.statements(part) if statement["Resource"] == "*"]
+        for part in OURS
     }
-    # IAM knows no resource for describing groups and their activities.
+    # IAM knows no resource for describing groups and their activities, nor for what the SSM agent says.
     assert stars == {
-        "ClusterCapacityAdjusterRole": [
-            "autoscaling:DescribeAutoScalingGroups",
-            "autoscaling:DescribeScalingActivities",
-        ],
-        "ClusterNodesMasterRole": "autoscaling:DescribeAutoScalingGroups",
+        "CapacityAdjusterRole": [["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"]],
+        "MasterRole": ["autoscaling:DescribeAutoScalingGroups", CHANNELS],
+        "WorkerRole": [CHANNELS],
     }
 
 
@@ -177,15 +328,12 @@ def test_nodes_may_decrypt_with_the_key_of_a_bucket_that_is_a_construct(make_sta
     bucket = s3.Bucket(stack, "Data", encryption=s3.BucketEncryption.KMS)
     TrainingCluster(stack, "Cluster", data=[DataSource("train", bucket, "train/")])
     synthesis = read_stack(stack)
-    statements = [
-        statement
-        for policy in synthesis.of_type("AWS::IAM::Policy").values()
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
-    ]
-    assert statements == [_allow("kms:Decrypt", _arn(synthesis, "AWS::KMS::Key"))] * 2
+    granted = {name: entry for name, entry in synthesis.of_type("AWS::IAM::ManagedPolicy").items() if "Grants" in name}
+    statements = [entry["Properties"]["PolicyDocument"]["Statement"] for entry in granted.values()]
+    assert statements == [[_allow("kms:Decrypt", _arn(synthesis, "AWS::KMS::Key", "DataKey"))]] * 2
     # A node that starts before it may decrypt would fail for good.
     for node_role in NodeRole:
-        assert set(synthesis.of_type("AWS::IAM::Policy")) <= synthesis.before(synthesis.group_id(node_role))
+        assert set(granted) <= synthesis.before(synthesis.group_id(node_role))
 
 
 def test_nodes_read_nothing_that_lustre_reads_for_them(make_stack: Any, read_stack: Any) -> None:
@@ -194,7 +342,7 @@ def test_nodes_read_nothing_that_lustre_reads_for_them(make_stack: Any, read_sta
     TrainingCluster(stack, "Cluster", lustre=lustre, data=[DataSource("train", "team-data", "train/", "lustre")])
     synthesis = read_stack(stack)
     assert "team-data" in json.dumps(synthesis.of_type("AWS::FSx::DataRepositoryAssociation"))
-    assert "team-data" not in json.dumps(synthesis.of_type("AWS::IAM::Role"))
+    assert "team-data" not in json.dumps(synthesis.of_type("AWS::IAM::ManagedPolicy"))
 
 
 @pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
@@ -219,12 +367,14 @@ def test_data_comes_through_the_s3_endpoint_which_shuts_no_bucket_out(synthesize
 @pytest.mark.fault(19, 24, 35)
 def test_adjuster_is_invoked_by_its_topic_and_its_timer_alone(synthesize: Any) -> None:
     synthesis = synthesize()
-    (topic,) = synthesis.of_type("AWS::SNS::Topic")
-    (timer,) = synthesis.of_type("AWS::Events::Rule")
+    (topic,) = (name for name in synthesis.of_type("AWS::SNS::Topic") if "LaunchEvents" in name)
+    (timer,) = (name for name in synthesis.of_type("AWS::Events::Rule") if "Timer" in name)
+    (function,) = (name for name in synthesis.of_type("AWS::Lambda::Function") if "CapacityAdjuster" in name)
     permissions = [entry["Properties"] for entry in synthesis.of_type("AWS::Lambda::Permission").values()]
-    assert sorted((entry["Principal"], str(entry["SourceArn"])) for entry in permissions) == [
+    invokers = [entry for entry in permissions if entry["FunctionName"] == {"Fn::GetAtt": [function, "Arn"]}]
+    assert sorted((entry["Principal"], str(entry["SourceArn"])) for entry in invokers) == [
         ("events.amazonaws.com", str({"Fn::GetAtt": [timer, "Arn"]})),
         ("sns.amazonaws.com", str({"Ref": topic})),
     ]
-    schedule = synthesis.only("AWS::Events::Rule")
+    schedule = synthesis.part("AWS::Events::Rule", "Timer")["Properties"]
     assert (schedule["ScheduleExpression"], schedule["State"]) == ("rate(1 minute)", "ENABLED")

@@ -20,7 +20,7 @@ def test_workers_launch_on_demand_by_default(synthesize: Any, choice: str | None
     assert not {"InstanceMarketOptions", "CapacityReservationSpecification"} & set(_worker_template(synthesis))
     assert (
         "DEEPLEARNING_CAPACITY_RESERVATION_ID"
-        not in synthesis.only("AWS::Lambda::Function")["Environment"]["Variables"]
+        not in synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
     )
 
 
@@ -44,7 +44,7 @@ def test_a_capacity_block_is_targeted_and_placed_by_itself(synthesize: Any) -> N
 
 def test_the_end_of_a_capacity_block_wakes_the_adjuster_that_knows_it(synthesize: Any) -> None:
     synthesis = synthesize(worker_purchase=BLOCK)
-    variables = synthesis.only("AWS::Lambda::Function")["Environment"]["Variables"]
+    variables = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
     assert variables["DEEPLEARNING_CAPACITY_RESERVATION_ID"] == BLOCK
     rule = synthesis.part("AWS::Events::Rule", "EndOfBlock")["Properties"]
     assert rule["EventPattern"] == {

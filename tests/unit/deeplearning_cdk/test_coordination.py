@@ -1,0 +1,166 @@
+"""The meeting points: what encrypts them, how they are reached, and who may speak there."""
+
+import re
+from typing import Any
+
+import pytest
+from aws_cdk import aws_kms as kms
+
+from deeplearning_cdk import NodeImage, TrainingCluster
+
+CPU = {"worker_instance_type": "m5.large"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
+    "isolated": {"isolated": True, **CPU},
+    "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
+    "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
+}
+every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
+ROLE = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+SCALING_ROLE = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":iam::", {"Ref": "AWS::AccountId"}, f":{ROLE}"]]}
+ACCOUNT = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":iam::", {"Ref": "AWS::AccountId"}, ":root"]]}
+
+
+def _name(synthesis: Any, kind: str, part: str) -> str:
+    (name,) = (name for name in synthesis.of_type(kind) if part in name)
+    return str(name)
+
+
+def _arn(synthesis: Any, kind: str, part: str) -> dict[str, list[str]]:
+    return {"Fn::GetAtt": [_name(synthesis, kind, part), "Arn"]}
+
+
+def _is_tls_only(statements: list[Any], action: str) -> bool:
+    return any(
+        (statement["Effect"], statement["Action"], statement.get("Condition"))
+        == ("Deny", action, {"Bool": {"aws:SecureTransport": "false"}})
+        and statement["Principal"] in ("*", {"AWS": "*"})
+        for statement in statements
+    )
+
+
+@every_variant
+def test_every_queue_and_topic_refuses_plain_http(synthesize: Any, props: dict[str, Any]) -> None:
+    synthesis = synthesize(**props)
+    for name in synthesis.of_type("AWS::SQS::Queue"):
+        assert _is_tls_only(synthesis.policy_of("AWS::SQS::Queue", name), "sqs:*"), name
+    for name in synthesis.of_type("AWS::SNS::Topic"):
+        assert _is_tls_only(synthesis.policy_of("AWS::SNS::Topic", name), "sns:Publish"), name
+
+
+@every_variant
+def test_every_queue_topic_and_table_is_encrypted_with_the_clusters_key(synthesize: Any, props: dict[str, Any]) -> None:
+    synthesis = synthesize(**props)
+    key = _arn(synthesis, "AWS::KMS::Key", "Encryption")
+    for kind in ("AWS::SQS::Queue", "AWS::SNS::Topic"):
+        assert synthesis.of_type(kind)
+        for name, entry in synthesis.of_type(kind).items():
+            assert entry["Properties"]["KmsMasterKeyId"] == key, name
+    for queue in synthesis.of_type("AWS::SQS::Queue").values():
+        assert queue["Properties"]["KmsDataKeyReusePeriodSeconds"] == 3600
+    table = synthesis.only("AWS::DynamoDB::Table")
+    assert table["SSESpecification"] == {"KMSMasterKeyId": key, "SSEEnabled": True, "SSEType": "KMS"}
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    function = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]
+    assert function["KmsKeyArn"] == key
+
+
+def test_a_key_of_the_users_takes_the_place_of_the_clusters(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    key = kms.Key.from_key_arn(stack, "Mine", "arn:aws:kms:us-east-1:111122223333:key/mine")
+    TrainingCluster(stack, "Cluster", encryption_key=key, **CPU)
+    synthesis = read_stack(stack)
+    assert not synthesis.of_type("AWS::KMS::Key")
+    for kind in ("AWS::SQS::Queue", "AWS::SNS::Topic"):
+        for name, entry in synthesis.of_type(kind).items():
+            assert entry["Properties"]["KmsMasterKeyId"] == key.key_arn, name
+    for group in synthesis.of_type("AWS::Logs::LogGroup").values():
+        assert group["Properties"]["KmsKeyId"] == key.key_arn
+
+
+@pytest.mark.fault(24)
+@pytest.mark.parametrize(
+    ("queue", "sender"),
+    [("MasterQueue", "CapacityAdjusterRole"), ("WorkerQueue", "MasterRole"), ("ReportQueue", "WorkerRole")],
+)
+def test_nobody_but_one_role_sends_to_a_queue_whatever_its_own_rights(synthesize: Any, queue: str, sender: str) -> None:
+    synthesis = synthesize()
+    arn = _arn(synthesis, "AWS::SQS::Queue", queue)
+    assert synthesis.policy_of("AWS::SQS::Queue", queue) == [
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sqs:*",
+            "Resource": arn,
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
+        {
+            "Sid": "OneRoleSends",
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn,
+            "Condition": {"ArnNotEquals": {"aws:PrincipalArn": _arn(synthesis, "AWS::IAM::Role", sender)}},
+        },
+    ]
+
+
+@pytest.mark.fault(24)
+def test_only_auto_scaling_publishes_events_of_the_groups(synthesize: Any) -> None:
+    synthesis = synthesize()
+    topic = {"Ref": _name(synthesis, "AWS::SNS::Topic", "LaunchEvents")}
+    assert synthesis.policy_of("AWS::SNS::Topic", "LaunchEvents") == [
+        {
+            "Sid": "AllowPublishThroughSSLOnly",
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "sns:Publish",
+            "Resource": topic,
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
+        {
+            "Sid": "AutoScalingPublishes",
+            "Effect": "Allow",
+            "Principal": {"AWS": ACCOUNT},
+            "Action": "sns:Publish",
+            "Resource": topic,
+            "Condition": {"ArnEquals": {"aws:PrincipalArn": SCALING_ROLE}},
+        },
+        {
+            "Sid": "NobodyElsePublishes",
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sns:Publish",
+            "Resource": topic,
+            "Condition": {
+                "ArnNotEquals": {"aws:PrincipalArn": SCALING_ROLE},
+                # What AWS does by itself, or in the name of who deploys, is not refused.
+                "BoolIfExists": {"aws:PrincipalIsAWSService": "false", "aws:ViaAWSService": "false"},
+            },
+        },
+    ]
+
+
+@pytest.mark.fault(31, 35)
+def test_what_nobody_can_handle_is_kept_for_two_weeks(synthesize: Any) -> None:
+    synthesis = synthesize()
+    dead_letters = _arn(synthesis, "AWS::SQS::Queue", "DeadLetters")
+    queues = {
+        re.sub(r"^ClusterCoordination|[0-9A-F]{8}$", "", name): entry["Properties"]
+        for name, entry in synthesis.of_type("AWS::SQS::Queue").items()
+    }
+    assert queues["DeadLetters"]["MessageRetentionPeriod"] == 14 * 24 * 3600
+    redrive = {"deadLetterTargetArn": dead_letters, "maxReceiveCount": 20}
+    assert {name: queue.get("RedrivePolicy") for name, queue in queues.items()} == {
+        "DeadLetters": None,
+        "MasterQueue": redrive,
+        "ReportQueue": redrive,
+        # Every worker sees every ring, so that how often one was seen says nothing.
+        "WorkerQueue": None,
+    }
+    function = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]
+    assert function["DeadLetterConfig"] == {"TargetArn": dead_letters}
+    # A message that comes back for half a minute each time outlives every restart of the master.
+    for name in ("MasterQueue", "ReportQueue"):
+        assert queues[name]["VisibilityTimeout"] * redrive["maxReceiveCount"] <= queues[name]["MessageRetentionPeriod"]
