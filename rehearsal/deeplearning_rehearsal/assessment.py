@@ -11,6 +11,7 @@ from deeplearning_rehearsal.contract_check import Roster
 from deeplearning_rehearsal.embedded_aws import CallCounts, StackOutcome
 from deeplearning_rehearsal.lab import StandIn
 from deeplearning_rehearsal.launcher_report import EfficiencyReport, LauncherReport
+from deeplearning_rehearsal.node_log import LogReport
 from deeplearning_rehearsal.options import Expectation
 from deeplearning_rehearsal.report import CaseReport, ClusterReport, NodeReport, Report, StackReport, TrainingReport
 from deeplearning_rehearsal.timeline import Timeline
@@ -34,6 +35,7 @@ class Evidence:
         nodes: The nodes with their checks.
         training: The job's result; None without one.
         problems: What went wrong while looking.
+        log: What the nodes shipped; None when it was not looked at.
         denials: Actions that the deployed policies denied, with what AWS said.
         case: What was found out about a fault case; None without one.
         launchers: What was found out about launchers, by name; empty where none was tried.
@@ -51,6 +53,7 @@ class Evidence:
     nodes: tuple[NodeReport, ...] = ()
     training: TrainingReport | None = None
     problems: list[str] = field(default_factory=list)
+    log: LogReport | None = None
     denials: Mapping[str, str] = field(default_factory=dict)
     case: CaseReport | None = None
     launchers: dict[str, LauncherReport] = field(default_factory=dict)
@@ -74,8 +77,18 @@ def bound_calls(nodes: int, seconds: float) -> int:
 
 
 def count_node_calls(calls: CallCounts) -> int:
-    """Return how many calls the nodes made."""
-    return calls.total - calls.by_kind.get("lambda", 0)
+    """Return how many calls the nodes made to form."""
+    return calls.total - calls.by_kind.get("lambda", 0) - count_log_calls(calls)
+
+
+def bound_log_calls(nodes: int, seconds: float) -> int:
+    """Return the most AWS calls by which nodes may ship what they say; arguments as of `bound_calls`."""
+    return nodes * (2 + math.ceil(seconds / 10)) + 10
+
+
+def count_log_calls(calls: CallCounts) -> int:
+    """Return how many calls the nodes made to ship what they say; the few events of the Lambda are among them."""
+    return sum(number for name, number in calls.by_operation.items() if name.startswith(("logs.", "events.")))
 
 
 def judge(
@@ -147,6 +160,7 @@ def _find_promise_problems(expect: Expectation, evidence: Evidence) -> tuple[str
         problems.append(f"a smaller cluster must give its reason, got {formed} of {evidence.requested} without")
     if evidence.case is None:  # the bound is that of an undisturbed formation
         problems += _find_call_problems(evidence, formed)
+    problems += _find_log_problems(evidence)
     for node in evidence.nodes:
         broken = [name for name, held in node.checks.items() if not held]
         problems += [f"{node.host} must keep the contract, it fails: {name}" for name in broken]
@@ -160,9 +174,25 @@ def _find_promise_problems(expect: Expectation, evidence: Evidence) -> tuple[str
 def _find_call_problems(evidence: Evidence, formed: int) -> Sequence[str]:
     if formed == 0 or evidence.formation_seconds is None:
         return []
-    made = count_node_calls(evidence.calls)
-    bound = bound_calls(formed, evidence.formation_seconds)
-    return [] if made <= bound else [f"{formed} nodes must form with at most {bound} AWS calls of theirs, got {made}"]
+    seconds = evidence.formation_seconds
+    made, bound = count_node_calls(evidence.calls), bound_calls(formed, seconds)
+    shipped, most = count_log_calls(evidence.calls), bound_log_calls(formed, seconds)
+    problems = []
+    if made > bound:
+        problems.append(f"{formed} nodes must form with at most {bound} AWS calls of theirs, got {made}")
+    if shipped > most:
+        problems.append(f"{formed} nodes must ship their logs with at most {most} AWS calls, got {shipped}")
+    return problems
+
+
+def _find_log_problems(evidence: Evidence) -> Sequence[str]:
+    if evidence.log is None:
+        return []
+    silent = [node.host for node in evidence.nodes if not evidence.log.lines.get(node.instance_id)]
+    problems = [f"{host} must ship its log, there is no line of it" for host in silent]
+    if evidence.log.foreign:
+        problems.append(f"the node log must hold lines of its nodes only, got {evidence.log.foreign} others")
+    return problems
 
 
 def _find_training_problems(evidence: Evidence) -> Sequence[str]:
@@ -185,4 +215,8 @@ def _describe_cluster(evidence: Evidence) -> ClusterReport:
         aws_calls_by_kind=dict(sorted(evidence.calls.by_kind.items())),
         aws_call_bound=None if seconds is None else bound_calls(formed, seconds),
         reason="" if evidence.state is None else evidence.state.reason,
+        log_calls=count_log_calls(evidence.calls),
+        log_call_bound=None if seconds is None else bound_log_calls(formed, seconds),
+        log_lines={} if evidence.log is None else evidence.log.lines,
+        metrics={} if evidence.log is None else evidence.log.metrics,
     )

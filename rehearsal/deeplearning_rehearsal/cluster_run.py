@@ -15,6 +15,7 @@ from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.node_log import read_node_log
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.session_check import check_sessions
 from deeplearning_rehearsal.timeline import Timeline
@@ -90,6 +91,8 @@ class ClusterRun:
                 settings.login_user,
                 lambda instance_id, text: self.timeline.tell(lane(instance_id), text),
             )
+            if settings.log_group:
+                evidence.log = read_node_log(self.aws.place.client("logs"), settings.log_group)
             # The master and the last worker: each role has rights of its own.
             ends = {evidence.roster.hosts[0][1], evidence.roster.hosts[-1][1]}
             check_sessions(self.aws.place.client("ssm"), ends)

@@ -54,6 +54,10 @@ class ClusterReport:
         aws_calls_by_kind: The same by who called.
         aws_call_bound: The most calls that nodes may make for this size and time.
         reason: Why the cluster is smaller than asked for; else empty.
+        log_calls: Of the calls, those by which nodes shipped their logs and events; `aws_call_bound` is without them.
+        log_call_bound: The most of these for this size and time.
+        log_lines: Instance id -> lines that it shipped.
+        metrics: Metric -> values in those lines.
     """
 
     requested: int
@@ -65,6 +69,10 @@ class ClusterReport:
     aws_calls_by_kind: Mapping[str, int]
     aws_call_bound: int | None
     reason: str
+    log_calls: int = 0
+    log_call_bound: int | None = None
+    log_lines: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_rehearsal.assessment import Evidence, bound_calls, find_problems, judge
+from deeplearning_rehearsal.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
 from deeplearning_rehearsal.contract_check import Roster
 from deeplearning_rehearsal.embedded_aws import CallCounts, StackOutcome, StackResource
 from deeplearning_rehearsal.lab import StandIn
+from deeplearning_rehearsal.node_log import LogReport
 from deeplearning_rehearsal.report import NodeReport, TrainingReport
 from deeplearning_rehearsal.timeline import Timeline
 
@@ -118,6 +119,28 @@ def test_an_expected_failure_needs_a_rollback_with_a_reason(
 ) -> None:
     ended = replace(evidence, outcome=replace(COMPLETE, status=status, reason=reason))
     assert find_problems("failed", ended) == problems
+
+
+def test_every_node_must_ship_its_log_and_nobody_elses(evidence: Evidence) -> None:
+    lines = {node.instance_id: 7 for node in evidence.nodes}
+    assert find_problems("formed", replace(evidence, log=LogReport(lines, {}))) == ()
+    lines.popitem()
+    host = evidence.nodes[-1].host
+    assert find_problems("formed", replace(evidence, log=LogReport(lines, {}, 2))) == (
+        f"{host} must ship its log, there is no line of it",
+        "the node log must hold lines of its nodes only, got 2 others",
+    )
+
+
+def test_shipping_logs_has_a_bound_of_its_own(evidence: Evidence) -> None:
+    formed = len(evidence.nodes)
+    most = bound_log_calls(formed, evidence.formation_seconds or 0)
+    kinds = {"lambda": 10, "worker": 30 + most}
+    calls = CallCounts(40 + most, {"sqs.SendMessage": 40, "logs.PutLogEvents": most}, kinds, {})
+    assert find_problems("formed", replace(evidence, calls=calls)) == ()
+    calls = replace(calls, by_operation={**calls.by_operation, "events.PutEvents": 1}, total=calls.total + 1)
+    (problem,) = find_problems("formed", replace(evidence, calls=calls))
+    assert problem == f"{formed} nodes must ship their logs with at most {most} AWS calls, got {most + 1}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""What the nodes shipped: lines by node, and metrics by name."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.log_record import LogLine
+from deeplearning_contract.metrics import read_metrics
+
+
+@dataclass(frozen=True)
+class LogReport:
+    """
+    The nodes' log group.
+
+    Attributes:
+        lines: Instance id -> lines that it shipped.
+        metrics: Name -> values in those lines.
+        foreign: Lines that are none of the contract, or in another node's stream.
+    """
+
+    lines: Mapping[str, int]
+    metrics: Mapping[str, int]
+    foreign: int = 0
+
+
+def read_node_log(client: Any, group: str) -> LogReport:
+    """
+    Count what is in a log group.
+
+    Args:
+        client: The client of CloudWatch Logs.
+        group: Its name.
+    """
+    lines: Counter[str] = Counter()
+    metrics: Counter[str] = Counter()
+    foreign = 0
+    for page in client.get_paginator("filter_log_events").paginate(logGroupName=group):
+        for event in page["events"]:
+            try:
+                line = LogLine.from_text(event["message"])
+            except ContractError:
+                foreign += 1
+                continue
+            if line.speaker.stream == event["logStreamName"]:
+                lines[line.speaker.node] += 1
+                metrics.update(read_metrics(line.details).keys())
+            else:
+                foreign += 1
+    return LogReport(dict(sorted(lines.items())), dict(sorted(metrics.items())), foreign)
