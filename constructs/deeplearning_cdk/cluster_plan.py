@@ -94,6 +94,11 @@ class ClusterPlan:
         )
 
     @property
+    def keeps_data(self) -> bool:
+        """Whether the stack leaves a file system of its own behind, which needs the key."""
+        return self.storage.file_system is None and self.storage.file_system_id is None
+
+    @property
     def hardware(self) -> Mapping[str, HardwareSettings]:
         """Role -> what its nodes have."""
         return {

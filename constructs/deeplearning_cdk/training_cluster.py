@@ -174,8 +174,7 @@ class TrainingCluster(ClusterAccess):
         )
         super().__init__(scope, construct_id)
         self.cluster_name = name_cluster(self)
-        has_own_data = file_system is None and file_system_id is None
-        self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_kept=has_own_data)
+        self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_kept=self._plan.keeps_data)
         place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
         self.network = self._make_network(place, isolated=isolated)
         warn_about(self, self._plan, isolated=isolated)
