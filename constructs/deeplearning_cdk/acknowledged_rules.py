@@ -24,13 +24,13 @@ class AcknowledgedRule:
     Attributes:
         reason: Why, and what holds instead.
         nag_ids: Its ids in cdk-nag, by pack, without the pack's prefix.
-        checkov_ids: Its ids in checkov.
+        checkov_ids: Its ids in checkov, each with the type of the resources that it is about.
         is_granular: Whether cdk-nag names each finding by itself, so that each is acknowledged by itself.
     """
 
     reason: str
     nag_ids: Mapping[str, str] = field(default_factory=dict)
-    checkov_ids: tuple[str, ...] = ()
+    checkov_ids: Mapping[str, str] = field(default_factory=dict)
     is_granular: bool = False
 
 
@@ -38,10 +38,11 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     "wildcard-resources": AcknowledgedRule(
         reason=(
             "These actions either take no resource in IAM, such as describing groups or opening a session's channel, "
-            "or their resource gets its name only later, such as a group's or a log stream's; what may be matched is "
-            "then held by the cluster's tag or by the beginning of the name."
+            "or what they are for gets its name or comes to exist only later, such as a log stream, or Auto Scaling's "
+            "role in a key's policy; a condition or the beginning of the name then holds what may be matched."
         ),
         nag_ids={"AwsSolutions": "IAM5"},
+        checkov_ids={"CKV_AWS_33": "AWS::KMS::Key"},
         is_granular=True,
     ),
     "worker-doorbell-without-redrive": AcknowledgedRule(
@@ -58,7 +59,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "account with the smallest quota, where the cluster could then not be deployed."
         ),
         nag_ids={"NIST.800.53.R5": "LambdaConcurrency", "HIPAA.Security": "LambdaConcurrency"},
-        checkov_ids=("CKV_AWS_115",),
+        checkov_ids={"CKV_AWS_115": "AWS::Lambda::Function"},
     ),
     "function-outside-vpc": AcknowledgedRule(
         reason=(
@@ -71,7 +72,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "HIPAA.Security": "LambdaInsideVPC",
             "PCI.DSS.321": "LambdaInsideVPC",
         },
-        checkov_ids=("CKV_AWS_117",),
+        checkov_ids={"CKV_AWS_117": "AWS::Lambda::Function"},
     ),
     "members-say-anything": AcknowledgedRule(
         reason=(
@@ -98,14 +99,15 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     "public-route": AcknowledgedRule(
         reason=(
             "The public subnet of a new VPC has the NAT gateway, and the master when SSH is opened to a peer, and both "
-            "need a route to the Internet; nothing there gets a public address by itself, workers never stand there, "
-            "and isolated clusters have no such subnet."
+            "need a route to the Internet and an address there; workers never stand in it, the subnet gives no address "
+            "by itself, and isolated clusters have no such subnet."
         ),
         nag_ids={
             "NIST.800.53.R5": "VPCNoUnrestrictedRouteToIGW",
             "HIPAA.Security": "VPCNoUnrestrictedRouteToIGW",
             "PCI.DSS.321": "VPCNoUnrestrictedRouteToIGW",
         },
+        checkov_ids={"CKV_AWS_88": "AWS::EC2::LaunchTemplate"},
     ),
     "log-group-default-encryption": AcknowledgedRule(
         reason=(
@@ -117,7 +119,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "HIPAA.Security": "CloudWatchLogGroupEncrypted",
             "PCI.DSS.321": "CloudWatchLogGroupEncrypted",
         },
-        checkov_ids=("CKV_AWS_158",),
+        checkov_ids={"CKV_AWS_158": "AWS::Logs::LogGroup"},
     ),
 }
 
@@ -147,10 +149,14 @@ def acknowledge(construct: IConstruct, rule_name: str, *, findings: Sequence[str
     endings = [f"[Resource::{_flatten(Stack.of(resource).resolve(finding))}]" for finding in findings] or [""]
     ids = [f"{pack}::{pack}-{name}{ending}" for pack, name in rule.nag_ids.items() for ending in endings]
     Validations.of(resource).acknowledge(*(Acknowledgment(id=each, reason=rule.reason) for each in ids))
-    if rule.checkov_ids:
+    skip = [
+        {"id": each, "comment": rule.reason}
+        for each, kind in rule.checkov_ids.items()
+        if kind == resource.cfn_resource_type
+    ]
+    if skip:
         earlier = (resource.get_metadata(_CHECKOV) or {}).get("skip", [])
-        skip = [*earlier, *({"id": each, "comment": rule.reason} for each in rule.checkov_ids)]
-        resource.add_metadata(_CHECKOV, {"skip": skip})
+        resource.add_metadata(_CHECKOV, {"skip": [*earlier, *skip]})
 
 
 def _find_resource(construct: IConstruct) -> CfnResource:

@@ -5,6 +5,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from deeplearning_cdk.acknowledged_rules import acknowledge
+
 IMPORTED_KEY_POLICY = "deeplearning_cdk:importedKeyPolicy"
 
 _SCALING_ROLE = "aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
@@ -41,6 +43,8 @@ class ClusterEncryption(Construct):
             enable_key_rotation=True,
             removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if is_kept else RemovalPolicy.DESTROY,
         )
+        if key is None:
+            acknowledge(self.key, "wildcard-resources", findings=["*"])
         statements = [*_scaling_statements(), *_topic_statements(), *([_log_statement()] if key else [])]
         results = [self.key.add_to_resource_policy(statement) for statement in statements]
         if not all(result.statement_added for result in results):

@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
+from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
@@ -113,6 +114,8 @@ class NodeGroup(Construct):
             user_data=user_data,
         )
         self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
+        if is_public:
+            acknowledge(self.launch_template, "public-route")
         self.group = autoscaling.CfnAutoScalingGroup(
             self,
             "Group",

@@ -151,6 +151,9 @@ HOLES: dict[str, Hole] = {
         edit=change("AWS::EFS::FileSystem", "DeletionPolicy", "Delete"),
         found_by={GUARD: "stateful_resources_outlive_the_stack"},
     ),
+    "key lost while its file system is kept": Hole(
+        edit=change("AWS::KMS::Key", "DeletionPolicy", "Delete"), found_by={GUARD: "the_key_of_what_is_kept_is_kept"}
+    ),
     "lustre lost with the stack": Hole(
         edit=change("AWS::FSx::FileSystem", "DeletionPolicy", "Delete"),
         preset="lustre-in-existing-vpc",

@@ -24,17 +24,19 @@ def find(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def change(kind: str, path: str, value: Any) -> Edit:
-    """Return an edit that gives the last resource of a type another value; None takes it away."""
+    """Return an edit that gives the last resource of a type that has another value this one; None takes it away."""
+
+    *parents, last = path.split(".")
 
     def edit(template: dict[str, Any]) -> None:
-        *parents, last = path.split(".")
-        place: Any = find(template, kind)[-1]
-        for name in parents:
-            place = place[int(name)] if name.isdigit() else place[name]
-        assert place.get(last) != value
-        place.pop(last, None)
-        if value is not None:
-            place[last] = value
+        for place in reversed(find(template, kind)):
+            for name in parents:
+                place = place[int(name) if name.isdigit() else name]  # noqa: PLW2901 - it goes down
+            if place.get(last) != value:
+                place.pop(last, None)
+                place.update({} if value is None else {last: value})
+                return
+        raise AssertionError(f"no {kind} has another {path}")
 
     return edit
 

@@ -46,11 +46,8 @@ def checked(sound, edited):
         for when, resources in (("before", before), ("after", after)):
             kept = {key: resources[key] for key in changed & set(resources)}
             if kept:
-                pairs.append(
-                    edited[name].change(
-                        f"{edited[name].preset}-{when}", lambda each, kept=kept: each.update(Resources=kept)
-                    )
-                )
+                cut = functools.partial(_keep, kept)
+                pairs.append(edited[name].change(f"{edited[name].preset}-{when}", cut))
     return check_with_checkov(pairs)
 
 
