@@ -23,6 +23,7 @@ class Answers:
         activities: Group's name -> of `DescribeScalingActivities`, newest first; those of deleted groups too.
         instances: Of `DescribeInstances`; terminated ones stay for about an hour.
         templates: Group's name -> data of its launch template.
+        limits: What the adjuster's environment says of when it stops the cluster; None when it was not read.
         item: The state item; None without one.
         parts: The items that it refers to.
         node_lines: Of `FilterLogEvents`, the nodes' log group.
@@ -38,6 +39,7 @@ class Answers:
     activities: dict[str, list[Record]] = field(default_factory=dict)
     instances: list[Record] = field(default_factory=list)
     templates: dict[str, Record] = field(default_factory=dict)
+    limits: dict[str, str] | None = None
     item: Record | None = None
     parts: list[Record] = field(default_factory=list)
     node_lines: list[Record] = field(default_factory=list)

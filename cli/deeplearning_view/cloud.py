@@ -12,7 +12,8 @@ from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_view.answers import Answers, Record, read_moment, read_tags
 from deeplearning_view.errors import LookError
-from deeplearning_view.resources import find_adjuster_log, find_groups, find_node_log, find_state_table
+from deeplearning_view.limits import LIMIT_VARIABLES
+from deeplearning_view.resources import find_adjuster, find_adjuster_log, find_groups, find_node_log, find_state_table
 from deeplearning_view.stack_choice import find_stack
 
 Clients = Callable[[str], Any]
@@ -67,6 +68,8 @@ class _Reader:
         for group in answers.groups:
             name = str(group["AutoScalingGroupName"])
             answers.templates[name] = self._try("launch templates", partial(self._read_template, group), {})
+        if answers.groups:
+            answers.limits = self._try("the adjuster's settings", self._read_limits, None)
         self._try("the state item", self._read_state, None)
         if with_lines:
             answers.node_lines = self._read_lines(find_node_log(answers.resources), "the nodes' log")
@@ -130,6 +133,18 @@ class _Reader:
         )
         data: Record = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"]
         return data
+
+    def _read_limits(self) -> dict[str, str] | None:
+        name = find_adjuster(self._answers.resources)
+        if not name:
+            return None
+        environment = self._clients("lambda").get_function_configuration(FunctionName=name).get("Environment", {})
+        if "Error" in environment:
+            code = environment["Error"].get("ErrorCode", "")
+            self._answers.unread.append(f"the adjuster's settings: GetFunctionConfiguration answers {code}")
+            return None
+        # Its other variables are nobody's business here: one is the secret URL that ends the stack's wait.
+        return {key: value for key, value in environment.get("Variables", {}).items() if key in LIMIT_VARIABLES}
 
     def _read_state(self) -> None:
         table = find_state_table(self._answers.resources)

@@ -1,7 +1,5 @@
 """A row for each node: who it is, how EC2 and its group see it, and how far it is."""
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,6 +9,7 @@ from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.membership import named_members
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_view.answers import Answers, read_moment, read_tags
+from deeplearning_view.limits import decode_user_data
 from deeplearning_view.lines import Line
 from deeplearning_view.resources import find_groups
 from deeplearning_view.view import NodeView
@@ -73,10 +72,7 @@ def list_nodes(
 def read_login_user(templates: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the image's login user, as the user data of the launch templates says it; empty when none does."""
     for data in templates.values():
-        try:
-            found = _LOGIN_USER.search(base64.b64decode(data.get("UserData", "")))
-        except binascii.Error:
-            continue
+        found = _LOGIN_USER.search(decode_user_data(data))
         if found:
             return found[1].decode()
     return ""

@@ -11,6 +11,7 @@ WIDTH = 118
 _LABEL = 11
 _STYLES = {"formed": "bold green", "failed": "bold red", "forming": "bold yellow", "stopped": "bold", "deleted": "bold"}
 _MOST_GONE = 8
+_MOST_LOG = 3 * WIDTH
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -90,7 +91,8 @@ def _render_trouble(trouble: Trouble, label: str, style: str, *, with_lines: boo
 def _render_excerpt(entry: LogExcerpt) -> list[PageLine]:
     at = datetime.fromisoformat(entry.at)
     text = f"{at:%H:%M:%S} {entry.level:<7} {entry.message}"
-    return _row("log", textwrap.shorten(text, 3 * WIDTH, placeholder=" ..."), "dim", hanging=" " * 17)
+    shown = text if len(text) <= _MOST_LOG else f"{text[:_MOST_LOG]} ..."
+    return _row("log", shown, "dim", hanging=" " * 17)
 
 
 def _render_nodes(nodes: Sequence[NodeView]) -> list[PageLine]:

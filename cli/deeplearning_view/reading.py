@@ -5,6 +5,7 @@ from datetime import datetime
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 from deeplearning_view.answers import Answers, read_moment, read_tags
+from deeplearning_view.limits import NO_END, has_end
 from deeplearning_view.lines import read_lines
 from deeplearning_view.node_rows import list_nodes, read_login_user
 from deeplearning_view.resources import WAIT
@@ -82,6 +83,8 @@ def _find_since(answers: Answers, verdict: Verdict) -> str:
 
 def _find_warnings(answers: Answers, nodes: tuple[NodeView, ...], state: ClusterState | None) -> tuple[str, ...]:
     warnings = [text for group in answers.groups if (text := describe_suspension(group))]
+    if answers.limits is not None and state is not None and not has_end(answers.limits, answers.templates):
+        warnings.append(NO_END)
     if state is not None and state.notice:
         warnings.append(f"the capacity ends soon: {state.notice}")
     pinned = {
@@ -95,8 +98,8 @@ def _find_warnings(answers: Answers, nodes: tuple[NodeView, ...], state: Cluster
             node for node in nodes if node.instance_id in here and image.startswith("ami-") and node.image_id != image
         ]
         warnings += [
-            f"{node.name or node.instance_id} has the image {node.image_id}, and new nodes get {image}; replace it "
-            "with an instance refresh of its group, or terminate it"
+            f"{node.name or node.instance_id} has the image {node.image_id}, and new nodes get {image}; replace it: "
+            "deeplearning-cdk upgrade"
             for node in other
         ]
     return tuple(warnings)

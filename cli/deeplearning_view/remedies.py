@@ -34,13 +34,19 @@ _OWN_WORDS = "from custom resource. Message returned: "
 _ANY_RESOURCE = "mend what the message names, then deploy again"
 
 
-def split_reason(text: str) -> tuple[str, str]:
+def split_reason(text: str, said: str = "") -> tuple[str, str]:
     """
     Split a reason of adjuster or agent, which ends with the remedy, into cause and remedy; it may have no remedy.
 
-    The words of AWS may have a semicolon themselves, so a remedy that is known is looked for first.
+    The words of AWS, and remedies, may have a semicolon themselves, so a remedy that is known is looked for first.
+
+    Args:
+        text: The reason.
+        said: The remedy as a log line says it. Default: none does.
     """
     cause, marker, rest = text.partition(_LAST_LINES)
+    if said:
+        return cause.replace(f"; {said}", "") + marker + rest, said
     known = [kind.remedy for kind in LAUNCH_FAILURE_KINDS if "{quota}" not in kind.remedy]
     quotas = [f'"{name}"' for _, name in (*QUOTAS, ("", UNKNOWN_QUOTA))]
     known += [

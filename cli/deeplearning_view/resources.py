@@ -7,11 +7,13 @@ from deeplearning_contract.names import NodeRole
 
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 TABLE = "AWS::DynamoDB::Table"
+FUNCTION = "AWS::Lambda::Function"
 LOG_GROUP = "AWS::Logs::LogGroup"
 WAIT = "AWS::CloudFormation::WaitCondition"
 _STATE_TABLE = "CoordinationStateTable"
 _NODE_LOG = "NodeLog"
 _ADJUSTER_LOG = "CapacityAdjusterLog"
+_ADJUSTER = "CapacityAdjusterFunction"
 _ROLE_WORDS = {"MasterGroup": NodeRole.MASTER, "WorkersGroup": NodeRole.WORKER}
 """For a group that is gone, and its tags with it."""
 
@@ -40,6 +42,11 @@ def find_node_log(resources: Iterable[Mapping[str, Any]]) -> str:
 def find_adjuster_log(resources: Iterable[Mapping[str, Any]]) -> str:
     """Return the name of the adjuster's log group; empty without one."""
     return _find(resources, LOG_GROUP, _ADJUSTER_LOG)
+
+
+def find_adjuster(resources: Iterable[Mapping[str, Any]]) -> str:
+    """Return the name of the adjuster's function; empty without one."""
+    return _find(resources, FUNCTION, _ADJUSTER)
 
 
 def _find(resources: Iterable[Mapping[str, Any]], resource_type: str, word: str) -> str:

@@ -63,11 +63,10 @@ def _find_stack_troubles(answers: Answers, lines: Sequence[Line]) -> Iterable[Tr
             continue
         signalled = _SIGNALLED.match(reason)
         if signalled:
-            cause, remedy = split_reason(clean(signalled[1]))
-            said = next(
-                (line.remedy for line in lines if line.reason and line.remedy and line.reason in signalled[1]), ""
-            )
-            yield Trouble("stack", cause, said or remedy or advise_on_resource(cause))
+            text = clean(signalled[1])
+            said = (line.remedy for line in lines if line.remedy and line.reason and line.reason in text)
+            cause, remedy = split_reason(text, next(said, ""))
+            yield Trouble("stack", cause, remedy or advise_on_resource(cause))
         else:
             yield Trouble(f"stack: {event['LogicalResourceId']}", clean(reason), advise_on_resource(reason))
 
@@ -90,9 +89,9 @@ def _find_node_troubles(
             continue  # it failed, was mended, and came back
         line = failed.get(instance_id)
         text = departed.get(instance_id) or (line.reason if line else taken[instance_id])
-        cause, remedy = split_reason(text) if instance_id in departed or line else (text, "")
-        remedy = (line.remedy if line else "") or remedy or advise_on_node(text, instance_id)
-        yield Trouble(f"node {instance_id}", cause, remedy, is_past=is_formed)
+        said = line.remedy if line else ""
+        cause, remedy = split_reason(text, said) if instance_id in departed or line else (text, "")
+        yield Trouble(f"node {instance_id}", cause, remedy or advise_on_node(text, instance_id), is_past=is_formed)
 
 
 def _find_taken(answers: Answers) -> dict[str, str]:

@@ -114,7 +114,7 @@ def test_a_node_with_another_image_than_new_nodes_get_is_warned_about():
     templates = {"masters": given.make_template(), "workers": given.make_template("ami-0fedcba9876543210")}
     (warning,) = look(make_answers(templates=templates)).warnings
     assert warning.startswith("deeplearning-worker2 has the image ami-0123456789abcdef0, and new nodes get ami-0fed")
-    assert "instance refresh" in warning
+    assert warning.endswith("replace it: deeplearning-cdk upgrade")
 
 
 def test_a_group_that_launches_nothing_is_warned_about_with_the_way_on():
@@ -125,6 +125,23 @@ def test_a_group_that_launches_nothing_is_warned_about_with_the_way_on():
     assert warning.endswith(
         "aws autoscaling resume-processes --scaling-processes Launch --auto-scaling-group-name workers"
     )
+
+
+@pytest.mark.parametrize(
+    ("limits", "settings", "is_warned"),
+    [
+        (None, {}, False),
+        ({}, {}, True),
+        ({"DEEPLEARNING_STOP_AFTER_SECONDS": "0"}, {"stop_when_idle_seconds": 0}, True),
+        ({"DEEPLEARNING_STOP_AFTER_SECONDS": "3600"}, {}, False),
+        ({"DEEPLEARNING_BUDGET_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:budget"}, {}, False),
+        ({}, {"stop_when_idle_seconds": 3600}, False),
+    ],
+)
+def test_a_cluster_that_nothing_stops_is_warned_about(limits, settings, is_warned):
+    templates = {"masters": given.make_template(settings=settings)}
+    warnings = look(make_answers(limits=limits, templates=templates)).warnings
+    assert [text.partition(",")[0] for text in warnings] == ["nothing stops this cluster by itself"] * is_warned
 
 
 def test_the_end_of_the_capacity_is_warned_about():

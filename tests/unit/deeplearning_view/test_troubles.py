@@ -108,6 +108,15 @@ def test_the_remedy_that_the_failing_node_logged_is_taken_and_its_last_lines_are
     assert [line.message for line in trouble.lines] == ["step 5", "step 6", "step 7", "step 8", "failed"]
 
 
+def test_a_remedy_of_two_clauses_is_parted_from_the_cause_where_the_node_logged_it():
+    remedy = "give an image with a driver; a node never joins without"
+    reason = f"worker failed to count GPUs: nvidia-smi ended with 6; {remedy}; last lines: No devices"
+    lines = [make_line(LOST_ID, "worker", "failed", level="ERROR", reason=reason, remedy=remedy)]
+    (trouble,) = find(make_answers(item=make_item(), node_lines=lines))
+    assert trouble.cause == "worker failed to count GPUs: nvidia-smi ended with 6; last lines: No devices"
+    assert trouble.remedy == remedy
+
+
 def test_what_the_adjuster_found_out_is_shown_with_the_adjusters_lines():
     lines = [make_line("adjuster", "adjuster", "nothing launched")]
     (trouble,) = find(make_rolled_back("launched workers must be at least 1, got 0 of 3", adjuster_lines=lines))

@@ -1,0 +1,95 @@
+"""`ssh` opens what Session Manager opens, and says what is missing."""
+
+import argparse
+import json
+import shlex
+
+import pytest
+
+from deeplearning_cli import ssh
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.main import main, split_command
+from deeplearning_cli.ssh import make_session_command
+from deeplearning_rehearsal.errors import UnavailableError
+
+PLACE = ["--region", "us-east-1", "--profile", "team"]
+
+
+def test_a_shell_is_a_session():
+    command = make_session_command("i-1", PLACE, "ubuntu", [], is_ssh=False)
+    assert shlex.join(command) == "aws ssm start-session --region us-east-1 --profile team --target i-1"
+
+
+def test_a_command_runs_as_the_login_user_with_its_words_kept_apart():
+    command = make_session_command("i-1", PLACE, "ubuntu", ["echo", "$HOME; rm x", "it's"], is_ssh=False)
+    assert command[-4:-1] == ["--document-name", "AWS-StartInteractiveCommand", "--parameters"]
+    (run,) = json.loads(command[-1])["command"]
+    assert shlex.split(run) == ["sudo", "--login", "--user=ubuntu", "--", "echo", "$HOME; rm x", "it's"]
+
+
+def test_openssh_goes_through_a_session_to_the_instance_by_its_id():
+    command = make_session_command("i-1", PLACE, "ec2-user", ["uptime"], is_ssh=True)
+    proxy = next(word for word in command if word.startswith("ProxyCommand=")).removeprefix("ProxyCommand=")
+    assert proxy == (
+        "aws ssm start-session --region us-east-1 --profile team --target %h "
+        "--document-name AWS-StartSSHSession --parameters portNumber=%p"
+    )
+    assert command[-2:] == ["ec2-user@i-1", "uptime"]
+
+
+def test_without_a_login_user_the_remedy_is_said():
+    with pytest.raises(UnavailableError, match=r"the login user must be known, .*; give --user"):
+        make_session_command("i-1", PLACE, "", [], is_ssh=True)
+
+
+@pytest.mark.parametrize("missing", ["aws", "session-manager-plugin", "ssh"])
+def test_a_program_that_is_missing_is_named_with_where_to_get_it(missing, monkeypatch):
+    monkeypatch.setattr(ssh.shutil, "which", lambda name: None if name == missing else f"/usr/bin/{name}")
+    access = CloudAccess(lambda _service: None, "us-east-1", None)
+    arguments = argparse.Namespace(ssh=True, dry_run=False, command=[])
+    node = argparse.Namespace(instance_id="i-1")
+    with pytest.raises(UnavailableError, match=f"missing: {missing}; install"):
+        ssh._make_command(access, arguments, node, "ubuntu")
+
+
+def test_what_follows_two_dashes_is_the_command_of_ssh_alone():
+    assert split_command(["ssh", "--node", "master", "--", "ls", "--", "-l"]) == (
+        ["ssh", "--node", "master"],
+        ["ls", "--", "-l"],
+    )
+    assert split_command(["status", "--", "name"]) == (["status", "--", "name"], [])
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "ssh"])
+def test_without_a_kept_rehearsal_every_command_says_so_with_status_2(command, tmp_path, capsys):
+    assert main([command, "--rehearsal", str(tmp_path)]) == 2
+    assert f"no rehearsal is kept in {tmp_path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--profile", "nobody"], "choose another --profile"),
+        (["--profile", "x", "--rehearsal"], "--profile and --region must be left out with --rehearsal"),
+    ],
+)
+def test_a_place_that_cannot_be_opened_is_an_error_with_status_2(option, message, capsys):
+    assert main(["status", *option]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_a_region_the_remedy_is_said(monkeypatch, capsys):
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert main(["status"]) == 2
+    assert "give --region or set AWS_REGION" in capsys.readouterr().err
+
+
+def test_without_its_packages_a_command_says_which_extra_brings_them(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(UnavailableError, match=r"missing: boto3; run: pip install 'deeplearning-cdk\[operate\]'"):
+        open_cloud(argparse.Namespace(rehearsal=None, profile=None, region=None, stack=None))
+
+
+def test_what_cannot_be_reached_ends_with_status_2(capsys):
+    assert main(["status", "training"]) == 2
+    assert "the stack cannot be looked at: Could not connect" in capsys.readouterr().err
