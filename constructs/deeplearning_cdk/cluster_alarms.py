@@ -59,7 +59,7 @@ class ClusterAlarms(Construct):
         construct_id: str,
         *,
         metrics: ClusterMetrics,
-        dead_letters: sqs.IQueue | None,
+        dead_letters: sqs.IQueue,
         adjuster_errors: cloudwatch.Alarm,
         setup_seconds: int,
         has_gpus: bool,
@@ -73,7 +73,7 @@ class ClusterAlarms(Construct):
             _watch_launches(metrics),
             _watch_nodes(metrics),
             _watch_formation(metrics, setup_seconds),
-            *([_watch_letters(dead_letters)] if dead_letters is not None else []),
+            _watch_letters(dead_letters),
             *([_watch_gpus(metrics)] if has_gpus else []),
         ]
         self.alarms: list[cloudwatch.IAlarm] = [adjuster_errors, *(self._make(watch) for watch in watches)]

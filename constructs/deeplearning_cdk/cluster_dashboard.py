@@ -12,8 +12,10 @@ from constructs import Construct
 
 from deeplearning_cdk.cluster_metrics import ClusterMetrics
 from deeplearning_cdk.login_commands import session_command
-from deeplearning_contract.metrics import FORMATION_PHASES
+from deeplearning_contract.metrics import FORMATION_PHASES, GPU_UTILIZATION
 
+LEFT_OUT_WITHOUT_GPUS = (GPU_UTILIZATION,)
+"""What a dashboard of nodes without GPUs does not show; any other metric of a cluster is on every dashboard."""
 _WIDTH, _HEIGHT = 24, 6
 _SHOWN = Duration.hours(8)
 _FIVE_MINUTES, _HOUR = Duration.minutes(5), Duration.hours(1)
@@ -42,7 +44,7 @@ class Watched:
     cluster: str
     file_system_id: str
     adjuster: lambda_.IFunction
-    dead_letters: sqs.IQueue | None
+    dead_letters: sqs.IQueue
     log_groups: Sequence[logs.ILogGroup]
     alarms: Sequence[cloudwatch.IAlarm]
     has_gpus: bool
@@ -106,7 +108,7 @@ A shell on the master:
 ```
 
 `deeplearning-cdk status`, `logs` and `ssh` with the stack's name show and reach it from outside. AWS keeps costs by \
-account, late, and in us-east-1 only, so *Node-hours* stands for them here; Cost Explorer has them by the tag \
+account, late, and in us-east-1 only, so Node-hours stands for them here; Cost Explorer has them by the tag \
 `deeplearning:cluster`."""
     return cloudwatch.TextWidget(markdown=text, width=_WIDTH, height=6)
 
@@ -178,13 +180,9 @@ def _show_file_systems(metrics: ClusterMetrics, file_system_id: str) -> list[clo
 
 def _show_adjuster(watched: Watched) -> list[cloudwatch.IWidget]:
     adjuster = watched.adjuster
-    letters: list[cloudwatch.IMetric] = []
-    if watched.dead_letters is not None:
-        letters = [
-            watched.dead_letters.metric_approximate_number_of_messages_visible(
-                period=_FIVE_MINUTES, statistic="Maximum", label="dead letters"
-            )
-        ]
+    letters = watched.dead_letters.metric_approximate_number_of_messages_visible(
+        period=_FIVE_MINUTES, statistic="Maximum", label="dead letters"
+    )
     return [
         _graph("Capacity adjuster: errors", [adjuster.metric_errors(label="errors")], unit="", width=8),
         _graph(
@@ -193,7 +191,7 @@ def _show_adjuster(watched: Watched) -> list[cloudwatch.IWidget]:
             unit="ms",
             width=8,
         ),
-        _graph("Dead letters", letters, unit="messages", width=8),
+        _graph("Dead letters", [letters], unit="messages", width=8),
     ]
 
 

@@ -57,12 +57,11 @@ class ClusterMonitoring(ClusterMetrics):
         has_gpus = _has_gpus(plan)
         self.alarm_topic: sns.ITopic = plan.alarm_topic or make_topic(self, "Alarms", encryption_key=encryption_key)
         admit_publishers(self, self.alarm_topic)
-        dead_letters = getattr(coordination, "dead_letters", None)
         self.alarms = ClusterAlarms(
             self,
             "Watch",
             metrics=self,
-            dead_letters=dead_letters,
+            dead_letters=coordination.dead_letters,
             adjuster_errors=adjuster.alarm,
             setup_seconds=plan.setup_seconds,
             has_gpus=has_gpus,
@@ -78,7 +77,7 @@ class ClusterMonitoring(ClusterMetrics):
                 cluster=cluster,
                 file_system_id=file_system.file_system_id,
                 adjuster=adjuster.function,
-                dead_letters=dead_letters,
+                dead_letters=coordination.dead_letters,
                 log_groups=[node_log, adjuster.function.log_group],
                 alarms=self.alarms.alarms,
                 has_gpus=has_gpus,
