@@ -5,7 +5,6 @@ Reads from the context how a cluster is operated: key, alarms, backups, the imag
     -c alarm_topic=arn:aws:sns:us-east-1:111122223333:on-call
     -c file_system_backup=false
     -c image_release=2026-11-22, to take the image's current release
-    -c worker_warm_pool_size=2
     -c stop_when_idle_minutes=60 -c stop_after_hours=48
     -c monthly_budget_usd=5000 -c budget_stops=true
 """

@@ -58,7 +58,7 @@ class ClusterPlan:
         volume_size: Size of each root volume; None for the default.
         setup_script: Path of a script that runs as root on every node; None without.
         run_script: Path of a script that runs on the formed master; None without.
-        warm_pool_size: Stopped workers that are kept ready.
+        warm_pool_size: Stopped workers that are kept ready; none yet.
         image_release: Changed to take the image's current release.
         encryption_key: The user's key; None for one of the cluster's own.
         alarm_topic: Where the user's alarms go; None for a topic of the cluster's own.
@@ -179,7 +179,7 @@ def plan_cluster(
         volume_size=volume_size,
         setup_script=setup_script,
         run_script=run_script,
-        warm_pool_size=check_warm_pool(worker_warm_pool_size, worker_purchase),
+        warm_pool_size=check_warm_pool(worker_warm_pool_size),
         image_release=check_image_release(image_release),
         encryption_key=encryption_key,
         alarm_topic=alarm_topic,

@@ -199,23 +199,21 @@ def check_scripts(**paths: str | None) -> None:
             raise ValueError(f"{prop} must say what runs it, got {path!r} without #!; begin it with e.g. #!/bin/bash")
 
 
-def check_warm_pool(size: int, purchase: str | None) -> int:
+def check_warm_pool(size: int) -> int:
     """
-    Check how many stopped workers are kept ready.
+    Check how many stopped workers are kept ready: none, since nodes cannot be prepared and then stopped yet.
 
-    Args:
-        size: How many.
-        purchase: How the workers are paid for.
+    A pool's instance is stopped when its launch ends, which without a lifecycle hook is before the agent has done
+    anything; what it then reported would be forgotten, and its start is not another launch. So a pool would promise
+    what it does not give.
 
     Raises:
-        ValueError: It is no number of workers, or Auto Scaling keeps no such workers ready.
+        ValueError: It is not 0.
     """
-    if Token.is_unresolved(size) or size < 0:
-        raise ValueError(f"worker_warm_pool_size must be 0 or more, got {size}; 0 keeps none ready")
-    if size and purchase not in (None, "on-demand"):
+    if Token.is_unresolved(size) or size != 0:
         raise ValueError(
-            f"worker_warm_pool_size must be 0 with worker_purchase {purchase}, got {size}; a warm pool holds on-demand "
-            "instances alone"
+            f"worker_warm_pool_size must be 0, got {size}; nodes are not prepared in a warm pool yet: to launch "
+            "sooner, pass an image that has the packages already"
         )
     return size
 

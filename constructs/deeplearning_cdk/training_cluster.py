@@ -78,7 +78,7 @@ class TrainingCluster(ClusterAccess):
         lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
         data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
         environment: The software that jobs run in, built once a cluster. Default: the image's own.
-        worker_warm_pool_size: Stopped workers that are kept ready, to launch sooner. Default: 0.
+        worker_warm_pool_size: Stopped workers that are kept ready. Default: 0, which alone is taken so far.
         image_release: Another text than before takes the image's current release; until then it stays that of the
             creation. Default: 1.
         encryption_key: Encrypts everything that can be. Default: a key of the cluster's own.

@@ -42,7 +42,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "stop_after_hours": 48,
         "monthly_budget_usd": 5000,
         "budget_stops": True,
-        "worker_warm_pool_size": 2,
         "worker_max_capacity": 5,
         **_CPU,
     },

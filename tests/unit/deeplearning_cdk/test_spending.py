@@ -6,6 +6,7 @@ import pytest
 from aws_cdk import Duration
 
 from deeplearning_cdk import Spending
+from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.spending import check_spending
 from deeplearning_contract.names import NodeRole
 
@@ -63,3 +64,9 @@ def test_a_cluster_is_not_stopped_while_it_forms() -> None:
 def test_times_too_short_to_work_in_are_refused(props: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be from 10 minutes to 365 days, got 9 minutes; leave it out"):
         Spending(**props)
+
+
+@pytest.mark.parametrize("size", [2, -1])
+def test_a_warm_pool_is_refused_until_nodes_are_prepared_in_it(size: int) -> None:
+    with pytest.raises(ValueError, match=rf"worker_warm_pool_size must be 0, got {size}; nodes are not prepared"):
+        plan_cluster(worker_warm_pool_size=size)
