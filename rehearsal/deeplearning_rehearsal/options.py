@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-Expectation = Literal["trained", "formed", "failed"]
+Expectation = Literal["trained", "formed", "failed", "stopped"]
+"""What a rehearsal is judged by; `stopped` is a cluster that forms and then ends by itself, in cases only."""
 
 
 @dataclass(frozen=True)

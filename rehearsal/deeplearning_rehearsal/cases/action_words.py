@@ -75,6 +75,11 @@ ACTION_WORDS: Mapping[str, ActionWords] = {
     "start_sshd": ActionWords("it starts again"),
     "run": ActionWords("a shell line runs as root on the machine", options={"line": _LINE}),
     "send_poison": ActionWords("malformed messages are put on every queue and topic", has_target=False),
+    "age_groups": ActionWords(
+        "Auto Scaling says that its groups were made so much earlier, as if so much time had passed",
+        has_target=False,
+        options={"seconds": _SECONDS},
+    ),
     "set_workers": ActionWords(
         "the operator sets the desired capacity of the workers", has_target=False, options={"count": _number()}
     ),

@@ -75,6 +75,7 @@ class Actions:
             "start_sshd": lambda self, _, instance: self.lab.start_sshd(instance),
             "run": lambda self, asked, instance: self._run(instance, asked.options["line"]),
             "send_poison": lambda self, _asked, _instance: send_poison(self.aws),
+            "age_groups": lambda self, asked, _: self.aws.age_groups(asked.options["seconds"]),
             "set_workers": lambda self, asked, _: self._set_workers(asked.options["count"]),
         }
 

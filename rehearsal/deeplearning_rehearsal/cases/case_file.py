@@ -16,7 +16,7 @@ from deeplearning_rehearsal.launchers.trials import TRIAL_NAMES
 
 FOLDER = Path(__file__).parent
 MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
-_EXPECTATIONS = ("trained", "formed", "failed")
+_EXPECTATIONS = ("trained", "formed", "failed", "stopped")
 
 
 def list_cases() -> tuple[Path, ...]:

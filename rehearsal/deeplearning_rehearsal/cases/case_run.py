@@ -92,8 +92,15 @@ class CaseRun(ClusterRun):
         Raises:
             RehearsalError: Something is missing; what was found until then is in the evidence.
         """
-        self.situation.formed.set()
         limit = self.give_up - _CHECK_SECONDS
+        if self.case.expect == "stopped":
+            self.check(evidence)  # Before anything is injected: what ends by itself leaves nothing to look at.
+            self.situation.formed.set()
+            with self.timeline.phase("stop"):
+                self.injector.wait(limit - time.monotonic())
+                evidence.problems += self._await_stop(limit)
+            return
+        self.situation.formed.set()
         if self.case.is_elastic:
             with self.timeline.phase("train"):
                 self._await_job(evidence, limit)
@@ -109,6 +116,17 @@ class CaseRun(ClusterRun):
             try_launchers(self, evidence, self.case.launchers)
         elif self.case.expect == "trained" and not self.case.is_elastic:
             self.train(evidence)
+
+    def _await_stop(self, limit: float) -> list[str]:
+        """Wait until no machine runs and no group asks for any; return what does not end."""
+        scaling = self.aws.place.client("autoscaling")
+        while True:
+            left = [machine.instance_id for machine in self.fleet.machines()]
+            groups = scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+            left += [group["AutoScalingGroupName"] for group in groups if group["DesiredCapacity"]]
+            if not left or time.monotonic() > limit:
+                return [f"the cluster must stop by itself, {name} does not" for name in left]
+            time.sleep(_INTERVAL_SECONDS)
 
     def _await_job(self, evidence: Evidence, limit: float) -> None:
         told = 0

@@ -210,6 +210,10 @@ class EmbeddedAws:
         """
         return scaling_requests.fail_instance(self._deployed().scaling, instance_id, check)
 
+    def age_groups(self, seconds: float) -> None:
+        """Let Auto Scaling say that its groups were made so many seconds earlier, as if these had passed."""
+        scaling_requests.age_groups(self._deployed().scaling, seconds)
+
     def send_event(
         self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
     ) -> int:

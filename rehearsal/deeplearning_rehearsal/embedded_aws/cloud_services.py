@@ -65,7 +65,7 @@ def open_services(
         gatekeeper=gatekeeper,
         functions=functions,
         schedule=Schedule(place, _invoke(functions, gatekeeper), options.minute_seconds),
-        bus=EventBus(place, _invoke(functions, gatekeeper)),
+        bus=EventBus(place, _invoke(functions, gatekeeper), observations),
         handles=handles,
         custom_resources=custom_resources,
         disturbance=MessageDisturbance(options.message_faults, observations) if options.message_faults else None,

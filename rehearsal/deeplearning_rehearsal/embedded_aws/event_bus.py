@@ -10,6 +10,7 @@ from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.event_pattern import is_match, require_pattern
+from deeplearning_rehearsal.embedded_aws.observation import Observations
 from deeplearning_rehearsal.embedded_aws.place import Place
 
 _PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")
@@ -80,11 +81,13 @@ class EventBus:
     Args:
         place: Where the rules are; their state is read there at each event.
         deliver: Takes function ARN, event and rule ARN.
+        observations: Told every event. Default: nobody is.
     """
 
-    def __init__(self, place: Place, deliver: EventDelivery) -> None:
+    def __init__(self, place: Place, deliver: EventDelivery, observations: Observations | None = None) -> None:
         self._place = place
         self._deliver = deliver
+        self._observations = observations
         self._lock = threading.Lock()
         self._patterns: dict[tuple[str, str], Mapping[str, Any]] = {}
 
@@ -101,6 +104,9 @@ class EventBus:
 
     def send(self, event: dict[str, Any]) -> int:
         """Hand an event to the targets of all rules that match it; return how many there were."""
+        if self._observations is not None:
+            reason = event["detail"].get("reason", "")
+            self._observations.tell("message", event["source"], f"{event['detail-type']} {reason}".rstrip())
         with self._lock:
             matching = [rule for rule, pattern in self._patterns.items() if is_match(pattern, event)]
         deliveries = [(arn, target) for name, arn in matching for target in find_targets(self._place, name) or ()]

@@ -1,6 +1,7 @@
 """What the Auto Scaling API does to groups, with the refusals of AWS; and EC2's health checks."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, get_args
 
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
@@ -30,6 +31,13 @@ def find_group(driver: ScalingDriver, name: str) -> ScalingGroup:
     if group is None:
         raise ValidationError("AutoScalingGroup name not found - null")
     return group
+
+
+def age_groups(driver: ScalingDriver, seconds: float) -> None:
+    """Let every group have been made so many seconds earlier."""
+    with driver.lock:
+        for group in driver.groups.values():
+            group.created -= timedelta(seconds=seconds)
 
 
 def set_desired_capacity(driver: ScalingDriver, name: str, desired: int, *, honor_cooldown: bool) -> None:
