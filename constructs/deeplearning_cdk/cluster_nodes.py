@@ -11,7 +11,7 @@ from deeplearning_cdk.cluster_plan import ClusterPlan
 from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.node_group import NodeGroup
-from deeplearning_cdk.node_permissions import log_statement, master_statements, session_statement, worker_statements
+from deeplearning_cdk.node_permissions import log_statement, master_statements, session_statements, worker_statements
 from deeplearning_cdk.node_programs import NodePrograms
 from deeplearning_cdk.node_roles import NodesPrincipal, make_node_role
 from deeplearning_contract.names import NodeRole
@@ -82,7 +82,7 @@ class ClusterNodes(Construct):
                 if is_master
                 else worker_statements(self._coordination, self._encryption_key)
             ),
-            session_statement(),
+            *session_statements(),
             log_statement(self._log_group, node_role),
             self._programs.read_statement(node_role),
             *self._storage.mount_statements(),

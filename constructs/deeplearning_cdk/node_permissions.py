@@ -85,20 +85,20 @@ def meeting_key_statements(key: kms.IKey) -> list[iam.PolicyStatement]:
     ]
 
 
-def session_statement() -> iam.PolicyStatement:
+def session_statements() -> list[iam.PolicyStatement]:
     """
     Return what the agent of Session Manager does, and nothing else of AmazonSSMManagedInstanceCore.
 
-    None of it takes a resource in IAM, but all of it knows from which instance the credentials came (Service
+    Channels take no resource in IAM, but all of it knows from which instance the credentials came (Service
     Authorization Reference, "AWS Systems Manager" and "Amazon Message Gateway Service").
     """
     channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
     instances = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}:{Aws.ACCOUNT_ID}:instance/*"
-    return iam.PolicyStatement(
-        actions=["ssm:UpdateInstanceInformation", *channels],
-        resources=["*"],
-        conditions={"ArnLike": {"ec2:SourceInstanceARN": instances}},
-    )
+    from_here = {"ArnLike": {"ec2:SourceInstanceARN": instances}}
+    return [
+        iam.PolicyStatement(actions=["ssm:UpdateInstanceInformation"], resources=[instances], conditions=from_here),
+        iam.PolicyStatement(actions=channels, resources=["*"], conditions=from_here),
+    ]
 
 
 def log_statement(log_group: logs.ILogGroup, node_role: NodeRole) -> iam.PolicyStatement:

@@ -14,7 +14,6 @@ ASSETS = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
 GROUPS = "arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*"
 HERE = {"AWS::Partition": "partition", "AWS::Region": "region", "AWS::AccountId": "account"}
 CHANNELS = [
-    "ssm:UpdateInstanceInformation",
     "ssmmessages:CreateControlChannel",
     "ssmmessages:CreateDataChannel",
     "ssmmessages:OpenControlChannel",
@@ -69,9 +68,13 @@ def _send_events(*kinds: str) -> dict[str, Any]:
     )
 
 
-def _open_sessions(*more: str) -> dict[str, Any]:
+def _open_sessions() -> list[dict[str, Any]]:
     instances = "arn:partition:ec2:region:account:instance/*"
-    return _allow([*more, *CHANNELS], "*", Condition={"ArnLike": {"ec2:SourceInstanceARN": instances}})
+    from_here = {"ArnLike": {"ec2:SourceInstanceARN": instances}}
+    return [
+        _allow("ssm:UpdateInstanceInformation", instances, Condition=from_here),
+        _allow(CHANNELS, "*", Condition=from_here),
+    ]
 
 
 def _write_logs(role: str) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synt
         _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "WorkerQueue")),
         *_use_key(synthesis),
         _send_events("Degraded", "Failed", "Finished", "Formed"),
-        _open_sessions(),
+        *_open_sessions(),
         _write_logs("master"),
     ]
     assert _read_assets(assets) == ["zip"]
@@ -129,7 +132,7 @@ def test_d45_worker_only_reads_the_state_hears_rings_and_reports(synthesize: Any
         _allow("sqs:ReceiveMessage", _arn(synthesis, "AWS::SQS::Queue", "WorkerQueue")),
         _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "ReportQueue")),
         *_use_key(synthesis),
-        _open_sessions(),
+        *_open_sessions(),
         _write_logs("worker"),
     ]
     assert _read_assets(assets) == ["zip"]
@@ -196,6 +199,7 @@ def test_every_action_of_the_clusters_roles_is_known(synthesize: Any) -> None:
         "s3:GetObject",
         "sqs:ReceiveMessage",
         "sqs:SendMessage",
+        "ssm:UpdateInstanceInformation",
         *CHANNELS,
     ]
     master = [

@@ -1,0 +1,138 @@
+"""
+Grants of roles, one by one, and which recorded calls need which of them.
+
+A grant is one action on one resource pattern under one set of conditions; a condition with a list of values is as many
+grants. Taking a grant away is trying the calls without it: a call that is then denied fails its rehearsal.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deeplearning_rehearsal.authorization.call_record import RecordedCall
+from deeplearning_rehearsal.authorization.evaluation import evaluate
+from deeplearning_rehearsal.authorization.policy import Statement, list_texts, read_policy
+from deeplearning_rehearsal.authorization.request import Caller, Request
+from deeplearning_rehearsal.privileges.rights import Document, Rights
+
+_SPLIT_OPERATORS = frozenset({"StringEquals", "StringLike", "ArnEquals", "ArnLike"})
+_VERSION = "2012-10-17"
+
+
+@dataclass(frozen=True, order=True)
+class Grant:
+    """
+    One grant, in names that are the same in every stack.
+
+    Attributes:
+        role: Logical id of the role.
+        action: The action, or a pattern of actions.
+        resource: Pattern of resources.
+        condition: The conditions as JSON; empty without any.
+    """
+
+    role: str
+    action: str
+    resource: str
+    condition: str
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.action} on {self.resource}" + (f" if {self.condition}" if self.condition else "")
+
+
+@dataclass(frozen=True)
+class HeldGrant:
+    """A grant as a role of one stack holds it."""
+
+    grant: Grant
+    role_arn: str
+    statement: Statement
+
+
+def expand_roles(rights: Rights) -> tuple[HeldGrant, ...]:
+    """Return every grant of every role; what is denied is no grant."""
+    return tuple(
+        held
+        for role_arn, policies in rights.roles.items()
+        for document in policies.values()
+        for held in _expand_document(rights, role_arn, document)
+    )
+
+
+def _expand_document(rights: Rights, role_arn: str, document: Document) -> Iterator[HeldGrant]:
+    statements = document["Statement"]
+    for entry in [statements] if isinstance(statements, Mapping) else statements:
+        if entry["Effect"] != "Allow":
+            continue
+        for action, resource in itertools.product(list_texts(entry["Action"]), list_texts(entry["Resource"])):
+            for conditions in _expand_conditions(entry.get("Condition", {})):
+                single: dict[str, Any] = {"Effect": "Allow", "Action": action, "Resource": resource}
+                if conditions:
+                    single["Condition"] = conditions
+                (statement,) = read_policy({"Version": _VERSION, "Statement": [single]}, "identity")
+                condition = rights.shorten(json.dumps(conditions, sort_keys=True)) if conditions else ""
+                role = rights.names.get(role_arn.rpartition("/")[2], role_arn.rpartition("/")[2])
+                yield HeldGrant(Grant(role, action, rights.shorten(resource), condition), role_arn, statement)
+
+
+def _expand_conditions(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict[str, Any]]]:
+    pairs = [(operator, key, values) for operator, keys in conditions.items() for key, values in keys.items()]
+    choices = [
+        [[value] for value in list_texts(values)] if operator in _SPLIT_OPERATORS else [values]
+        for operator, _, values in pairs
+    ]
+    for chosen in itertools.product(*choices):
+        expanded: dict[str, dict[str, Any]] = {}
+        for (operator, key, _), value in zip(pairs, chosen, strict=True):
+            expanded.setdefault(operator, {})[key] = value
+        yield expanded
+
+
+def find_needed(
+    rights: Rights, held: tuple[HeldGrant, ...], calls: Mapping[RecordedCall, int]
+) -> dict[Grant, RecordedCall]:
+    """
+    Return the grants without which a call would be denied, each with such a call.
+
+    Args:
+        rights: The stack's policies.
+        held: Its grants.
+        calls: What was recorded.
+    """
+    needed: dict[Grant, RecordedCall] = {}
+    for call in calls:
+        own = [grant for grant in held if grant.role_arn == call.role_arn]
+        request = make_request(call, rights.account)
+        covering = [grant for grant in own if _covers(grant.statement, request)]
+        for grant in covering:
+            if grant.grant not in needed and not _is_allowed(rights, request, own, without=grant):
+                needed[grant.grant] = call
+    return needed
+
+
+def count_allowed(rights: Rights, held: tuple[HeldGrant, ...], calls: Mapping[RecordedCall, int]) -> int:
+    """Return how many recorded calls of roles the policies allow, each as often as it was made."""
+    own = {role: [grant for grant in held if grant.role_arn == role] for role in rights.roles}
+    return sum(
+        count
+        for call, count in calls.items()
+        if _is_allowed(rights, make_request(call, rights.account), own.get(call.role_arn, []))
+    )
+
+
+def make_request(call: RecordedCall, account: str) -> Request:
+    """Return the request of a recorded call, with the condition keys that policies looked at."""
+    caller = Caller(call.role_arn, account, call.role_arn) if ":" in call.role_arn else Caller.of_service(call.role_arn)
+    return Request(caller, call.action, call.resource, dict(call.context))
+
+
+def _covers(statement: Statement, request: Request) -> bool:
+    return statement.is_about(request.action) and statement.covers(request.resource, request.context)
+
+
+def _is_allowed(rights: Rights, request: Request, own: list[HeldGrant], without: HeldGrant | None = None) -> bool:
+    policy = rights.resources.get(request.resource)
+    theirs = None if policy is None else read_policy(policy, "resource")
+    return evaluate(request, [held.statement for held in own if held is not without], theirs).is_allowed

@@ -1,0 +1,117 @@
+"""The calls that no role of a cluster may make, each with the reason."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from deeplearning_rehearsal.authorization.evaluation import Decision, evaluate
+from deeplearning_rehearsal.authorization.policy import read_policy
+from deeplearning_rehearsal.authorization.request import Caller, Request, make_context
+from deeplearning_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.privileges.rights import Rights
+
+FILE = Path(__file__).with_name("must_deny.toml")
+
+
+@dataclass(frozen=True)
+class ForbiddenCall:
+    """
+    A call that must be denied.
+
+    Attributes:
+        name: What it would be.
+        reason: What it would make possible.
+        roles: Parts of logical ids of the roles to which it is forbidden; empty for all roles.
+        action: `service:Action`.
+        resource: ARN, `*`, or `kind:part of a logical id` in braces for a resource of the cluster itself.
+        context: Condition keys.
+        is_secure: Whether it comes over TLS.
+    """
+
+    name: str
+    reason: str
+    roles: tuple[str, ...]
+    action: str
+    resource: str
+    context: Mapping[str, str] = field(default_factory=dict)
+    is_secure: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a forbidden call of one role."""
+
+    call: ForbiddenCall
+    role: str
+    decision: Decision
+
+
+def list_forbidden_calls() -> tuple[ForbiddenCall, ...]:
+    """Return the calls of the list, in its order."""
+    entries = tomllib.loads(FILE.read_text(encoding="utf-8"))["call"]
+    return tuple(_read(entry) for entry in entries)
+
+
+def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
+    """
+    Try every forbidden call as every role that it is forbidden to.
+
+    Raises:
+        RehearsalError: A role or resource of the list is not in the stack.
+    """
+    return tuple(chain.from_iterable(_judge(rights, call) for call in list_forbidden_calls()))
+
+
+def _read(entry: Mapping[str, Any]) -> ForbiddenCall:
+    return ForbiddenCall(
+        name=entry["name"],
+        reason=entry["reason"],
+        roles=tuple(entry.get("roles", ())),
+        action=entry["action"],
+        resource=entry["resource"],
+        context=dict(entry.get("context", {})),
+        is_secure=entry.get("secure", True),
+    )
+
+
+def _judge(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
+    roles = {arn: rights.names.get(arn.rpartition("/")[2], arn) for arn in rights.roles}
+    chosen = {arn: name for arn, name in roles.items() if not call.roles or any(part in name for part in call.roles)}
+    if not chosen:
+        raise RehearsalError(
+            f"roles of {call.name!r} must be in the stack, got {call.roles} and {sorted(roles.values())}"
+        )
+    resource = _fill(rights, call.resource)
+    policy = rights.resources.get(resource, _describe_foreign_policy(rights, resource))
+    theirs = None if policy is None else read_policy(policy, "resource")
+    for arn, name in chosen.items():
+        caller = Caller(arn, rights.account, arn, user_id="AROAEXAMPLE:session")
+        extra = {key: _fill(rights, value) for key, value in call.context.items()}
+        context = make_context(caller, extra, is_secure=call.is_secure)
+        own = chain.from_iterable(read_policy(document, "identity") for document in rights.roles[arn].values())
+        yield Verdict(call, name, evaluate(Request(caller, call.action, resource, context), own, theirs))
+
+
+def _describe_foreign_policy(rights: Rights, resource: str) -> dict[str, Any] | None:
+    """Assume of a key of others what KMS gives every key: that the account's own policies decide."""
+    if not resource.startswith(f"arn:{rights.partition}:kms:"):
+        return None
+    root = {"AWS": f"arn:{rights.partition}:iam::{rights.account}:root"}
+    statement = {"Effect": "Allow", "Principal": root, "Action": "kms:*", "Resource": "*"}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def _fill(rights: Rights, text: str) -> str:
+    """Replace `{account}`, `{region}`, `{partition}`, and `{kind:part}` by the ARN of the cluster's own resource."""
+    filled = text
+    while "{" in filled:
+        before, _, rest = filled.partition("{")
+        name, _, after = rest.partition("}")
+        kind, separator, part = name.partition(":")
+        value = rights.find(kind, part) if separator else str(getattr(rights, name))
+        filled = before + value + after
+    return filled

@@ -1,0 +1,101 @@
+"""The policies of a deployed or synthesized stack, with names by which several stacks are compared."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_rehearsal.errors import RehearsalError
+
+Document = Mapping[str, Any]
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
+_KINDS: Mapping[str, str] = {
+    "queue": "arn:{partition}:sqs:{region}:{account}:{name}",
+    "table": "arn:{partition}:dynamodb:{region}:{account}:table/{name}",
+    "topic": "arn:{partition}:sns:{region}:{account}:{name}",
+    "key": "arn:{partition}:kms:{region}:{account}:key/{name}",
+    "function": "arn:{partition}:lambda:{region}:{account}:function:{name}",
+    "log_group": "arn:{partition}:logs:{region}:{account}:log-group:{name}",
+    "role": "arn:{partition}:iam::{account}:role/{name}",
+}
+
+
+@dataclass(frozen=True)
+class Rights:
+    """
+    Who may do what in an account.
+
+    Attributes:
+        account: Account id.
+        region: Region.
+        roles: Role ARN -> name of a policy -> its document.
+        resources: ARN -> its own policy's document.
+        names: Physical name -> logical id.
+    """
+
+    account: str
+    region: str
+    roles: Mapping[str, Mapping[str, Document]]
+    resources: Mapping[str, Document]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partition(self) -> str:
+        """The partition of its ARNs."""
+        return next(iter(self.roles), "arn:aws").split(":")[1]
+
+    @property
+    def cluster(self) -> str:
+        """
+        The cluster's name, by whose tag roles know its groups.
+
+        Raises:
+            RehearsalError: No role asks for the tag.
+        """
+        found = re.search(rf'ResourceTag/{re.escape(CLUSTER_TAG)}": "([^"]+)"', json.dumps(self.roles))
+        if found is None:
+            raise RehearsalError(f"a role must ask for the tag {CLUSTER_TAG}, got none; is this a cluster's stack?")
+        return found[1]
+
+    def find(self, kind: str, fragment: str) -> str:
+        """
+        Return the ARN of a resource of the stack.
+
+        Args:
+            kind: One of `queue`, `table`, `topic`, `key`, `function`, `log_group`, `role`.
+            fragment: How its logical id ends, but for CDK's digest.
+
+        Raises:
+            RehearsalError: There is none, or there are several.
+        """
+        ending = re.compile(re.escape(fragment) + r"[0-9A-F]{8}$")
+        found = sorted({self._format(kind, name) for name, own in self.names.items() if ending.search(own)})
+        if len(found) != 1:
+            raise RehearsalError(
+                f"{kind} {fragment!r} must be one resource of the stack, got {found}; correct its name"
+            )
+        return found[0]
+
+    def shorten(self, text: str) -> str:
+        """Return a text with logical ids in the place of physical names, so that it is the same in every stack."""
+        for name in sorted(self.names, key=len, reverse=True):
+            short = _last_part(name)
+            if short and short != self.names[name]:
+                text = text.replace(short, f"<{self.names[name]}>")
+        text = _INSTANCE.sub("<instance>", _DIGEST.sub("<digest>", text))
+        return text.replace(self.account, "<account>")
+
+    def _format(self, kind: str, name: str) -> str:
+        return _KINDS[kind].format(
+            partition=self.partition, region=self.region, account=self.account, name=_last_part(name)
+        )
+
+
+def _last_part(physical_id: str) -> str:
+    """Return the name in an id, which may be a URL or an ARN; nothing where it is too short to be found in a text."""
+    name = physical_id.partition("?")[0].rstrip("/")
+    name = re.split(r"[/:|]", name)[-1]
+    return name if len(name) > 8 else ""  # noqa: PLR2004 - shorter ones are words of policies too

@@ -1,0 +1,160 @@
+"""Reads the rights of a stack from its template, with made-up names where CloudFormation would make some up."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from deeplearning_rehearsal.embedded_aws.intrinsics import evaluate
+from deeplearning_rehearsal.embedded_aws.managed_policies import read_managed_policy
+from deeplearning_rehearsal.privileges.rights import Rights
+
+_ACCOUNT, _REGION = "123456789012", "us-east-1"
+_ARNS: Mapping[str, str] = {
+    "AWS::SQS::Queue": f"arn:aws:sqs:{_REGION}:{_ACCOUNT}:",
+    "AWS::SNS::Topic": f"arn:aws:sns:{_REGION}:{_ACCOUNT}:",
+    "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{_REGION}:{_ACCOUNT}:table/",
+    "AWS::KMS::Key": f"arn:aws:kms:{_REGION}:{_ACCOUNT}:key/",
+    "AWS::Lambda::Function": f"arn:aws:lambda:{_REGION}:{_ACCOUNT}:function:",
+    "AWS::IAM::Role": f"arn:aws:iam::{_ACCOUNT}:role/",
+    "AWS::IAM::ManagedPolicy": f"arn:aws:iam::{_ACCOUNT}:policy/",
+    "AWS::Logs::LogGroup": f"arn:aws:logs:{_REGION}:{_ACCOUNT}:log-group:",
+    "AWS::EFS::FileSystem": f"arn:aws:elasticfilesystem:{_REGION}:{_ACCOUNT}:file-system/",
+    "AWS::EFS::AccessPoint": f"arn:aws:elasticfilesystem:{_REGION}:{_ACCOUNT}:access-point/",
+    "AWS::Events::Rule": f"arn:aws:events:{_REGION}:{_ACCOUNT}:rule/",
+    "AWS::S3::Bucket": "arn:aws:s3:::",
+}
+_ATTACHED: Mapping[str, tuple[str, str]] = {
+    "AWS::SQS::QueuePolicy": ("Queues", "AWS::SQS::Queue"),
+    "AWS::SNS::TopicPolicy": ("Topics", "AWS::SNS::Topic"),
+}
+_PROPERTIES = frozenset(
+    {
+        *("Policies", "ManagedPolicyArns", "PolicyDocument", "PolicyName", "Roles"),
+        *("Queues", "Topics", "KeyPolicy", "FileSystemPolicy"),
+    }
+)
+"""Properties that have to do with rights; others may refer to what has no value here."""
+_OWN: Mapping[str, str] = {"AWS::KMS::Key": "KeyPolicy", "AWS::EFS::FileSystem": "FileSystemPolicy"}
+
+
+class _Scope:
+    """Names everything of a template after its logical ids."""
+
+    def __init__(self, template: Mapping[str, Any], stack_name: str) -> None:
+        self.resources: Mapping[str, Any] = template["Resources"]
+        self._template = template
+        self._stack = stack_name
+
+    def name(self, logical_id: str) -> str:
+        return f"{self._stack}-{logical_id}"
+
+    def ref(self, name: str) -> Any:
+        if name in self.resources:
+            kind = self.resources[name]["Type"]
+            if kind == "AWS::SQS::Queue":
+                return f"https://sqs.{_REGION}.amazonaws.com/{_ACCOUNT}/{self.name(name)}"
+            return (
+                self.attribute(name, "Arn")
+                if kind in {"AWS::SNS::Topic", "AWS::IAM::ManagedPolicy"}
+                else self.name(name)
+            )
+        pseudo = {
+            "AWS::AccountId": _ACCOUNT,
+            "AWS::Region": _REGION,
+            "AWS::Partition": "aws",
+            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::StackName": self._stack,
+            "AWS::StackId": f"arn:aws:cloudformation:{_REGION}:{_ACCOUNT}:stack/{self._stack}/x",
+        }
+        return pseudo.get(name) or self._template.get("Parameters", {}).get(name, {}).get("Default", name)
+
+    def attribute(self, name: str, attribute: str) -> Any:
+        prefix = _ARNS.get(self.resources[name]["Type"])
+        if not attribute.endswith("Arn") or prefix is None:
+            return f"{self.name(name)}.{attribute}"
+        return prefix + self.name(name) + (":*" if self.resources[name]["Type"] == "AWS::Logs::LogGroup" else "")
+
+    def condition(self, name: str) -> bool:
+        return bool(evaluate(self._template["Conditions"][name], self))
+
+    def mapping(self, name: str, first: str, second: str) -> Any:
+        return self._template["Mappings"][name][first][second]
+
+    def zones(self, region: str) -> list[str]:
+        return [f"{region or _REGION}{letter}" for letter in "abc"]
+
+    def dynamic(self, reference: str) -> str:
+        return reference
+
+
+def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample") -> Rights:
+    """
+    Return the rights that a template gives.
+
+    Args:
+        template: The template.
+        stack_name: Name of the stack. Default: `sample`.
+    """
+    scope = _Scope(template, stack_name)
+    roles: dict[str, dict[str, Any]] = defaultdict(dict)
+    policies: dict[str, Any] = {}
+    for logical_id, resource in scope.resources.items():
+        if (read := _READERS.get(resource["Type"])) is not None:
+            given = resource.get("Properties", {})
+            properties = evaluate({name: given[name] for name in _PROPERTIES & given.keys()}, scope)
+            read(scope, logical_id, properties, roles, policies)
+    names = {scope.name(logical_id): logical_id for logical_id in scope.resources}
+    return Rights(_ACCOUNT, _REGION, dict(roles), policies, names)
+
+
+_Reader = Callable[[_Scope, str, Mapping[str, Any], dict[str, dict[str, Any]], dict[str, Any]], None]
+
+
+def _read_role(
+    scope: _Scope,
+    logical_id: str,
+    properties: Mapping[str, Any],
+    roles: dict[str, dict[str, Any]],
+    _resources: dict[str, Any],
+) -> None:
+    own = roles[scope.attribute(logical_id, "Arn")]
+    own |= {policy["PolicyName"]: policy["PolicyDocument"] for policy in properties.get("Policies", [])}
+    for arn in properties.get("ManagedPolicyArns", []):
+        if ":aws:policy/" in arn:
+            own[arn] = json.loads(read_managed_policy(arn.rpartition("/")[2]))
+
+
+def _read_policy(
+    _scope: _Scope,
+    logical_id: str,
+    properties: Mapping[str, Any],
+    roles: dict[str, dict[str, Any]],
+    _resources: dict[str, Any],
+) -> None:
+    for role in properties.get("Roles", []):
+        roles[f"{_ARNS['AWS::IAM::Role']}{role}"][logical_id] = properties["PolicyDocument"]
+
+
+def _read_resource_policy(
+    scope: _Scope,
+    logical_id: str,
+    properties: Mapping[str, Any],
+    _roles: dict[str, dict[str, Any]],
+    resources: dict[str, Any],
+) -> None:
+    kind = scope.resources[logical_id]["Type"]
+    if kind in _OWN and _OWN[kind] in properties:
+        resources[scope.attribute(logical_id, "Arn")] = properties[_OWN[kind]]
+    elif kind in _ATTACHED:
+        listed, target = _ATTACHED[kind]
+        for name in properties[listed]:
+            resources[_ARNS[target] + str(name).replace(":", "/").rpartition("/")[2]] = properties["PolicyDocument"]
+
+
+_READERS: Mapping[str, _Reader] = {
+    "AWS::IAM::Role": _read_role,
+    "AWS::IAM::Policy": _read_policy,
+    "AWS::IAM::ManagedPolicy": _read_policy,
+    **dict.fromkeys((*_ATTACHED, *_OWN), _read_resource_policy),
+}
