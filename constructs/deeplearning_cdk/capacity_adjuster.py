@@ -14,6 +14,7 @@ from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.cluster_encryption import ClusterEncryption
 from deeplearning_cdk.cluster_logs import make_log_group
 from deeplearning_cdk.coordination import Coordination, keep_dead_letters
+from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.node_permissions import event_statement, group_arns, meeting_key_statements
 from deeplearning_cdk.node_roles import attach_rights
 from deeplearning_cdk.payload import pack_adjuster
@@ -91,6 +92,7 @@ class CapacityAdjuster(Construct):
             description="Adjusts the capacity of a deep-learning cluster to what launched",
         )
         keep_dead_letters(self.function, coordination.dead_letters)
+        prune_dependencies(self.function)
         acknowledge(self.function, "function-concurrency")
         acknowledge(self.function, "function-outside-vpc")
         self._wake_by_topic(coordination.topic)

@@ -10,6 +10,7 @@ from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.cluster_encryption import ClusterEncryption
 from deeplearning_cdk.cluster_logs import make_log_group
 from deeplearning_cdk.coordination import Coordination, keep_dead_letters
+from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_roles import attach_rights
 from deeplearning_cdk.payload import pack_image_pin
@@ -69,6 +70,7 @@ class PinnedImage(Construct):
             description="Reads which image the nodes of a deep-learning cluster start from",
         )
         keep_dead_letters(self.function, coordination.dead_letters)
+        prune_dependencies(self.function)
         acknowledge(self.function, "function-concurrency")
         acknowledge(self.function, "function-outside-vpc")
         self.function.node.add_dependency(rights)

@@ -13,6 +13,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
+from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
@@ -132,6 +133,7 @@ class NodeGroup(Construct):
         )
         self.group.node.add_validation(InstanceTagKeys(self.group))
         _keep_adjusted_capacity(self.group)
+        prune_dependencies(self.group)
 
     @property
     def connections(self) -> ec2.Connections:
