@@ -49,6 +49,8 @@ class ClusterEncryption(Construct):
         results = [self.key.add_to_resource_policy(statement) for statement in statements]
         if not all(result.statement_added for result in results):
             Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements))
+        else:
+            acknowledge(self.key, "wildcard-resources", findings=["*"])
 
 
 def scaling_role_arn() -> str:

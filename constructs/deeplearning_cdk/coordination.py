@@ -71,9 +71,9 @@ class Coordination(Construct):
         self._handle = CfnWaitConditionHandle(self, "FormationHandle")
         self.signal_url = self._handle.ref
         readiness = DependencyGroup()
-        readiness.add(
-            self.state_table, self.dead_letters, self.master_queue, self.worker_queue, self.report_queue, self.topic
-        )
+        queues = (self.dead_letters, self.master_queue, self.worker_queue, self.report_queue)
+        # The groups name the topic anyway, but not its policy.
+        readiness.add(self.state_table, *queues, self.topic.node.find_child("Policy"))
         self.readiness: IDependable = readiness
 
     def admit_sender(self, queue: sqs.Queue, sender: iam.IRole) -> None:
@@ -132,22 +132,12 @@ class Coordination(Construct):
         """
         Make the topic to which Auto Scaling alone publishes, with its service-linked role.
 
-        SNS's own policy, which lets the account publish, is replaced. A caller with credentials of its own is refused
-        whatever its rights are; what AWS itself does is not, because the test of a new notification may come in the
-        name of who deploys (SNS developer guide, "Enable compatibility between event sources and encrypted topics":
-        Auto Scaling publishes as its role).
+        That role may publish anywhere by a policy of its own (SNS developer guide, "Enable compatibility between event
+        sources and encrypted topics"; AWS managed policy AutoScalingServiceRolePolicy), so that this one only refuses:
+        a caller with credentials of its own whatever its rights are, but not what AWS itself does, because the test of
+        a new notification may come in the name of who deploys.
         """
         topic = sns.Topic(self, "LaunchEvents", master_key=self._key, enforce_ssl=True)
-        role = scaling_role_arn()
-        topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="AutoScalingPublishes",
-                principals=[iam.AccountRootPrincipal()],
-                actions=["sns:Publish"],
-                resources=[topic.topic_arn],
-                conditions={"ArnEquals": {"aws:PrincipalArn": role}},
-            )
-        )
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="NobodyElsePublishes",
@@ -156,7 +146,7 @@ class Coordination(Construct):
                 actions=["sns:Publish"],
                 resources=[topic.topic_arn],
                 conditions={
-                    "ArnNotEquals": {"aws:PrincipalArn": role},
+                    "ArnNotEquals": {"aws:PrincipalArn": scaling_role_arn()},
                     "BoolIfExists": {"aws:PrincipalIsAWSService": "false", "aws:ViaAWSService": "false"},
                 },
             )

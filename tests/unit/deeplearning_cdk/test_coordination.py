@@ -19,7 +19,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
 ROLE = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
 SCALING_ROLE = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":iam::", {"Ref": "AWS::AccountId"}, f":{ROLE}"]]}
-ACCOUNT = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":iam::", {"Ref": "AWS::AccountId"}, ":root"]]}
 
 
 def _name(synthesis: Any, kind: str, part: str) -> str:
@@ -107,7 +106,7 @@ def test_nobody_but_one_role_sends_to_a_queue_whatever_its_own_rights(synthesize
 
 
 @pytest.mark.fault(24)
-def test_only_auto_scaling_publishes_events_of_the_groups(synthesize: Any) -> None:
+def test_only_auto_scaling_whose_role_has_the_right_itself_publishes_events_of_the_groups(synthesize: Any) -> None:
     synthesis = synthesize()
     topic = {"Ref": _name(synthesis, "AWS::SNS::Topic", "LaunchEvents")}
     assert synthesis.policy_of("AWS::SNS::Topic", "LaunchEvents") == [
@@ -118,14 +117,6 @@ def test_only_auto_scaling_publishes_events_of_the_groups(synthesize: Any) -> No
             "Action": "sns:Publish",
             "Resource": topic,
             "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-        },
-        {
-            "Sid": "AutoScalingPublishes",
-            "Effect": "Allow",
-            "Principal": {"AWS": ACCOUNT},
-            "Action": "sns:Publish",
-            "Resource": topic,
-            "Condition": {"ArnEquals": {"aws:PrincipalArn": SCALING_ROLE}},
         },
         {
             "Sid": "NobodyElsePublishes",

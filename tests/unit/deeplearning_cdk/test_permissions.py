@@ -364,8 +364,10 @@ def test_data_comes_through_the_s3_endpoint_which_shuts_no_bucket_out(synthesize
     )
     (gateway,) = (entry["Properties"] for name, entry in endpoints.items() if "S3Endpoint" in name)
     assert gateway["VpcEndpointType"] == "Gateway"
-    # Without a policy of its own it admits what the roles may do: assets, signals and the data.
-    assert "PolicyDocument" not in gateway
+    # It admits whatever a role of this account may do: assets and the data, in whosever bucket they are.
+    assert _allow("*", "*", Principal="*", Condition={"StringEquals": {"aws:PrincipalAccount": "account"}}) in [
+        _plain(statement) for statement in gateway["PolicyDocument"]["Statement"]
+    ]
 
 
 @pytest.mark.fault(19, 24, 35)
