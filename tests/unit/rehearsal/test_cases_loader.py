@@ -70,7 +70,17 @@ PROMISED = {
     "zero-workers",
 }
 
-NO_ROWS = {"data-corrupt", "data-disk-full", "data-on-lustre", "data-staged", "keras", "launchers", "sixty-four-nodes"}
+NO_ROWS = {
+    "data-corrupt",
+    "data-disk-full",
+    "data-on-lustre",
+    "data-staged",
+    "keras",
+    "launchers",
+    "sixty-four-nodes",
+    "stop-after",
+    "stop-when-idle",
+}
 """Jobs, their data and a size are no faults of the catalogue."""
 
 
@@ -138,7 +148,7 @@ def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> N
         ("faults = [45]", 'faults = ["45"]', "faults must be a list whose entries are each a whole number, got '45'"),
         ("minutes = 5", 'minutes = "5"', "minutes must be a number, got '5'"),
         ("minutes = 5", "hours = 5", "hours must be left out, nothing here reads it; the keys are arguments, cloud,"),
-        ('expect = "trained"', 'expect = "fine"', "expect must be one of trained, formed, failed, got 'fine'"),
+        ('expect = "trained"', 'expect = "fine"', "expect must be one of trained, formed, failed, stopped, got 'fine'"),
         ("[cloud]", "[cloud]\nspeed = 2", "cloud.speed must be left out, nothing here reads it"),
         ('code = "Ins', 'kode = "x", code = "Ins', "cloud.launch_faults[0].kode must be left out"),
         ('["duplicate"]', '["twice"]', "cloud.messages must hold only duplicate, reorder, lose_first, got ['twice']"),
