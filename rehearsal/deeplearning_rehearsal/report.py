@@ -232,10 +232,10 @@ def _row(label: str, text: str, hanging: str = "") -> list[str]:
 def _describe_cluster(cluster: ClusterReport) -> str:
     formed = "not formed" if cluster.formation_seconds is None else f"formed in {cluster.formation_seconds:.1f} s"
     bound = "" if cluster.aws_call_bound is None else f", bound {cluster.aws_call_bound}"
-    function = cluster.aws_calls_by_kind.get("lambda", 0)
+    calls, logs, function = cluster.aws_calls, cluster.log_calls, cluster.aws_calls_by_kind.get("lambda", 0)
     return (
         f"{cluster.formed} of {cluster.requested} nodes, generation {cluster.generation}, {formed}, "
-        f"{cluster.aws_calls} AWS calls (nodes {cluster.aws_calls - function}{bound}; Lambda {function})"
+        f"{calls} AWS calls (nodes {calls - function - logs}{bound}; logs {logs}; Lambda {function})"
     )
 
 

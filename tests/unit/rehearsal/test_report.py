@@ -75,7 +75,7 @@ def test_text_counts_checks_that_hold_and_keeps_to_its_width(report: Report) -> 
 
 def test_text_tells_calls_of_nodes_from_those_of_the_function(report: Report) -> None:
     cluster = replace(report.cluster, aws_calls=40, aws_calls_by_kind={"lambda": 12, "master": 8, "worker": 20})
-    assert "40 AWS calls (nodes 28, bound 60; Lambda 12)" in render_text(replace(report, cluster=cluster))
+    assert "40 AWS calls (nodes 28, bound 60; logs 0; Lambda 12)" in render_text(replace(report, cluster=cluster))
 
 
 def test_page_escapes_what_nodes_and_users_wrote(report: Report) -> None:
