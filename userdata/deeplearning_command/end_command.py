@@ -10,12 +10,15 @@ from deeplearning_agent.programs import Programs
 from deeplearning_command.errors import RefusedError
 from deeplearning_command.idle_watch import IdleWatch
 from deeplearning_command.remote import Remote
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
 
 AWS_SECONDS = 120
+EVENT_SECONDS = 30
+ASKED = "somebody ended it on its master"
 DESCRIPTION = """
 Set the desired capacity of the cluster's node groups to 0, workers first, this master last. Every instance is
 terminated; the shared file system and the stack stay, and raising the groups again brings the cluster back.
@@ -86,22 +89,26 @@ def confirm_end(remote: Remote, *, is_agreed: bool) -> None:
         raise RefusedError("ending the cluster must be agreed to, got no; answer y, or add --yes")
 
 
-def end_cluster(remote: Remote) -> list[str]:
+def end_cluster(remote: Remote, reason: str = ASKED) -> list[str]:
     """
     Set the desired capacity of the cluster's groups to 0, the master's last: this node ends with it.
 
-    Effects: the instances of both groups are terminated.
+    Effects: the instances of both groups are terminated; an event says that the cluster has finished.
+
+    Args:
+        remote: The way to the cluster.
+        reason: Why it ends, for the event. Default: somebody asked for it.
 
     Returns:
-        A line a group.
+        A line a group, and one when the event could not be sent.
 
     Raises:
         RefusedError: AWS refused, or shows no group of the cluster.
     """
     from deeplearning_agent.aws_clients import AwsClients, AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
 
-    facts, clock = remote.facts, Clock()
-    client = AwsClients(facts.region).autoscaling
+    facts, clock, clients = remote.facts, Clock(), AwsClients(remote.facts.region)
+    client, trouble = clients.autoscaling, []
     try:
         groups = call_for(clock, AWS_SECONDS, lambda: find_groups(client, facts.cluster))
         if not groups:
@@ -109,11 +116,28 @@ def end_cluster(remote: Remote) -> list[str]:
                 f"the cluster must have node groups, got none with the tag {CLUSTER_TAG}={facts.cluster}"
             )
         for name, _ in groups:
+            if name == groups[-1][0]:  # While this node is still there to tell it.
+                trouble = tell_end(clients.events, remote, reason)
             call_for(clock, AWS_SECONDS, lambda name=name: _set_to_none(client, name))  # type: ignore[misc] # of lambda
     except AwsFailure as error:
         said = "; ".join(filter(None, [str(error), error.remedy]))
         raise RefusedError(f"the cluster does not end: {said}") from error
-    return [f"desired capacity of {name} ({role}) is 0" for name, role in groups]
+    return [*(f"desired capacity of {name} ({role}) is 0" for name, role in groups), *trouble]
+
+
+def tell_end(client: Any, remote: Remote, reason: str) -> list[str]:
+    """Send the event that the cluster has finished; return a line when that fails, which keeps no cluster running."""
+    from deeplearning_agent.aws_clients import AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
+
+    membership = remote.membership
+    event = ClusterEvent(
+        EventKind.FINISHED, remote.facts.cluster, membership.generation, len(membership.members), reason
+    )
+    try:
+        call_for(Clock(), EVENT_SECONDS, lambda: client.put_events(**put_events_request(event)))
+    except AwsFailure as error:
+        return [f"the event that the cluster has finished was not sent: {error}"]
+    return []
 
 
 def find_groups(client: Any, cluster: str) -> list[tuple[str, str]]:

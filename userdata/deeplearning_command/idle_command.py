@@ -11,12 +11,10 @@ from deeplearning_agent.script_marks import find_running_script
 from deeplearning_command.end_command import end_cluster
 from deeplearning_command.idle_watch import IdleWatch
 from deeplearning_command.remote import Remote, read_facts
-from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
 
-EVENT_SECONDS = 30
 REASON = "idle"
 DESCRIPTION = """
 End the cluster once no host has run a job or brought data or software, no GPU has been busy, and no run script has run,
@@ -44,8 +42,7 @@ def run_stop_when_idle(options: argparse.Namespace, root: Path, programs: Progra
     clock = clock or Clock()
     IdleWatch(root, programs, clock, _say, find_more=lambda: describe_script(root)).wait(options.seconds / 60)
     remote = Remote.open(root, programs)
-    send_end(remote, clock)
-    for line in end_cluster(remote):
+    for line in end_cluster(remote, REASON):
         _say(line)
     return 0
 
@@ -53,21 +50,6 @@ def run_stop_when_idle(options: argparse.Namespace, root: Path, programs: Progra
 def describe_script(root: Path) -> str:
     """Say that the cluster's run script runs; empty when it does not."""
     return "the run script runs" if find_running_script(root, read_facts(root).instance_id) else ""
-
-
-def send_end(remote: Remote, clock: Clock) -> None:
-    """Tell EventBridge that the cluster ends, and why; an event too few must not keep the cluster running."""
-    from deeplearning_agent.aws_clients import AwsClients, AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
-
-    membership = remote.membership
-    event = ClusterEvent(
-        EventKind.FINISHED, remote.facts.cluster, membership.generation, len(membership.members), REASON
-    )
-    client = AwsClients(remote.facts.region).events
-    try:
-        call_for(clock, EVENT_SECONDS, lambda: client.put_events(**put_events_request(event)))
-    except AwsFailure as error:
-        _say(f"could not tell EventBridge: {error}")
 
 
 def _say(line: str) -> None:

@@ -227,7 +227,7 @@ def _conclude(prepared: PreparedRun, outcome: Outcome) -> int:
 
 def _end_cluster(prepared: PreparedRun) -> None:
     try:
-        for line in end_cluster(prepared.remote):
+        for line in end_cluster(prepared.remote, f"the job {prepared.run.name} has ended"):
             prepared.steps.say(line)
     except RefusedError as error:
         prepared.steps.say(str(error))

@@ -3,18 +3,22 @@
 import dataclasses
 import json
 import sys
+from types import SimpleNamespace
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
+from deeplearning_agent.aws_clients import AwsClients
 from deeplearning_agent.deadline import Clock
 from deeplearning_agent.programs import Programs
-from deeplearning_command import idle_command, idle_watch
+from deeplearning_command import end_command, idle_command, idle_watch
 from deeplearning_command.end_command import run_end
 from deeplearning_command.errors import RefusedError
 from deeplearning_command.idle_command import run_stop_when_idle
 from deeplearning_command.main import make_parser
 from deeplearning_command.remote import HostResult
+from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
 from tests.unit.job_lab import wait_until
 
@@ -47,6 +51,22 @@ def groups(aws_server):
     return show
 
 
+@pytest.fixture
+def heard(aws_server):
+    """What a rule of the user's hears of the cluster."""
+    sqs, events = (boto3.client(service, region_name=REGION) for service in ("sqs", "events"))
+    queue = sqs.create_queue(QueueName="heard")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(Name="heard", EventPattern=json.dumps({"source": [EVENT_SOURCE]}), State="ENABLED")
+    events.put_targets(Rule="heard", Targets=[{"Id": "heard", "Arn": arn}])
+
+    def read():
+        messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        return [ClusterEvent.from_event(json.loads(message["Body"])) for message in messages]
+
+    return read
+
+
 def end(job_lab, *arguments, clock=None):
     """Run the subcommand in this process, as the master."""
     options = make_parser().parse_args(["end", *arguments])
@@ -58,8 +78,15 @@ def end(job_lab, *arguments, clock=None):
 
 
 @pytest.mark.defect("D73")
-def test_the_workers_end_first_and_the_master_last_and_another_cluster_not_at_all(job_lab, groups, capsys):
+def test_the_workers_end_first_and_the_master_last_and_another_cluster_not_at_all(job_lab, groups, heard, capsys):
     assert end(job_lab, "--yes") == 0
+    (event,) = heard()
+    assert (event.kind, event.cluster, event.reason) == (
+        EventKind.FINISHED,
+        "digits",
+        "somebody ended it on its master",
+    )
+    assert event.nodes == len(job_lab.addresses)
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
     assert capsys.readouterr().out == (
         "desired capacity of digits-worker (worker) is 0\ndesired capacity of digits-master (master) is 0\n"
@@ -68,10 +95,29 @@ def test_the_workers_end_first_and_the_master_last_and_another_cluster_not_at_al
 
 @pytest.mark.defect("D73")
 @pytest.mark.parametrize(("text", "status"), [("exit 0", 0), ("exit 3", 3)])
-def test_a_job_that_has_ended_ends_the_cluster_however_it_ended(job_lab, groups, text, status):
+def test_a_job_that_has_ended_ends_the_cluster_however_it_ended(job_lab, groups, heard, text, status):
     done = job_lab.run("run", "--end-cluster", "--", job_lab.write_job(text))
     assert done.returncode == status, done.stderr
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
+    (event,) = heard()
+    assert event.reason.startswith("the job ")
+    assert event.reason.endswith("/1 has ended")
+
+
+def test_an_event_that_cannot_be_sent_keeps_no_cluster_running(job_lab, groups, capsys, monkeypatch):
+    def refuse(**_arguments):
+        raise EndpointConnectionError(endpoint_url="https://events")
+
+    real = AwsClients._client
+
+    def make(self, service):
+        return SimpleNamespace(put_events=refuse) if service == "events" else real(self, service)
+
+    monkeypatch.setattr(AwsClients, "_client", make)
+    monkeypatch.setattr(end_command, "EVENT_SECONDS", 0)
+    assert end(job_lab, "--yes") == 0
+    assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
+    assert "the event that the cluster has finished was not sent: Could not connect" in capsys.readouterr().out
 
 
 def test_a_job_that_was_stopped_or_never_began_does_not_end_the_cluster(job_lab, groups):
