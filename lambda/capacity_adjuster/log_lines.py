@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from deeplearning_contract.log_record import ADJUSTER, LogLine, Speaker
+from deeplearning_contract.log_record import ADJUSTER, MOST_DETAIL_CHARACTERS, TRACEBACK, LogLine, Speaker
 from deeplearning_contract.metrics import CLUSTER, Metric, embed_metrics
 
 CLUSTER_VARIABLE = "DEEPLEARNING_CLUSTER"
@@ -33,19 +33,19 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; what the record says besides is in the attributes that `besides` gave it."""
-        message = record.getMessage()
-        if record.exc_info:
-            message = f"{message}\n{self.formatException(record.exc_info)}"
         generation, details, metrics = (getattr(record, name, None) for name in _EXTRA)
+        details = dict(details or {})
+        if record.exc_info:
+            details[TRACEBACK] = self.formatException(record.exc_info)[-MOST_DETAIL_CHARACTERS:]
         line = LogLine(
             time=record.created,
             level=record.levelname,
             speaker=self._speaker,
             generation=generation or 0,
             logger=record.name,
-            message=message,
+            message=record.getMessage(),
             details={
-                **(details or {}),
+                **details,
                 **embed_metrics(metrics or {}, {CLUSTER: self._speaker.cluster}, record.created),
             },
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from deeplearning_agent.deadline import Bell
 from deeplearning_agent.remark import Remark, read_remark
 from deeplearning_contract.cluster_event import ClusterEvent
-from deeplearning_contract.log_record import LogLine, Speaker
+from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, TRACEBACK, LogLine, Speaker
 from deeplearning_contract.metrics import CLUSTER, NODE, PHASE, embed_metrics
 
 MOST_LINES = 10_000
@@ -142,9 +142,9 @@ class LogQueue(logging.Handler):
             self._dropped += 1
 
     def _write(self, record: logging.LogRecord, remark: Remark) -> str:
-        message = record.getMessage()
+        details = dict(remark.details)
         if record.exc_info:
-            message = f"{message}\n{_FORMATTER.formatException(record.exc_info)}"
+            details[TRACEBACK] = _FORMATTER.formatException(record.exc_info)[-MOST_DETAIL_CHARACTERS:]
         dimensions = {CLUSTER: self.speaker.cluster, NODE: self.speaker.node, PHASE: remark.phase}
         metrics = embed_metrics(remark.metrics, dimensions, record.created)
         return LogLine(
@@ -153,6 +153,6 @@ class LogQueue(logging.Handler):
             speaker=self.speaker,
             generation=self.generation,
             logger=record.name,
-            message=message,
-            details={**remark.details, **metrics},
+            message=record.getMessage(),
+            details={**details, **metrics},
         ).to_text()

@@ -29,8 +29,12 @@ SECONDS = "seconds"
 REASON = "reason"
 REMEDY = "remedy"
 OUTPUT = "output"
+TRACEBACK = "traceback"
 SOURCE_FILE = "source_file"
-"""Details: what was done, how long it took, why it failed, what to do, a program's output, the file of this line."""
+"""
+Details: what was done, how long it took, why it failed, what to do, the ends of a program's output and of an error's
+traceback, and the file of this line.
+"""
 
 
 @dataclass(frozen=True)

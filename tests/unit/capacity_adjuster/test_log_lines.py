@@ -55,7 +55,9 @@ def test_an_exception_is_part_of_its_line():
         {}["cause"]
     except KeyError:
         record = make_record(exc_info=sys.exc_info())
-    assert LogLine.from_text(LineFormatter("cats").format(record)).message.endswith("KeyError: 'cause'")
+    line = LogLine.from_text(LineFormatter("cats").format(record))
+    assert line.message == "hello"
+    assert line.details["traceback"].endswith("KeyError: 'cause'")
 
 
 class PlainHandler(logging.Handler):

@@ -155,8 +155,9 @@ def test_an_exception_arrives_with_its_traceback_in_one_line(outlet):
     outlet.queue.handle(record)
     outlet.run(2)
     (line,) = outlet.arrived()
-    assert line.message.startswith("it failed\nTraceback")
-    assert line.message.endswith("KeyError: 'cause'")
+    assert line.message == "it failed"
+    assert line.details["traceback"].startswith("Traceback")
+    assert line.details["traceback"].endswith("KeyError: 'cause'")
 
 
 def test_a_restarted_agent_goes_on_with_its_stream(outlet):
