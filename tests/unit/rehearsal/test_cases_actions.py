@@ -99,6 +99,7 @@ def _injection(do: str, **options: Any) -> Injection:
         ("start_sshd", {}, [("start_sshd", "i-2")]),
         ("run", {"line": "kill -STOP 1"}, [("run", "i-2", "kill -STOP 1")]),
         ("set_workers", {"count": 3}, [("set_desired_capacity", "workers", 3)]),
+        ("age_groups", {"seconds": 900.0}, [("age_groups", 900.0)]),
         ("spot_notice", {"seconds": 120.0}, [("announce_interruption", "i-2", 120.0)]),
     ],
 )

@@ -191,6 +191,19 @@ def test_the_report_tells_what_was_not_injected_and_what_did_not_strike(
     assert run._report(_evidence()).problems[-1] == "power_off worker 1 was injected, but no such machine"
 
 
+@pytest.mark.parametrize(("running", "desired", "left"), [((), 0, []), (("i-1",), 0, ["i-1"]), ((), 2, ["workers"])])
+def test_a_cluster_has_stopped_when_no_machine_runs_and_none_is_asked_for(
+    run: CaseRun, running: tuple[str, ...], desired: int, left: list[str]
+) -> None:
+    fleet: Any = run.fleet
+    fleet.running = running
+    groups = [{"AutoScalingGroupName": "workers", "DesiredCapacity": desired}]
+    aws: Any = run.aws
+    scaling = SimpleNamespace(describe_auto_scaling_groups=lambda: {"AutoScalingGroups": groups})
+    aws.place = SimpleNamespace(client=lambda _: scaling)
+    assert run._await_stop(limit=0.0) == [f"the cluster must stop by itself, {name} does not" for name in left]
+
+
 def test_training_that_does_not_end_is_given_up_with_its_last_words(
     run: CaseRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
