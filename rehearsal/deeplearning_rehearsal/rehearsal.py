@@ -6,7 +6,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from deeplearning_rehearsal.account import assume_key_pairs
@@ -16,6 +16,7 @@ from deeplearning_rehearsal.cases.case_run import CaseRun
 from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.elastic_program import prepare_machines
 from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
@@ -91,7 +92,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
                 evidence = run.gather()
             status = describe_outside(aws)
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
-            _publish(report, options, status)
+            _publish(report, options, status, read_dashboards(aws))
             name = "" if case is None else case.name
             write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
             if options.keep:
@@ -108,8 +109,9 @@ def _record(options: RehearsalOptions, lab_pid: int) -> None:
     )
 
 
-def _publish(report: Report, options: RehearsalOptions, status: str) -> None:
-    write_report(report, options.folder, render_page(report))
+def _publish(report: Report, options: RehearsalOptions, status: str, dashboards: Mapping[str, str]) -> None:
+    write_report(report, options.folder, render_page(report, dashboard=PAGE_NAME if dashboards else ""))
+    write_dashboards(dashboards, options.folder)
     write_status(status, options.folder)
     sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else render_text(report)) + "\n")
     sys.stdout.flush()

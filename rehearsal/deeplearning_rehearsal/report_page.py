@@ -36,8 +36,14 @@ class _Lane:
         return round(self.dots[-1][0] - self.start, 1)
 
 
-def render_page(report: Report) -> str:
-    """Render the page; it needs no network and no other file."""
+def render_page(report: Report, *, dashboard: str = "") -> str:
+    """
+    Render the page; it needs no network and no other file.
+
+    Args:
+        report: What was found out.
+        dashboard: The file beside it that shows the stack's dashboard. Default: there is none.
+    """
     environment = Environment(
         loader=PackageLoader("deeplearning_rehearsal", "templates"), autoescape=True, undefined=StrictUndefined
     )
@@ -49,6 +55,7 @@ def render_page(report: Report) -> str:
     lanes = _lanes(report.timeline, end)
     return environment.get_template("report.html.j2").render(
         report=report,
+        dashboard=dashboard,
         width=_WIDTH,
         row=_ROW,
         lane_row=_NARROW_ROW if len(lanes) > _MANY_LANES else _ROW,

@@ -1,0 +1,95 @@
+"""What watches a rehearsed cluster: metrics by name, and events that become texts."""
+
+import json
+
+import pytest
+
+from deeplearning_contract.metrics import METRICS, NAMESPACE
+from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.embedded_aws.event_bus import transform
+from deeplearning_rehearsal.embedded_aws.metric_names import require_known_metric, require_known_metrics
+
+EVENT = {"detail-type": "Failed", "detail": {"cluster": "mine", "nodes": 2, "reason": 'no "capacity"\nleft'}}
+PATHS = {"kind": "$.detail-type", "nodes": "$.detail.nodes", "reason": "$.detail.reason", "none": "$.detail.x.y"}
+
+
+def test_takes_every_metric_that_is_written_and_all_of_other_namespaces():
+    for metric in METRICS:
+        for names in metric.dimensions:
+            require_known_metric(NAMESPACE, metric.name, names)
+    require_known_metric("AWS/SQS", "Anything", ["QueueName"])
+
+
+@pytest.mark.parametrize(
+    ("name", "dimensions"), [("NodeLost", ["Cluster"]), ("NodesLost", ["Cluster", "Node"]), ("NodesLost", [])]
+)
+def test_refuses_a_metric_that_nobody_writes(name, dimensions):
+    with pytest.raises(AssemblyError, match=f"{NAMESPACE} has no metric '{name}' by "):
+        require_known_metric(NAMESPACE, name, dimensions)
+
+
+def test_refuses_a_dashboard_that_names_such_a_metric_by_itself_or_in_a_search():
+    search = f"SEARCH('{{{NAMESPACE},Cluster,Node}} MetricName=\"GpuUtilisation\" Cluster=\"c\"', 'Average', 60)"
+    for row in ([NAMESPACE, "NodeLost", "Cluster", "c", {"label": "x"}], [{"expression": search}]):
+        body = {"widgets": [{"properties": {"markdown": "x"}}, {"properties": {"metrics": [row]}}]}
+        with pytest.raises(AssemblyError, match="has no metric"):
+            require_known_metrics(body)
+    good = search.replace("Utilisation", "Utilization")
+    require_known_metrics({"widgets": [{"properties": {"metrics": [[{"expression": good}]]}}]})
+
+
+def test_writes_an_events_fields_into_the_text_of_a_target():
+    text = transform(
+        EVENT, {"InputPathsMap": PATHS, "InputTemplate": json.dumps("<kind>: <nodes> nodes. <reason><none>")}
+    )
+    assert text == 'Failed: 2 nodes. no "capacity"\nleft'
+
+
+@pytest.mark.parametrize(("template", "wrong"), [('{"a": <kind>}', "{"), ('"<kind> <other>"', "other")])
+def test_refuses_a_template_that_is_no_text_or_names_what_has_no_path(template, wrong):
+    with pytest.raises(AssemblyError, match=f"InputTemplate must be a JSON string .*{wrong}"):
+        transform(EVENT, {"InputPathsMap": PATHS, "InputTemplate": template})
+
+
+def test_publishes_the_text_to_the_topic_of_the_rule(start_cloud, sample_template, assemble, tmp_path):
+    resources = sample_template["Resources"]
+    resources["Told"] = {"Type": "AWS::SNS::Topic"}
+    resources["Heard"] = {"Type": "AWS::SQS::Queue"}
+    resources["Rule"] = {
+        "Type": "AWS::Events::Rule",
+        "Properties": {
+            "EventPattern": {"source": ["deeplearning-cdk"]},
+            "State": "ENABLED",
+            "Targets": [
+                {
+                    "Id": "Topic",
+                    "Arn": {"Ref": "Told"},
+                    "InputTransformer": {"InputPathsMap": PATHS, "InputTemplate": '"<kind>: <reason>"'},
+                }
+            ],
+        },
+    }
+    cloud = start_cloud(minute_seconds=3600)
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud.observation("Rule CREATE_COMPLETE")
+    cloud.observation("Heard CREATE_COMPLETE")
+    sqs, queue = cloud.client("sqs"), cloud.physical_id("Heard")
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    cloud.client("sns").subscribe(TopicArn=cloud.physical_id("Told"), Protocol="sqs", Endpoint=arn)
+    detail = EVENT["detail"]
+    assert cloud.command("send_event", source="deeplearning-cdk", detail_type="Failed", detail=detail) == 1
+    (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5)["Messages"]
+    assert json.loads(message["Body"])["Message"] == 'Failed: no "capacity"\nleft'
+
+
+def test_fails_a_stack_whose_dashboard_names_an_unknown_metric(start_cloud, sample_template, assemble, tmp_path):
+    body = {"widgets": [{"properties": {"metrics": [[NAMESPACE, "NodeLost", "Cluster", "c"]]}}]}
+    sample_template["Resources"]["Dashboard"] = {
+        "Type": "AWS::CloudWatch::Dashboard",
+        "Properties": {"DashboardName": "trial", "DashboardBody": json.dumps(body)},
+    }
+    cloud = start_cloud(minute_seconds=3600)
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    outcome = cloud.command("wait", seconds=60)
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert "has no metric 'NodeLost' by Cluster" in outcome["reason"]
