@@ -1,0 +1,74 @@
+"""
+From a failed case the page alone tells cause and remedy: read on what AWS answered about rehearsed cases.
+
+Each sample is recorded from a rehearsal that was kept: `<case>.json` holds the answers, `<case>.txt` the page.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from deeplearning_view.answers import Answers, read_moment
+from deeplearning_view.page import render_text
+from deeplearning_view.reading import make_view
+
+SAMPLES = Path(__file__).with_name("samples")
+LOOKED_AFTER = timedelta(minutes=2)
+CAUSES_AND_REMEDIES = {
+    "bad-image": (
+        "The image id '[ami-0123456789abcdef0]' does not exist",
+        "choose an image that exists in this region",
+    ),
+    "capacity-none": ("We currently do not have sufficient p3dn.24xlarge capacity", "try again later, choose another"),
+    "disk-full": ("disk: /, /var, /tmp: 0 MiB are free", "free the disk, give it more room, or terminate the instance"),
+    "gpu-missing": (
+        "the instance type has 1 GPUs and the node shows 0",
+        "give an image whose NVIDIA driver supports them",
+    ),
+    "quota": ("You have requested more vCPU capacity than your current vCPU limit of 0", "in Service Quotas"),
+    "worker-killed-before-joining": ("EC2 health check", "nothing: its group replaces it"),
+}
+"""Case -> what its page must say of the cause, and of what to do; the first three words of each are never broken."""
+STANDING = ("forming", "formed")
+
+
+def read_view(name):
+    answers = Answers.from_json((SAMPLES / f"{name}.json").read_text())
+    return make_view(answers, read_moment(answers.stack["CreationTime"]) + LOOKED_AFTER)
+
+
+def unwrap(page):
+    return " ".join(page.split())
+
+
+@pytest.mark.parametrize("name", [*CAUSES_AND_REMEDIES, *STANDING])
+def test_the_page_of_a_recorded_case_is_the_one_that_was_read(name):
+    assert render_text(read_view(name)) + "\n" == (SAMPLES / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(("name", "expected"), CAUSES_AND_REMEDIES.items())
+def test_the_page_alone_tells_cause_and_remedy(name, expected):
+    cause, remedy = expected
+    page = unwrap((SAMPLES / f"{name}.txt").read_text())
+    assert cause in page
+    assert remedy in page.partition(cause)[2]
+
+
+@pytest.mark.parametrize("name", CAUSES_AND_REMEDIES)
+def test_every_cause_comes_with_a_remedy_of_its_own(name):
+    troubles = read_view(name).troubles
+    assert troubles
+    for trouble in troubles:
+        assert trouble.cause
+        assert len(trouble.remedy.split()) >= 3
+        assert trouble.remedy not in trouble.cause
+
+
+def test_every_sample_is_read_by_a_test():
+    recorded = {path.stem for path in SAMPLES.iterdir()}
+    assert recorded == {*CAUSES_AND_REMEDIES, *STANDING}
+
+
+def test_a_formed_cluster_without_troubles_tells_of_none():
+    assert read_view("formed").troubles == read_view("forming").troubles == ()
