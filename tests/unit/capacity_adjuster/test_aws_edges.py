@@ -614,6 +614,62 @@ def test_what_goes_wrong_is_logged_with_its_cause_and_raised(environment, caplog
     assert "ResourceNotFoundException" in record.exc_text
 
 
+def tell_of_budget(topic):
+    sns = {"TopicArn": topic, "MessageId": "m-1", "Message": "AWS Budget Notification"}
+    return {"Records": [{"EventSource": "aws:sns", "Sns": sns}]}
+
+
+def test_a_cluster_past_its_time_stops_with_four_changes_and_rests(cloud):
+    cloud.settings = replace(cloud.settings, stop_after_seconds=600)
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    clock.time = START.timestamp() + 600
+    assert cloud.run(clock) == "stopped: deadline"
+    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {"master": 0, "worker": 0}
+    assert cloud.calls == ["PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
+    clock.time += 60
+    assert cloud.run(clock) == "the cluster is stopped"
+    assert cloud.calls == []
+
+
+@pytest.mark.fault(33)
+@pytest.mark.parametrize("die_after", range(1, 5))
+def test_a_crash_after_any_change_of_a_stop_is_made_good(cloud, die_after):
+    cloud.settings = replace(cloud.settings, stop_after_seconds=600)
+    cloud.create_groups()
+    clock = SteppedClock(age=600.0)
+    with pytest.raises(Crash):
+        cloud.run(clock, die_after=die_after)
+    for _ in range(2):
+        clock.time += 70  # Longer than the lease of the one that died.
+        cloud.run(clock)
+    assert {cloud.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {0}
+    assert cloud.records().read_stop().is_stopped
+
+
+@pytest.mark.parametrize(
+    ("topic", "desired"), [("arn:aws:sns:us-east-1:1:budget", 0), ("arn:aws:sns:us-east-1:1:x", 1)]
+)
+def test_only_the_topic_of_the_budget_stops_the_cluster(environment, monkeypatch, topic, desired):
+    monkeypatch.setenv("DEEPLEARNING_BUDGET_TOPIC_ARN", "arn:aws:sns:us-east-1:1:budget")
+    environment.create_groups(workers=1)
+    handler.handle(tell_of_budget(topic), Context())
+    assert {environment.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {desired}
+
+
+def test_a_stop_that_eventbridge_is_not_told_of_is_a_stop_all_the_same(cloud, monkeypatch, caplog):
+    cloud.settings = replace(cloud.settings, stop_after_seconds=600)
+    cloud.create_groups()
+
+    def refuse(**_):
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "PutEvents")
+
+    monkeypatch.setattr(handler._make_client("events"), "put_events", refuse)
+    assert cloud.run(SteppedClock(age=600.0)) == "stopped: deadline"
+    assert any("could not send the event" in message for message in caplog.messages)
+
+
 def test_a_missing_setting_is_named(monkeypatch):
     with pytest.raises(ContractError, match="DEEPLEARNING_CLUSTER"):
         handler.handle({}, Context())
