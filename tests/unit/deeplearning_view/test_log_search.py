@@ -75,7 +75,7 @@ def test_who_follows_gets_each_line_once_and_later_ones_as_they_come(groups):
 
     def pause(_seconds):
         number = next(pauses)
-        write("node-log", make_line(WORKER_ID, "worker", f"news {number}", seconds=AGO + 99 + number))
+        write("node-log", make_line(WORKER_ID, "worker", f"news {number}", seconds=time.time() - SECONDS))
 
     search = LogSearch(groups, choose_sources(make_answers(), "all", "", ""))
     looks = itertools.islice(search.follow(BEGIN, pause), 3)
