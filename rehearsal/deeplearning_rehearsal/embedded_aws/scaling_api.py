@@ -79,7 +79,7 @@ class ScalingApi(BaseResponse):
         if self._get_param("Filters"):
             raise ValidationError("the rehearsal does not filter scaling activities")
         with self.driver.lock:
-            deleted = self.driver.deleted_groups if self._get_param("IncludeDeletedGroups") else ()
+            deleted = self.driver.deleted if self._get_param("IncludeDeletedGroups") else ()
             groups = [group for group in (*self.driver.groups.values(), *deleted) if name in (None, group.name)]
             if name and not groups:
                 groups = [find_group(self.driver, name)]

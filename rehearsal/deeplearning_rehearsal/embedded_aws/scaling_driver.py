@@ -56,7 +56,7 @@ class ScalingDriver:
         self.pace = pace
         self.lock = threading.RLock()
         self.groups: dict[str, ScalingGroup] = {}
-        self.deleted_groups: list[ScalingGroup] = []
+        self.deleted: list[ScalingGroup] = []
 
     def add_group(self, group: ScalingGroup) -> None:
         """Take over a new group and begin to launch its instances."""
@@ -94,7 +94,7 @@ class ScalingDriver:
             self._launcher.terminate(instance_id)
             self._observations.tell("scaling", instance_id, "terminated with its group", group=name)
         with self.lock:
-            self.deleted_groups.append(self.groups.pop(name))
+            self.deleted.append(self.groups.pop(name))
 
     def reconcile_soon(self, group: ScalingGroup, *, after: float = 0.0) -> None:
         """Act on a change of a group after the reaction time, and `after` seconds more."""
@@ -118,9 +118,7 @@ class ScalingDriver:
     def activities(self) -> tuple[dict[str, Any], ...]:
         """Return the activities of all groups in the API's form, newest first; those of deleted groups too."""
         with self.lock:
-            rows = [
-                activity for group in (*self.groups.values(), *self.deleted_groups) for activity in group.activities
-            ]
+            rows = [activity for group in (*self.groups.values(), *self.deleted) for activity in group.activities]
             rows.sort(key=lambda activity: activity.start_time, reverse=True)
             return tuple(activity.to_api() for activity in rows)
 
