@@ -95,8 +95,8 @@ class ClusterPlan:
 
     @property
     def keeps_data(self) -> bool:
-        """Whether the stack leaves a file system of its own behind, which needs the key."""
-        return self.storage.file_system is None and self.storage.file_system_id is None
+        """Whether the stack may leave something behind that needs the key."""
+        return self.storage.outlives_stack
 
     @property
     def hardware(self) -> Mapping[str, HardwareSettings]:

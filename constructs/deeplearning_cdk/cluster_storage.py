@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Annotations, RemovalPolicy, Stack
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
+from deeplearning_cdk.cluster_backup import ClusterBackup
 from deeplearning_cdk.cluster_network import ClusterNetwork
 from deeplearning_cdk.cluster_props import (
     FileSystemThroughput,
@@ -15,10 +17,14 @@ from deeplearning_cdk.cluster_props import (
     check_mount_point,
     check_throughput,
 )
+from deeplearning_cdk.coordination import name_cluster
+from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_image import FileSystemMode
 from deeplearning_cdk.shared_file_system import SharedFileSystem
+
+NO_BACKUP = "deeplearning_cdk:withoutBackup"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,16 @@ class StorageProps:
     mode: FileSystemMode = "nfs4"
     data: tuple[DataSource, ...] = ()
     has_backup: bool = True
+
+    @property
+    def has_own_file_system(self) -> bool:
+        """Whether a file system is made for the cluster."""
+        return self.file_system is None and self.file_system_id is None
+
+    @property
+    def outlives_stack(self) -> bool:
+        """Whether something may outlive the stack that the cluster's key encrypts: a file system, Lustre, a vault."""
+        return self.has_own_file_system or self.lustre is not None or self.has_backup
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, what contradicts a shared file system, and what mounts one thing over the other."""
@@ -82,6 +98,7 @@ class ClusterStorage:
     def __init__(
         self, scope: Construct, props: StorageProps, network: ClusterNetwork, encryption_key: kms.IKey
     ) -> None:
+        self._scope, self._props, self._encryption_key = scope, props, encryption_key
         if props.file_system is None:
             self.file_system = _make_file_system(scope, props, network, encryption_key)
             self.readiness: list[IDependable] = [self.file_system.admit(network.security_group)]
@@ -95,13 +112,39 @@ class ClusterStorage:
                 self.file_system.stage(source.name, scope.node.path)
         if props.lustre is not None:
             shown = [source for source in props.data if source.target == "lustre"]
-            self.readiness.append(props.lustre.attach(scope, network, shown))
+            self.readiness.append(props.lustre.attach(scope, network, shown, encryption_key))
+            # It may stand beside the cluster; one that several clusters share counts for the last of them.
+            tag_costs(props.lustre, name_cluster(scope))
         # It has its name once it has a network.
         self.lustre = props.lustre.mount_settings if props.lustre else None
 
     def mount_statements(self) -> list[iam.PolicyStatement]:
         """Return what a node's role needs to mount them; Lustre asks only the security groups."""
         return self.file_system.mount_statements()
+
+    def back_up(self, state_table: dynamodb.ITable, *, after: IDependable) -> None:
+        """
+        Back up the state, and a file system that was made for the cluster; a user's own is the user's to back up.
+
+        Args:
+            state_table: Holds the state item.
+            after: What must exist before.
+        """
+        if not self._props.has_backup:
+            Annotations.of(self._scope).add_warning_v2(
+                NO_BACKUP,
+                "nothing of this cluster is backed up: what a job deletes by mistake is gone, and gates that ask for "
+                "backups find it; leave file_system_backup out, or name the file system in a plan of your own",
+            )
+            return
+        ClusterBackup(
+            self._scope,
+            "Backup",
+            key=self._encryption_key,
+            state_table=state_table,
+            file_system_arn=self.file_system.arn if self._props.has_own_file_system else None,
+            after=after,
+        )
 
 
 def _make_file_system(
@@ -119,7 +162,6 @@ def _make_file_system(
         throughput=props.throughput,
         removal_policy=props.removal_policy,
         encryption_key=encryption_key,
-        has_backup=props.has_backup,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import CfnResource, RemovalPolicy, Size
+from aws_cdk import CfnResource, RemovalPolicy, Size, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
@@ -53,7 +53,8 @@ class LustreFileSystem(Construct):
         mount_point: Where nodes mount it. Default: /fsx.
         vpc: The VPC of the nodes. Default: that of the first cluster that mounts it.
         subnet: Its subnet in that VPC. Default: that of the first cluster's workers.
-        encryption_key: Key of a persistent file system. Default: the account's own key for FSx.
+        encryption_key: Key of a persistent file system; FSx encrypts scratch ones with its own. Default: that of the
+            first cluster in its stack.
         removal_policy: What becomes of it with the stack. Default: with a `vpc` of the user's it is kept, except when
             the stack's own creation fails; without, it goes, because it would hold the cluster's subnet.
 
@@ -141,7 +142,9 @@ class LustreFileSystem(Construct):
         """What nodes are told, once it has a network."""
         return FileSystemSettings("lustre", self._source, _MOUNT_OPTIONS, self.mount_point)
 
-    def attach(self, scope: Construct, network: ClusterNetwork, data: Sequence[DataSource] = ()) -> IDependable:
+    def attach(
+        self, scope: Construct, network: ClusterNetwork, data: Sequence[DataSource] = (), key: kms.IKey | None = None
+    ) -> IDependable:
         """
         Let the nodes of a cluster mount it, and make it in their subnet if it has no network yet.
 
@@ -149,6 +152,7 @@ class LustreFileSystem(Construct):
             scope: The cluster, where the rules of its nodes stand.
             network: Where its nodes live.
             data: Data of the cluster that it shows. Default: none.
+            key: The cluster's key. Default: the account's own key for FSx.
 
         Returns:
             What must exist before one of these nodes can mount it.
@@ -159,6 +163,7 @@ class LustreFileSystem(Construct):
         if not self._source:
             self._make(network.vpc, network.worker_subnet)
         assert self.security_group is not None
+        self._take_key(scope, key)
         rules = DependencyGroup(self.readiness)
         own, nodes = self.security_group, network.security_group
         for name, port in _PORTS.items():
@@ -168,6 +173,14 @@ class LustreFileSystem(Construct):
                 rules.add(admit(scope, identity, group=group, members=members, port=port, description=identity))
         rules.add(*self._show(data))
         return rules
+
+    def _take_key(self, scope: Construct, key: kms.IKey | None) -> None:
+        made = self.node.try_find_child("FileSystem")
+        if key is None or not isinstance(made, fsx.CfnFileSystem) or self._deployment == "scratch":
+            return
+        # A key of another stack would tie the two stacks together; that of the first cluster stays.
+        if made.kms_key_id is None and Stack.of(made) is Stack.of(scope):
+            made.kms_key_id = key.key_arn
 
     def _show(self, data: Sequence[DataSource]) -> list[IDependable]:
         self._shown = check_links([*self._shown, *data])

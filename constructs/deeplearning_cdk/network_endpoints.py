@@ -42,8 +42,7 @@ def add_gateways(
         endpoint = ec2.GatewayVpcEndpoint(
             scope, f"{name}Endpoint", vpc=vpc, service=service, subnets=[ec2.SubnetSelection(subnets=list(subnets))]
         )
-        for statement in policies[name]:
-            endpoint.add_to_policy(statement)
+        _bound(endpoint, policies[name])
         endpoints.append(endpoint)
     return endpoints
 
@@ -76,9 +75,16 @@ def add_interfaces(
             security_groups=[group],
             open=False,
         )
-        endpoint.add_to_policy(_own_principals())
+        _bound(endpoint, [_own_principals()])
         endpoints.append(endpoint)
     return endpoints
+
+
+def _bound(endpoint: ec2.VpcEndpoint, statements: Sequence[iam.PolicyStatement]) -> None:
+    resource = endpoint.node.default_child
+    assert isinstance(resource, ec2.CfnVPCEndpoint)
+    # Minimized whatever the consumer's feature flags say, so that the template stays the same.
+    resource.policy_document = iam.PolicyDocument(statements=list(statements), minimize=True)
 
 
 def _own_principals() -> iam.PolicyStatement:

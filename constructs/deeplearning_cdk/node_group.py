@@ -13,6 +13,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
+from deeplearning_cdk.cost_tags import NAME_TAG, tag_launched
 from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
@@ -57,7 +58,7 @@ class NodeGroup(Construct):
         max_capacity: Most nodes that a user may scale to.
         image_id: The id of the image, where it is pinned. Default: what the image's parameter names at each deployment.
         purchase: How the nodes are paid for. Default: on demand.
-        is_public: Nodes get a public address. Default: they do not.
+        is_public: Nodes get a public address. Default: they do not, whatever the subnet gives.
         volume_size: Size of the root volume. Default: 150 GiB.
         encryption_key: Encrypts the volumes. Default: the account's key for EBS.
         key_name: EC2 key pair for the login user. Default: none.
@@ -99,7 +100,9 @@ class NodeGroup(Construct):
         profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
         purchase = purchase or Purchase()
         data = _Template.LaunchTemplateDataProperty(
-            block_device_mappings=[_describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES))],
+            block_device_mappings=[
+                _describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES), encryption_key)
+            ],
             capacity_reservation_specification=purchase.reservation,
             iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
             image_id=image_id or image.read_ami_id(self),
@@ -112,6 +115,7 @@ class NodeGroup(Construct):
             network_interfaces=plan_interfaces(
                 facts, [group.security_group_id for group in security_groups], is_public=is_public
             ),
+            tag_specifications=tag_launched(lambda: self.group),
             user_data=user_data,
         )
         self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
@@ -129,7 +133,11 @@ class NodeGroup(Construct):
             vpc_zone_identifier=[subnet.subnet_id],
             placement_group=placement_group_name,
             notification_configurations=[_notify(topic)],
-            tags=[_propagate(CLUSTER_TAG, cluster), _propagate(ROLE_TAG, node_role.value)],
+            tags=[
+                _propagate(CLUSTER_TAG, cluster),
+                _propagate(ROLE_TAG, node_role.value),
+                _propagate(NAME_TAG, f"{cluster}-{node_role.value}"),
+            ],
         )
         self.group.node.add_validation(InstanceTagKeys(self.group))
         _keep_adjusted_capacity(self.group)
@@ -186,11 +194,17 @@ class NodeGroup(Construct):
         return self.metric("NetworkOut", statistic="Sum")
 
 
-def _describe_volume(image: NodeImage, size: Size) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
+def _describe_volume(
+    image: NodeImage, size: Size, key: kms.IKey | None
+) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
     return _Template.BlockDeviceMappingProperty(
         device_name=image.root_device,
         ebs=_Template.EbsProperty(
-            volume_size=size.to_gibibytes(), volume_type="gp3", encrypted=True, delete_on_termination=True
+            volume_size=size.to_gibibytes(),
+            volume_type="gp3",
+            encrypted=True,
+            kms_key_id=key.key_arn if key else None,
+            delete_on_termination=True,
         ),
     )
 

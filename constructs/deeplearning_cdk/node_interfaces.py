@@ -49,7 +49,9 @@ def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_publi
         network_card_index=0 if is_multiple else None,
         interface_type="efa" if has_efa(facts) and not is_multiple else None,
         groups=list(groups),
-        associate_public_ip_address=True if is_public else None,
+        # Said even when not, because a subnet may give addresses by itself; with several interfaces EC2 gives none, and
+        # refuses to be told.
+        associate_public_ip_address=None if is_multiple else is_public,
         delete_on_termination=True,
     )
     others = [

@@ -31,7 +31,9 @@ class SharedFileSystem(Construct):
     """
     Shared file system of a cluster, in the nodes' zone, encrypted.
 
-    Mode `nfs4` is plain NFS 4.1 that only the security groups guard. Mode `efs` goes through an access point with
+    Mode `nfs4` is plain NFS 4.1, for images without efs-utils: EFS can demand neither TLS nor IAM of such clients, so
+    that traffic within the subnet is not encrypted, and whoever is in the nodes' security group reads and writes
+    everything. Only the security groups guard it. Mode `efs` goes through an access point with
     IAM and TLS; a new file system then refuses clients without either. An existing one is shown from its root,
     which must let user 1000 write.
 
@@ -50,7 +52,6 @@ class SharedFileSystem(Construct):
         removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
             stack's own creation fails.
         encryption_key: Encrypts a new file system. Default: the account's key for EFS.
-        has_backup: A new file system is backed up every day. Default: it is not.
 
     Attributes:
         file_system_id: Id of the file system.
@@ -78,7 +79,6 @@ class SharedFileSystem(Construct):
         throughput: FileSystemThroughput | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         encryption_key: kms.IKey | None = None,
-        has_backup: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         check_file_system_id(file_system_id)
@@ -92,7 +92,9 @@ class SharedFileSystem(Construct):
         self._staged: dict[str, str] = {}
         self._readiness = DependencyGroup()
         self.readiness: IDependable = self._readiness
-        self.file_system_id = file_system_id or self._make_file_system(throughput or "elastic", removal_policy)
+        self.file_system_id = file_system_id or self._make_file_system(
+            throughput or "elastic", removal_policy, encryption_key
+        )
         self._security_group = mount_target_security_group or self._make_mount_target(vpc, subnet)
         self._connections = ec2.Connections(
             security_groups=[self._security_group], default_port=ec2.Port.tcp(_NFS_PORT)
@@ -154,22 +156,27 @@ class SharedFileSystem(Construct):
         return [
             iam.PolicyStatement(
                 actions=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
-                resources=[self._arn()],
+                resources=[self.arn],
                 conditions={"StringEquals": {"elasticfilesystem:AccessPointArn": self._access_point.attr_arn}},
             )
         ]
 
-    def _arn(self) -> str:
+    @property
+    def arn(self) -> str:
+        """ARN of the file system."""
         return Fn.sub(
             "arn:${AWS::Partition}:elasticfilesystem:${AWS::Region}:${AWS::AccountId}:file-system/${Id}",
             {"Id": self.file_system_id},
         )
 
-    def _make_file_system(self, throughput: FileSystemThroughput, removal_policy: RemovalPolicy) -> str:
+    def _make_file_system(
+        self, throughput: FileSystemThroughput, removal_policy: RemovalPolicy, key: kms.IKey | None
+    ) -> str:
         file_system = efs.CfnFileSystem(
             self,
             "FileSystem",
             encrypted=True,
+            kms_key_id=key.key_arn if key else None,
             throughput_mode="provisioned" if isinstance(throughput, Size) else throughput,
             provisioned_throughput_in_mibps=throughput.to_mebibytes() if isinstance(throughput, Size) else None,
             file_system_policy=_ENCRYPTED_ONLY if self.mode == "efs" else None,

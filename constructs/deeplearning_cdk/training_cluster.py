@@ -20,6 +20,7 @@ from deeplearning_cdk.cluster_props import FileSystemThroughput
 from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.cluster_warnings import warn_about
 from deeplearning_cdk.coordination import Coordination, name_cluster
+from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.image_pin import pin_image
 from deeplearning_cdk.instance_catalog import NodeInstanceType
@@ -66,15 +67,13 @@ class TrainingCluster(ClusterAccess):
             zone's first public one where the VPC has one.
         isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
             through a new VPC's NAT gateway, or as the user's VPC lets them.
-        file_system: The file system of another cluster in the same VPC and zone, where jobs of one name are one job.
-            Default: its own.
+        file_system: That of another cluster in its VPC and zone; jobs of one name are one job. Default: its own.
         file_system_id: An existing file system. Default: a new one.
         file_system_throughput: Of a new file system: `elastic`, `bursting`, or a size for each second, which is
             provisioned. Default: elastic.
         mount_target_security_group: Group of the mount target that the existing file system already has in the
             zone. Default: a mount target is made.
-        removal_policy: What becomes of a new file system with the stack. Default: it is kept, except when the
-            stack's own creation fails.
+        removal_policy: What becomes of a new file system with the stack. Default: kept, unless its creation fails.
         lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
         data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
         environment: The software that jobs run in, built once a cluster. Default: the image's own.
@@ -173,7 +172,7 @@ class TrainingCluster(ClusterAccess):
             spending=spending,
         )
         super().__init__(scope, construct_id)
-        self.cluster_name = name_cluster(self)
+        self.cluster_name = tag_costs(self, name_cluster(self))
         self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_kept=self._plan.keeps_data)
         place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
         self.network = self._make_network(place, isolated=isolated)
@@ -248,3 +247,4 @@ class TrainingCluster(ClusterAccess):
         self.master.launch_after(*needs)
         self.workers.launch_after(*needs)
         self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
+        self._storage.back_up(self.coordination.state_table, after=self.formation)

@@ -37,7 +37,7 @@ def test_new_vpc_has_nodes_in_a_private_subnet_behind_one_nat_gateway(synthesize
     for role in NodeRole:
         (subnet,) = synthesis.group(role)["Properties"]["VPCZoneIdentifier"]
         assert "PrivateSubnet" in subnet["Ref"]
-        assert "AssociatePublicIpAddress" not in _interfaces(synthesis, role)[0]
+        assert _interfaces(synthesis, role)[0]["AssociatePublicIpAddress"] is False
 
 
 def test_d57_new_vpc_reaches_s3_and_dynamodb_without_the_nat_gateway(synthesize: Any) -> None:
@@ -176,7 +176,7 @@ def test_ssh_peer_puts_the_master_alone_into_the_public_subnet(synthesize: Any) 
     assert "PublicSubnet" in subnet["Ref"]
     (interface,) = _interfaces(synthesis, NodeRole.MASTER)
     assert interface["AssociatePublicIpAddress"] is True
-    assert "AssociatePublicIpAddress" not in _interfaces(synthesis, NodeRole.WORKER)[0]
+    assert _interfaces(synthesis, NodeRole.WORKER)[0]["AssociatePublicIpAddress"] is False
     group = synthesis.part("AWS::EC2::SecurityGroup", "MasterSecurityGroup")["Properties"]
     assert [(rule["CidrIp"], rule["ToPort"]) for rule in group["SecurityGroupIngress"]] == [("203.0.113.7/32", 22)]
     assert synthesis.launch_data(NodeRole.MASTER)["KeyName"] == "mine"
@@ -247,6 +247,8 @@ def test_endpoints_of_isolated_nodes_let_only_this_account_in_but_for_packages_l
         _bucket("al2023-repos-${AWS::Region}-de612dc2"),
         _bucket("prod-${AWS::Region}-starport-layer-bucket"),
     ]
+    # CDK sorts the resources of a statement that it minimizes.
+    public.sort(key=lambda bucket: bucket["Fn::Sub"])
     assert statements.pop("s3") == [OWN_PRINCIPALS, _allow("s3:GetObject", public), SIGNAL]
     assert statements == {
         name: [OWN_PRINCIPALS] for name in ("autoscaling", "dynamodb", "events", "logs", "sqs", "ssm", "ssmmessages")

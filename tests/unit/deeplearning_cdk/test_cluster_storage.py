@@ -126,8 +126,8 @@ def test_both_go_through_one_access_point_where_the_image_has_iam(pair: Any) -> 
     assert len(synthesis.of_type("AWS::EFS::AccessPoint")) == 1
     mounting = [
         name
-        for name, role in synthesis.of_type("AWS::IAM::Role").items()
-        if "elasticfilesystem:ClientMount" in str(role)
+        for name, policy in synthesis.of_type("AWS::IAM::ManagedPolicy").items()
+        if "elasticfilesystem:ClientMount" in str(policy)
     ]
     assert sorted(name[:3] for name in mounting) == ["One", "One", "Two", "Two"]
 

@@ -40,9 +40,13 @@ def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mou
     properties = synthesis.only(FILE_SYSTEM)
     (group,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if name.startswith("Lustre"))
     workers = synthesis.group(NodeRole.WORKER)["Properties"]["VPCZoneIdentifier"]
+    (key,) = synthesis.of_type("AWS::KMS::Key")
+    (cluster,) = properties.pop("Tags")
+    assert cluster["Key"] == "deeplearning:cluster"
     assert properties == {
         "FileSystemType": "LUSTRE",
         "FileSystemTypeVersion": "2.15",
+        "KmsKeyId": {"Fn::GetAtt": [key, "Arn"]},
         "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125},
         "SecurityGroupIds": [{"Fn::GetAtt": [group, "GroupId"]}],
         "StorageCapacity": 1200,
@@ -53,8 +57,10 @@ def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mou
 
 
 def test_scratch_storage_has_its_own_throughput(mount: Any) -> None:
-    configuration = mount(deployment="scratch", storage=Size.tebibytes(1200 / 1024)).only(FILE_SYSTEM)
-    assert configuration["LustreConfiguration"] == {"DeploymentType": "SCRATCH_2"}
+    properties = mount(deployment="scratch", storage=Size.tebibytes(1200 / 1024)).only(FILE_SYSTEM)
+    assert properties["LustreConfiguration"] == {"DeploymentType": "SCRATCH_2"}
+    # FSx refuses a key for it, and encrypts it with one of its own (FSx for Lustre user guide, encryption at rest).
+    assert "KmsKeyId" not in properties
 
 
 @pytest.mark.parametrize(("gibibytes", "throughput"), [(1200, 1000), (2400, 500), (7200, 250)])
@@ -109,7 +115,10 @@ def test_no_node_starts_before_it_can_mount_it(mount: Any, role: NodeRole) -> No
 def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mount: Any) -> None:
     synthesis = mount(WITH_DATA)
     (name,) = synthesis.of_type(FILE_SYSTEM)
-    assert synthesis.only(LINK) == {
+    link = synthesis.only(LINK)
+    (cluster,) = link.pop("Tags")
+    assert cluster["Key"] == "deeplearning:cluster"
+    assert link == {
         "BatchImportMetaDataOnCreate": True,
         "DataRepositoryPath": "s3://team-data/coco/train/",
         "FileSystemId": {"Ref": name},
@@ -301,5 +310,23 @@ def test_it_is_encrypted_with_the_users_key_where_one_is_given(make_stack: Any, 
     stack = make_stack()
     lustre = LustreFileSystem(stack, "Lustre", encryption_key=kms.Key(stack, "Key"))
     TrainingCluster(stack, "Cluster", lustre=lustre, **CPU)
-    (key,) = read_stack(stack).of_type("AWS::KMS::Key")
+    (key,) = (name for name in read_stack(stack).of_type("AWS::KMS::Key") if name.startswith("Key"))
     assert read_stack(stack).only(FILE_SYSTEM)["KmsKeyId"] == {"Ref": key}
+
+
+def test_one_of_two_clusters_is_encrypted_with_the_key_of_the_first(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    lustre = LustreFileSystem(stack, "Lustre")
+    one = TrainingCluster(stack, "One", lustre=lustre, **CPU)
+    TrainingCluster(stack, "Two", vpc=one.network.vpc, lustre=lustre, **CPU)
+    key = read_stack(stack).only(FILE_SYSTEM)["KmsKeyId"]["Fn::GetAtt"][0]
+    assert key.startswith("One")
+
+
+def test_one_of_another_stack_keeps_the_accounts_key(make_app: Any, read_stack: Any) -> None:
+    app = make_app()
+    there, here = (cdk.Stack(app, name, env=cdk.Environment(region="us-east-1")) for name in ("There", "Here"))
+    vpc = ec2.Vpc(there, "Vpc", max_azs=1)
+    lustre = LustreFileSystem(there, "Lustre", vpc=vpc)
+    TrainingCluster(here, "Cluster", vpc=vpc, lustre=lustre, **CPU)
+    assert "KmsKeyId" not in read_stack(there).only(FILE_SYSTEM)

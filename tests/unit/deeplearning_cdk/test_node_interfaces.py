@@ -59,3 +59,15 @@ def test_every_interface_has_the_groups() -> None:
     assert len(interfaces) == 33
     assert all(interface.groups == ["sg-1", "sg-2"] for interface in interfaces)
     assert has_efa(read_catalog()["p5.48xlarge"])
+
+
+@pytest.mark.parametrize("name", ["m5.large", "g5.12xlarge", "p3dn.24xlarge"])
+def test_one_interface_has_a_public_address_only_when_asked_whatever_the_subnet_gives(name: str) -> None:
+    for is_public in (True, False):
+        (interface,) = plan_interfaces(read_catalog()[name], ["sg-1"], is_public=is_public)
+        assert interface.associate_public_ip_address is is_public
+
+
+def test_several_interfaces_say_nothing_of_public_addresses_because_ec2_refuses_it() -> None:
+    interfaces = plan_interfaces(read_catalog()["p5.48xlarge"], ["sg-1"], is_public=False)
+    assert {interface.associate_public_ip_address for interface in interfaces} == {None}

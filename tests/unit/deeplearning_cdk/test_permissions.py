@@ -169,8 +169,10 @@ def test_no_role_has_a_policy_inside_or_one_of_aws_and_none_may_hand_out_rights(
     # Nothing of iam:, sts: or organizations:, and no pattern of actions.
     assert {action.partition(":")[0] for action in granted} <= {
         "autoscaling",
+        "backup",
         "dynamodb",
         "ec2",
+        "elasticfilesystem",
         "events",
         "kms",
         "logs",

@@ -115,12 +115,18 @@ def test_instances_ask_for_imdsv2_with_one_hop_and_read_their_tags(synthesize: A
     ("image", "device"), [(None, "/dev/sda1"), (NodeImage.deep_learning_amazon_linux(), "/dev/xvda")]
 )
 def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: Any, image: Any, device: str) -> None:
-    (volume,) = synthesize(image=image, volume_size=cdk.Size.gibibytes(500)).launch_data(NodeRole.WORKER)[
-        "BlockDeviceMappings"
-    ]
+    synthesis = synthesize(image=image, volume_size=cdk.Size.gibibytes(500))
+    (volume,) = synthesis.launch_data(NodeRole.WORKER)["BlockDeviceMappings"]
+    (key,) = synthesis.of_type("AWS::KMS::Key")
     assert volume == {
         "DeviceName": device,
-        "Ebs": {"DeleteOnTermination": True, "Encrypted": True, "VolumeSize": 500, "VolumeType": "gp3"},
+        "Ebs": {
+            "DeleteOnTermination": True,
+            "Encrypted": True,
+            "KmsKeyId": {"Fn::GetAtt": [key, "Arn"]},
+            "VolumeSize": 500,
+            "VolumeType": "gp3",
+        },
     }
 
 

@@ -1,6 +1,7 @@
 """Creates resources: one creator a type, gathered from the modules of this package."""
 
 from deeplearning_rehearsal.embedded_aws.resources import (
+    backups,
     compute,
     functions,
     identity,
@@ -16,6 +17,7 @@ CREATORS: dict[str, Creator] = {
     **compute.CREATORS,
     **identity.CREATORS,
     **storage.CREATORS,
+    **backups.CREATORS,
     **messaging.CREATORS,
     **functions.CREATORS,
     **operations.CREATORS,

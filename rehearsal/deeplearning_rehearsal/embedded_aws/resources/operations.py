@@ -42,6 +42,7 @@ def _create_alarm(creation: Creation) -> Created:
     threshold = {"Threshold": float(properties["Threshold"])} if "Threshold" in properties else {}
     creation.client("cloudwatch").put_metric_alarm(
         AlarmName=name,
+        Tags=creation.tags(),
         **properties.select(*names),
         **{key: int(value) for key, value in numbers.items()},
         **threshold,
