@@ -12,6 +12,7 @@ CASE ?=
 NODES ?=
 GPUS_PER_NODE ?= 1
 CONTEXT ?=
+PROVE ?= 0
 # jsii warns about every Node major that nears its end of life; what we need of Node is checked below.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export CDK_DISABLE_CLI_TELEMETRY := true
@@ -76,6 +77,10 @@ else
 	@rm -rf cdk.out && $(BIN)/python app.py $(CONTEXT)
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
 endif
+
+.PHONY: privileges
+privileges: setup ## Rehearse cases that use every right, and prove that no role has one too few or too many (root; PROVE=3 takes rights out and sees cases fail)
+	@$(BIN)/python -m deeplearning_rehearsal.privileges --app "$(BIN)/python app.py" --prove $(PROVE)
 
 .PHONY: test
 test: unit $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)

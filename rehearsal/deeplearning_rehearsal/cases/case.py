@@ -23,6 +23,8 @@ class CloudFaults:
         notification_gap: From the creation of a group to the set-up of its notifications, in seconds. None: as always.
         messages: Names of the message faults: `duplicate`, `reorder`, `lose_first`.
         object_seconds: How much later S3 answers a request for an object, in seconds.
+        lose_answers: Whether every invocation of a function fails after it has done its work; Lambda then waits a
+            second, and two, before it tries again.
     """
 
     launch_faults: tuple[Mapping[str, Any], ...] = ()
@@ -30,6 +32,7 @@ class CloudFaults:
     notification_gap: float | None = None
     messages: frozenset[str] = frozenset()
     object_seconds: float = 0.0
+    lose_answers: bool = False
 
     @property
     def is_any(self) -> bool:

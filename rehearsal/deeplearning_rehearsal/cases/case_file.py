@@ -98,6 +98,7 @@ def _read_cloud(table: Table) -> CloudFaults:
         notification_gap=table.find("notification_gap", float),
         messages=frozenset(table.items("messages", str)),
         object_seconds=table.get("object_seconds", float, 0.0),
+        lose_answers=table.get("lose_answers", bool, default=False),
     )
     if unknown := faults.messages - set(MESSAGE_FAULTS):
         table.refuse("messages", f"must hold only {', '.join(MESSAGE_FAULTS)}, got {sorted(unknown)}")

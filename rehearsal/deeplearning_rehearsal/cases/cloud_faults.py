@@ -9,6 +9,9 @@ from deeplearning_rehearsal.cases.toml_table import CaseError
 from deeplearning_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults
 
+_QUICK_RETRIES = (1.0, 2.0)
+"""Lambda's own pauses are a minute and two, for which no case waits."""
+
 
 def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str]) -> CloudOptions:
     """
@@ -37,5 +40,7 @@ def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str]) -> Cloud
         pace=replace(options.pace, notification_gap=gap),
         message_faults=MessageFaults(**dict.fromkeys(cloud.messages, True)) if cloud.messages else None,
         object_seconds=cloud.object_seconds,
+        lose_answers=cloud.lose_answers,
+        retry_seconds=_QUICK_RETRIES if cloud.lose_answers else options.retry_seconds,
         prepare=lambda place: put_objects(place, case.objects),
     )

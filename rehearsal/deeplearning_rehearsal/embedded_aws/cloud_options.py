@@ -24,6 +24,7 @@ class CloudOptions:
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
         login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
         key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.
+        lose_answers: Let each invocation of a function fail after it has done its work. Default: none does.
         object_seconds: How much later S3 answers a request for an object, in seconds. Default: no later.
         prepare: Puts into the account what it holds before the stack is created. Default: nothing.
     """
@@ -36,5 +37,6 @@ class CloudOptions:
     retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS
     login_users: Mapping[str, str] = field(default_factory=dict)
     key_pairs: Mapping[str, str] = field(default_factory=dict)
+    lose_answers: bool = False
     object_seconds: float = 0.0
     prepare: Callable[[Place], None] = lambda _: None

@@ -40,7 +40,7 @@ def open_services(
     options: CloudOptions,
 ) -> Services:
     """Make the services of one account and region, with its key pairs."""
-    functions = FunctionRunner(observations, options.retry_seconds)
+    functions = FunctionRunner(observations, options.retry_seconds, loses_answers=options.lose_answers)
     images = ImageCatalogue(place, options.login_users)
     launcher = InstanceLauncher(place, principals, images)
     for name, key in options.key_pairs.items():

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,17 @@ from deeplearning_rehearsal.embedded_aws.function_environment import (
     link_runtime,
     unpack_code,
 )
+from deeplearning_rehearsal.embedded_aws.function_permission import Permission
 from deeplearning_rehearsal.embedded_aws.observation import Observations
 
 ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
 """Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
 _CONCURRENCY = 16
+_LOST_ANSWER = "Runtime exited with error: signal: killed"
 LogWriter = Callable[[str], None]
 """Takes what an invocation printed."""
 DeadLetters = Callable[[Any, str], None]
 """Takes an event that failed for good, and the last error."""
-
-
-@dataclass(frozen=True)
-class Permission:
-    """A statement of a function's resource policy: which service may invoke it, for which resource."""
-
-    principal: str
-    source_arn: str | None
-    source_account: str | None
 
 
 @dataclass(frozen=True)
@@ -70,13 +63,19 @@ class FunctionRunner:
     Args:
         observations: Where invocations are told.
         retry_seconds: Pauses before the retries of a failed asynchronous invocation.
+        loses_answers: Whether each invocation fails after it has done its work. Default: none does.
     """
 
     def __init__(
-        self, observations: Observations, retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS
+        self,
+        observations: Observations,
+        retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS,
+        *,
+        loses_answers: bool = False,
     ) -> None:
         self._observations = observations
         self._retry_seconds = retry_seconds
+        self._loses_answers = loses_answers
         self._folder = tempfile.TemporaryDirectory(prefix="rehearsal-functions-")
         self._runtime = link_runtime(Path(self._folder.name) / "runtime")
         self._lock = threading.Lock()
@@ -188,6 +187,8 @@ class FunctionRunner:
     def _attempt(self, function: Function, event: Any, source: str, attempt: int) -> None:
         begin = time.monotonic()
         outcome = self._run(function, event)
+        if self._loses_answers:
+            outcome = replace(outcome, error=outcome.error or _LOST_ANSWER)
         if self._closing.is_set():
             return
         self._write_log(function.name, outcome.log)
@@ -211,9 +212,7 @@ class FunctionRunner:
             self._observations.tell("refusal", name, f"the log of {name} is lost: {refusal}")
 
     def _bury(self, function: Function, event: Any, error: str) -> None:
-        with self._lock:
-            dead_letters = self._dead_letters.get(function.name)
-        if dead_letters is None:
+        if (dead_letters := self._dead_letters.get(function.name)) is None:
             return
         try:
             dead_letters(event, error)

@@ -19,7 +19,7 @@ from deeplearning_rehearsal.embedded_aws.request_signature import SignedRequest
 
 AUTO_SCALING = "autoscaling.amazonaws.com"
 _AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
-_AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
+AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Gatekeeper:
     def _evaluate(self, request: Request, kind: str) -> Decision:
         own: tuple[Statement, ...] = ()
         if kind == "service" and request.caller.role_arn:
-            own = read_policy_text(read_managed_policy(_AUTO_SCALING_POLICY), "identity")
+            own = read_policy_text(read_managed_policy(AUTO_SCALING_POLICY), "identity")
         elif kind != "service":
             texts = self.state.list_identity_policies(request.caller.role_arn).values()
             own = tuple(chain.from_iterable(read_policy_text(text, "identity") for text in texts))

@@ -13,12 +13,15 @@ from typing import Any
 
 from deeplearning_rehearsal.authorization.call_record import RecordedCall
 from deeplearning_rehearsal.authorization.evaluation import evaluate
-from deeplearning_rehearsal.authorization.policy import Statement, list_texts, read_policy
+from deeplearning_rehearsal.authorization.policy import Statement, list_texts, read_policy, read_policy_text
 from deeplearning_rehearsal.authorization.request import Caller, Request
+from deeplearning_rehearsal.embedded_aws.gatekeeper import AUTO_SCALING_POLICY
+from deeplearning_rehearsal.embedded_aws.managed_policies import read_managed_policy
 from deeplearning_rehearsal.privileges.rights import Document, Rights
 
 _SPLIT_OPERATORS = frozenset({"StringEquals", "StringLike", "ArnEquals", "ArnLike"})
 _VERSION = "2012-10-17"
+_SERVICE_ROLE = "/AWSServiceRoleForAutoScaling"
 
 
 @dataclass(frozen=True, order=True)
@@ -67,20 +70,28 @@ def _expand_document(rights: Rights, role_arn: str, document: Document) -> Itera
         if entry["Effect"] != "Allow":
             continue
         for action, resource in itertools.product(list_texts(entry["Action"]), list_texts(entry["Resource"])):
-            for conditions in _expand_conditions(entry.get("Condition", {})):
+            for conditions in expand_conditions(entry.get("Condition", {})):
                 single: dict[str, Any] = {"Effect": "Allow", "Action": action, "Resource": resource}
                 if conditions:
                     single["Condition"] = conditions
                 (statement,) = read_policy({"Version": _VERSION, "Statement": [single]}, "identity")
-                condition = rights.shorten(json.dumps(conditions, sort_keys=True)) if conditions else ""
                 role = rights.names.get(role_arn.rpartition("/")[2], role_arn.rpartition("/")[2])
-                yield HeldGrant(Grant(role, action, rights.shorten(resource), condition), role_arn, statement)
+                yield HeldGrant(name_grant(rights, role, action, resource, conditions), role_arn, statement)
 
 
-def _expand_conditions(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict[str, Any]]]:
+def name_grant(rights: Rights, role: str, action: str, resource: str, conditions: Mapping[str, Any]) -> Grant:
+    """Return a grant in names that are the same in every stack."""
+    condition = rights.shorten(json.dumps(conditions, sort_keys=True)) if conditions else ""
+    return Grant(role, action, rights.shorten(resource), condition)
+
+
+def expand_conditions(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict[str, Any]]]:
+    """Yield the conditions with one value each, where any of several values is enough."""
     pairs = [(operator, key, values) for operator, keys in conditions.items() for key, values in keys.items()]
     choices = [
-        [[value] for value in list_texts(values)] if operator in _SPLIT_OPERATORS else [values]
+        [[value] for value in (values if isinstance(values, list) else [values])]
+        if operator in _SPLIT_OPERATORS
+        else [values]
         for operator, _, values in pairs
     ]
     for chosen in itertools.product(*choices):
@@ -135,4 +146,7 @@ def _covers(statement: Statement, request: Request) -> bool:
 def _is_allowed(rights: Rights, request: Request, own: list[HeldGrant], without: HeldGrant | None = None) -> bool:
     policy = rights.resources.get(request.resource)
     theirs = None if policy is None else read_policy(policy, "resource")
-    return evaluate(request, [held.statement for held in own if held is not without], theirs).is_allowed
+    mine = [held.statement for held in own if held is not without]
+    if _SERVICE_ROLE in request.caller.role_arn:
+        mine += read_policy_text(read_managed_policy(AUTO_SCALING_POLICY), "identity")
+    return evaluate(request, mine, theirs).is_allowed

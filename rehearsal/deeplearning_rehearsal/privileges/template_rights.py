@@ -38,7 +38,7 @@ _PROPERTIES = frozenset(
 _OWN: Mapping[str, str] = {"AWS::KMS::Key": "KeyPolicy", "AWS::EFS::FileSystem": "FileSystemPolicy"}
 
 
-class _Scope:
+class TemplateScope:
     """Names everything of a template after its logical ids."""
 
     def __init__(self, template: Mapping[str, Any], stack_name: str) -> None:
@@ -96,7 +96,7 @@ def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample"
         template: The template.
         stack_name: Name of the stack. Default: `sample`.
     """
-    scope = _Scope(template, stack_name)
+    scope = TemplateScope(template, stack_name)
     roles: dict[str, dict[str, Any]] = defaultdict(dict)
     policies: dict[str, Any] = {}
     for logical_id, resource in scope.resources.items():
@@ -108,11 +108,11 @@ def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample"
     return Rights(_ACCOUNT, _REGION, dict(roles), policies, names)
 
 
-_Reader = Callable[[_Scope, str, Mapping[str, Any], dict[str, dict[str, Any]], dict[str, Any]], None]
+_Reader = Callable[[TemplateScope, str, Mapping[str, Any], dict[str, dict[str, Any]], dict[str, Any]], None]
 
 
 def _read_role(
-    scope: _Scope,
+    scope: TemplateScope,
     logical_id: str,
     properties: Mapping[str, Any],
     roles: dict[str, dict[str, Any]],
@@ -126,7 +126,7 @@ def _read_role(
 
 
 def _read_policy(
-    _scope: _Scope,
+    _scope: TemplateScope,
     logical_id: str,
     properties: Mapping[str, Any],
     roles: dict[str, dict[str, Any]],
@@ -137,7 +137,7 @@ def _read_policy(
 
 
 def _read_resource_policy(
-    scope: _Scope,
+    scope: TemplateScope,
     logical_id: str,
     properties: Mapping[str, Any],
     _roles: dict[str, dict[str, Any]],

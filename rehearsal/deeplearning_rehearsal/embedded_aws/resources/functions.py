@@ -8,7 +8,8 @@ from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
 from deeplearning_rehearsal.embedded_aws.function_log import FunctionLog
-from deeplearning_rehearsal.embedded_aws.function_runner import DeadLetters, Permission
+from deeplearning_rehearsal.embedded_aws.function_permission import Permission
+from deeplearning_rehearsal.embedded_aws.function_runner import DeadLetters
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from deeplearning_rehearsal.embedded_aws.principals import Principal
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 
 
@@ -147,6 +148,14 @@ def _permission(rule: Any, peer: str) -> dict[str, Any]:
     return permission
 
 
+def _deliver_flows(creation: Creation, role_arn: str, log_group: str) -> None:
+    """Ask for what the delivery does with its role (VPC user guide, "IAM role for publishing flow logs")."""
+    service = Principal("other", "", "vpc-flow-logs", role_arn)
+    stream = {"logGroupName": log_group, "logStreamName": "eni-00000000-all"}
+    for operation in ("logs.DescribeLogStreams", "logs.CreateLogStream", "logs.PutLogEvents"):
+        creation.services.gatekeeper.check_call(service, operation, stream)
+
+
 def _create_flow_log(creation: Creation) -> Created:
     properties = creation.properties
     request = properties.select(
@@ -155,6 +164,8 @@ def _create_flow_log(creation: Creation) -> Created:
     answer = creation.client("ec2").create_flow_logs(ResourceIds=[properties["ResourceId"]], **request)
     if answer.get("Unsuccessful"):
         raise RuntimeError(answer["Unsuccessful"][0]["Error"]["Message"])
+    if "DeliverLogsPermissionArn" in properties:
+        _deliver_flows(creation, properties["DeliverLogsPermissionArn"], properties["LogGroupName"])
     return Created(answer["FlowLogIds"][0], {"Id": answer["FlowLogIds"][0]})
 
 

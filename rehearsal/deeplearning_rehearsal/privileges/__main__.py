@@ -1,0 +1,144 @@
+"""
+`python -m deeplearning_rehearsal.privileges`: rehearses cases, and proves from their calls what the roles need.
+
+Exit status: 0 when every recorded call is allowed, every grant is needed and every forbidden call is denied (and with
+`--prove`, when each case fails without its grant), 1 when not, 2 when it could not be tried.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.case_file import find_case, read_case
+from deeplearning_rehearsal.cases.synthesis import synthesize_case
+from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
+from deeplearning_rehearsal.errors import RehearsalError, UnavailableError
+from deeplearning_rehearsal.job_packages import prepare_job_packages
+from deeplearning_rehearsal.lab.base_root import prepare_base_root
+from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.privileges.grants import Grant
+from deeplearning_rehearsal.privileges.proof import Proof, prove, render_proof
+from deeplearning_rehearsal.privileges.removal import remove_grant
+from deeplearning_rehearsal.progress import tell
+
+CASES = (
+    "capacity-one-of-three",
+    "worker-killed",
+    "capacity-none",
+    "function-answers-lost",
+    "gpu-missing",
+    "data-staged",
+    "stop-after",
+    "stop-when-idle",
+)
+"""Cases whose calls together need every grant."""
+_INCOMPLETE, _UNAVAILABLE = 1, 2
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Carry out the command line, and return the exit status."""
+    arguments = _parse(words)
+    try:
+        require_namespaces()
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        _share_base(arguments.out)
+        if not arguments.recorded:
+            _rehearse_all(arguments)
+        proof = prove(arguments.out / name for name in arguments.cases)
+        arguments.report.write_text(json.dumps(proof.to_document(), indent=1) + "\n", encoding="utf-8")
+        sys.stdout.write(render_proof(proof) + "\n")
+        is_proved = _prove_by_removal(arguments, proof)
+    except RehearsalError as error:
+        tell(f"privileges: {error}")
+        return _UNAVAILABLE
+    return 0 if proof.is_complete and is_proved else _INCOMPLETE
+
+
+def _parse(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="privileges", description=__doc__)
+    parser.add_argument("--app", default="python app.py", help="command that synthesizes the stack")
+    parser.add_argument("--out", type=Path, default=Path("build/rehearsal/privileges"), help="folder of the rehearsals")
+    parser.add_argument("--report", type=Path, default=Path("build/privileges.json"), help="the JSON report")
+    parser.add_argument("--cases", nargs="+", default=list(CASES), help="cases to rehearse")
+    parser.add_argument("--recorded", action="store_true", help="read what earlier rehearsals recorded")
+    parser.add_argument("--prove", type=int, default=0, metavar="N", help="rehearse N cases without a grant they need")
+    parser.add_argument("--seed", type=int, default=0, help="which grants --prove takes")
+    parser.add_argument("--without", action="append", default=[], metavar="ROLE:ACTION", help="take this grant out too")
+    arguments = parser.parse_args(words)
+    arguments.out = arguments.out.resolve()
+    return arguments
+
+
+def _share_base(out: Path) -> None:
+    """Use the base root of other rehearsals, which lie beside these."""
+    prepare_base_root(out.parent / "base", tell)
+    if not (out / "base").exists():
+        (out / "base").symlink_to(out.parent / "base")
+
+
+def _rehearse_all(arguments: argparse.Namespace) -> None:
+    for number, name in enumerate(arguments.cases, start=1):
+        case = read_case(find_case(name))
+        tell(f"=== {number} of {len(arguments.cases)}: {name}: {case.title}")
+        status = _rehearse(arguments, case, arguments.out, None)
+        if status != 0:
+            raise UnavailableError(f"each case must pass before its calls prove anything, {name} ended with {status}")
+
+
+def _rehearse(arguments: argparse.Namespace, case: Case, out: Path, without: Grant | None) -> int:
+    file = find_case(case.name)
+    options = RehearsalOptions(
+        assembly=out / case.name / "cdk.out",
+        stack=None,
+        nodes=case.nodes,
+        gpus_per_node=case.gpus_per_node,
+        expect=case.expect,
+        minutes=case.minutes,
+        keep=False,
+        json=False,
+        out=out,
+        lustre_client=case.lustre_client,
+        case=file,
+    )
+    synthesize_case(case, arguments.app, options.folder)
+    if without is not None:
+        remove_grant(options.assembly, without)
+    prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
+    return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+
+
+def _prove_by_removal(arguments: argparse.Namespace, proof: Proof) -> bool:
+    """Rehearse cases without a grant that they need, and tell whether each failed for it."""
+    needed = sorted((grant, case) for grant, cases in proof.grants.items() for case in cases)
+    chosen = [
+        next((pair for pair in needed if pair[0].role.startswith(role) and pair[0].action == action), None)
+        for role, _, action in (text.partition(":") for text in arguments.without)
+    ]
+    if None in chosen:
+        raise UnavailableError(f"--without must name a grant that a case needs, got {arguments.without}")
+    chosen += random.Random(arguments.seed).sample(needed, min(arguments.prove, len(needed)))  # noqa: S311
+    is_proved = True
+    for grant, case in (pair for pair in chosen if pair is not None):
+        tell(f"=== {case} without {grant}")
+        out = arguments.out.with_name(f"{arguments.out.name}-without")
+        out.mkdir(exist_ok=True)
+        _share_base(out)
+        (out / case / "report.json").unlink(missing_ok=True)
+        status = _rehearse(arguments, read_case(find_case(case)), out, grant)
+        is_felt = status == _INCOMPLETE and _names_denial(out / case, grant)
+        sys.stdout.write(f"{'fails' if is_felt else 'DOES NOT FAIL'}  {case} without {grant}\n")
+        is_proved &= is_felt
+    return is_proved
+
+
+def _names_denial(folder: Path, grant: Grant) -> bool:
+    reasons = json.loads((folder / "report.json").read_text(encoding="utf-8"))["reasons"]
+    return any(f"is not authorized to perform: {grant.action}" in reason for reason in reasons)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
