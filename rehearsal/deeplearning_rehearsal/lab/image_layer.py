@@ -52,7 +52,11 @@ STAND_INS = (
         "registers and opens channels with the role's credentials; whoever starts a session enters the node by nsenter",
     ),
     StandIn("mount.nfs4, mount.efs", "the NFS client and efs-utils", "check name, zone and options; bind a folder"),
-    StandIn("nvidia-smi", "the NVIDIA driver", "says of GPUs what it is told to say; training runs on the CPU"),
+    StandIn(
+        "nvidia-smi",
+        "the NVIDIA driver",
+        "says of GPUs what it is told to say; training runs on the CPU, whose load it tells as theirs",
+    ),
     StandIn(
         "own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"
     ),

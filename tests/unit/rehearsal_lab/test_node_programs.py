@@ -1,6 +1,7 @@
 """The other programs that stand in on a node: each does little, and refuses the rest."""
 
 import threading
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from deeplearning_rehearsal.lab.node_faults import (
     write_gpus,
     write_mount_fault,
 )
+from deeplearning_rehearsal.lab.node_programs import nvidia_smi
 from deeplearning_rehearsal.lab.node_programs.cloud_init import is_script
 from deeplearning_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_efs, check_nfs, suffer
 from deeplearning_rehearsal.lab.node_programs.nvidia_smi import UsageError as GpuUsageError
@@ -120,6 +122,21 @@ def test_nvidia_smi_names_the_fields_that_were_asked_for_and_the_gpus_that_it_li
     assert header == "name, uuid"
     listed = [line.partition("UUID: ")[2].rstrip(")") for line in list_gpus(2, "machine").splitlines()]
     assert [row.split(", ")[1] for row in rows] == listed
+
+
+@pytest.mark.parametrize(("ticks", "told"), [((7, 7), "0"), ((7, 10**9), "100"), ((9, 7), "0")])
+def test_nvidia_smi_tells_the_processors_load_as_that_of_the_gpus(monkeypatch, ticks, told):
+    readings = iter(ticks)
+    monkeypatch.setattr(nvidia_smi, "_read_ticks", lambda: next(readings))
+    call = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    assert answer_call(call, {"count": 1}, "m") == f"{told}\n"
+
+
+def test_nvidia_smi_counts_the_time_of_processes_that_run():
+    before, begin = nvidia_smi._read_ticks(), time.process_time()
+    while time.process_time() - begin < 0.1:
+        pass
+    assert nvidia_smi._read_ticks() > before
 
 
 @pytest.mark.parametrize(

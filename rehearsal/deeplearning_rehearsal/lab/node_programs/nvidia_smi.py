@@ -1,7 +1,9 @@
-"""`nvidia-smi` of nodes that are said to have GPUs: lists them, tells their health, and fails on everything else."""
+"""`nvidia-smi` of nodes that are said to have GPUs: lists them, tells health and load, and fails on all else."""
 
 import json
+import os
 import sys
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 STATE = Path("/usr/lib/lab/gpus.json")
 _NO_DEVICES, _USAGE = 6, 2
+_SAMPLE_SECONDS = 0.3
 _FORMATS = frozenset({"csv", "noheader", "nounits"})
 _Field = Callable[[Mapping[str, Any], str, int], str]
 
@@ -26,9 +29,31 @@ def _ecc_errors(state: Mapping[str, Any], _: str, index: int) -> str:
     return str(state["ecc_errors"] if index == 0 else 0)
 
 
+def _read_ticks() -> int:
+    """Return the processor time of the node's processes so far, in ticks."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name in parentheses may hold spaces; user and system time are fields 14 and 15.
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks
+
+
+def _measure_load(_: Mapping[str, Any], __: str, ___: int) -> str:
+    """Return how busy the node's processes keep a processor, in percent: what trains there does so on it."""
+    before, begin = _read_ticks(), time.monotonic()
+    time.sleep(_SAMPLE_SECONDS)
+    seconds = (_read_ticks() - before) / os.sysconf("SC_CLK_TCK")
+    return str(max(0, min(100, round(100 * seconds / (time.monotonic() - begin)))))
+
+
 FIELDS: Mapping[str, _Field] = {
     "index": lambda _, __, index: str(index),
     "name": lambda _, __, ___: "Stand-in GPU",
+    "utilization.gpu": _measure_load,
     "uuid": lambda _, machine_id, index: name_gpu(machine_id, index),
     "ecc.errors.uncorrected.volatile.total": _ecc_errors,
     "ecc.errors.uncorrected.aggregate.total": _ecc_errors,
