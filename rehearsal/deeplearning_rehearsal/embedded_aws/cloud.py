@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from moto.moto_api._internal.models import moto_api_backend
@@ -91,9 +90,7 @@ class EmbeddedAws:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -199,14 +196,11 @@ class EmbeddedAws:
 
     def fail_instance(self, instance_id: str, check: HealthCheck = "stopped") -> bool:
         """
-        Let EC2 find an instance unhealthy; nothing happens to its machine until its group terminates it.
+        Let EC2 find an instance unhealthy, and return whether a group had it and was not terminating it already.
 
         Args:
             instance_id: Which instance.
             check: What EC2 finds: `stopped` (or terminated), or `impaired` (its status checks fail). Default: stopped.
-
-        Returns:
-            Whether a group had the instance and was not terminating it already.
         """
         return scaling_requests.fail_instance(self._deployed().scaling, instance_id, check)
 
@@ -218,16 +212,13 @@ class EmbeddedAws:
         self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
     ) -> int:
         """
-        Send an event of an AWS service to the default event bus.
+        Send an event of an AWS service to the default event bus, and return how many targets it was handed to.
 
         Args:
             source: Who sends it, as `aws.ec2`.
             detail_type: What has happened.
             detail: The details.
             resources: ARNs that it is about. Default: none.
-
-        Returns:
-            How many targets of matching rules it was handed to; each invocation is among `invocations`.
         """
         services = self._deployed()
         return services.bus.send(build_event(services.place, source, detail_type, detail, resources))
