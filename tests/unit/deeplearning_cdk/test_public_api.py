@@ -74,4 +74,5 @@ def test_warnings_have_ids_that_users_can_acknowledge(make_stack: Callable[..., 
     stack = make_stack()
     cluster = TrainingCluster(stack, "Cluster")
     cdk.Annotations.of(cluster).acknowledge_warning("deeplearning_cdk:imageNotTried", "our own trial")
+    cdk.Annotations.of(cluster).acknowledge_warning("deeplearning_cdk:neverStops", "somebody watches it")
     assert read_stack(stack).warnings == []
