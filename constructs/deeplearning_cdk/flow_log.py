@@ -28,38 +28,14 @@ class FlowLog(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, log_key: kms.IKey | None = None) -> None:
         super().__init__(scope, construct_id)
         self.log_group = make_log_group(self, "Log", key=log_key)
-        role = iam.Role(
-            self,
-            "Role",
-            description="Writes the flow log of a deep-learning cluster's VPC",
-            # The service could otherwise be made to write for another account (VPC user guide, IAM role for flow logs).
-            assumed_by=iam.ServicePrincipal(
-                "vpc-flow-logs.amazonaws.com",
-                conditions={
-                    "StringEquals": {"aws:SourceAccount": Fn.ref("AWS::AccountId")},
-                    "ArnLike": {
-                        "aws:SourceArn": Fn.sub(
-                            "arn:${AWS::Partition}:ec2:${AWS::Region}:${AWS::AccountId}:vpc-flow-log/*"
-                        )
-                    },
-                },
-            ),
+        role = self._make_role()
+        # The group is there already, so the role need not make groups; the ARN covers the group's streams.
+        writing = iam.PolicyStatement(
+            actions=["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            resources=[self.log_group.log_group_arn],
         )
-        policy = iam.ManagedPolicy(
-            self,
-            "Policy",
-            roles=[role],
-            # The group is there already, so the role need not make groups; the ARN covers the group's streams.
-            document=iam.PolicyDocument(
-                statements=[
-                    iam.PolicyStatement(
-                        actions=["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-                        resources=[self.log_group.log_group_arn],
-                    )
-                ],
-                minimize=True,
-            ),
-        )
+        document = iam.PolicyDocument(statements=[writing], minimize=True)
+        policy = iam.ManagedPolicy(self, "Policy", roles=[role], document=document)
         log = ec2.CfnFlowLog(
             self,
             "FlowLog",
@@ -71,3 +47,17 @@ class FlowLog(Construct):
             deliver_logs_permission_arn=role.role_arn,
         )
         log.node.add_dependency(policy)
+
+    def _make_role(self) -> iam.Role:
+        # The service could otherwise be made to write for another account (VPC user guide, IAM role for flow logs).
+        logs_of_ours = Fn.sub("arn:${AWS::Partition}:ec2:${AWS::Region}:${AWS::AccountId}:vpc-flow-log/*")
+        conditions = {
+            "StringEquals": {"aws:SourceAccount": Fn.ref("AWS::AccountId")},
+            "ArnLike": {"aws:SourceArn": logs_of_ours},
+        }
+        return iam.Role(
+            self,
+            "Role",
+            description="Writes the flow log of a deep-learning cluster's VPC",
+            assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com", conditions=conditions),
+        )

@@ -31,6 +31,9 @@ _EVENTS = [
     "autoscaling:EC2_INSTANCE_TERMINATE_ERROR",
 ]
 _Template = ec2.CfnLaunchTemplate
+_METADATA = _Template.MetadataOptionsProperty(
+    http_tokens="required", http_put_response_hop_limit=1, instance_metadata_tags="enabled"
+)
 
 
 @jsii.implements(iam.IGrantable, ec2.IConnectable)
@@ -100,18 +103,14 @@ class NodeGroup(Construct):
         profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
         purchase = purchase or Purchase()
         data = _Template.LaunchTemplateDataProperty(
-            block_device_mappings=[
-                _describe_volume(image, volume_size or Size.gibibytes(DEFAULT_VOLUME_GIBIBYTES), encryption_key)
-            ],
+            block_device_mappings=[_describe_volume(image, volume_size, encryption_key)],
             capacity_reservation_specification=purchase.reservation,
             iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
             image_id=image_id or image.read_ami_id(self),
             instance_market_options=purchase.market,
             instance_type=facts.name,
             key_name=key_name,
-            metadata_options=_Template.MetadataOptionsProperty(
-                http_tokens="required", http_put_response_hop_limit=1, instance_metadata_tags="enabled"
-            ),
+            metadata_options=_METADATA,
             network_interfaces=plan_interfaces(
                 facts, [group.security_group_id for group in security_groups], is_public=is_public
             ),
@@ -133,11 +132,7 @@ class NodeGroup(Construct):
             vpc_zone_identifier=[subnet.subnet_id],
             placement_group=placement_group_name,
             notification_configurations=[_notify(topic)],
-            tags=[
-                _propagate(CLUSTER_TAG, cluster),
-                _propagate(ROLE_TAG, node_role.value),
-                _propagate(NAME_TAG, f"{cluster}-{node_role.value}"),
-            ],
+            tags=_tag_nodes(cluster, node_role),
         )
         self.group.node.add_validation(InstanceTagKeys(self.group))
         _keep_adjusted_capacity(self.group)
@@ -195,18 +190,24 @@ class NodeGroup(Construct):
 
 
 def _describe_volume(
-    image: NodeImage, size: Size, key: kms.IKey | None
+    image: NodeImage, size: Size | None, key: kms.IKey | None
 ) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
     return _Template.BlockDeviceMappingProperty(
         device_name=image.root_device,
         ebs=_Template.EbsProperty(
-            volume_size=size.to_gibibytes(),
+            volume_size=size.to_gibibytes() if size else DEFAULT_VOLUME_GIBIBYTES,
             volume_type="gp3",
             encrypted=True,
             kms_key_id=key.key_arn if key else None,
             delete_on_termination=True,
         ),
     )
+
+
+def _tag_nodes(cluster: str, node_role: NodeRole) -> list[autoscaling.CfnAutoScalingGroup.TagPropertyProperty]:
+    name = f"{cluster}-{node_role.value}"
+    tags = {CLUSTER_TAG: cluster, ROLE_TAG: node_role.value, NAME_TAG: name}
+    return [_propagate(key, value) for key, value in tags.items()]
 
 
 def _propagate(key: str, value: str) -> autoscaling.CfnAutoScalingGroup.TagPropertyProperty:

@@ -6,33 +6,22 @@ from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from constructs import Construct, IDependable
+from constructs import Construct
 
-from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
-from deeplearning_cdk.cluster_access import ClusterAccess
-from deeplearning_cdk.cluster_encryption import ClusterEncryption
-from deeplearning_cdk.cluster_logs import make_log_group
-from deeplearning_cdk.cluster_monitoring import ClusterMonitoring
-from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, ClusterNetwork, Place
-from deeplearning_cdk.cluster_nodes import ClusterNodes
+from deeplearning_cdk.cluster_assembly import ClusterAssembly
+from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, Place
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.cluster_props import FileSystemThroughput
-from deeplearning_cdk.cluster_storage import ClusterStorage
-from deeplearning_cdk.cluster_warnings import warn_about
-from deeplearning_cdk.coordination import Coordination, name_cluster
-from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.data_source import DataSource
-from deeplearning_cdk.image_pin import pin_image
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
-from deeplearning_cdk.network_fit import check_network
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import Spending
 
 
-class TrainingCluster(ClusterAccess):
+class TrainingCluster(ClusterAssembly):
     """
     A master and workers that find each other, share a file system, and train over SSH.
 
@@ -172,79 +161,5 @@ class TrainingCluster(ClusterAccess):
             spending=spending,
         )
         super().__init__(scope, construct_id)
-        self.cluster_name = tag_costs(self, name_cluster(self))
-        self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_kept=self._plan.keeps_data)
         place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
-        self.network = self._make_network(place, isolated=isolated)
-        warn_about(self, self._plan, isolated=isolated)
-        self._storage = ClusterStorage(self, self._plan.storage, self.network, self.encryption.key)
-        self.file_system = self._storage.file_system
-        self.coordination = Coordination(self, "Coordination", encryption_key=self.encryption.key)
-        self.node_log = make_log_group(self, "NodeLog", key=self.encryption.log_key)
-        self.adjuster = CapacityAdjuster(
-            self,
-            "CapacityAdjuster",
-            cluster=self.cluster_name,
-            coordination=self.coordination,
-            encryption=self.encryption,
-            worker_min_capacity=self._plan.capacity.minimum,
-            capacity_reservation_id=self._plan.purchase.reservation_id,
-            spending=self._plan.spending,
-        )
-        self._nodes = ClusterNodes(
-            self,
-            "Nodes",
-            plan=self._plan,
-            cluster=self.cluster_name,
-            network=self.network,
-            storage=self._storage,
-            coordination=self.coordination,
-            encryption_key=self.encryption.key,
-            log_group=self.node_log,
-            image_id=pin_image(self, self._plan.image, self._plan.image_release, self.coordination, self.encryption),
-        )
-        self.monitoring = ClusterMonitoring(
-            self,
-            "Monitoring",
-            cluster=self.cluster_name,
-            plan=self._plan,
-            coordination=self.coordination,
-            adjuster=self.adjuster,
-            node_log=self.node_log,
-            file_system=self.file_system,
-            encryption_key=self.encryption.key,
-        )
-        self._order_creation()
-
-    def _make_network(self, place: Place, *, isolated: bool) -> ClusterNetwork:
-        network = ClusterNetwork(
-            self,
-            "Network",
-            vpc=place.vpc,
-            vpc_cidr=place.vpc_cidr,
-            availability_zone=place.availability_zone,
-            worker_subnet=place.worker_subnet,
-            master_subnet=place.master_subnet,
-            public_master=self._plan.ssh_peer is not None,
-            isolated=isolated,
-            log_key=self.encryption.log_key,
-        )
-        most_workers = self._plan.capacity.maximum
-        check_network(network, master=self._plan.master, most_workers=most_workers, isolated=isolated)
-        return network
-
-    def _order_creation(self) -> None:
-        """Let nodes, and the clock of the stack's wait, start when all that nodes need is there."""
-        needs: list[IDependable] = [
-            self.network.connectivity,
-            *self._storage.readiness,
-            self.coordination.readiness,
-            self.adjuster,
-            self._nodes.master_security_group,
-            # With the policies that users grant later.
-            *self._nodes.roles.values(),
-        ]
-        self.master.launch_after(*needs)
-        self.workers.launch_after(*needs)
-        self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
-        self._storage.back_up(self.coordination.state_table, after=self.formation)
+        self._assemble(place, isolated=isolated)

@@ -1,0 +1,131 @@
+"""Puts the parts of a cluster together, in the order in which they need each other."""
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import CfnWaitCondition
+from aws_cdk import aws_logs as logs
+
+from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
+from deeplearning_cdk.cluster_access import ClusterAccess
+from deeplearning_cdk.cluster_encryption import ClusterEncryption
+from deeplearning_cdk.cluster_logs import make_log_group
+from deeplearning_cdk.cluster_monitoring import ClusterMonitoring
+from deeplearning_cdk.cluster_network import ClusterNetwork, Place
+from deeplearning_cdk.cluster_nodes import ClusterNodes
+from deeplearning_cdk.cluster_storage import ClusterStorage
+from deeplearning_cdk.cluster_warnings import warn_about
+from deeplearning_cdk.coordination import Coordination, name_cluster
+from deeplearning_cdk.cost_tags import tag_costs
+from deeplearning_cdk.image_pin import pin_image
+from deeplearning_cdk.network_fit import check_network
+from deeplearning_cdk.shared_file_system import SharedFileSystem
+
+if TYPE_CHECKING:
+    from constructs import IDependable
+
+
+class ClusterAssembly(ClusterAccess):
+    """The making of `TrainingCluster` from its plan."""
+
+    encryption: ClusterEncryption
+    file_system: SharedFileSystem
+    coordination: Coordination
+    adjuster: CapacityAdjuster
+    node_log: logs.LogGroup
+    monitoring: ClusterMonitoring
+    formation: CfnWaitCondition
+    _storage: ClusterStorage
+
+    def _assemble(self, place: Place, *, isolated: bool) -> None:
+        """
+        Make all parts; the plan is there.
+
+        Args:
+            place: Where the user wants the nodes.
+            isolated: The nodes have no route to the Internet.
+        """
+        plan = self._plan
+        self.cluster_name = tag_costs(self, name_cluster(self))
+        self.encryption = ClusterEncryption(self, "Encryption", key=plan.encryption_key, is_kept=plan.keeps_data)
+        self.network = self._make_network(place, isolated=isolated)
+        warn_about(self, plan, isolated=isolated)
+        self._storage = ClusterStorage(self, plan.storage, self.network, self.encryption.key)
+        self.file_system = self._storage.file_system
+        self.coordination = Coordination(self, "Coordination", encryption_key=self.encryption.key)
+        self.node_log = make_log_group(self, "NodeLog", key=self.encryption.log_key)
+        self.adjuster = self._make_adjuster()
+        self._nodes = self._make_nodes()
+        self.monitoring = self._make_monitoring()
+        self._order_creation()
+
+    def _make_adjuster(self) -> CapacityAdjuster:
+        return CapacityAdjuster(
+            self,
+            "CapacityAdjuster",
+            cluster=self.cluster_name,
+            coordination=self.coordination,
+            encryption=self.encryption,
+            worker_min_capacity=self._plan.capacity.minimum,
+            capacity_reservation_id=self._plan.purchase.reservation_id,
+            spending=self._plan.spending,
+        )
+
+    def _make_nodes(self) -> ClusterNodes:
+        return ClusterNodes(
+            self,
+            "Nodes",
+            plan=self._plan,
+            cluster=self.cluster_name,
+            network=self.network,
+            storage=self._storage,
+            coordination=self.coordination,
+            encryption_key=self.encryption.key,
+            log_group=self.node_log,
+            image_id=pin_image(self, self._plan.image, self._plan.image_release, self.coordination, self.encryption),
+        )
+
+    def _make_monitoring(self) -> ClusterMonitoring:
+        return ClusterMonitoring(
+            self,
+            "Monitoring",
+            cluster=self.cluster_name,
+            plan=self._plan,
+            coordination=self.coordination,
+            adjuster=self.adjuster,
+            node_log=self.node_log,
+            file_system=self.file_system,
+            encryption_key=self.encryption.key,
+        )
+
+    def _make_network(self, place: Place, *, isolated: bool) -> ClusterNetwork:
+        network = ClusterNetwork(
+            self,
+            "Network",
+            vpc=place.vpc,
+            vpc_cidr=place.vpc_cidr,
+            availability_zone=place.availability_zone,
+            worker_subnet=place.worker_subnet,
+            master_subnet=place.master_subnet,
+            public_master=self._plan.ssh_peer is not None,
+            isolated=isolated,
+            log_key=self.encryption.log_key,
+        )
+        most_workers = self._plan.capacity.maximum
+        check_network(network, master=self._plan.master, most_workers=most_workers, isolated=isolated)
+        return network
+
+    def _order_creation(self) -> None:
+        """Let nodes, and the clock of the stack's wait, start when all that nodes need is there."""
+        needs: list[IDependable] = [
+            self.network.connectivity,
+            *self._storage.readiness,
+            self.coordination.readiness,
+            self.adjuster,
+            self._nodes.master_security_group,
+            # With the policies that users grant later.
+            *self._nodes.roles.values(),
+        ]
+        self.master.launch_after(*needs)
+        self.workers.launch_after(*needs)
+        self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
+        self._storage.back_up(self.coordination.state_table, after=self.formation)
