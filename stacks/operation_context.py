@@ -42,7 +42,6 @@ def read_arn(service: str) -> Reader:
 
 
 OPERATION_KEYS: Mapping[str, Reader] = {
-    "worker_warm_pool_size": read_number,
     "image_release": read_text,
     "file_system_backup": read_flag,
     "stop_when_idle_minutes": read_number,

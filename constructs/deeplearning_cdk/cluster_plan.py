@@ -16,7 +16,6 @@ from deeplearning_cdk.cluster_props import (
     check_image_release,
     check_scripts,
     check_setup_timeout,
-    check_warm_pool,
     read_ssh_peer,
 )
 from deeplearning_cdk.cluster_storage import StorageProps
@@ -58,7 +57,6 @@ class ClusterPlan:
         volume_size: Size of each root volume; None for the default.
         setup_script: Path of a script that runs as root on every node; None without.
         run_script: Path of a script that runs on the formed master; None without.
-        warm_pool_size: Stopped workers that are kept ready; none yet.
         image_release: Changed to take the image's current release.
         encryption_key: The user's key; None for one of the cluster's own.
         alarm_topic: Where the user's alarms go; None for a topic of the cluster's own.
@@ -79,7 +77,6 @@ class ClusterPlan:
     volume_size: Size | None = None
     setup_script: str | None = None
     run_script: str | None = None
-    warm_pool_size: int = 0
     image_release: str = "1"
     encryption_key: kms.IKey | None = None
     alarm_topic: sns.ITopic | None = None
@@ -133,7 +130,6 @@ def plan_cluster(
     data: Sequence[DataSource] = (),
     environment: JobEnvironment | None = None,
     volume_size: Size | None = None,
-    worker_warm_pool_size: int = 0,
     image_release: str = "1",
     encryption_key: kms.IKey | None = None,
     file_system_backup: bool = True,
@@ -179,7 +175,6 @@ def plan_cluster(
         volume_size=volume_size,
         setup_script=setup_script,
         run_script=run_script,
-        warm_pool_size=check_warm_pool(worker_warm_pool_size),
         image_release=check_image_release(image_release),
         encryption_key=encryption_key,
         alarm_topic=alarm_topic,

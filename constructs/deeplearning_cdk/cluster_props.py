@@ -199,25 +199,6 @@ def check_scripts(**paths: str | None) -> None:
             raise ValueError(f"{prop} must say what runs it, got {path!r} without #!; begin it with e.g. #!/bin/bash")
 
 
-def check_warm_pool(size: int) -> int:
-    """
-    Check how many stopped workers are kept ready: none, since nodes cannot be prepared and then stopped yet.
-
-    A pool's instance is stopped when its launch ends, which without a lifecycle hook is before the agent has done
-    anything; what it then reported would be forgotten, and its start is not another launch. So a pool would promise
-    what it does not give.
-
-    Raises:
-        ValueError: It is not 0.
-    """
-    if Token.is_unresolved(size) or size != 0:
-        raise ValueError(
-            f"worker_warm_pool_size must be 0, got {size}; nodes are not prepared in a warm pool yet: to launch "
-            "sooner, pass an image that has the packages already"
-        )
-    return size
-
-
 def check_image_release(release: str) -> str:
     """
     Check the word by which the image's release is chosen anew.

@@ -66,7 +66,6 @@ class TrainingCluster(ClusterAssembly):
         lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
         data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
         environment: The software that jobs run in, built once a cluster. Default: the image's own.
-        worker_warm_pool_size: Stopped workers that are kept ready. Default: 0, which alone is taken so far.
         image_release: Another text than before takes the image's current release; until then it stays that of the
             creation. Default: 1.
         encryption_key: Encrypts everything that can be. Default: a key of the cluster's own.
@@ -121,7 +120,6 @@ class TrainingCluster(ClusterAssembly):
         lustre: LustreFileSystem | None = None,
         data: Sequence[DataSource] = (),
         environment: JobEnvironment | None = None,
-        worker_warm_pool_size: int = 0,
         image_release: str = "1",
         encryption_key: kms.IKey | None = None,
         file_system_backup: bool = True,
@@ -153,7 +151,6 @@ class TrainingCluster(ClusterAssembly):
             data=data,
             environment=environment,
             volume_size=volume_size,
-            worker_warm_pool_size=worker_warm_pool_size,
             image_release=image_release,
             encryption_key=encryption_key,
             file_system_backup=file_system_backup,

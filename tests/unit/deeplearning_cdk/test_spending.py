@@ -64,9 +64,3 @@ def test_a_cluster_is_not_stopped_while_it_forms() -> None:
 def test_times_too_short_to_work_in_are_refused(props: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be from 10 minutes to 365 days, got 9 minutes; leave it out"):
         Spending(**props)
-
-
-@pytest.mark.parametrize("size", [2, -1])
-def test_a_warm_pool_is_refused_until_nodes_are_prepared_in_it(size: int) -> None:
-    with pytest.raises(ValueError, match=rf"worker_warm_pool_size must be 0, got {size}; nodes are not prepared"):
-        plan_cluster(worker_warm_pool_size=size)
