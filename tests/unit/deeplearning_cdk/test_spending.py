@@ -6,7 +6,6 @@ import pytest
 from aws_cdk import Duration
 
 from deeplearning_cdk import Spending
-from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.spending import check_spending
 from deeplearning_contract.names import NodeRole
 
