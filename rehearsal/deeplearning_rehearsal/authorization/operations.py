@@ -109,7 +109,8 @@ def _log_stream(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 
 
 def _log_group(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield estate.arn("logs", f"log-group:{parameters['logGroupName']}"), {}
+    # As refusals of CloudWatch Logs name a group; its user guide wants `:*` after a group's name in policies.
+    yield estate.arn("logs", f"log-group:{parameters['logGroupName']}:log-stream:"), {}
 
 
 def _events(parameters: Parameters, estate: Estate) -> Iterator[Target]:
