@@ -7,7 +7,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from deeplearning_cdk import NodeImage
+from deeplearning_cdk import LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
@@ -63,20 +63,71 @@ def test_the_adjuster_and_what_it_uses_outlive_the_groups(synthesize: Any, role:
 # --- Deletion -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault(66)
-@every_variant
-def test_a_deleted_stack_leaves_its_logs_and_its_new_file_system_with_the_key(
-    synthesize: Any, props: dict[str, Any]
-) -> None:
-    resources = synthesize(**props).template["Resources"].values()
-    kept = {
-        (entry["Type"], entry["DeletionPolicy"]) for entry in resources if "Retain" in str(entry.get("DeletionPolicy"))
+STAYS_ALWAYS = ("Retain", "Retain")
+STAYS_UNLESS_ITS_CREATION_FAILS = ("RetainExceptOnCreate", "Retain")
+"""What a resource leaves: on deletion of the stack and rollback of its creation, and when it is replaced."""
+
+GOES = {("Delete", "Delete"), (None, None)}
+
+
+def _staying(synthesis: Any) -> dict[str, tuple[str, str]]:
+    """Return every resource that does not simply go: its logical id without the hash -> what becomes of it."""
+    return {
+        name[:-8]: policies
+        for name, entry in synthesis.template["Resources"].items()
+        if (policies := (entry.get("DeletionPolicy"), entry.get("UpdateReplacePolicy"))) not in GOES
     }
+
+
+LOGS = dict.fromkeys(
+    ("ClusterCapacityAdjusterLog", "ClusterImageLog", "ClusterNetworkFlowLog", "ClusterNodeLog"),
+    STAYS_ALWAYS,
+)
+"""They say why a creation failed, so they outlive its rollback too."""
+
+VAULT = dict.fromkeys(("ClusterBackupVault", "ClusterEncryptionKey"), STAYS_UNLESS_ITS_CREATION_FAILS)
+FILE_SYSTEM = {"ClusterFileSystem": STAYS_UNLESS_ITS_CREATION_FAILS}
+
+
+@pytest.mark.fault(66)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_deleted_stack_leaves_its_logs_its_vault_the_key_and_a_new_file_system_and_nothing_else(
+    synthesize: Any, variant: str
+) -> None:
+    has_own = variant != "existing-file-system"
+    assert _staying(synthesize(**VARIANTS[variant])) == LOGS | VAULT | (FILE_SYSTEM if has_own else {})
+
+
+@pytest.mark.fault(66)
+def test_without_backups_and_with_a_file_system_of_the_users_a_deleted_stack_leaves_its_logs_alone(
+    synthesize: Any,
+) -> None:
+    props = VARIANTS["existing-file-system"]
+    assert _staying(synthesize(file_system_backup=False, **props)) == LOGS
+    assert _staying(synthesize(file_system_backup=False, **CPU)) == LOGS | FILE_SYSTEM | {
+        "ClusterEncryptionKey": STAYS_UNLESS_ITS_CREATION_FAILS
+    }
+<<<<<<< /tmp/a2/tree/tests/unit/deeplearning_cdk/test_stack_life.py
+
+
+@pytest.mark.fault(66)
+def test_a_file_system_goes_with_the_stack_when_asked_but_its_backups_do_not(synthesize: Any) -> None:
+    props = {"removal_policy": cdk.RemovalPolicy.DESTROY, **CPU}
+    assert _staying(synthesize(**props)) == LOGS | VAULT
+
+
+@pytest.mark.fault(66)
+def test_lustre_goes_with_the_network_that_it_stands_in(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre"), **CPU)
+    assert _staying(read_stack(stack)) == LOGS | VAULT | FILE_SYSTEM
+=======
     # What says why a creation failed stays after it; what holds data, with the key that it needs, does not.
     holders = ["AWS::Backup::BackupVault", "AWS::KMS::Key"]
     if "file_system_id" not in props:
         holders.append("AWS::EFS::FileSystem")
     assert kept == {("AWS::Logs::LogGroup", "Retain"), *((kind, "RetainExceptOnCreate") for kind in holders)}
+>>>>>>> /tmp/a2/_h
 
 
 @pytest.mark.fault(66)
@@ -85,8 +136,16 @@ def test_nothing_that_stays_or_lingers_holds_an_address_in_the_network(synthesiz
     synthesis = synthesize(**props)
     # A function in the VPC would leave interfaces for minutes after its deletion, in the subnet that is deleted next.
     assert all("VpcConfig" not in entry["Properties"] for entry in synthesis.of_type("AWS::Lambda::Function").values())
+<<<<<<< /tmp/a2/tree/tests/unit/deeplearning_cdk/test_stack_life.py
+    keys = set(synthesis.of_type("AWS::KMS::Key"))
+    for name in [*synthesis.of_type("AWS::EFS::FileSystem"), *synthesis.of_type("AWS::Backup::BackupVault")]:
+        assert synthesis.before(name) == keys
+    for name in keys:
+        assert synthesis.before(name) == set()
+=======
     for name in synthesis.of_type("AWS::EFS::FileSystem"):
         assert {synthesis.template["Resources"][each]["Type"] for each in synthesis.before(name)} <= {"AWS::KMS::Key"}
+>>>>>>> /tmp/a2/_h
     (target,) = synthesis.of_type("AWS::EFS::MountTarget")
     for kind in ("AWS::EC2::Subnet", "AWS::EC2::SecurityGroup", "AWS::EC2::VPC"):
         assert {synthesis.template["Resources"][name]["Type"] for name in synthesis.before(target)} >= {kind}
