@@ -1,6 +1,6 @@
 """Pins the image: what its parameter names at the stack's creation, until the user asks for the current one."""
 
-from aws_cdk import CustomResource, Duration, Stack
+from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -80,6 +80,8 @@ class PinnedImage(Construct):
             resource_type="Custom::PinnedImage",
             service_token=self.function.function_arn,
             service_timeout=_ANSWER_TIME,
+            # There is nothing to delete, so that a deletion need not wait for the function's answer.
+            removal_policy=RemovalPolicy.RETAIN,
             properties={"Parameter": parameter, "Release": release},
         )
         self.image_id = image.get_att_string("ImageId")

@@ -307,8 +307,9 @@ def test_other_tags_of_users_reach_the_instances(make_stack: Callable[..., cdk.S
 
 
 def _image_parameter(synthesis: Any) -> str:
-    parameter = synthesis.launch_data(NodeRole.WORKER)["ImageId"]["Ref"]
-    return str(synthesis.template["Parameters"][parameter]["Default"])
+    pin, attribute = synthesis.launch_data(NodeRole.WORKER)["ImageId"]["Fn::GetAtt"]
+    assert attribute == "ImageId"
+    return str(synthesis.template["Resources"][pin]["Properties"]["Parameter"])
 
 
 @pytest.mark.parametrize(
