@@ -1,6 +1,7 @@
 """What becomes of a stack when it is rolled back, deleted or updated, and who may reach its meeting points."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
     "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
 }
-OTHER_IMAGE = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+OTHER_IMAGE = replace(NodeImage.ubuntu(), parameter="/team/images/ubuntu")
 every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
 
 
@@ -34,7 +35,9 @@ def test_nothing_in_the_stack_can_hold_up_its_deletion(synthesize: Any, props: d
     holders = re.compile(
         r"Custom::|AWS::CloudFormation::(CustomResource|Stack$)|.*::(LifecycleHook|Bucket|Repository)$"
     )
-    assert not [entry["Type"] for entry in resources if holders.match(entry["Type"])]
+    # A pinned image is nothing but an answer: CloudFormation forgets it without asking.
+    waiting = [entry for entry in resources if entry.get("DeletionPolicy") != "Retain"]
+    assert not [entry["Type"] for entry in waiting if holders.match(entry["Type"])]
     protections = ("NewInstancesProtectedFromScaleIn", "DeletionProtectionEnabled", "DeletionProtection")
     assert not [name for entry in resources for name in protections if entry.get("Properties", {}).get(name)]
 
@@ -85,6 +88,9 @@ LOGS = dict.fromkeys(
 )
 """They say why a creation failed, so they outlive its rollback too."""
 
+PIN = {"ClusterImage": STAYS_ALWAYS}
+"""It holds a text and nothing else, so it is forgotten rather than asked to go."""
+
 VAULT = dict.fromkeys(("ClusterBackupVault", "ClusterEncryptionKey"), STAYS_UNLESS_ITS_CREATION_FAILS)
 FILE_SYSTEM = {"ClusterFileSystem": STAYS_UNLESS_ITS_CREATION_FAILS}
 
@@ -95,7 +101,7 @@ def test_a_deleted_stack_leaves_its_logs_its_vault_the_key_and_a_new_file_system
     synthesize: Any, variant: str
 ) -> None:
     has_own = variant != "existing-file-system"
-    assert _staying(synthesize(**VARIANTS[variant])) == LOGS | VAULT | (FILE_SYSTEM if has_own else {})
+    assert _staying(synthesize(**VARIANTS[variant])) == LOGS | PIN | VAULT | (FILE_SYSTEM if has_own else {})
 
 
 @pytest.mark.fault(66)
@@ -103,31 +109,23 @@ def test_without_backups_and_with_a_file_system_of_the_users_a_deleted_stack_lea
     synthesize: Any,
 ) -> None:
     props = VARIANTS["existing-file-system"]
-    assert _staying(synthesize(file_system_backup=False, **props)) == LOGS
-    assert _staying(synthesize(file_system_backup=False, **CPU)) == LOGS | FILE_SYSTEM | {
+    assert _staying(synthesize(file_system_backup=False, **props)) == LOGS | PIN
+    assert _staying(synthesize(file_system_backup=False, **CPU)) == LOGS | PIN | FILE_SYSTEM | {
         "ClusterEncryptionKey": STAYS_UNLESS_ITS_CREATION_FAILS
     }
-<<<<<<< /tmp/a2/tree/tests/unit/deeplearning_cdk/test_stack_life.py
 
 
 @pytest.mark.fault(66)
 def test_a_file_system_goes_with_the_stack_when_asked_but_its_backups_do_not(synthesize: Any) -> None:
     props = {"removal_policy": cdk.RemovalPolicy.DESTROY, **CPU}
-    assert _staying(synthesize(**props)) == LOGS | VAULT
+    assert _staying(synthesize(**props)) == LOGS | PIN | VAULT
 
 
 @pytest.mark.fault(66)
 def test_lustre_goes_with_the_network_that_it_stands_in(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre"), **CPU)
-    assert _staying(read_stack(stack)) == LOGS | VAULT | FILE_SYSTEM
-=======
-    # What says why a creation failed stays after it; what holds data, with the key that it needs, does not.
-    holders = ["AWS::Backup::BackupVault", "AWS::KMS::Key"]
-    if "file_system_id" not in props:
-        holders.append("AWS::EFS::FileSystem")
-    assert kept == {("AWS::Logs::LogGroup", "Retain"), *((kind, "RetainExceptOnCreate") for kind in holders)}
->>>>>>> /tmp/a2/_h
+    assert _staying(read_stack(stack)) == LOGS | PIN | VAULT | FILE_SYSTEM
 
 
 @pytest.mark.fault(66)
@@ -136,16 +134,11 @@ def test_nothing_that_stays_or_lingers_holds_an_address_in_the_network(synthesiz
     synthesis = synthesize(**props)
     # A function in the VPC would leave interfaces for minutes after its deletion, in the subnet that is deleted next.
     assert all("VpcConfig" not in entry["Properties"] for entry in synthesis.of_type("AWS::Lambda::Function").values())
-<<<<<<< /tmp/a2/tree/tests/unit/deeplearning_cdk/test_stack_life.py
     keys = set(synthesis.of_type("AWS::KMS::Key"))
     for name in [*synthesis.of_type("AWS::EFS::FileSystem"), *synthesis.of_type("AWS::Backup::BackupVault")]:
         assert synthesis.before(name) == keys
     for name in keys:
         assert synthesis.before(name) == set()
-=======
-    for name in synthesis.of_type("AWS::EFS::FileSystem"):
-        assert {synthesis.template["Resources"][each]["Type"] for each in synthesis.before(name)} <= {"AWS::KMS::Key"}
->>>>>>> /tmp/a2/_h
     (target,) = synthesis.of_type("AWS::EFS::MountTarget")
     for kind in ("AWS::EC2::Subnet", "AWS::EC2::SecurityGroup", "AWS::EC2::VPC"):
         assert {synthesis.template["Resources"][name]["Type"] for name in synthesis.before(target)} >= {kind}
@@ -180,7 +173,8 @@ def _changes(before: Any, after: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("change", "changed"),
     [
-        ({"image": OTHER_IMAGE}, {"AWS::EC2::LaunchTemplate"}),
+        ({"image": OTHER_IMAGE}, {"Custom::PinnedImage", "AWS::IAM::ManagedPolicy"}),
+        ({"image_release": "2026-11-22"}, {"Custom::PinnedImage"}),
         ({"worker_instance_type": "c5.large"}, {"AWS::EC2::LaunchTemplate"}),
         ({"volume_size": cdk.Size.gibibytes(300)}, {"AWS::EC2::LaunchTemplate"}),
         ({"key_pair": "mine"}, {"AWS::EC2::LaunchTemplate"}),
