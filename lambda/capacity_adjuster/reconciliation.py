@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
 from capacity_adjuster.decision import Resume, Shrink, Verdict, Wait, judge_denial
+from capacity_adjuster.decision_words import describe_decision
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.lookout import RESERVE_SECONDS, Lookout
 from capacity_adjuster.shutdown import LOST_RACE, Shutdown
@@ -88,7 +89,7 @@ class Reconciliation:
     def _converge(self) -> str:
         while True:
             decision = self._lookout.settle()
-            logger.info("decided: %s", decision)
+            logger.info("decided: %s", describe_decision(decision))
             match decision:
                 case Wait():
                     return decision.why
