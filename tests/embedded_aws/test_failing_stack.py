@@ -69,6 +69,28 @@ def test_a_wait_condition_without_signals_times_out(start_cloud, sample_template
     assert outcome["reason"] == "WaitCondition timed out. Received 0 conditions when expecting 1"
 
 
+def test_a_rollback_keeps_what_is_retained_and_nothing_else(start_cloud, sample_template, assemble, tmp_path):
+    resources = sample_template["Resources"]
+    resources["Formation"]["Properties"]["Timeout"] = "1"
+    policies = {"Kept": "Retain", "KeptOnDeletion": "RetainExceptOnCreate", "Deleted": "Delete", "Silent": None}
+    for name, policy in policies.items():
+        chosen = {"DeletionPolicy": policy} if policy else {}
+        resources[name] = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": name}} | chosen
+    resources["Formation"]["DependsOn"] = ["Subscription", *policies]
+    cloud = start_cloud()
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    outcome = cloud.command("wait", seconds=30)
+
+    ends = {entry["logical_id"]: (entry["status"], entry["reason"]) for entry in outcome["resources"]}
+    retained = ("DELETE_SKIPPED", "DeletionPolicy is Retain")
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert {name for name, end in ends.items() if end == retained} == {"Kept", "FileSystem"}
+    assert {ends[name] for name in ("KeptOnDeletion", "Deleted", "Silent")} == {("DELETE_COMPLETE", "")}
+    assert ends["Table"] == ("DELETE_SKIPPED", "it ends with the lab")
+    groups = cloud.client("logs").describe_log_groups()["logGroups"]
+    assert {group["logGroupName"] for group in groups} & policies.keys() == {"Kept"}
+
+
 def test_a_group_that_cannot_reach_its_minimum_does_not_stabilize(start_cloud, sample_template, assemble, tmp_path):
     sample_template["Resources"]["WorkerGroup"]["Properties"]["MinSize"] = "2"
     cloud = start_cloud(faults=[{"code": "InsufficientInstanceCapacity", "role": "worker", "from_ordinal": 2}])

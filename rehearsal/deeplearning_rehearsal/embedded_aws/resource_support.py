@@ -30,7 +30,7 @@ _RESOURCE_KEYS = {
     "DependsOn": "",
     "Condition": "",
     "Metadata": "it is for programs that read templates",
-    "DeletionPolicy": "the lab ends as a whole, and nothing of it is kept",
+    "DeletionPolicy": "",
     "UpdateReplacePolicy": "a rehearsal creates stacks and never updates one",
     "UpdatePolicy": "a rehearsal creates stacks and never updates one",
 }

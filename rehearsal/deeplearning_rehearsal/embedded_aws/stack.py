@@ -1,8 +1,8 @@
 """
 Creates a stack from a bound template, as CloudFormation does: each resource when what it depends on is complete.
 
-A failure cancels what is in progress and rolls back. Groups are deleted and their machines powered off; resources that
-nothing in the lab can notice are left to its end, and their events say so.
+A failure cancels what is in progress and rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and
+their machines powered off; resources that nothing in the lab can notice are left to its end, and their events say so.
 """
 
 import threading
@@ -24,6 +24,8 @@ from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
 
 _STACK_TYPE = "AWS::CloudFormation::Stack"
 _SETTLE_SECONDS = 0.1
+_KEPT_BY_ROLLBACK = "Retain"
+"""The one deletion policy that outlives a failed creation: `RetainExceptOnCreate` does not, nor does `Snapshot`."""
 
 
 @dataclass(frozen=True)
@@ -200,13 +202,19 @@ class Stack:
         text = f"The following resource(s) failed to create: [{names}]. Rollback requested by user."
         self._tell(self.name, self.arn, _STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
         for entry in reversed(self.resources()):
-            if entry.logical_id in self._deleters:
-                self._note(entry.logical_id, entry.physical_id, "DELETE_IN_PROGRESS")
-                self._deleters[entry.logical_id]()
-                self._note(entry.logical_id, entry.physical_id, "DELETE_COMPLETE")
-            elif entry.physical_id:
-                self._note(entry.logical_id, entry.physical_id, "DELETE_SKIPPED", "it ends with the lab")
+            if entry.physical_id:
+                self._undo(entry.logical_id, entry.physical_id)
         self._end("ROLLBACK_COMPLETE", "")
+
+    def _undo(self, name: str, physical_id: str) -> None:
+        if self._template.resources[name].get("DeletionPolicy") == _KEPT_BY_ROLLBACK:
+            self._note(name, physical_id, "DELETE_SKIPPED", f"DeletionPolicy is {_KEPT_BY_ROLLBACK}")
+        elif name in self._deleters:
+            self._note(name, physical_id, "DELETE_IN_PROGRESS")
+            self._deleters[name]()
+            self._note(name, physical_id, "DELETE_COMPLETE")
+        else:
+            self._note(name, physical_id, "DELETE_SKIPPED", "it ends with the lab")
 
     def _end(self, status: str, reason: str) -> None:
         self.status = status

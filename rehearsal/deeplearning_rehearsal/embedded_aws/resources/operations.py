@@ -1,6 +1,7 @@
 """Creates keys, log groups, alarms, dashboards, budgets, SSM parameters and the resources of CloudFormation itself."""
 
 import json
+from functools import partial
 
 from deeplearning_rehearsal.embedded_aws.metric_names import require_known_metric, require_known_metrics
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
@@ -15,7 +16,8 @@ def _create_log_group(creation: Creation) -> Created:
     logs.create_log_group(logGroupName=name, tags={tag["Key"]: tag["Value"] for tag in creation.tags()}, **key)
     if "RetentionInDays" in properties:
         logs.put_retention_policy(logGroupName=name, retentionInDays=int(properties["RetentionInDays"]))
-    return Created(name, {"Arn": creation.services.place.arn("logs", f"log-group:{name}:*")})
+    arn = creation.services.place.arn("logs", f"log-group:{name}:*")
+    return Created(name, {"Arn": arn}, delete=partial(logs.delete_log_group, logGroupName=name))
 
 
 def _create_alarm(creation: Creation) -> Created:
