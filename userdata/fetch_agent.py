@@ -4,7 +4,6 @@ Fetch the agent's zip from S3, or report a failure before the agent runs; standa
     fetch_agent.py BUCKET KEY SHA256 REGION TARGET    replace TARGET by the unpacked zip, unless it is there
     fetch_agent.py --failure SETTINGS LOG CAUSE       tell CloudFormation (master) or the master (worker)
 """
-# ruff: noqa: INP001, PERF203, PLR0917, PLR2004, S310, T201 - user data has 16 KiB
 
 import hashlib
 import hmac
@@ -28,15 +27,14 @@ from typing import Any
 ATTEMPTS = 7
 IMDS = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/") + "/latest/"
 ROLE = "meta-data/iam/security-credentials/"
-WEB = urllib.request.OpenerDirector()  # It opens no file, whatever an URL says.
-for _kind in ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect"):
-    WEB.add_handler(getattr(urllib.request, f"{_kind}Handler")())
-WEB.add_handler(urllib.request.HTTPErrorProcessor())
+WEB = urllib.request.build_opener()
 
 
 def send(url: str, headers: Any, method: str = "GET", body: Any = None) -> bytes:
-    """Return the body of a response; an error status is an OSError that shows what the server said."""
+    """Return the body of a response; an error status is an OSError with the server's words."""
     request, what = urllib.request.Request(url, data=body, headers=headers, method=method), url.partition("?")[0]
+    if not url.startswith(("http://", "https://")):
+        raise OSError(f"{what} is not of the web")
     try:
         with WEB.open(request, timeout=30) as response:
             return bytes(response.read())
@@ -48,7 +46,7 @@ def send(url: str, headers: Any, method: str = "GET", body: Any = None) -> bytes
 
 
 def retry(action: Callable[[], Any], sleep: Any = time.sleep) -> Any:
-    """Return what an action returns; after an OSError try again for a minute, while IAM spreads a new role."""
+    """Act; after an OSError again, for a minute, while IAM spreads a new role."""
     for attempt in range(ATTEMPTS - 1):
         try:
             return action()
@@ -58,7 +56,7 @@ def retry(action: Callable[[], Any], sleep: Any = time.sleep) -> Any:
 
 
 def read_metadata(*paths: str) -> list[str]:
-    """Return texts of the instance metadata service (version 2)."""
+    """Return texts of instance metadata (version 2)."""
     token = send(IMDS + "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, "PUT", b"")
     return [send(IMDS + path, {"X-aws-ec2-metadata-token": token.decode()}).decode().strip() for path in paths]
 
@@ -76,7 +74,7 @@ def read_credentials() -> tuple[str, str, str]:
 def sign(
     method: str, url: str, region: str, service: str, credentials: Any, now: datetime, body: bytes = b"", **headers: str
 ) -> dict[str, str]:
-    """Return the headers of a request with its AWS Signature Version 4; in header names, _ stands for -."""
+    """Return headers with AWS Signature Version 4; in their names, _ stands for -."""
     access_key, secret_key, token = credentials
     parts, stamp = urllib.parse.urlsplit(url), now.strftime("%Y%m%dT%H%M%SZ")
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
@@ -133,7 +131,7 @@ def unpack(data: bytes, sha256: str, target: Path) -> None:
 
 
 def report_failure(settings: Any, log: str, cause: str) -> None:
-    """Send the cause and the log's last lines: the master to CloudFormation, a worker to the master."""
+    """Send cause and last lines: the master to CloudFormation, a worker to the master."""
     tail = " | ".join(Path(log).read_text(errors="replace")[-2000:].strip().split("\n")[-12:])
     cluster, queue, url = settings["cluster"], settings["report_queue_url"], settings["signal_url"]
     reason = f"bootstrap failed on {settings['role']} {os.uname().nodename}: {cause}; last lines: {tail}"

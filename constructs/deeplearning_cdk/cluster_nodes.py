@@ -68,7 +68,8 @@ class ClusterNodes(Construct):
         coordination.admit_sender(coordination.report_queue, self.roles[NodeRole.WORKER])
         self.principal = NodesPrincipal(list(self.roles.values()))
         for source in plan.storage.data:
-            source.grant_key(self.principal)
+            if readers := [role for kind, role in self.roles.items() if source.is_read_by(kind)]:
+                source.grant_key(NodesPrincipal(readers))
         self.master_security_group = self._make_master_security_group()
         self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.is_placed else None
         self.master = self._make_master()
@@ -86,7 +87,12 @@ class ClusterNodes(Construct):
             log_statement(self._log_group, node_role),
             self._programs.read_statement(node_role),
             *self._storage.mount_statements(),
-            *(statement for source in self._plan.storage.data for statement in source.read_statements()),
+            *(
+                statement
+                for source in self._plan.storage.data
+                if source.is_read_by(node_role)
+                for statement in source.read_statements()
+            ),
         ]
         return make_node_role(self, f"{node_role.name.title()}Role", node_role=node_role, statements=statements)
 

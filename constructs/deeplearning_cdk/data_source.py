@@ -9,6 +9,7 @@ from aws_cdk import Aws, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import DataSettings
 
 DataTarget = Literal["efs", "lustre", "local", "stream"]
@@ -103,10 +104,12 @@ class DataSource:
         """What nodes are told."""
         return DataSettings(self.name, self.bucket_name, self.key, self.target, self.sha256)
 
+    def is_read_by(self, node_role: NodeRole) -> bool:
+        """Tell whether nodes of a role read it: the master alone for the shared file system, nobody where FSx does."""
+        return self.target != "lustre" and (self.target != "efs" or node_role is NodeRole.MASTER)
+
     def read_statements(self) -> list[iam.PolicyStatement]:
-        """Return the rights of a node that reads it; none where FSx reads it for the nodes."""
-        if self.target == "lustre":
-            return []
+        """Return the rights of a node that reads it."""
         bucket = self._bucket_arn()
         keys = [self.key, self.key + DIGEST_ENDING] if self.is_archive else [f"{self.key}*"]
         # A listing says whether an object is missing or forbidden; it is asked with the source's own prefix.
@@ -117,8 +120,8 @@ class DataSource:
         ]
 
     def grant_key(self, grantee: iam.IGrantable) -> None:
-        """Let a node decrypt it, where the bucket is a construct with a key of the user's."""
-        if self.target != "lustre" and not isinstance(self.bucket, str) and self.bucket.encryption_key is not None:
+        """Let a node that reads it decrypt it, where the bucket is a construct with a key of the user's."""
+        if not isinstance(self.bucket, str) and self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant_decrypt(grantee)
 
     def _bucket_arn(self) -> str:

@@ -96,7 +96,7 @@ class NodesPrincipal:
             statement: The statement.
         """
         if not self._grants:
-            self._grants = [iam.ManagedPolicy(role, "Grants", roles=[role]) for role in self._roles]
+            self._grants = [_find_grants(role) for role in self._roles]
         for policy in self._grants:
             policy.add_statements(statement)
         return iam.AddToPrincipalPolicyResult(statement_added=True, policy_dependable=DependencyGroup(*self._grants))
@@ -109,3 +109,9 @@ class NodesPrincipal:
             statement: The statement.
         """
         return self.add_to_principal_policy(statement).statement_added
+
+
+def _find_grants(role: iam.Role) -> iam.ManagedPolicy:
+    """Return the policy of a role's grants, which several principals may share."""
+    found = role.node.try_find_child("Grants")
+    return found if isinstance(found, iam.ManagedPolicy) else iam.ManagedPolicy(role, "Grants", roles=[role])

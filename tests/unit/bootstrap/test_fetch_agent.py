@@ -147,7 +147,7 @@ def test_asks_the_metadata_service_for_the_domain_of_the_partition(fetch_agent, 
 
 @pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://127.0.0.1/agent.zip", "data:,agent"])
 def test_opens_nothing_but_the_web(fetch_agent, address):
-    with pytest.raises(OSError, match="unknown url type"):
+    with pytest.raises(OSError, match="is not of the web"):
         fetch_agent.send(address, {})
 
 

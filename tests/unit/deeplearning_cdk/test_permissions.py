@@ -314,17 +314,19 @@ def _s3(path: str) -> dict[str, Any]:
 def test_nodes_read_exactly_the_data_that_was_named(synthesize: Any, role: str) -> None:
     statements = [entry for entry in synthesize(data=DATA).statements(role) if "s3:" in json.dumps(entry["Action"])]
     (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject")
+    # What goes to the shared file system is read by the master alone.
+    archive = [_s3("team-data/coco/train.tar.gz"), _s3("team-data/coco/train.tar.gz.sha256")]
     assert [resource for resource in read["Resource"] if ASSETS not in json.dumps(resource)] == [
         _s3("other-data/*"),
-        _s3("team-data/coco/train.tar.gz"),
-        _s3("team-data/coco/train.tar.gz.sha256"),
+        *(archive if role == "MasterRole" else []),
         _s3("team-data/images/*"),
     ]
     listed = [entry for entry in statements if entry != read]
     assert {entry["Action"] for entry in listed} == {"s3:ListBucket"}
+    coco = (":s3:::team-data", '{"StringLike": {"s3:prefix": "coco/train.tar.gz*"}}')
     assert sorted((entry["Resource"]["Fn::Join"][1][2], json.dumps(entry.get("Condition"))) for entry in listed) == [
         (":s3:::other-data", "null"),
-        (":s3:::team-data", '{"StringLike": {"s3:prefix": "coco/train.tar.gz*"}}'),
+        *([coco] if role == "MasterRole" else []),
         (":s3:::team-data", '{"StringLike": {"s3:prefix": "images/*"}}'),
     ]
 
@@ -332,7 +334,8 @@ def test_nodes_read_exactly_the_data_that_was_named(synthesize: Any, role: str) 
 def test_nodes_may_decrypt_with_the_key_of_a_bucket_that_is_a_construct(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     bucket = s3.Bucket(stack, "Data", encryption=s3.BucketEncryption.KMS)
-    TrainingCluster(stack, "Cluster", data=[DataSource("train", bucket, "train/")])
+    data = [DataSource("train", bucket, "train/"), DataSource("images", bucket, "images/", target="local")]
+    TrainingCluster(stack, "Cluster", data=data)
     synthesis = read_stack(stack)
     granted = {name: entry for name, entry in synthesis.of_type("AWS::IAM::ManagedPolicy").items() if "Grants" in name}
     statements = [entry["Properties"]["PolicyDocument"]["Statement"] for entry in granted.values()]
