@@ -30,4 +30,9 @@ AWS_STAND_INS = (
         "Lambda",
         f"runs the handler's zip with this machine's Python {platform.python_version()}; limits time, not memory",
     ),
+    StandIn(
+        "backup",
+        "AWS Backup",
+        "makes no backup: asks, as its role, for each right that a backup of the selected resources needs",
+    ),
 )

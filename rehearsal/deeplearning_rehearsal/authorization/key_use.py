@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from deeplearning_rehearsal.authorization.estate import Estate
 
 
-def describe_key_use(service: str, arn: str, estate: Estate) -> Mapping[str, str | tuple[str, ...]]:
+def describe_key_use(service: str, action: str, arn: str, estate: Estate) -> Mapping[str, str | tuple[str, ...]]:
     """
     Return the condition keys of KMS for the use of a resource's key.
 
@@ -13,6 +13,7 @@ def describe_key_use(service: str, arn: str, estate: Estate) -> Mapping[str, str
 
     Args:
         service: Signing name of the service.
+        action: What it does with the key.
         arn: The encrypted resource.
         estate: The account.
     """
@@ -24,10 +25,14 @@ def describe_key_use(service: str, arn: str, estate: Estate) -> Mapping[str, str
         "s3": {"aws:s3:arn": arn},
         "logs": {"aws:logs:arn": arn},
         "lambda": {"aws:lambda:FunctionArn": arn},
+        "backup": {"aws:backup:backup-vault": arn},
     }.get(service, {})
+    # Of a service that asks on a caller's behalf, KMS knows that the grant is for a resource of AWS.
+    is_for_resource = {"kms:GrantIsForAWSResource": "true"} if action == "kms:CreateGrant" else {}
     return {
         "kms:ViaService": f"{service}.{estate.region}.{estate.url_suffix}",
         "kms:CallerAccount": estate.account,
+        **is_for_resource,
         "kms:EncryptionContextKeys": tuple(pairs),
         **{f"kms:EncryptionContext:{key}": value for key, value in pairs.items()},
     }

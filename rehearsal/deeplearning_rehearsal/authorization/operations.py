@@ -5,19 +5,36 @@ From the Service Authorization Reference, page by page. An operation that is not
 has looked up is neither proved nor found missing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from deeplearning_rehearsal.authorization.errors import UnknownOperationError
 from deeplearning_rehearsal.authorization.estate import Estate
 from deeplearning_rehearsal.authorization.key_use import describe_key_use
-
-Parameters = Mapping[str, Any]
-Values = Mapping[str, str | tuple[str, ...]]
-Target = tuple[str, Values]
-"""ARN of a resource (`*` where the action takes none), and the condition keys that the service sets for it."""
-Targets = Callable[[Parameters, Estate], Iterator[Target]]
+from deeplearning_rehearsal.authorization.targets import (
+    Parameters,
+    Targets,
+    Values,
+    name_bucket,
+    name_by_arn,
+    name_event_bus,
+    name_file_system,
+    name_group,
+    name_group_of_instance,
+    name_instance,
+    name_key,
+    name_log_group,
+    name_log_stream,
+    name_mounted_file_system,
+    name_nothing,
+    name_object,
+    name_parameter,
+    name_queue,
+    name_queue_by_name,
+    name_table,
+    name_topic,
+    name_vault,
+)
 
 
 @dataclass(frozen=True)
@@ -45,161 +62,81 @@ class _Rule:
     key_actions: tuple[str, ...] = ()
 
 
-def _nothing(_parameters: Parameters, _estate: Estate) -> Iterator[Target]:
-    yield "*", {}
-
-
-def _table(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    name = str(parameters["TableName"])
-    arn = name if name.startswith("arn:") else estate.arn("dynamodb", f"table/{name}")
-    keys = [part for part in (parameters.get("Key"), parameters.get("Item")) if isinstance(part, Mapping)]
-    leading = [next(iter(value.values())) for part in keys for value in list(part.values())[:1]]
-    yield arn, {"dynamodb:LeadingKeys": tuple(str(value) for value in leading)} if leading else {}
-
-
-def _queue(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    account, name = str(parameters["QueueUrl"]).rstrip("/").split("/")[-2:]
-    own = estate.arn("sqs", name)
-    yield own.replace(f":{estate.account}:", f":{account}:"), {}
-
-
-def _named_queue(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield estate.arn("sqs", str(parameters["QueueName"])), {}
-
-
-def _topic(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
-    yield str(parameters.get("TopicArn") or parameters["TargetArn"]), {}
-
-
-def _group(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield from _tagged(estate.find_group(str(parameters["AutoScalingGroupName"])))
-
-
-def _group_of_instance(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield from _tagged(estate.find_group_of(str(parameters["InstanceId"])))
-
-
-def _tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[Target]:
-    """Name a group by its tags; of one that is not there the service itself says so, whoever asks."""
-    if group is not None:
-        arn, tags = group
-        yield (
-            arn,
-            {f"{prefix}:ResourceTag/{key}": value for key, value in tags.items() for prefix in ("autoscaling", "aws")},
-        )
-
-
-def _object(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield f"{_bucket_arn(parameters, estate)}/{parameters['Key']}", {}
-
-
-def _bucket(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    names = {"prefix": "s3:prefix", "delimiter": "s3:delimiter", "max-keys": "s3:max-keys"}
-    context = {key: str(parameters[name]) for name, key in names.items() if name in parameters}
-    yield _bucket_arn(parameters, estate), context
-
-
-def _bucket_arn(parameters: Parameters, estate: Estate) -> str:
-    partition = estate.arn("s3", "").split(":")[1]
-    return f"arn:{partition}:s3:::{parameters['Bucket']}"
-
-
-def _log_stream(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield estate.arn("logs", f"log-group:{parameters['logGroupName']}:log-stream:{parameters['logStreamName']}"), {}
-
-
-def _log_group(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    # As refusals of CloudWatch Logs name a group; its user guide wants `:*` after a group's name in policies.
-    yield estate.arn("logs", f"log-group:{parameters['logGroupName']}:log-stream:"), {}
-
-
-def _events(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    for entry in parameters["Entries"]:
-        bus = str(entry.get("EventBusName") or "default")
-        arn = bus if bus.startswith("arn:") else estate.arn("events", f"event-bus/{bus}")
-        yield arn, {"events:source": str(entry["Source"]), "events:detail-type": str(entry["DetailType"])}
-
-
-def _instance(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    arn = estate.arn("ec2", f"instance/{parameters['InstanceId']}")
-    yield arn, {"ssm:SourceInstanceARN": arn}
-
-
-def _parameter(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    for name in parameters.get("Names") or [parameters["Name"]]:
-        yield estate.arn("ssm", f"parameter/{str(name).lstrip('/')}"), {}
-
-
-def _key(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    name = str(parameters.get("KeyId") or "unknown")
-    yield name if name.startswith("arn:") else estate.arn("kms", f"key/{name}"), {}
-
-
-def _file_system(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    context: dict[str, str] = {"elasticfilesystem:AccessedViaMountTarget": "true"}
-    if "AccessPointArn" in parameters:
-        context["elasticfilesystem:AccessPointArn"] = str(parameters["AccessPointArn"])
-    yield estate.arn("elasticfilesystem", f"file-system/{parameters['FileSystemId']}"), context
-
-
 _RULES: Mapping[str, _Rule] = {
-    "dynamodb.ListTables": _Rule(("dynamodb:ListTables",), _nothing),
-    "dynamodb.GetItem": _Rule(("dynamodb:GetItem",), _table, ("kms:Decrypt",)),
-    "dynamodb.PutItem": _Rule(("dynamodb:PutItem",), _table, ("kms:Decrypt",)),
-    "dynamodb.UpdateItem": _Rule(("dynamodb:UpdateItem",), _table, ("kms:Decrypt",)),
-    "dynamodb.DeleteItem": _Rule(("dynamodb:DeleteItem",), _table, ("kms:Decrypt",)),
-    "dynamodb.Query": _Rule(("dynamodb:Query",), _table, ("kms:Decrypt",)),
-    "dynamodb.Scan": _Rule(("dynamodb:Scan",), _table, ("kms:Decrypt",)),
-    "sqs.SendMessage": _Rule(("sqs:SendMessage",), _queue, ("kms:GenerateDataKey", "kms:Decrypt")),
-    "sqs.SendMessageBatch": _Rule(("sqs:SendMessage",), _queue, ("kms:GenerateDataKey", "kms:Decrypt")),
-    "sqs.ReceiveMessage": _Rule(("sqs:ReceiveMessage",), _queue, ("kms:Decrypt",)),
-    "sqs.DeleteMessage": _Rule(("sqs:DeleteMessage",), _queue),
-    "sqs.DeleteMessageBatch": _Rule(("sqs:DeleteMessage",), _queue),
-    "sqs.ChangeMessageVisibility": _Rule(("sqs:ChangeMessageVisibility",), _queue),
-    "sqs.GetQueueAttributes": _Rule(("sqs:GetQueueAttributes",), _queue),
-    "sqs.GetQueueUrl": _Rule(("sqs:GetQueueUrl",), _named_queue),
-    "sns.Publish": _Rule(("sns:Publish",), _topic, ("kms:GenerateDataKey", "kms:Decrypt")),
-    "autoscaling.DescribeAutoScalingGroups": _Rule(("autoscaling:DescribeAutoScalingGroups",), _nothing),
-    "autoscaling.DescribeAutoScalingInstances": _Rule(("autoscaling:DescribeAutoScalingInstances",), _nothing),
-    "autoscaling.DescribeScalingActivities": _Rule(("autoscaling:DescribeScalingActivities",), _nothing),
-    "autoscaling.DescribeTags": _Rule(("autoscaling:DescribeTags",), _nothing),
-    "autoscaling.DescribeWarmPool": _Rule(("autoscaling:DescribeWarmPool",), _nothing),
-    "autoscaling.SetDesiredCapacity": _Rule(("autoscaling:SetDesiredCapacity",), _group),
-    "autoscaling.UpdateAutoScalingGroup": _Rule(("autoscaling:UpdateAutoScalingGroup",), _group),
-    "autoscaling.SuspendProcesses": _Rule(("autoscaling:SuspendProcesses",), _group),
-    "autoscaling.ResumeProcesses": _Rule(("autoscaling:ResumeProcesses",), _group),
-    "autoscaling.DeleteWarmPool": _Rule(("autoscaling:DeleteWarmPool",), _group),
-    "autoscaling.PutWarmPool": _Rule(("autoscaling:PutWarmPool",), _group),
-    "autoscaling.SetInstanceHealth": _Rule(("autoscaling:SetInstanceHealth",), _group_of_instance),
-    "autoscaling.TerminateInstanceInAutoScalingGroup": _Rule(
-        ("autoscaling:TerminateInstanceInAutoScalingGroup",), _group_of_instance
+    "dynamodb.ListTables": _Rule(("dynamodb:ListTables",), name_nothing),
+    "dynamodb.GetItem": _Rule(("dynamodb:GetItem",), name_table, ("kms:Decrypt",)),
+    "dynamodb.PutItem": _Rule(("dynamodb:PutItem",), name_table, ("kms:Decrypt",)),
+    "dynamodb.UpdateItem": _Rule(("dynamodb:UpdateItem",), name_table, ("kms:Decrypt",)),
+    "dynamodb.DeleteItem": _Rule(("dynamodb:DeleteItem",), name_table, ("kms:Decrypt",)),
+    "dynamodb.Query": _Rule(("dynamodb:Query",), name_table, ("kms:Decrypt",)),
+    "dynamodb.DescribeTable": _Rule(("dynamodb:DescribeTable",), name_table),
+    "dynamodb.ListTagsOfResource": _Rule(("dynamodb:ListTagsOfResource",), name_by_arn),
+    "dynamodb.CreateBackup": _Rule(("dynamodb:CreateBackup",), name_table),
+    "dynamodb.DescribeBackup": _Rule(("dynamodb:DescribeBackup",), name_by_arn),
+    "dynamodb.DeleteBackup": _Rule(("dynamodb:DeleteBackup",), name_by_arn),
+    # A right without an API of its own: the backup that AWS Backup makes by itself, with the table's key.
+    "dynamodb.StartAwsBackupJob": _Rule(
+        ("dynamodb:StartAwsBackupJob",), name_table, ("kms:Decrypt", "kms:GenerateDataKey")
     ),
-    "s3.GetObject": _Rule(("s3:GetObject",), _object, ("kms:Decrypt",)),
-    "s3.HeadObject": _Rule(("s3:GetObject",), _object, ("kms:Decrypt",)),
-    "s3.PutObject": _Rule(("s3:PutObject",), _object, ("kms:GenerateDataKey",)),
-    "s3.ListObjects": _Rule(("s3:ListBucket",), _bucket),
-    "s3.ListObjectsV2": _Rule(("s3:ListBucket",), _bucket),
-    "s3.HeadBucket": _Rule(("s3:ListBucket",), _bucket),
-    "s3.GetBucketLocation": _Rule(("s3:GetBucketLocation",), _bucket),
-    "logs.CreateLogGroup": _Rule(("logs:CreateLogGroup",), _log_group),
-    "logs.DescribeLogStreams": _Rule(("logs:DescribeLogStreams",), _log_group),
-    "logs.CreateLogStream": _Rule(("logs:CreateLogStream",), _log_stream),
-    "logs.PutLogEvents": _Rule(("logs:PutLogEvents",), _log_stream),
-    "events.PutEvents": _Rule(("events:PutEvents",), _events),
-    "ssm.UpdateInstanceInformation": _Rule(("ssm:UpdateInstanceInformation",), _instance),
-    "ssm.GetParameter": _Rule(("ssm:GetParameter",), _parameter),
-    "ssm.GetParameters": _Rule(("ssm:GetParameters",), _parameter),
-    "ssmmessages.CreateControlChannel": _Rule(("ssmmessages:CreateControlChannel",), _nothing),
-    "ssmmessages.CreateDataChannel": _Rule(("ssmmessages:CreateDataChannel",), _nothing),
-    "ssmmessages.OpenControlChannel": _Rule(("ssmmessages:OpenControlChannel",), _nothing),
-    "ssmmessages.OpenDataChannel": _Rule(("ssmmessages:OpenDataChannel",), _nothing),
-    "kms.Decrypt": _Rule(("kms:Decrypt",), _key),
-    "kms.GenerateDataKey": _Rule(("kms:GenerateDataKey",), _key),
-    "elasticfilesystem.DescribeMountTargets": _Rule(("elasticfilesystem:DescribeMountTargets",), _file_system),
-    "elasticfilesystem.ClientMount": _Rule(("elasticfilesystem:ClientMount",), _file_system),
-    "elasticfilesystem.ClientWrite": _Rule(("elasticfilesystem:ClientWrite",), _file_system),
+    "dynamodb.Scan": _Rule(("dynamodb:Scan",), name_table, ("kms:Decrypt",)),
+    "sqs.SendMessage": _Rule(("sqs:SendMessage",), name_queue, ("kms:GenerateDataKey", "kms:Decrypt")),
+    "sqs.SendMessageBatch": _Rule(("sqs:SendMessage",), name_queue, ("kms:GenerateDataKey", "kms:Decrypt")),
+    "sqs.ReceiveMessage": _Rule(("sqs:ReceiveMessage",), name_queue, ("kms:Decrypt",)),
+    "sqs.DeleteMessage": _Rule(("sqs:DeleteMessage",), name_queue),
+    "sqs.DeleteMessageBatch": _Rule(("sqs:DeleteMessage",), name_queue),
+    "sqs.ChangeMessageVisibility": _Rule(("sqs:ChangeMessageVisibility",), name_queue),
+    "sqs.GetQueueAttributes": _Rule(("sqs:GetQueueAttributes",), name_queue),
+    "sqs.GetQueueUrl": _Rule(("sqs:GetQueueUrl",), name_queue_by_name),
+    "sns.Publish": _Rule(("sns:Publish",), name_topic, ("kms:GenerateDataKey", "kms:Decrypt")),
+    "autoscaling.DescribeAutoScalingGroups": _Rule(("autoscaling:DescribeAutoScalingGroups",), name_nothing),
+    "autoscaling.DescribeAutoScalingInstances": _Rule(("autoscaling:DescribeAutoScalingInstances",), name_nothing),
+    "autoscaling.DescribeScalingActivities": _Rule(("autoscaling:DescribeScalingActivities",), name_nothing),
+    "autoscaling.DescribeTags": _Rule(("autoscaling:DescribeTags",), name_nothing),
+    "autoscaling.DescribeWarmPool": _Rule(("autoscaling:DescribeWarmPool",), name_nothing),
+    "autoscaling.SetDesiredCapacity": _Rule(("autoscaling:SetDesiredCapacity",), name_group),
+    "autoscaling.UpdateAutoScalingGroup": _Rule(("autoscaling:UpdateAutoScalingGroup",), name_group),
+    "autoscaling.SuspendProcesses": _Rule(("autoscaling:SuspendProcesses",), name_group),
+    "autoscaling.ResumeProcesses": _Rule(("autoscaling:ResumeProcesses",), name_group),
+    "autoscaling.DeleteWarmPool": _Rule(("autoscaling:DeleteWarmPool",), name_group),
+    "autoscaling.PutWarmPool": _Rule(("autoscaling:PutWarmPool",), name_group),
+    "autoscaling.SetInstanceHealth": _Rule(("autoscaling:SetInstanceHealth",), name_group_of_instance),
+    "autoscaling.TerminateInstanceInAutoScalingGroup": _Rule(
+        ("autoscaling:TerminateInstanceInAutoScalingGroup",), name_group_of_instance
+    ),
+    "s3.GetObject": _Rule(("s3:GetObject",), name_object, ("kms:Decrypt",)),
+    "s3.HeadObject": _Rule(("s3:GetObject",), name_object, ("kms:Decrypt",)),
+    "s3.PutObject": _Rule(("s3:PutObject",), name_object, ("kms:GenerateDataKey",)),
+    "s3.ListObjects": _Rule(("s3:ListBucket",), name_bucket),
+    "s3.ListObjectsV2": _Rule(("s3:ListBucket",), name_bucket),
+    "s3.HeadBucket": _Rule(("s3:ListBucket",), name_bucket),
+    "s3.GetBucketLocation": _Rule(("s3:GetBucketLocation",), name_bucket),
+    "logs.CreateLogGroup": _Rule(("logs:CreateLogGroup",), name_log_group),
+    "logs.DescribeLogStreams": _Rule(("logs:DescribeLogStreams",), name_log_group),
+    "logs.CreateLogStream": _Rule(("logs:CreateLogStream",), name_log_stream),
+    "logs.PutLogEvents": _Rule(("logs:PutLogEvents",), name_log_stream),
+    "events.PutEvents": _Rule(("events:PutEvents",), name_event_bus),
+    "ssm.UpdateInstanceInformation": _Rule(("ssm:UpdateInstanceInformation",), name_instance),
+    "ssm.GetParameter": _Rule(("ssm:GetParameter",), name_parameter),
+    "ssm.GetParameters": _Rule(("ssm:GetParameters",), name_parameter),
+    "ssmmessages.CreateControlChannel": _Rule(("ssmmessages:CreateControlChannel",), name_nothing),
+    "ssmmessages.CreateDataChannel": _Rule(("ssmmessages:CreateDataChannel",), name_nothing),
+    "ssmmessages.OpenControlChannel": _Rule(("ssmmessages:OpenControlChannel",), name_nothing),
+    "ssmmessages.OpenDataChannel": _Rule(("ssmmessages:OpenDataChannel",), name_nothing),
+    "kms.Decrypt": _Rule(("kms:Decrypt",), name_key),
+    "kms.GenerateDataKey": _Rule(("kms:GenerateDataKey",), name_key),
+    "elasticfilesystem.DescribeMountTargets": _Rule(
+        ("elasticfilesystem:DescribeMountTargets",), name_mounted_file_system
+    ),
+    "elasticfilesystem.ClientMount": _Rule(("elasticfilesystem:ClientMount",), name_mounted_file_system),
+    "elasticfilesystem.ClientWrite": _Rule(("elasticfilesystem:ClientWrite",), name_mounted_file_system),
+    "elasticfilesystem.DescribeTags": _Rule(("elasticfilesystem:DescribeTags",), name_file_system),
+    "elasticfilesystem.Backup": _Rule(("elasticfilesystem:Backup",), name_file_system),
+    "backup.DescribeBackupVault": _Rule(("backup:DescribeBackupVault",), name_vault),
+    "backup.TagResource": _Rule(("backup:TagResource",), name_by_arn),
+    # No API and no action of its own: a recovery point is encrypted with the vault's key, by a grant on it.
+    "backup.EncryptRecoveryPoint": _Rule((), name_vault, ("kms:DescribeKey", "kms:CreateGrant")),
     # No policy can forbid it, and none needs to allow it.
-    "sts.GetCallerIdentity": _Rule((), _nothing),
+    "sts.GetCallerIdentity": _Rule((), name_nothing),
 }
 
 
@@ -227,8 +164,10 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
     service = operation.partition(".")[0]
     for arn, _ in targets if rule.key_actions else ():
         if key := estate.find_key(arn):
-            context = describe_key_use(service, arn, estate)
-            needs += [Need(action, key, context, is_implied=True) for action in rule.key_actions]
+            needs += [
+                Need(action, key, describe_key_use(service, action, arn, estate), is_implied=True)
+                for action in rule.key_actions
+            ]
     return tuple(needs)
 
 

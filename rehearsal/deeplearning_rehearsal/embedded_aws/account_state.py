@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from moto.awslambda.models import lambda_backends
+from moto.backup.models import backup_backends
 from moto.dynamodb.models import dynamodb_backends
 from moto.efs.models import efs_backends
 from moto.iam.models import iam_backends
@@ -138,6 +139,11 @@ def _read_table_key(place: Place, name: str) -> str | None:
     return chosen.get("KMSMasterKeyId") if chosen else None
 
 
+def _read_vault_key(place: Place, name: str) -> str | None:
+    vault = backup_backends[place.account][place.region].vaults.get(name.partition(":")[2])
+    return vault.encryption_key_arn if vault else None
+
+
 def _read_bucket_key(place: Place, name: str) -> str | None:
     bucket = _read_bucket(place, name)
     rule = (bucket.encryption or {}).get("Rule", {}) if bucket else {}
@@ -166,6 +172,7 @@ _KEY_READERS: Mapping[str, Callable[[Place, str], Any]] = {
     "sns": lambda place, name: getattr(_read_topic(place, name), "kms_master_key_id", None),
     "dynamodb": _read_table_key,
     "s3": _read_bucket_key,
+    "backup": _read_vault_key,
 }
 _POLICY_READERS: Mapping[str, Callable[[Place, str], Any]] = {
     "sqs": lambda place, name: getattr(_read_queue(place, name), "policy", None),

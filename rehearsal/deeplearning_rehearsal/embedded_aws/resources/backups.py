@@ -1,11 +1,26 @@
-"""Creates the vaults, plans and selections of AWS Backup; no backup is made, since no lab lives until the night."""
+"""
+Creates the vaults, plans and selections of AWS Backup.
 
+No lab lives until the night, so no backup is made: its rights are asked for when something is selected.
+"""
+
+import json
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from deeplearning_rehearsal.authorization.evaluation import evaluate
+from deeplearning_rehearsal.authorization.policy import read_policy
+from deeplearning_rehearsal.authorization.request import Caller, Request, make_context
+from deeplearning_rehearsal.embedded_aws.principals import Principal
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
+
+BACKUP = "backup.amazonaws.com"
+Call = tuple[str, Mapping[str, str]]
+_NEXT = "00000000-0000-0000-0000-000000000000"
+"""In the place of the ids that backups get when they are made."""
 
 
 def _create_vault(creation: Creation) -> Created:
@@ -39,16 +54,70 @@ def _create_selection(creation: Creation) -> Created:
     properties = creation.properties
     selection = properties["BackupSelection"]
     # moto has no selections; that of a plan or role that does not exist is refused as AWS does.
-    creation.client("backup").get_backup_plan(BackupPlanId=properties["BackupPlanId"])
-    role = str(selection["IamRoleArn"]).rpartition("/")[2]
-    try:
-        creation.client("iam").get_role(RoleName=role)
-    except ClientError as error:
-        raise ValueError(f"The IAM role {selection['IamRoleArn']} is not valid or cannot be assumed") from error
+    plan = creation.client("backup").get_backup_plan(BackupPlanId=properties["BackupPlanId"])["BackupPlan"]
+    role = str(selection["IamRoleArn"])
+    _require_trust(creation, role)
     if not selection["SelectionName"] or not all(str(arn).startswith("arn:") for arn in selection["Resources"]):
         raise ValueError(f"Resources must be ARNs, got {selection['Resources']}")
+    for vault in sorted({rule["TargetBackupVaultName"] for rule in plan["Rules"]}):
+        _ask_for_rights(creation, role, vault, selection["Resources"])
     identity = str(uuid.uuid4())
     return Created(f"{identity}_{properties['BackupPlanId']}", {"SelectionId": identity})
+
+
+def _require_trust(creation: Creation, role_arn: str) -> None:
+    refusal = f"The IAM role {role_arn} is not valid or cannot be assumed by AWS Backup"
+    try:
+        role = creation.client("iam").get_role(RoleName=role_arn.rpartition("/")[2])["Role"]
+    except ClientError as error:
+        raise ValueError(refusal) from error
+    caller, trust = Caller.of_service(BACKUP), role["AssumeRolePolicyDocument"]
+    document = json.loads(trust) if isinstance(trust, str) else trust
+    request = Request(caller, "sts:AssumeRole", role_arn, make_context(caller, {}))
+    if not evaluate(request, (), read_policy(document, "resource")).is_allowed:
+        raise ValueError(refusal)
+
+
+def _ask_for_rights(creation: Creation, role_arn: str, vault: str, resources: Sequence[str]) -> None:
+    """Ask for what a nightly backup does with its role; what is denied is told as of any other call."""
+    service = Principal("other", "", "aws-backup", role_arn)
+    point = creation.services.gatekeeper.state.arn("backup", f"recovery-point:{_NEXT}")
+    of_vault: list[Call] = [
+        ("backup.DescribeBackupVault", {"BackupVaultName": vault}),
+        ("backup.EncryptRecoveryPoint", {"BackupVaultName": vault}),
+        ("backup.TagResource", {"ResourceArn": point}),
+    ]
+    of_resources = [call for arn in resources for call in list_backup_calls(arn)]
+    for operation, parameters in of_vault + of_resources:
+        creation.services.gatekeeper.check_call(service, operation, parameters)
+
+
+def list_backup_calls(arn: str) -> Iterator[Call]:
+    """
+    Return what AWS Backup does to back up a resource, and to delete its old backups.
+
+    AWS Backup Developer Guide, "Managed policies": what custom roles need for Amazon EFS and for Amazon DynamoDB. Of a
+    table, an account has one of two kinds of backups, by its age and what it opted in to: DynamoDB's or AWS Backup's.
+
+    Args:
+        arn: The resource.
+
+    Raises:
+        ValueError: It is of a service whose backups nobody has looked up.
+    """
+    service, name = arn.split(":")[2], arn.rpartition("/")[2]
+    if service == "elasticfilesystem":
+        yield "elasticfilesystem.DescribeTags", {"FileSystemId": name}
+        yield "elasticfilesystem.Backup", {"FileSystemId": name}
+    elif service == "dynamodb":
+        yield "dynamodb.DescribeTable", {"TableName": name}
+        yield "dynamodb.ListTagsOfResource", {"ResourceArn": arn}
+        yield "dynamodb.StartAwsBackupJob", {"TableName": name}
+        yield "dynamodb.CreateBackup", {"TableName": name}
+        yield "dynamodb.DescribeBackup", {"BackupArn": f"{arn}/backup/{_NEXT}"}
+        yield "dynamodb.DeleteBackup", {"BackupArn": f"{arn}/backup/{_NEXT}"}
+    else:
+        raise ValueError(f"a resource to back up must be a file system or a table, got {arn}; add its calls")
 
 
 def _typed(value: Any) -> Any:

@@ -1,0 +1,114 @@
+"""What each operation needs: actions, resources, condition keys, and the use of keys that services make for callers."""
+
+import pytest
+
+from deeplearning_rehearsal.authorization.errors import UnknownOperationError
+from deeplearning_rehearsal.authorization.evaluation import evaluate
+from deeplearning_rehearsal.authorization.operations import find_needs
+from deeplearning_rehearsal.authorization.policy import read_policy
+from deeplearning_rehearsal.authorization.request import Caller, Request, make_context
+from deeplearning_rehearsal.embedded_aws.resources.backups import list_backup_calls
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k1"
+TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/state"
+FILES = f"arn:aws:elasticfilesystem:{REGION}:{ACCOUNT}:file-system/fs-1"
+VAULT = f"arn:aws:backup:{REGION}:{ACCOUNT}:backup-vault:nightly"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/Backup"
+
+
+class EstateWithKey:
+    """An account in which the table and the vault are encrypted with the customer's key, and nothing else."""
+
+    account, region, url_suffix = ACCOUNT, REGION, "amazonaws.com"
+
+    def arn(self, service, resource):
+        return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+    def find_group(self, name):
+        return None
+
+    def find_group_of(self, instance_id):
+        return None
+
+    def find_key(self, arn):
+        return KEY if arn in {TABLE, VAULT} else ""
+
+
+def list_needs(*calls):
+    return [need for operation, parameters in calls for need in find_needs(operation, parameters, EstateWithKey())]
+
+
+def may(need, *statements):
+    caller = Caller(ROLE, ACCOUNT, ROLE)
+    request = Request(caller, need.action, need.resource, make_context(caller, need.context))
+    root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+    key_policy = {"Statement": {"Effect": "Allow", "Principal": root, "Action": "kms:*", "Resource": "*"}}
+    own, theirs = read_policy({"Statement": list(statements)}, "identity"), read_policy(key_policy, "resource")
+    return evaluate(request, own, theirs).is_allowed
+
+
+def test_a_backup_of_a_table_needs_what_aws_documents_for_both_kinds_of_backups():
+    (backup,) = {need.resource for need in list_needs(*list_backup_calls(TABLE)) if "/backup/" in need.resource}
+    assert backup.startswith(f"{TABLE}/backup/")
+    assert {(need.action, need.resource, need.is_implied) for need in list_needs(*list_backup_calls(TABLE))} == {
+        ("dynamodb:DescribeTable", TABLE, False),
+        ("dynamodb:CreateBackup", TABLE, False),
+        ("dynamodb:DescribeBackup", backup, False),
+        ("dynamodb:DeleteBackup", backup, False),
+        ("dynamodb:StartAwsBackupJob", TABLE, False),
+        ("dynamodb:ListTagsOfResource", TABLE, False),
+        ("kms:Decrypt", KEY, True),
+        ("kms:GenerateDataKey", KEY, True),
+    }
+
+
+def test_the_key_of_a_table_is_used_through_dynamodb_alone():
+    used = [need for need in list_needs(*list_backup_calls(TABLE)) if need.is_implied]
+    assert {need.context["kms:ViaService"] for need in used} == {"dynamodb.us-east-1.amazonaws.com"}
+
+
+def test_a_backup_of_a_file_system_needs_two_actions_on_it_and_none_on_its_key():
+    needs = list_needs(*list_backup_calls(FILES))
+    assert {(need.action, need.resource) for need in needs} == {
+        ("elasticfilesystem:Backup", FILES),
+        ("elasticfilesystem:DescribeTags", FILES),
+    }
+    # Nothing is mounted: a right that is bound to a mount target does not reach it.
+    assert not [need for need in needs if need.context]
+
+
+def test_a_resource_whose_backup_nobody_looked_up_is_refused():
+    with pytest.raises(ValueError, match="file system or a table, got arn:aws:s3"):
+        list(list_backup_calls("arn:aws:s3:::bucket"))
+
+
+def test_what_encrypts_a_recovery_point_is_a_grant_on_the_vaults_key_for_a_resource_of_aws():
+    describe, grant = list_needs(("backup.EncryptRecoveryPoint", {"BackupVaultName": "nightly"}))
+    assert (describe.action, describe.resource) == ("kms:DescribeKey", KEY)
+    assert (grant.action, grant.resource) == ("kms:CreateGrant", KEY)
+    assert grant.context["kms:EncryptionContext:aws:backup:backup-vault"] == VAULT
+    for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    allow = {"Effect": "Allow", "Action": ["kms:CreateGrant", "kms:DescribeKey"], "Resource": KEY, "Condition": for_aws}
+    assert may(grant, allow)
+    # Only a grant is for a resource: on another action the condition is never met.
+    assert not may(describe, allow)
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "resource"),
+    [
+        ("backup.DescribeBackupVault", {"BackupVaultName": "nightly"}, VAULT),
+        ("backup.TagResource", {"ResourceArn": f"{VAULT}:point"}, f"{VAULT}:point"),
+        ("dynamodb.DeleteBackup", {"BackupArn": f"{TABLE}/backup/1"}, f"{TABLE}/backup/1"),
+    ],
+)
+def test_an_operation_of_a_backup_is_about_what_the_call_names(operation, parameters, resource):
+    (need,) = list_needs((operation, parameters))
+    assert need.resource == resource
+
+
+@pytest.mark.parametrize("operation", ["dynamodb.DeleteBackup", "backup.DescribeBackupVault", "kms.CreateGrant"])
+def test_an_operation_that_is_not_known_or_names_no_resource_is_refused(operation):
+    with pytest.raises(UnknownOperationError):
+        list_needs((operation, {}))
