@@ -31,6 +31,7 @@ CASES = (
     "capacity-none",
     "function-answers-lost",
     "gpu-missing",
+    "gpu-missing-needed",
     "data-staged",
     "stop-after",
     "stop-when-idle",
