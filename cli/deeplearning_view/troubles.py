@@ -36,7 +36,7 @@ def find_troubles(
     """
     troubles = [
         *_find_stack_troubles(answers, lines),
-        *_find_cluster_troubles(state),
+        *_find_cluster_troubles(state, lines),
         *_find_node_troubles(answers, state, lines, is_formed=is_formed),
         *_find_launch_troubles(answers, is_formed=is_formed),
     ]
@@ -64,16 +64,21 @@ def _find_stack_troubles(answers: Answers, lines: Sequence[Line]) -> Iterable[Tr
         signalled = _SIGNALLED.match(reason)
         if signalled:
             text = clean(signalled[1])
-            said = (line.remedy for line in lines if line.remedy and line.reason and line.reason in text)
-            cause, remedy = split_reason(text, next(said, ""))
+            cause, remedy = split_reason(text, _find_said_remedy(text, lines))
             yield Trouble("stack", cause, remedy or advise_on_resource(cause))
         else:
             yield Trouble(f"stack: {event['LogicalResourceId']}", clean(reason), advise_on_resource(reason))
 
 
-def _find_cluster_troubles(state: ClusterState | None) -> Iterable[Trouble]:
+def _find_said_remedy(text: str, lines: Sequence[Line]) -> str:
+    """Return what a log line advises on a reason that is part of the text; empty when none does."""
+    return next((line.remedy for line in lines if line.remedy and line.reason and line.reason in text), "")
+
+
+def _find_cluster_troubles(state: ClusterState | None, lines: Sequence[Line]) -> Iterable[Trouble]:
     if state is not None and state.reason:
-        cause, remedy = split_reason(clean(state.reason))
+        text = clean(state.reason)
+        cause, remedy = split_reason(text, _find_said_remedy(text, lines))
         yield Trouble("cluster", cause, remedy or advise_on_resource(cause))
 
 
@@ -89,7 +94,8 @@ def _find_node_troubles(
             continue  # it failed, was mended, and came back
         line = failed.get(instance_id)
         text = departed.get(instance_id) or (line.reason if line else taken[instance_id])
-        said = line.remedy if line else ""
+        # The master fails for a worker's reason, with the worker's remedy in its words.
+        said = (line.remedy if line else "") or _find_said_remedy(text, lines)
         cause, remedy = split_reason(text, said) if instance_id in departed or line else (text, "")
         yield Trouble(f"node {instance_id}", cause, remedy or advise_on_node(text, instance_id), is_past=is_formed)
 

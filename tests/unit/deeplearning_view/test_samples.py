@@ -26,6 +26,10 @@ CAUSES_AND_REMEDIES = {
         "the instance type has 1 GPUs and the node shows 0",
         "give an image whose NVIDIA driver supports them",
     ),
+    "gpu-missing-needed": (
+        "1 of 2 workers failed and at least 2 must remain",
+        "give an image whose NVIDIA driver supports them",
+    ),
     "quota": ("You have requested more vCPU capacity than your current vCPU limit of 0", "in Service Quotas"),
     "worker-killed-before-joining": ("EC2 health check", "nothing: its group replaces it"),
 }
@@ -63,6 +67,12 @@ def test_every_cause_comes_with_a_remedy_of_its_own(name):
         assert trouble.cause
         assert len(trouble.remedy.split()) >= 3
         assert trouble.remedy not in trouble.cause
+
+
+def test_a_master_that_fails_for_a_workers_reason_does_not_tell_it_again():
+    (trouble,) = read_view("gpu-missing-needed").troubles
+    assert trouble.what == "stack"
+    assert trouble.remedy.startswith("give an image")
 
 
 def test_every_sample_is_read_by_a_test():
