@@ -84,7 +84,10 @@ privileges: setup ## Rehearse cases that use every right, and prove that no role
 
 .PHONY: test
 test: unit $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
-	@$(BIN)/python -m pytest --ignore tests/unit --ignore tests/gates
+	@echo "stacks, embedded AWS and wheel, beside the rehearsals; the first ones' output follows"
+	@$(BIN)/python -m pytest tests/synthesis tests/embedded_aws tests/package > build/stacks.log 2>&1 & stacks=$$!; status=0; \
+	  $(BIN)/python -m pytest tests/rehearsal || status=$$?; \
+	  wait $$stacks || status=$$?; cat build/stacks.log; exit $$status
 
 # Processes of their own: first to fail, and their CPU time is not that of stacks which other tests keep in memory.
 # Two at once, since most machines have two cores: what forms a cluster, and what is done with one.

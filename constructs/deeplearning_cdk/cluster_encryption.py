@@ -41,6 +41,7 @@ class ClusterEncryption(Construct):
             "Key",
             description=f"Data of the deep-learning cluster {scope.node.path}",
             enable_key_rotation=True,
+            policy=iam.PolicyDocument(statements=[_owner_statement()]),
             removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if is_kept else RemovalPolicy.DESTROY,
         )
         if key is None:
@@ -51,6 +52,12 @@ class ClusterEncryption(Construct):
             Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements))
         else:
             acknowledge(self.key, "wildcard-resources", findings=["*"])
+
+
+def _owner_statement() -> iam.PolicyStatement:
+    """Let the account's own policies decide who uses the key; CDK's default, whatever its feature flags say of ARNs."""
+    account = iam.ArnPrincipal(f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root")
+    return iam.PolicyStatement(principals=[account], actions=["kms:*"], resources=["*"])
 
 
 def scaling_role_arn() -> str:

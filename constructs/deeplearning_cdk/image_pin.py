@@ -1,6 +1,6 @@
 """Pins the image: what its parameter names at the stack's creation, until the user asks for the current one."""
 
-from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
+from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -89,7 +89,6 @@ class PinnedImage(Construct):
     def _make_rights(
         self, parameter: str, log_group: logs.ILogGroup, coordination: Coordination, encryption: ClusterEncryption
     ) -> list[iam.PolicyStatement]:
-        stack = Stack.of(self)
         name = f"parameter/{parameter.removeprefix('/')}"
         return [
             iam.PolicyStatement(
@@ -98,14 +97,14 @@ class PinnedImage(Construct):
             iam.PolicyStatement(
                 actions=["ssm:GetParameter"],
                 # IAM counts AWS's public parameters as the caller's.
-                resources=[f"arn:{stack.partition}:ssm:{stack.region}:{stack.account}:{name}"],
+                resources=[f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}:{Aws.ACCOUNT_ID}:{name}"],
             ),
             # Lambda itself sends there, as the function's role.
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.dead_letters.queue_arn]),
             iam.PolicyStatement(
                 actions=["kms:Decrypt", "kms:GenerateDataKey"],
                 resources=[encryption.key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": f"sqs.{stack.region}.amazonaws.com"}},
+                conditions={"StringEquals": {"kms:ViaService": f"sqs.{Aws.REGION}.amazonaws.com"}},
             ),
         ]
 

@@ -27,9 +27,10 @@ def test_every_prop_of_the_cluster_is_a_context_key() -> None:
         "lustre": {"lustre_storage_gib", "lustre_bucket"},
         "file_system": set(),
         "environment": {"container"},
+        "spending": {"stop_when_idle_minutes", "stop_after_hours", "monthly_budget_usd", "budget_stops"},
     }
     others = set().union(*by_other_keys.values())
-    assert {*CLUSTER_KEYS, *PLACE_KEYS} - others == props - of_vpc - {"lustre", "file_system"}
+    assert {*CLUSTER_KEYS, *PLACE_KEYS} - others == props - of_vpc - {"lustre", "file_system", "spending"}
     assert others <= set(CLUSTER_KEYS)
 
 

@@ -125,6 +125,7 @@ WALL_CLOCK_READERS = {
     "aws_clients.py": "says by how much the clock is wrong",
     "health.py": "compares the nodes' clocks",
     "inquiry.py": "compares the nodes' clocks",
+    "log_shipper.py": "stamps the line that tells of dropped ones",
     "notices.py": "says when a notice came",
 }
 

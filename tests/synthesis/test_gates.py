@@ -1,0 +1,29 @@
+"""The packs of cdk-nag find nothing in any preset; `make check` runs every gate over the same presets."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gates.acknowledgements import look_at_acknowledgements
+from tests.gates.assembly import synthesize
+from tests.gates.planting import open_ssh
+from tests.gates.presets import PRESETS
+from tests.gates.template_gates import guard, look_with_cdk
+
+
+def _found(preset: str, folder: Path, **changes: Any) -> list[str]:
+    assembly = synthesize(preset, PRESETS[preset], folder / "out", has_validator=False, **changes)
+    findings = [*look_with_cdk(assembly), *guard(assembly), *look_at_acknowledgements(assembly)]
+    return [f"{finding.rule} {finding.place}: {finding.what}" for finding in findings]
+
+
+@pytest.mark.parametrize("preset", ["default", "private", "existing-vpc-and-efs", "capacity-block"])
+def test_packs_and_promises_find_nothing(preset: str, tmp_path: Path) -> None:
+    assert _found(preset, tmp_path) == []
+
+
+def test_packs_and_promises_would_find_a_hole(tmp_path: Path) -> None:
+    found = " ".join(_found("cpu", tmp_path, alter=open_ssh))
+    assert "AwsSolutions-EC23" in found
+    assert "no_address_range_of_everyone_is_admitted" in found
