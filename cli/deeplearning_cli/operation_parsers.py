@@ -110,12 +110,21 @@ def _add_ssh(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.set_defaults(run=load_command("ssh", "log_in"), command=[])
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where the cluster is."""
+def add_place(parser: argparse.ArgumentParser, *, may_be_rehearsed: bool = True) -> None:
+    """
+    Add the arguments that say where the cluster is.
+
+    Args:
+        parser: The command's.
+        may_be_rehearsed: The command works on a rehearsal too. Default: it does.
+    """
     add = parser.add_argument
     add("stack", nargs="?", metavar="STACK", help="name of the stack (default: the only one that is a cluster)")
     add("--region", metavar="REGION", help="AWS region (default: the profile's, or AWS_REGION)")
     add("--profile", metavar="NAME", help="profile of the AWS CLI (default: AWS_PROFILE, or the default one)")
+    parser.set_defaults(rehearsal=None)
+    if not may_be_rehearsed:
+        return
     add(
         "--rehearsal",
         nargs="?",

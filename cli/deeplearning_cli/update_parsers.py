@@ -20,7 +20,7 @@ def _add_changes(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="exit status: 0 no data goes, 1 data would go or the deployment would be refused, 2 nothing could be "
         "compared; example: cdk synth --quiet && deeplearning-cdk changes",
     )
-    add_place(parser)
+    add_place(parser, may_be_rehearsed=False)
     add = parser.add_argument
     add("--assembly", default="cdk.out", metavar="DIR", help="what `cdk synth` wrote (default: %(default)s)")
     add("--deployed", metavar="FILE", help="the deployed template, instead of asking CloudFormation")
