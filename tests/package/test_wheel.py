@@ -65,10 +65,9 @@ def _templates(assembly: Path) -> dict[str, object]:
 def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    names = ("cdk", "cli", "contract", "rehearsal", "view")
-    assert tops == {f"deeplearning_{name}" for name in names}
+    assert tops == {f"deeplearning_{name}" for name in ("cdk", "cli", "contract", "rehearsal", "view")}
     payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
-    assert payload == {"bootstrap.sh", "capacity_adjuster", "fetch_agent.py", "vendor", *NODE_PACKAGES}
+    assert payload == {"bootstrap.sh", "capacity_adjuster", "fetch_agent.py", "image_pin", "vendor", *NODE_PACKAGES}
     folder = "deeplearning_rehearsal/_examples/"
     examples = {name.removeprefix(folder) for name in names if name.startswith(folder)}
     environments = {f"environments/{path.name}" for path in (ROOT / "examples" / "environments").glob("*.txt")}

@@ -23,6 +23,7 @@ _ARNS: Mapping[str, str] = {
     "AWS::EFS::AccessPoint": f"arn:aws:elasticfilesystem:{_REGION}:{_ACCOUNT}:access-point/",
     "AWS::Events::Rule": f"arn:aws:events:{_REGION}:{_ACCOUNT}:rule/",
     "AWS::S3::Bucket": "arn:aws:s3:::",
+    "AWS::Backup::BackupVault": f"arn:aws:backup:{_REGION}:{_ACCOUNT}:backup-vault:",
 }
 _ATTACHED: Mapping[str, tuple[str, str]] = {
     "AWS::SQS::QueuePolicy": ("Queues", "AWS::SQS::Queue"),
