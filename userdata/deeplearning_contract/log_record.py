@@ -119,9 +119,10 @@ class LogLine:
 
 
 def format_time(seconds: float) -> str:
-    """Return a time since the epoch in UTC, with milliseconds."""
-    at = datetime.fromtimestamp(math.floor(seconds * 1000) / 1000, timezone.utc)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+    """Return a time since the epoch in UTC, with whole milliseconds; what was read back gives the same text."""
+    # By way of microseconds, which a float of these years holds: 0.406 s is often a little less.
+    whole, milliseconds = divmod(round(seconds * 1_000_000) // 1000, 1000)
+    return f"{datetime.fromtimestamp(whole, timezone.utc):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
 
 def _read_time(text: str) -> float:

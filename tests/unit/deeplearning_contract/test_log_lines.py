@@ -5,7 +5,7 @@ import json
 import hypothesis.strategies as st
 import pytest
 from documents import json_values
-from hypothesis import given
+from hypothesis import example, given
 
 from deeplearning_contract.cluster_event import DETAIL_TYPES, EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_contract.errors import ContractError
@@ -37,6 +37,7 @@ SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")
 
 
 @given(ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=3), st.floats(0, 4e9))
+@example("", "", {}, 1073741824.40625)
 def test_any_text_becomes_one_line_that_reads_back(message, logger, details, time):
     line = LogLine(time, "INFO", SPEAKER, 3, logger, message, details)
     text = line.to_text()
