@@ -9,7 +9,8 @@ from typing import Any
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.template_changes import Change, Effect, compare_templates
-from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.assembly import read_stack
+from deeplearning_rehearsal.errors import AssemblyError, UnavailableError
 
 _UNAVAILABLE = 2
 _HEADINGS = {
@@ -33,40 +34,17 @@ def print_changes(arguments: argparse.Namespace) -> int:
         be compared.
     """
     try:
-        stack, wanted = read_wanted(Path(arguments.assembly), arguments.stack)
-        deployed = _read_deployed(arguments, stack, lambda: open_cloud(arguments))
-        changes = compare_templates(deployed, wanted)
-    except UnavailableError as error:
+        wanted = read_stack(Path(arguments.assembly), arguments.stack)
+        deployed = _read_deployed(arguments, wanted.name, lambda: open_cloud(arguments))
+        changes = compare_templates(deployed, wanted.template)
+    except (AssemblyError, UnavailableError) as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return _UNAVAILABLE
     if arguments.json:
         print(json.dumps([_to_document(change) for change in changes], indent=2))
     else:
-        print("\n".join(render_changes(stack, changes)))
+        print("\n".join(render_changes(wanted.name, changes)))
     return int(any(change.loses_data or change.effect is Effect.REFUSE for change in changes))
-
-
-def read_wanted(assembly: Path, name: str | None) -> tuple[str, dict[str, Any]]:
-    """
-    Read the name and the template of a stack of a cloud assembly.
-
-    Raises:
-        UnavailableError: The folder is no assembly, or has not exactly the one stack.
-    """
-    try:
-        artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"].items()
-    except (OSError, ValueError, KeyError) as error:
-        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}: {error}") from error
-    stacks = {
-        artifact["properties"].get("stackName", key): artifact["properties"]["templateFile"]
-        for key, artifact in artifacts
-        if artifact["type"] == "aws:cloudformation:stack"
-    }
-    chosen = [stack for stack in stacks if name in (None, stack)]
-    if len(chosen) != 1:
-        raise UnavailableError(f"stack must be one of {', '.join(sorted(stacks))}, got {name}; name one")
-    template: dict[str, Any] = json.loads((assembly / stacks[chosen[0]]).read_text())
-    return chosen[0], template
 
 
 def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-LIMIT_VARIABLES = ("DEEPLEARNING_STOP_AFTER_SECONDS", "DEEPLEARNING_BUDGET_TOPIC_ARN")
+from deeplearning_contract.settings import adjuster_variable
+
+LIMIT_VARIABLES = tuple(map(adjuster_variable, ("stop_after_seconds", "budget_topic_arn")))
 """Variables of the adjuster's environment."""
 NO_END = (
     "nothing stops this cluster by itself, it costs money until you do; deploy it with stop_when_idle_minutes or "

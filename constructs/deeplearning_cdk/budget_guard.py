@@ -9,9 +9,10 @@ from constructs import Construct
 
 from deeplearning_cdk.alarm_topic import admit_budgets, make_topic
 from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.settings import adjuster_variable
 
 _EARLY_PERCENT, _USED_UP_PERCENT = 80, 100
-_TOPIC_VARIABLE = "DEEPLEARNING_BUDGET_TOPIC_ARN"
+_TOPIC_VARIABLE = adjuster_variable("budget_topic_arn")
 """How the capacity adjuster knows a message by which the budget asks for a stop: by its topic, never by its words."""
 _REGIONS_WITHOUT = ("us-gov-", "eusc-", "cn-")
 """AWS Budgets has no endpoint in the first two partitions; in the third, costs are not counted in US dollars."""

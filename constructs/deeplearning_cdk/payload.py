@@ -65,8 +65,8 @@ def pack_adjuster() -> Archive:
 
 @cache
 def pack_image_pin() -> Archive:
-    """Pack what pins the image."""
-    return _pack("image-pin.zip", [find_payload("image_pin")])
+    """Pack what pins the image, and the contract."""
+    return _pack("image-pin.zip", [find_payload("image_pin"), _CONTRACT])
 
 
 def zip_bytes(sources: list[Path]) -> bytes:

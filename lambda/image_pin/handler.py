@@ -5,23 +5,22 @@ CloudFormation asks at the creation, and when a property changes: another parame
 image stays what it was, because nobody reads the parameter.
 """
 
-import http.client
 import json
 import logging
 import re
-import urllib.parse
 from typing import Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from deeplearning_contract.stack_signal import send_signal
+
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)
 
 _CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
 _AMI_ID = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
-_ANSWER_SECONDS = 20
 _MOST_REASON = 1000
 """CloudFormation takes answers of up to 4,096 bytes in all."""
 _NOTHING = "none"
@@ -50,7 +49,7 @@ def handle(event: dict[str, Any], _context: Any) -> None:
         # A failure without an answer would keep the stack waiting for an hour.
         answer |= {"Status": "FAILED", "PhysicalResourceId": before, "Reason": str(error)[:_MOST_REASON]}
     logger.info("%s: %s", event["RequestType"], answer.get("Reason", answer["PhysicalResourceId"]))
-    put(event["ResponseURL"], json.dumps(answer).encode())
+    send_signal(event["ResponseURL"], json.dumps(answer).encode())
 
 
 def read_image(properties: dict[str, Any]) -> str:
@@ -74,24 +73,3 @@ def read_image(properties: dict[str, Any]) -> str:
     if not _AMI_ID.fullmatch(value):
         raise ImageError(f"the image's parameter {name} must hold the id of an AMI, got {value[:100]!r}; pass another")
     return value
-
-
-def put(url: str, body: bytes) -> None:
-    """
-    PUT an answer to CloudFormation's presigned URL, with the empty content type that was signed.
-
-    Raises:
-        OSError: The URL could not be reached, or did not take it.
-    """
-    parts = urllib.parse.urlsplit(url)
-    kind = http.client.HTTPConnection if parts.scheme == "http" else http.client.HTTPSConnection
-    connection = kind(parts.netloc, timeout=_ANSWER_SECONDS)
-    try:
-        connection.request("PUT", f"{parts.path}?{parts.query}", body, {"Content-Type": ""})
-        response = connection.getresponse()
-        if response.status >= http.client.BAD_REQUEST:
-            raise OSError(f"CloudFormation's URL answered {response.status} {response.reason}")
-    except http.client.HTTPException as error:
-        raise OSError(f"CloudFormation's URL did not answer: {error!r}") from error
-    finally:
-        connection.close()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import SETTINGS_FILE
 from deeplearning_contract.settings import NodeSettings
+from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.assessment import Evidence
 from deeplearning_rehearsal.capacity import count_requested, require_worker_minimum
 from deeplearning_rehearsal.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
-from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.lab import Lab

@@ -3,7 +3,8 @@ The errors of the rehearsal.
 
     RehearsalError
     ├── UnavailableError      this machine cannot rehearse; exit status 2
-    └── PromiseError          something was not as promised; the verdict is fail
+    ├── PromiseError          something was not as promised; the verdict is fail
+    └── AssemblyError         the cloud assembly cannot be rehearsed
 """
 
 
@@ -17,3 +18,7 @@ class UnavailableError(RehearsalError):
 
 class PromiseError(RehearsalError):
     """The cluster did not do what was promised."""
+
+
+class AssemblyError(RehearsalError):
+    """The cloud assembly is incomplete, contradictory, or not one."""

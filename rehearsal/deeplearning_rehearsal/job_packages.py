@@ -5,15 +5,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_rehearsal.assembly import AssemblyStack, read_stack
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.lab.downloads import prepare_packages
 from deeplearning_rehearsal.lab.package_index import PackageIndex
-
-if TYPE_CHECKING:
-    from deeplearning_rehearsal.embedded_aws.assembly import AssemblyStack
 
 _PORT = 3141
 _SETTINGS_KEY = '"environment":'
@@ -21,7 +19,7 @@ _MENTION = json.dumps(_SETTINGS_KEY)[1:-1]
 """The same in the text of a template, where user data is a string."""
 
 
-def find_environment(stack: "AssemblyStack") -> EnvironmentSettings | None:
+def find_environment(stack: AssemblyStack) -> EnvironmentSettings | None:
     """Return the environment that the settings in the nodes' user data ask for; None for the image's own."""
     for resource in stack.template["Resources"].values():
         if resource["Type"] == "AWS::EC2::LaunchTemplate":
@@ -52,8 +50,6 @@ def prepare_job_packages(
     """
     if not any(_MENTION in path.read_text(encoding="utf-8") for path in assembly.glob("*.template.json")):
         return None
-    from deeplearning_rehearsal.embedded_aws.assembly import read_stack  # noqa: PLC0415 - it takes two seconds
-
     stack = read_stack(assembly, stack_name)
     environment = find_environment(stack)
     if environment is None:

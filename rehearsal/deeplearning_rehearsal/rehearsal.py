@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from deeplearning_rehearsal.account import assume_key_pairs
+from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.assessment import judge
 from deeplearning_rehearsal.cases.case_file import read_case
 from deeplearning_rehearsal.cases.case_run import CaseRun
@@ -18,7 +19,6 @@ from deeplearning_rehearsal.cases.elastic_program import prepare_machines
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
-from deeplearning_rehearsal.embedded_aws.assembly import read_stack
 from deeplearning_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from deeplearning_rehearsal.embedded_aws.recorded_rights import write_rights
 from deeplearning_rehearsal.errors import RehearsalError

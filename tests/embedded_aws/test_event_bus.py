@@ -2,8 +2,8 @@
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.event_pattern import is_match, require_pattern
+from deeplearning_rehearsal.errors import AssemblyError
 
 WARNING = "Capacity Block Reservation Expiration Warning"
 EVENT = {

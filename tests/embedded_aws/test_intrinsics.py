@@ -2,8 +2,8 @@
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.intrinsics import evaluate, find_references
+from deeplearning_rehearsal.errors import AssemblyError
 
 
 class Scope:

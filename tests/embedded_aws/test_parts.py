@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.function_environment import ExecutionEnvironment, Function, link_runtime
 from deeplearning_rehearsal.embedded_aws.instance_tags import collect_tags
 from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError, LaunchFault
@@ -18,6 +17,7 @@ from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.scaling_group import GroupInstance, GroupTag, ScalingGroup
 from deeplearning_rehearsal.embedded_aws.schedule import parse_rate
 from deeplearning_rehearsal.embedded_aws.wait_condition import WaitCondition, WaitConditionHandles
+from deeplearning_rehearsal.errors import AssemblyError
 
 
 @pytest.mark.parametrize(

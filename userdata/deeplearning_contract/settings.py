@@ -152,7 +152,7 @@ class AdjusterSettings:
     def to_environment(self) -> dict[str, str]:
         """Return the Lambda's environment variables; values may be CDK tokens."""
         values = {name: value for name, value in asdict(self).items() if value or name in _ADJUSTER_VARIABLES}
-        return {_variable(name): str(value) for name, value in values.items()}
+        return {adjuster_variable(name): str(value) for name, value in values.items()}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "AdjusterSettings":
@@ -163,7 +163,7 @@ class AdjusterSettings:
             ContractError: A variable is absent, or a number is not one.
         """
         try:
-            text = {name: environment[_variable(name)] for name in _ADJUSTER_VARIABLES}
+            text = {name: environment[adjuster_variable(name)] for name in _ADJUSTER_VARIABLES}
             return cls(
                 cluster=text["cluster"],
                 state_table=text["state_table"],
@@ -171,9 +171,9 @@ class AdjusterSettings:
                 signal_url=text["signal_url"],
                 worker_min_capacity=int(text["worker_min_capacity"]),
                 settle_seconds=int(text["settle_seconds"]),
-                capacity_reservation_id=environment.get(_variable("capacity_reservation_id"), ""),
-                stop_after_seconds=int(environment.get(_variable("stop_after_seconds"), "0")),
-                budget_topic_arn=environment.get(_variable("budget_topic_arn"), ""),
+                capacity_reservation_id=environment.get(adjuster_variable("capacity_reservation_id"), ""),
+                stop_after_seconds=int(environment.get(adjuster_variable("stop_after_seconds"), "0")),
+                budget_topic_arn=environment.get(adjuster_variable("budget_topic_arn"), ""),
             )
         except (KeyError, ValueError) as error:
             raise ContractError(f"adjuster environment is incomplete or malformed: {error}") from error
@@ -189,5 +189,6 @@ _ADJUSTER_VARIABLES = (
 )
 
 
-def _variable(name: str) -> str:
+def adjuster_variable(name: str) -> str:
+    """Return the variable of the Lambda's environment that holds one of the adjuster's settings."""
     return f"DEEPLEARNING_{name.upper()}"

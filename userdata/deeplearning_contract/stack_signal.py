@@ -25,6 +25,8 @@ def send_signal(url: str, body: bytes) -> None:
     """
     PUT a signal to the handle's presigned URL, with the empty content type that was signed.
 
+    The answer of a custom resource goes to its own URL in the same way.
+
     Raises:
         OSError: The URL could not be reached or did not accept the signal.
     """

@@ -169,8 +169,3 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
                 for action in rule.key_actions
             ]
     return tuple(needs)
-
-
-def list_operations() -> tuple[str, ...]:
-    """Return all operations of the table."""
-    return tuple(_RULES)

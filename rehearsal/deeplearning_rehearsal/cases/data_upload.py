@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from deeplearning_rehearsal.assembly import DEFAULT_REGION
 from deeplearning_rehearsal.cases.data_objects import DataObject
-from deeplearning_rehearsal.embedded_aws.place import DEFAULT_REGION, Place
+from deeplearning_rehearsal.embedded_aws.place import Place
 
 
 def put_objects(place: Place, objects: Iterable[DataObject]) -> None:

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 
 from moto.moto_api._internal.models import moto_api_backend
 
+from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.embedded_aws import scaling_requests
-from deeplearning_rehearsal.embedded_aws.assembly import read_stack, upload_assets
+from deeplearning_rehearsal.embedded_aws.asset_upload import upload_assets
 from deeplearning_rehearsal.embedded_aws.calls import CallCounts, CallLog
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
 from deeplearning_rehearsal.embedded_aws.cloud_services import close_services, install, open_services

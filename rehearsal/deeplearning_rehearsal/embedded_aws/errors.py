@@ -1,18 +1,13 @@
 """
 The errors of the embedded AWS.
 
-    RehearsalError
-    └── AssemblyError             the cloud assembly cannot be rehearsed
-        └── UnsupportedError      it holds what the rehearsal does not implement; all of it is listed
+    AssemblyError             the cloud assembly cannot be rehearsed
+    └── UnsupportedError      it holds what the rehearsal does not implement; all of it is listed
 """
 
 from collections.abc import Sequence
 
-from deeplearning_rehearsal.errors import RehearsalError
-
-
-class AssemblyError(RehearsalError):
-    """The cloud assembly is incomplete, contradictory, or not one."""
+from deeplearning_rehearsal.errors import AssemblyError
 
 
 class UnsupportedError(AssemblyError):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.event_pattern import is_match, require_pattern
 from deeplearning_rehearsal.embedded_aws.observation import Observations
 from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.errors import AssemblyError
 
 _PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")
 

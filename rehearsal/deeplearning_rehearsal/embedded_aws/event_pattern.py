@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.errors import AssemblyError
 
 _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "prefix": lambda value, wanted: value.startswith(wanted),

@@ -8,8 +8,8 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ssm.models import Parameter, ssm_backends
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.errors import AssemblyError
 
 _FAMILIES = (
     (re.compile(r"/aws/service/deeplearning/ami/(x86_64|arm64)/[a-z0-9.-]*ubuntu-[0-9.]+/latest/ami-id"), "ubuntu"),

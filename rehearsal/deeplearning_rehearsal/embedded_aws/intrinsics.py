@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.errors import AssemblyError
 
 NO_VALUE = object()
 """What `Ref: AWS::NoValue` gives: the property is as if it were not there."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from deeplearning_contract.metrics import METRICS, NAMESPACE
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.errors import AssemblyError
 
 _KNOWN = {(metric.name, frozenset(names)) for metric in METRICS for names in metric.dimensions}
 _SEARCH = re.compile(rf"\{{{re.escape(NAMESPACE)},(?P<dimensions>[\w,]+)\}}[^']*?MetricName=\"(?P<name>[^\"]+)\"")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning_contract.names import ROLE_TAG, NodeRole
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
+from deeplearning_rehearsal.errors import AssemblyError
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from botocore.config import Config
 
 OPERATOR_KEY = "AKIAREHEARSALOPERATR"
 OPERATOR_SECRET = "the-operator-of-the-rehearsal"  # noqa: S105 - opens nothing but this lab
-DEFAULT_ACCOUNT = "123456789012"
-DEFAULT_REGION = "us-east-1"
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import re
 import threading
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.event_bus import EventDelivery, build_event, find_targets
 from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.errors import AssemblyError
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}

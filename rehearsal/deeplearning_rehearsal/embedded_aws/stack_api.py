@@ -7,7 +7,7 @@ from moto.cloudformation.exceptions import CloudFormationError
 from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult, BaseResponse
 
-from deeplearning_rehearsal.embedded_aws.stack import Stack
+from deeplearning_rehearsal.embedded_aws.stack import Stack, StackResource
 
 
 class StackApi(BaseResponse):
@@ -61,12 +61,8 @@ class StackApi(BaseResponse):
             {
                 "StackName": stack.name,
                 "StackId": stack.arn,
-                "LogicalResourceId": entry.logical_id,
-                "PhysicalResourceId": entry.physical_id,
-                "ResourceType": entry.resource_type,
                 "Timestamp": stack.created_at,
-                "ResourceStatus": entry.status,
-                **({"ResourceStatusReason": entry.reason} if entry.reason else {}),
+                **_describe_resource(entry),
             }
             for entry in stack.resources()
         ]
@@ -76,15 +72,7 @@ class StackApi(BaseResponse):
         """Answer `ListStackResources`, all on one page."""
         stack = self._find()
         summaries = [
-            {
-                "LogicalResourceId": entry.logical_id,
-                "PhysicalResourceId": entry.physical_id,
-                "ResourceType": entry.resource_type,
-                "LastUpdatedTimestamp": stack.created_at,
-                "ResourceStatus": entry.status,
-                **({"ResourceStatusReason": entry.reason} if entry.reason else {}),
-            }
-            for entry in stack.resources()
+            {"LastUpdatedTimestamp": stack.created_at, **_describe_resource(entry)} for entry in stack.resources()
         ]
         return ActionResult({"StackResourceSummaries": summaries})
 
@@ -115,6 +103,16 @@ def install_stack_api(stack: Stack) -> None:
     """
     api: type[StackApi] = type("RehearsalStackApi", (StackApi,), {"stack": stack})
     moto.cloudformation.urls.url_paths["{0}/$"] = api.dispatch
+
+
+def _describe_resource(entry: StackResource) -> dict[str, Any]:
+    return {
+        "LogicalResourceId": entry.logical_id,
+        "PhysicalResourceId": entry.physical_id,
+        "ResourceType": entry.resource_type,
+        "ResourceStatus": entry.status,
+        **({"ResourceStatusReason": entry.reason} if entry.reason else {}),
+    }
 
 
 def _describe(stack: Stack) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
 from deeplearning_rehearsal.embedded_aws.intrinsics import NO_VALUE, evaluate, find_references
 from deeplearning_rehearsal.embedded_aws.services import Services
+from deeplearning_rehearsal.errors import AssemblyError
 
 BOOTSTRAP_VERSION = "28"
 """Version that a fresh `cdk bootstrap` leaves behind (aws-cdk 2.1148)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.embedded_aws.assembly import read_stack
+from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.embedded_aws.intrinsics import evaluate
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.privileges.grants import Grant, expand_conditions, name_grant

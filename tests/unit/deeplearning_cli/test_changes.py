@@ -150,8 +150,8 @@ def test_the_command_ends_with_0_and_json_when_nothing_goes(assembly, tmp_path, 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"assembly": "/nowhere"}, "assembly must be a folder that `cdk synth` wrote"),
-        ({"stack": "other"}, "stack must be one of training, got other"),
+        ({"assembly": "/nowhere"}, "cloud assembly must have a readable manifest.json"),
+        ({"stack": "other"}, "stack must name one of ['training'], got 'other'"),
         ({"deployed": "/nowhere"}, "--deployed must be a template in JSON"),
     ],
 )

@@ -113,7 +113,7 @@ def test_what_is_no_image_id_never_becomes_one(value):
 @pytest.mark.parametrize("answers", [403], indirect=True)
 def test_an_answer_that_is_not_taken_is_an_error_so_that_lambda_tries_again(aws_server, answers):
     put_parameter(aws_server)
-    with pytest.raises(OSError, match="answered 403"):
+    with pytest.raises(OSError, match="HTTP Error 403"):
         handler.handle(make_event(answers.url), None)
 
 

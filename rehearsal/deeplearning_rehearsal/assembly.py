@@ -1,17 +1,16 @@
-"""Reads a cloud assembly and uploads its file assets, as `cdk deploy` does."""
+"""Reads a stack of a cloud assembly, as `cdk deploy` does."""
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.embedded_aws.errors import AssemblyError
-from deeplearning_rehearsal.embedded_aws.place import DEFAULT_ACCOUNT, DEFAULT_REGION, Place
+from deeplearning_rehearsal.errors import AssemblyError
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)
+DEFAULT_ACCOUNT = "123456789012"
+DEFAULT_REGION = "us-east-1"
+"""Where a stack is deployed whose assembly leaves it open."""
 
 
 @dataclass(frozen=True)
@@ -83,42 +82,6 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
     )
 
 
-def upload_assets(stack: AssemblyStack, place: Place) -> tuple[str, ...]:
-    """
-    Upload a stack's file assets, making the bootstrap bucket where it is missing.
-
-    Args:
-        stack: The stack.
-        place: Where to; its account and region replace the placeholders.
-
-    Returns:
-        The S3 URLs of the assets.
-    """
-    s3 = place.client("s3")
-    urls = []
-    for asset in stack.assets:
-        bucket, key = _fill(asset.bucket, place), _fill(asset.key, place)
-        if bucket not in {entry["Name"] for entry in s3.list_buckets()["Buckets"]}:
-            location = {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
-            s3.create_bucket(Bucket=bucket, **({} if place.region == DEFAULT_REGION else location))
-        body = zip_folder(asset.path) if asset.packaging == "zip" else asset.path.read_bytes()
-        s3.put_object(Bucket=bucket, Key=key, Body=body)
-        urls.append(f"s3://{bucket}/{key}")
-    return tuple(urls)
-
-
-def zip_folder(folder: Path) -> bytes:
-    """Zip a folder so that the same files give the same bytes."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
-            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _EPOCH)
-            entry.external_attr = (path.stat().st_mode & 0o777) << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
-    return buffer.getvalue()
-
-
 def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]) -> list[FileAsset]:
     template = stack["properties"]["templateFile"]
     assets: list[FileAsset] = []
@@ -144,15 +107,6 @@ def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[st
                 for target in entry["destinations"].values()
             ]
     return assets
-
-
-def _fill(text: str, place: Place) -> str:
-    values = {"AWS::AccountId": place.account, "AWS::Region": place.region, "AWS::Partition": place.partition}
-    for name, value in values.items():
-        text = text.replace(f"${{{name}}}", value)
-    if "${" in text:
-        raise AssemblyError(f"asset destinations may hold account, region and partition only, got {text}")
-    return text
 
 
 def _read_json(path: Path) -> dict[str, Any]:
