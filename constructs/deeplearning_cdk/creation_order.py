@@ -34,5 +34,10 @@ class _Needed:
         stack = Stack.of(self._resource)
         properties = json.dumps(stack.resolve(self._resource._cfn_properties))  # noqa: SLF001 - CDK offers no other way
         referred = set(re.findall(r'"(?:Ref": |Fn::GetAtt": \[)"(\w+)"', properties))
-        found = [each for each in self._resource.obtain_dependencies() if isinstance(each, CfnResource)]
+        # A resource of another stack has no id here; the CDK makes the stacks themselves wait for each other.
+        found = [
+            each
+            for each in self._resource.obtain_dependencies()
+            if isinstance(each, CfnResource) and Stack.of(each).node.path == stack.node.path
+        ]
         return sorted({str(stack.resolve(each.logical_id)) for each in found} - referred) or None

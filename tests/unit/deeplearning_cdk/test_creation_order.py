@@ -3,10 +3,13 @@
 import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
+from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.creation_order import prune_dependencies
+from tests.foreign_dependencies import find_foreign_dependencies
 
 
 @pytest.fixture
@@ -40,3 +43,35 @@ def test_what_is_only_waited_for_stays_though_it_is_added_later(stack):
     queue = sqs.Queue(stack, "Queue")
     function.node.add_dependency(queue)
     assert _depends_on(stack, "AWS::Lambda::Function") == [stack.resolve(queue.node.default_child.logical_id)]
+
+
+def _make_two_stacks(app):
+    first = TrainingCluster(cdk.Stack(app, "First"), "Cluster", worker_instance_type="m5.large")
+    TrainingCluster(
+        cdk.Stack(app, "Second"),
+        "Cluster",
+        worker_instance_type="m5.large",
+        vpc=first.network.vpc,
+        file_system=first.file_system,
+    )
+    return {artifact.stack_name: artifact for artifact in app.synth().stacks}
+
+
+def test_what_another_stack_has_is_waited_for_by_the_stack_and_never_by_a_resource(make_app):
+    stacks = _make_two_stacks(make_app())
+    for artifact in stacks.values():
+        assert find_foreign_dependencies(artifact.template) == []
+    assert "First" in {dependency.id for dependency in stacks["Second"].dependencies}
+
+
+def test_a_cluster_in_a_nested_stack_waits_for_what_its_parent_has(make_app):
+    parent = cdk.Stack(make_app(), "Parent")
+    vpc = ec2.Vpc(parent, "Vpc", max_azs=1, restrict_default_security_group=False)
+    nested = cdk.NestedStack(parent, "Nested")
+    TrainingCluster(nested, "Cluster", worker_instance_type="m5.large", vpc=vpc)
+    inner = assertions.Template.from_stack(nested).to_json()
+    assert find_foreign_dependencies(inner) == []
+    outer = assertions.Template.from_stack(parent)
+    assert find_foreign_dependencies(outer.to_json()) == []
+    (resource,) = outer.find_resources("AWS::CloudFormation::Stack").values()
+    assert set(outer.find_resources("AWS::EC2::Route")) <= set(resource["DependsOn"])

@@ -1,0 +1,24 @@
+"""Finds what CloudFormation refuses at once: a `DependsOn` that names a resource of another template."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def find_foreign_dependencies(template: Mapping[str, Any]) -> list[str]:
+    """
+    Return the dependencies of a template on what it does not have, each as `resource -> dependency`.
+
+    Args:
+        template: The template.
+    """
+    resources = template["Resources"]
+    return [
+        f"{name} -> {needed}"
+        for name, entry in resources.items()
+        for needed in _as_list(entry.get("DependsOn", []))
+        if needed not in resources
+    ]
+
+
+def _as_list(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
