@@ -89,6 +89,8 @@ class PinnedImage(Construct):
     def _make_rights(
         self, parameter: str, log_group: logs.ILogGroup, coordination: Coordination, encryption: ClusterEncryption
     ) -> list[iam.PolicyStatement]:
+        # Public parameters belong to no account (test_image_pin.py names the sources).
+        account = "" if parameter.startswith("/aws/service/") else Aws.ACCOUNT_ID
         name = f"parameter/{parameter.removeprefix('/')}"
         return [
             iam.PolicyStatement(
@@ -96,8 +98,7 @@ class PinnedImage(Construct):
             ),
             iam.PolicyStatement(
                 actions=["ssm:GetParameter"],
-                # IAM counts AWS's public parameters as the caller's.
-                resources=[f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}:{Aws.ACCOUNT_ID}:{name}"],
+                resources=[f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}:{account}:{name}"],
             ),
             # Lambda itself sends there, as the function's role.
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.dead_letters.queue_arn]),

@@ -106,9 +106,10 @@ def name_instance(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 
 
 def name_parameter(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name each parameter."""
-    for name in parameters.get("Names") or [parameters["Name"]]:
-        yield estate.arn("ssm", f"parameter/{str(name).lstrip('/')}"), {}
+    """Name each parameter; AWS's public ones belong to no account."""
+    for name in map(str, parameters.get("Names") or [parameters["Name"]]):
+        arn = estate.arn("ssm", f"parameter/{name.lstrip('/')}")
+        yield arn.replace(f":{estate.account}:", "::", 1) if name.startswith("/aws/service/") else arn, {}
 
 
 def name_key(parameters: Parameters, estate: Estate) -> Iterator[Target]:

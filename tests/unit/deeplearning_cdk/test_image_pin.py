@@ -39,10 +39,18 @@ def test_an_image_that_is_given_by_its_id_needs_no_pin(synthesize: Any) -> None:
     assert made.launch_data(NodeRole.MASTER)["ImageId"] == "ami-0123456789abcdef0"
 
 
-@pytest.mark.parametrize("parameter", [UBUNTU, "/team/images/training"])
+@pytest.mark.parametrize(
+    ("parameter", "account"), [(UBUNTU, []), ("/team/images/training", [{"Ref": "AWS::AccountId"}])]
+)
 def test_the_function_may_read_this_one_parameter_and_write_its_log_and_dead_letters(
-    synthesize: Any, parameter: str
+    synthesize: Any, parameter: str, account: list[Any]
 ) -> None:
+    """
+    The ARN of a public parameter has no account.
+
+    So say `get-parameters` (github-aws-runners/terraform-aws-github-runner#3363), a denial
+    (prakhar1989/docker-curriculum#344) and Karpenter's policy (`AllowSSMReadActions`).
+    """
     made = synthesize(image=NodeImage.from_ssm_parameter(parameter, login_user="ubuntu"))
     policy = made.part("AWS::IAM::ManagedPolicy", "ImageRole")["Properties"]
     actions = [statement["Action"] for statement in policy["PolicyDocument"]["Statement"]]
@@ -53,7 +61,9 @@ def test_the_function_may_read_this_one_parameter_and_write_its_log_and_dead_let
         "ssm:GetParameter",
     ]
     (reading,) = (s for s in policy["PolicyDocument"]["Statement"] if s["Action"] == "ssm:GetParameter")
-    assert reading["Resource"]["Fn::Join"][1][-1] == f":parameter{parameter}"
+    name = f":parameter{parameter}"
+    start = ["arn:", {"Ref": "AWS::Partition"}, ":ssm:", {"Ref": "AWS::Region"}]
+    assert reading["Resource"] == {"Fn::Join": ["", [*start, *([":", *account, name] if account else [f":{name}"])]]}
 
 
 @pytest.mark.parametrize("release", ["", "a b", "a/b", "x" * 65, "$(reboot)"])

@@ -112,3 +112,25 @@ def test_an_operation_of_a_backup_is_about_what_the_call_names(operation, parame
 def test_an_operation_that_is_not_known_or_names_no_resource_is_refused(operation):
     with pytest.raises(UnknownOperationError):
         list_needs((operation, {}))
+
+
+@pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+def test_a_public_parameter_has_no_account_in_its_arn_and_an_own_one_has_the_callers(partition):
+    """Denials name it so (prakhar1989/docker-curriculum#344), and Karpenter's policy grants nothing else."""
+
+    class Estate(EstateWithKey):
+        def arn(self, service, resource):
+            return super().arn(service, resource).replace("arn:aws:", f"arn:{partition}:")
+
+    names = ["/aws/service/canonical/ubuntu/ami-id", "/team/image", "word"]
+    needs = find_needs("ssm.GetParameters", {"Names": names}, Estate())
+    assert [need.resource for need in needs] == [
+        f"arn:{partition}:ssm:{REGION}::parameter/aws/service/canonical/ubuntu/ami-id",
+        f"arn:{partition}:ssm:{REGION}:{ACCOUNT}:parameter/team/image",
+        f"arn:{partition}:ssm:{REGION}:{ACCOUNT}:parameter/word",
+    ]
+    public, own, _ = needs
+    allow = {"Effect": "Allow", "Action": "ssm:GetParameters"}
+    assert may(public, allow | {"Resource": f"arn:{partition}:ssm:*::parameter/aws/service/*"})
+    assert not may(public, allow | {"Resource": f"arn:{partition}:ssm:*:{ACCOUNT}:parameter/aws/service/*"})
+    assert not may(own, allow | {"Resource": f"arn:{partition}:ssm:*::parameter/*"})
