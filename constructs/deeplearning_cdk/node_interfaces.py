@@ -35,8 +35,12 @@ def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_publi
     Plan the interfaces of a node's launch template.
 
     One card takes one interface, which is an EFA where the card allows. With several cards the first interface is
-    plain, because an EFA-only one cannot be primary, and every card that allows takes an EFA-only one, which needs
-    no address (EC2 user guide, EFA on accelerated types).
+    plain, because an EFA-only one cannot be primary. Every card that allows takes an EFA-only one, which needs no
+    address: at device index 1 on card 0, beside the plain one, and at 0 on the others.
+
+    Source: EC2 user guide, "Maximize network bandwidth … with multiple network cards" (efa-acc-inst-types), as of 2026:
+    one rule for all families. Its editions before 2026 put EFAs of further cards at device index 1; EC2 takes any index
+    below a card's maximum of interfaces (eksctl#7520), which is 1 on some, so only 0 is right under both editions.
 
     Args:
         facts: The instance type.

@@ -27,20 +27,42 @@ def test_single_card_type_has_one_efa_interface() -> None:
     assert _plan("p3dn.24xlarge", is_public=True) == [(None, 0, "efa")]
 
 
-def test_several_cards_have_a_plain_primary_and_an_efa_only_interface_each() -> None:
-    assert _plan("p4d.24xlarge") == [
-        (0, 0, None),
-        (0, 1, "efa-only"),
-        (1, 0, "efa-only"),
-        (2, 0, "efa-only"),
-        (3, 0, "efa-only"),
-    ]
+# EC2 user guide, efa-acc-inst-types, in its edition of 2026: "If the network card index 0 supports EFA, create an
+# EFA-only network interface for network card index 0, device index 1. For each additional network interface, use the
+# next unused network card index, device index 0, for EFA-only". It names P5, P5e, P5en, P6-B200 and P6-B300, and has no
+# other rule for the rest. terraform-aws-eks#3653 says when the page changed: before, further cards took device index 1.
+CARDS_WITH_EFA = {
+    "g6e.24xlarge": 2,
+    "g6e.48xlarge": 4,
+    "g7.48xlarge": 2,
+    "g7e.24xlarge": 2,
+    "g7e.48xlarge": 4,
+    "p4d.24xlarge": 4,
+    "p4de.24xlarge": 4,
+    "p5.48xlarge": 32,
+    "p5e.48xlarge": 32,
+    "p5en.48xlarge": 16,
+    "p6-b200.48xlarge": 8,
+    "trn1.32xlarge": 8,
+    "trn1n.32xlarge": 16,
+    "trn2.48xlarge": 16,
+}
+
+
+@pytest.mark.parametrize(("name", "cards"), CARDS_WITH_EFA.items())
+def test_several_cards_have_a_plain_primary_and_an_efa_only_interface_each(name: str, cards: int) -> None:
+    others = [(card, 0, "efa-only") for card in range(1, cards)]
+    assert _plan(name) == [(0, 0, None), (0, 1, "efa-only"), *others]
 
 
 def test_card_without_efa_has_the_primary_alone() -> None:
-    plan = _plan("p6-b300.48xlarge")
-    assert plan[:2] == [(0, 0, None), (1, 0, "efa-only")]
-    assert len(plan) == 17
+    """P6-B300: card 0 takes ENA only, cards 1 to 16 an EFA at device index 0 (aws-parallelcluster#7143)."""
+    assert _plan("p6-b300.48xlarge") == [(0, 0, None), *((card, 0, "efa-only") for card in range(1, 17))]
+
+
+def test_every_accelerated_type_with_several_cards_has_its_layout_here() -> None:
+    several = {name for name in ACCELERATED if needs_private_subnet(read_catalog()[name])}
+    assert several == {*CARDS_WITH_EFA, "p6-b300.48xlarge"}
 
 
 @pytest.mark.parametrize("name", ACCELERATED)
