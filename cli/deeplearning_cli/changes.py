@@ -2,17 +2,16 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.error_report import report_error
 from deeplearning_cli.template_changes import Change, Effect, compare_templates
 from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.errors import AssemblyError, UnavailableError
 
-_UNAVAILABLE = 2
 _HEADINGS = {
     Effect.REFUSE: "CloudFormation refuses to update",
     Effect.REPLACE: "replaced by new ones",
@@ -38,8 +37,7 @@ def print_changes(arguments: argparse.Namespace) -> int:
         deployed = _read_deployed(arguments, wanted.name, lambda: open_cloud(arguments))
         changes = compare_templates(deployed, wanted.template)
     except (AssemblyError, UnavailableError) as error:
-        print(f"deeplearning-cdk: {error}", file=sys.stderr)
-        return _UNAVAILABLE
+        return report_error(error, as_json=arguments.json)
     if arguments.json:
         print(json.dumps([_to_document(change) for change in changes], indent=2))
     else:

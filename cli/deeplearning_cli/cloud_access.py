@@ -55,11 +55,20 @@ def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
 
 
 def _open_account(arguments: argparse.Namespace) -> CloudAccess:
+    """
+    Open the user's AWS.
+
+    AWS_REGION counts before AWS_DEFAULT_REGION and the profile, as in the AWS CLI and most SDKs
+    (https://docs.aws.amazon.com/sdkref/latest/guide/feature-region.html); boto3 reads AWS_DEFAULT_REGION alone
+    (https://github.com/boto/boto3/issues/3620).
+    """
     import boto3  # noqa: PLC0415 - slow, and only these commands need it
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
     try:
-        session = boto3.session.Session(profile_name=arguments.profile, region_name=arguments.region)
+        session = boto3.session.Session(
+            profile_name=arguments.profile, region_name=arguments.region or os.environ.get("AWS_REGION") or None
+        )
     except BotoCoreError as error:
         raise UnavailableError(f"{error}; choose another --profile, or run: aws configure") from error
     region = session.region_name

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
 from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_view.errors import LookError
 from deeplearning_view.lines import Line
 from deeplearning_view.node_choice import find_node
 from deeplearning_view.reading import make_view
 
-UNAVAILABLE = 2
 _NAME_WIDTH = 22
 _SEVERAL = ("all", "adjuster")
 
@@ -36,8 +36,7 @@ def show_logs(arguments: argparse.Namespace) -> int:
         for lines in search.follow(since) if arguments.follow else [search.read(since)]:
             _print_lines(lines, names, is_raw=arguments.json)
     except (LookError, UnavailableError) as error:
-        print(f"deeplearning-cdk: {error}", file=sys.stderr)
-        return UNAVAILABLE
+        return report_error(error, as_json=arguments.json)
     return 0
 
 

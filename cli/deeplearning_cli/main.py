@@ -8,8 +8,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from deeplearning_cli.operation_parsers import add_operation_commands
+from deeplearning_cli.completion import SHELLS
+from deeplearning_cli.operation_parsers import add_operation_commands, load_command
 from deeplearning_cli.update_parsers import add_update_commands
+from deeplearning_contract.version import VERSION
+
+MOST_MINUTES = 1440
+"""A day; a rehearsal takes minutes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,11 +54,13 @@ def make_parser() -> argparse.ArgumentParser:
         prog="deeplearning-cdk",
         description="Deep-learning training clusters on AWS: the command on your side.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_rehearse(commands)
     _add_prepare_data(commands)
     add_operation_commands(commands)
     add_update_commands(commands)
+    _add_completion(commands)
     return parser
 
 
@@ -81,7 +88,7 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         choices=("trained", "formed", "failed"),
         help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",
     )
-    add("--minutes", type=float, metavar="M", help="give up after M minutes (default: 15)")
+    add("--minutes", type=_minutes, metavar="M", help="give up after M minutes (default: 15)")
     add("--case", metavar="NAME", help="inject a fault case and judge it: a name, a .toml file, or all")
     add("--list-cases", action="store_true", help="list the fault cases and end")
     add("--app", metavar="COMMAND", help="with --case: synthesize each case's own stack with this CDK app")
@@ -124,6 +131,17 @@ def _add_prepare_data(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     parser.set_defaults(run=_prepare_data)
 
 
+def _add_completion(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "completion",
+        help="print a script that completes this command's words in a shell",
+        description="Print a script that completes the words of deeplearning-cdk in a shell.",
+        epilog="example, for bash: source <(deeplearning-cdk completion bash)",
+    )
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
+    parser.set_defaults(run=load_command("completion", "print_completion"))
+
+
 def _prepare_data(arguments: argparse.Namespace) -> int:
     from deeplearning_cli.data_preparation import prepare_data  # noqa: PLC0415 - only this command needs it
 
@@ -136,6 +154,16 @@ def _node_count(text: str) -> int:
 
 def _gpu_count(text: str) -> int:
     return _whole_number(text, 0, 16)
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes <= MOST_MINUTES:
+        raise argparse.ArgumentTypeError(f"must be a number of minutes above 0, at most {MOST_MINUTES}, got {text!r}")
+    return minutes
 
 
 def _whole_number(text: str, least: int, most: int) -> int:

@@ -81,7 +81,11 @@ def _add_logs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     parser.add_argument("--follow", action="store_true", help="go on with what is logged from now on")
     parser.add_argument(
-        "--level", choices=_LEVELS, default="INFO", help="the lowest level shown (default: %(default)s)"
+        "--level",
+        type=str.upper,
+        choices=_LEVELS,
+        default="INFO",
+        help="the lowest level shown, in any case (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the lines as they were logged")
     parser.set_defaults(run=load_command("logs", "show_logs"))
@@ -120,7 +124,7 @@ def add_place(parser: argparse.ArgumentParser, *, may_be_rehearsed: bool = True)
     """
     add = parser.add_argument
     add("stack", nargs="?", metavar="STACK", help="name of the stack (default: the only one that is a cluster)")
-    add("--region", metavar="REGION", help="AWS region (default: the profile's, or AWS_REGION)")
+    add("--region", metavar="REGION", help="AWS region (default: AWS_REGION, AWS_DEFAULT_REGION, or the profile's)")
     add("--profile", metavar="NAME", help="profile of the AWS CLI (default: AWS_PROFILE, or the default one)")
     parser.set_defaults(rehearsal=None)
     if not may_be_rehearsed:

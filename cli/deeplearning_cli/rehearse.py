@@ -2,18 +2,19 @@
 
 import argparse
 import importlib.util
-import sys
 from pathlib import Path
 
+from deeplearning_cli.error_report import report_error
 from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_cases
+from deeplearning_rehearsal.assembly import read_stack
+from deeplearning_rehearsal.capacity import require_cluster, require_worker_minimum
 from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
-from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.errors import RehearsalError, UnavailableError
 from deeplearning_rehearsal.job_packages import prepare_job_packages
 from deeplearning_rehearsal.lab_record import remove_record
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.progress import tell
 
-UNAVAILABLE = 2
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1
 
@@ -31,7 +32,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         options = _read_options(arguments)
         cases = read_chosen(arguments.case, arguments) if arguments.case else ()
         if arguments.app is None:
-            _require_assembly(options.assembly)
+            _require_assembly(options)
         _require_extra()
         require_namespaces()
         _prepare_base(options)
@@ -39,9 +40,8 @@ def rehearse(arguments: argparse.Namespace) -> int:
             return rehearse_cases(cases, arguments.app, options)
         prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
         return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
-    except UnavailableError as error:
-        print(f"deeplearning-cdk: {error}", file=sys.stderr)
-        return UNAVAILABLE
+    except RehearsalError as error:
+        return report_error(error, as_json=arguments.json)
     finally:
         if arguments.keep:  # here, because an interrupt ends the lab at once
             remove_record(Path(arguments.out).resolve())
@@ -66,9 +66,19 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
     )
 
 
-def _require_assembly(assembly: Path) -> None:
+def _require_assembly(options: RehearsalOptions) -> None:
+    """
+    Judge the assembly, before anything slow is begun.
+
+    Raises:
+        RehearsalError: It is none, has not exactly the one stack, or that has no cluster of the wanted size.
+    """
+    assembly = options.assembly
     if not (assembly / "manifest.json").is_file():
         raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
+    stack = read_stack(assembly, options.stack)
+    require_cluster(stack)
+    require_worker_minimum(stack.template, options.nodes)
 
 
 def _require_extra() -> None:

@@ -7,13 +7,13 @@ import time
 from datetime import datetime, timezone
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_view.errors import LookError
 from deeplearning_view.page import describe_cluster, render_page, render_text
 from deeplearning_view.reading import make_view
 from deeplearning_view.view import ClusterView
 
-UNAVAILABLE = 2
 _INTERVAL_SECONDS = 5.0
 _LAB_INTERVAL_SECONDS = 1.0
 _MOST_MISSES = 3
@@ -33,8 +33,7 @@ def status(arguments: argparse.Namespace) -> int:
         else:
             _print_page(view)
     except (LookError, UnavailableError) as error:
-        print(f"deeplearning-cdk: {error}", file=sys.stderr)
-        return UNAVAILABLE
+        return report_error(error, as_json=arguments.json)
     return 1 if view.verdict in ("failed", "deleted") else 0
 
 

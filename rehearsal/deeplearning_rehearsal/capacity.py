@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_rehearsal.assembly import AssemblyStack
+from deeplearning_rehearsal.errors import AssemblyError, UnavailableError
+
+_GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
 WORKER_MINIMUM_VARIABLE = "DEEPLEARNING_WORKER_MIN_CAPACITY"
 """Variable of the capacity adjuster's environment that holds the fewest workers."""
@@ -11,8 +15,24 @@ WORKER_MINIMUM_VARIABLE = "DEEPLEARNING_WORKER_MIN_CAPACITY"
 
 def count_requested(template: Mapping[str, Any]) -> int:
     """Return the nodes that the groups of a template ask for."""
-    groups = [r for r in template["Resources"].values() if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+    groups = [r for r in template["Resources"].values() if r["Type"] == _GROUP]
     return sum(int(group["Properties"]["DesiredCapacity"]) for group in groups)
+
+
+def require_cluster(stack: AssemblyStack) -> None:
+    """
+    Make sure that a stack has a cluster to rehearse.
+
+    Raises:
+        AssemblyError: No Auto Scaling group of it is a master's.
+    """
+    groups = (each for each in stack.template["Resources"].values() if each["Type"] == _GROUP)
+    tags = (tag for group in groups for tag in group["Properties"].get("Tags", ()))
+    if not any(tag["Key"] == ROLE_TAG and tag["Value"] == NodeRole.MASTER.value for tag in tags):
+        raise AssemblyError(
+            f"stack must have a cluster, got {stack.name} without an Auto Scaling group that is tagged {ROLE_TAG}="
+            f"{NodeRole.MASTER.value}; choose another one with --stack NAME, or add a TrainingCluster to it"
+        )
 
 
 def require_worker_minimum(template: Mapping[str, Any], nodes: int | None) -> None:

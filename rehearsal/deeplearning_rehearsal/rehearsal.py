@@ -55,6 +55,8 @@ def carry_out(argument: str, lab_pid: int) -> int:
         report = rehearse(options, Timeline(), lab_pid)
     except RehearsalError as error:
         sys.stderr.write(f"deeplearning-cdk: {error}\n")
+        if options.json:
+            sys.stdout.write(json.dumps({"error": {"message": str(error), "exit_status": _UNAVAILABLE}}) + "\n")
         return _UNAVAILABLE
     return 0 if report.verdict == "pass" else 1
 

@@ -44,7 +44,7 @@ ROOMS = {
     "lambda/image_pin": (frozenset({"deeplearning_contract"}), AWS),
     "cli/deeplearning_view": (frozenset({"deeplearning_contract"}), AWS),
     "rehearsal/deeplearning_rehearsal": (frozenset({"deeplearning_contract", "deeplearning_view"}), None),
-    "cli/deeplearning_cli": (frozenset({"deeplearning_rehearsal", "deeplearning_view"}), None),
+    "cli/deeplearning_cli": (frozenset({"deeplearning_contract", "deeplearning_rehearsal", "deeplearning_view"}), None),
 }
 """Room -> the first-party packages that it may import, and the third-party ones; None: any but the CDK's."""
 OLD_SYNTAX = (

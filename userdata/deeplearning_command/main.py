@@ -24,8 +24,11 @@ from deeplearning_command.run_command import add_run
 from deeplearning_command.setup_command import add_setup
 from deeplearning_command.stop_command import add_stop
 from deeplearning_command.wait_command import add_wait
+from deeplearning_contract.version import VERSION
 
 INTERRUPTED = 130
+INTERNAL = (["node-facts"], ["stop-when-idle"])
+"""Commands that programs of the node run; no list shows them, and no message offers them."""
 DESCRIPTION = "What a user does with a cluster, on its nodes."
 
 
@@ -41,7 +44,7 @@ def main(arguments: Sequence[str], root: Path = Path("/"), programs: Programs | 
     Returns:
         The exit status: 0, 1 when the answer is bad news, 2 when there is no answer, 130 interrupted.
     """
-    options = make_parser().parse_args(arguments)
+    options = make_parser(with_internal=list(arguments[:1]) in INTERNAL).parse_args(arguments)
     try:
         status: int = options.run(options, root, programs or Programs(system_path(os.environ.get("PATH", ""))))
     except RefusedError as error:
@@ -53,9 +56,15 @@ def main(arguments: Sequence[str], root: Path = Path("/"), programs: Programs | 
     return status
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser; each subcommand adds itself, with the function that runs it as the default of `run`."""
+def make_parser(*, with_internal: bool = False) -> argparse.ArgumentParser:
+    """
+    Return the parser; each subcommand adds itself, with the function that runs it as the default of `run`.
+
+    Args:
+        with_internal: Add the commands that programs of the node run. Default: those of users alone.
+    """
     parser = argparse.ArgumentParser(prog="deeplearning", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     subcommands = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND", required=True)
     add_hosts(subcommands)
     add_health(subcommands)
@@ -71,6 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_stop(subcommands)
     add_logs(subcommands)
     add_end(subcommands)
-    add_node_facts(subcommands)
-    add_stop_when_idle(subcommands)
+    if with_internal:
+        add_node_facts(subcommands)
+        add_stop_when_idle(subcommands)
     return parser

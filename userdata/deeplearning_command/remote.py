@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deeplearning_agent.health_report import last_line
 from deeplearning_agent.node import LoginUser
-from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
+from deeplearning_agent.node_facts import FACTS_FILE, InstalledMembership, NodeFacts
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.ssh_program import ssh_command
 from deeplearning_command.errors import RefusedError
@@ -210,6 +210,11 @@ def read_facts(root: Path) -> NodeFacts:
     """
     try:
         return NodeFacts.read(root)
+    except FileNotFoundError as error:
+        raise RefusedError(
+            f"the agent has not prepared this node yet, or this machine is no node of a cluster ({FACTS_FILE} is "
+            "missing); run the command on a node, and read the agent's log there: journalctl -u deeplearning-agent"
+        ) from error
     except (OSError, ValueError) as error:  # ContractError is a ValueError.
         raise RefusedError(f"the agent has not prepared this node yet, read its log: {error}") from error
 

@@ -1,12 +1,15 @@
 """The command line of `deeplearning-cdk`."""
 
+import json
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from deeplearning_cli.main import main
+from deeplearning_cli.main import main, make_parser
+from deeplearning_contract.version import VERSION
 
 HEAVY = ("aws_cdk", "boto3", "botocore", "jinja2", "moto", "rich", "jsii")
 
@@ -39,6 +42,11 @@ def test_help_imports_nothing_heavy(capsys: pytest.CaptureFixture[str]) -> None:
         (["rehearse", "cdk.out", "--gpus-per-node", "-1"], "must be a whole number from 0 to 16, got '-1'"),
         (["rehearse"], "the following arguments are required: assembly"),
         (["train"], "invalid choice: 'train'"),
+        (["rehearse", "cdk.out", "--minutes", "0"], "--minutes: must be a number of minutes above 0, at most 1440"),
+        (["rehearse", "cdk.out", "--minutes", "nan"], "must be a number of minutes above 0, at most 1440, got 'nan'"),
+        (["rehearse", "cdk.out", "--minutes", "soon"], "must be a number of minutes above 0, at most 1440, got 'soon'"),
+        (["logs", "--level", "loud"], "invalid choice: 'LOUD'"),
+        (["completion", "fish"], "invalid choice: 'fish'"),
     ],
 )
 def test_bad_arguments_end_with_status_2_and_a_reason(
@@ -58,11 +66,100 @@ def test_a_folder_that_is_no_assembly_ends_with_status_2_and_the_remedy(
     assert expected in capsys.readouterr().err
 
 
-def test_without_root_it_says_why_and_ends_with_status_2(tmp_path: object) -> None:
+GROUP = {
+    "Type": "AWS::AutoScaling::AutoScalingGroup",
+    "Properties": {"DesiredCapacity": "1", "Tags": [{"Key": "deeplearning:role", "Value": "master"}]},
+}
+BUCKET = {"Type": "AWS::S3::Bucket", "Properties": {}}
+
+
+def write_assembly(folder: Path, **stacks: object) -> Path:
+    """Write an assembly with a stack for each name, which has one resource."""
+    artifacts = {}
+    for name, resource_ in stacks.items():
+        (folder / f"{name}.template.json").write_text(json.dumps({"Resources": {"Only": resource_}}))
+        properties = {"templateFile": f"{name}.template.json", "stackName": name}
+        artifacts[name] = {"type": "aws:cloudformation:stack", "properties": properties}
+    (folder / "manifest.json").write_text(json.dumps({"artifacts": artifacts}))
+    return folder
+
+
+def test_a_stack_without_a_cluster_is_refused_before_anything_slow_is_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deeplearning_cli.rehearse._prepare_base", lambda _: pytest.fail("it made the base root"))
+    write_assembly(tmp_path, store=BUCKET)
+    assert main(["rehearse", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "stack must have a cluster, got store without an Auto Scaling group" in capsys.readouterr().err
+
+
+def test_a_stack_that_the_assembly_has_not_is_refused_before_anything_slow_is_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deeplearning_cli.rehearse._prepare_base", lambda _: pytest.fail("it made the base root"))
+    write_assembly(tmp_path, one=GROUP, two=GROUP)
+    for options in (["--stack", "three"], []):
+        assert main(["rehearse", str(tmp_path), *options, "--out", str(tmp_path / "out")]) == 2
+        assert "stack must name one of ['one', 'two'], got" in capsys.readouterr().err
+
+
+def test_errors_are_json_for_programs_and_a_line_for_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    commands = (
+        ["rehearse", str(tmp_path)],
+        ["status"],
+        ["logs"],
+        ["changes", "--assembly", str(tmp_path)],
+    )
+    for command in commands:
+        assert main([*command, "--json"]) == 2
+        printed = capsys.readouterr()
+        error = json.loads(printed.out)["error"]
+        assert error["exit_status"] == 2
+        assert printed.err == f"deeplearning-cdk: {error['message']}\n"
+
+
+def test_both_commands_print_the_projects_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"deeplearning-cdk {VERSION}\n"
+
+
+def test_levels_are_taken_in_any_case() -> None:
+    assert make_parser().parse_args(["logs", "--level", "warning"]).level == "WARNING"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_a_shell_is_told_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("rehearse", "status", "upgrade", "completion"):
+        assert word in script
+
+
+def test_bash_completes_commands_and_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "bash"])
+    script = tmp_path / "completion.sh"
+    script.write_text(capsys.readouterr().out)
+    ask = (
+        f". {script}; COMP_WORDS=(deeplearning-cdk $1 $2); COMP_CWORD=$#; "
+        'complete -p deeplearning-cdk >/dev/null && "$(complete -p deeplearning-cdk | sed -E "s/.*-F ([^ ]+).*/\\1/")" '
+        '&& echo "${COMPREPLY[@]}"'
+    )
+    for words, expected in ((["reh"], "rehearse"), (["logs", "--fol"], "--follow")):
+        answer = subprocess.run(["bash", "-c", ask, "bash", *words], capture_output=True, text=True, check=False)
+        assert answer.stdout.strip() == expected, answer.stderr
+
+
+def test_without_root_it_says_why_and_ends_with_status_2(tmp_path: Path) -> None:
+    write_assembly(tmp_path, only=GROUP)
     code = (
         "import os, sys\n"
         "from deeplearning_cli.main import main\n"
-        f"open({str(tmp_path)!r} + '/manifest.json', 'w').close()\n"
         "os.geteuid = lambda: 1000\n"
         f"sys.exit(main(['rehearse', {str(tmp_path)!r}, '--out', {str(tmp_path)!r} + '/out']))"
     )

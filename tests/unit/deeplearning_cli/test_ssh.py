@@ -84,6 +84,26 @@ def test_without_a_region_the_remedy_is_said(monkeypatch, capsys):
     assert "give --region or set AWS_REGION" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "variables", "region"),
+    [
+        (None, {"AWS_REGION": "eu-west-1"}, "eu-west-1"),
+        (None, {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-west-2"}, "eu-west-1"),
+        (None, {"AWS_DEFAULT_REGION": "us-west-2"}, "us-west-2"),
+        ("ap-south-1", {"AWS_REGION": "eu-west-1"}, "ap-south-1"),
+        (None, {"AWS_REGION": ""}, "us-east-1"),
+    ],
+)
+def test_the_region_is_found_as_the_aws_cli_finds_it(option, variables, region, monkeypatch):
+    """AWS_REGION counts first: https://docs.aws.amazon.com/cli/latest/userguide/cli-configure-envvars.html."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    access = open_cloud(argparse.Namespace(rehearsal=None, profile=None, region=option, stack=None))
+    assert access.region == region
+    assert access.clients("ec2").meta.region_name == region
+
+
 def test_without_its_packages_a_command_says_which_extra_brings_them(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UnavailableError, match=r"missing: boto3; run: pip install 'deeplearning-cdk\[operate\]'"):

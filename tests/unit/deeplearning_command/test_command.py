@@ -13,6 +13,7 @@ from deeplearning_agent.health_report import Finding, HealthReport
 from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_command.main import main
 from deeplearning_contract.errors import ContractError
+from deeplearning_contract.version import VERSION
 from tests.unit.deeplearning_command.master_node import run, write_membership
 
 FIT = (Finding.fit("GPU count", "2 GPUs answer, 2 expected"), Finding.fit("membership", "generation 3 is installed"))
@@ -100,6 +101,24 @@ def test_help_says_all(capsys):
     said = capsys.readouterr().out
     for words in ("say whether the nodes are fit", "--json", "--self", "exit status: 0 all nodes are healthy"):
         assert words in said
+
+
+def test_an_unknown_command_is_offered_those_of_users_alone(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["trian"])
+    assert ended.value.code == 2
+    offered = capsys.readouterr().err
+    assert "invalid choice: 'trian'" in offered
+    assert "'run'" in offered
+    for internal in ("node-facts", "stop-when-idle"):
+        assert internal not in offered
+
+
+def test_the_command_prints_the_version_of_the_project(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"deeplearning {VERSION}\n"
 
 
 def test_a_command_must_be_named(capsys):
@@ -202,7 +221,9 @@ def test_before_the_node_is_prepared_or_the_cluster_formed_that_is_what_it_says(
     node.path("/opt/deeplearning/node.json").unlink()
     for arguments in (["health"], ["health", "--self"]):
         assert run(node, *arguments) == 2
-        assert "the agent has not prepared this node yet" in refusal(capsys)
+        refused = refusal(capsys)
+        assert "the agent has not prepared this node yet, or this machine is no node of a cluster" in refused
+        assert "Errno" not in refused
 
 
 def test_a_user_whose_key_opens_nothing_is_told_so(node, capsys, monkeypatch):
