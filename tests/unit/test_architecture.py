@@ -83,8 +83,8 @@ PUBLIC = "constructs/deeplearning_cdk/__init__.py"
         (
             "arrows",
             "cli/deeplearning_cli/a.py",
-            "import deeplearning_contract",
-            "cli/deeplearning_cli/a.py imports deeplearning_contract",
+            "import deeplearning_agent",
+            "cli/deeplearning_cli/a.py imports deeplearning_agent",
         ),
         ("source_roots", "constructs/__init__.py", "", "constructs/__init__.py exists"),
         ("source_roots", "tests/unit/constructs/test_a.py", "", "tests/unit/constructs is called constructs"),
