@@ -12,6 +12,7 @@ from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.flow_log import FlowLog
+from deeplearning_cdk.looked_up import is_stand_in
 from deeplearning_cdk.network_endpoints import add_gateways, add_interfaces
 from deeplearning_cdk.security_rules import admit
 from deeplearning_cdk.subnet_sizes import plan_subnets
@@ -150,7 +151,7 @@ class ClusterNetwork(Construct):
         if zone and not Token.is_unresolved(zone) and not Token.is_unresolved(region) and not zone.startswith(region):
             raise ValueError(f"availability_zone must lie in the stack's region {region}, got {zone}; write {region}a")
         # Names can be compared with names, and positions in the region's list with positions.
-        named = {name for name in resolved if isinstance(name, str)}
+        named = {name for name in resolved if isinstance(name, str) and not is_stand_in(name)}
         selected = {json.dumps(name) for name in resolved if isinstance(name, dict) and "Fn::Select" in name}
         for known in (named, selected):
             if len(known) > 1:
@@ -185,7 +186,7 @@ class ClusterNetwork(Construct):
 
 def _first_in_zone(subnets: Sequence[ec2.ISubnet], zone: str | None, prop: str, kind: str) -> ec2.ISubnet:
     for subnet in subnets:
-        if zone is None or subnet.availability_zone == zone:
+        if zone is None or subnet.availability_zone == zone or is_stand_in(subnet.availability_zone):
             return subnet
     where = f" in {zone}" if zone and not Token.is_unresolved(zone) else ""
     raise ValueError(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from aws_cdk import Duration, Size, Token
 from aws_cdk import aws_ec2 as ec2
 
+from deeplearning_cdk.looked_up import is_stand_in
 from deeplearning_cdk.subnet_sizes import is_everyone, is_ipv4_network
 
 DEFAULT_WORKERS = 3
@@ -144,7 +145,7 @@ def check_file_system_id(file_system_id: str | None) -> None:
     Raises:
         ValueError: It is neither a token nor `fs-` with 8 or 17 hex digits.
     """
-    if file_system_id is None or Token.is_unresolved(file_system_id):
+    if file_system_id is None or Token.is_unresolved(file_system_id) or is_stand_in(file_system_id):
         return
     if not _FILE_SYSTEM_ID.fullmatch(file_system_id):
         raise ValueError(

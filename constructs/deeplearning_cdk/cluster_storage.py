@@ -20,6 +20,7 @@ from deeplearning_cdk.cluster_props import (
 from deeplearning_cdk.coordination import name_cluster
 from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.looked_up import is_stand_in
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_image import FileSystemMode
 from deeplearning_cdk.shared_file_system import SharedFileSystem
@@ -173,7 +174,7 @@ def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: 
             "vpc must be that of file_system, got another or none; pass vpc=<the other cluster>.network.vpc"
         )
     theirs, ours = (resolve(subnet.availability_zone) for subnet in (file_system.subnet, network.worker_subnet))
-    if theirs != ours:
+    if theirs != ours and not is_stand_in(theirs) and not is_stand_in(ours):
         raise ValueError(
             f"worker_subnet must lie in the zone of file_system, got {ours} and {theirs}; pass a subnet of that zone"
         )

@@ -7,6 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.looked_up import is_stand_in
 from deeplearning_cdk.node_interfaces import needs_private_subnet
 from deeplearning_cdk.subnet_sizes import check_addresses, plan_subnets, usable_addresses
 
@@ -60,7 +61,7 @@ def check_network(network: ClusterNetwork, *, master: InstanceTypeFacts, most_wo
     if cidr is not None:
         check_addresses(
             f"worker_subnet {cidr}",
-            usable_addresses(ipaddress.IPv4Network(cidr).prefixlen),
+            usable_addresses(ipaddress.IPv4Network(cidr, strict=False).prefixlen),
             workers=most_workers,
             has_master=network.master_subnet.subnet_id == network.worker_subnet.subnet_id,
             isolated=isolated,
@@ -88,4 +89,4 @@ def _read_cidr(subnet: ec2.ISubnet) -> str | None:
     except RuntimeError:
         # An imported subnet whose user did not say its addresses.
         return None
-    return None if Token.is_unresolved(cidr) else cidr
+    return None if Token.is_unresolved(cidr) or is_stand_in(cidr) else cidr
