@@ -100,10 +100,11 @@ class Keeper:
         """
         Tell whether the roster's master, another one, has been silent for minutes.
 
-        It takes longer to believe when nobody answers at all: then this node may be the one that is cut off.
+        Another node that got the address of a dead master answers there, with a key of its own. It takes longer to
+        believe when nobody answers at all: then this node may be the one that is cut off.
         """
         found = self._watch.look((own,), state.members)
-        if state.master not in found.mute:
+        if state.master not in found.mute and not self._roster.has_lost_address(state.members[0]):
             self._silent_since = None
             return False
         now = self._node.clock.read()

@@ -132,6 +132,14 @@ class Roster:
         """
         return member.address != self._own_address and self._proof.ask(member) is Proof.OWN
 
+    def has_lost_address(self, member: Member) -> bool:
+        """
+        Tell whether another node answers at a member's address: then the member is gone.
+
+        Effects: one connection to port 22 of the address, at most once a minute.
+        """
+        return self._proof.ask(member) is Proof.OTHER
+
     def member(self, instance_id: str) -> Member | None:
         """Return how a worker described itself; None before it joined."""
         return self._entry(instance_id).member

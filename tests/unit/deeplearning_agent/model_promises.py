@@ -196,7 +196,7 @@ class Promises:
         is_blamed_alone = not machine.is_alive or machine.is_sick or machine.instance_id in self.complained
         is_anybody_there = is_blamed_alone or any(not worker.is_given_up for worker in workers)
         require(is_anybody_there, f"M12: {machine.instance_id} was blamed, and nobody answers")
-        is_excused = machine.is_silent_for_a_moment and machine.instance_id not in self.complained
+        is_excused = machine.is_silent_for_a_moment and not is_blamed_alone
         require(not is_excused, f"M12: {machine.instance_id} was silent for a moment only")
         require(not is_sound, f"M12: {machine.instance_id} is sound, and was reported unhealthy")
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 from cluster_model import run_world
-from hypothesis import HealthCheck, Phase, given, settings
-from model_history import histories, play
+from hypothesis import HealthCheck, Phase, example, given, settings
+from model_history import Event, History, histories, play
 
 from deeplearning_contract.cluster_state import Phase as StatePhase
 
@@ -20,6 +20,13 @@ THOROUGH = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
+NEW_HOLDER_OF_A_DEAD_MASTERS_ADDRESS = History(
+    65527, 0, 0, (Event(60.0, "old ring"), Event(0.0, "two masters"), Event(30.0, "die", 1), Event(0.0, "grow"))
+)
+"""The second of two masters dies, and a new worker gets its address: the first must not take it for alive."""
+SICK_AND_SILENT = History(
+    1, 1, 0, (Event(70.0, "GPU fails"), Event(70.0, "worker is silent", 0, 4), Event(10.0, "GPU fails"))
+)
 
 
 def count_allowed_calls(nodes, seconds):
@@ -30,6 +37,8 @@ def count_allowed_calls(nodes, seconds):
 @pytest.mark.fault(26, 27, 29, 32, 43, 44, 45, 46, 47, 48, 49, 56, 64)
 @settings(THOROUGH)
 @given(histories())
+@example(NEW_HOLDER_OF_A_DEAD_MASTERS_ADDRESS)
+@example(SICK_AND_SILENT)
 def test_no_history_breaks_a_promise(history):
     play(history)
 
