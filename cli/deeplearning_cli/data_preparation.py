@@ -29,9 +29,10 @@ from deeplearning_cli.data_upload import DIGEST, explain, is_there, make_client,
 
 @dataclass(frozen=True)
 class Preparation:
-    """All that the user asked for."""
+    """All that the user asked for; the name is the data's in the cluster's props."""
 
     sources: tuple[Source, ...]
+    name: str
     destination: Destination
     work: Path
     is_bundle: bool
@@ -57,7 +58,7 @@ def prepare_data(arguments: argparse.Namespace) -> int:
     except PreparationError as error:
         sys.stderr.write(f"deeplearning-cdk: {error}\n")
         return error.status
-    _print_use(preparation.destination, digest)
+    _print_use(preparation, digest)
     return 0
 
 
@@ -71,7 +72,9 @@ def _read(arguments: argparse.Namespace) -> Preparation:
     ending = ".zip" if arguments.zip else ".tar"
     is_bundle = not arguments.no_bundle
     destination = read_destination(arguments.destination, is_bundle=is_bundle, ending=ending)
-    return Preparation(sources, destination, Path(arguments.work), is_bundle)
+    # Jobs look for a known data set by its name, wherever its archive lies.
+    name = arguments.preset[0] if len(arguments.preset) == 1 else destination.data_name
+    return Preparation(sources, name, destination, Path(arguments.work), is_bundle)
 
 
 def _carry_out(client: Any, preparation: Preparation, tell: Tell) -> str:
@@ -140,9 +143,10 @@ def _print_plan(preparation: Preparation) -> None:
     print("nothing was done; leave --dry-run out to do it")
 
 
-def _print_use(destination: Destination, digest: str) -> None:
+def _print_use(preparation: Preparation, digest: str) -> None:
     """Say how a cluster gets the data."""
-    values = {"name": destination.data_name, "bucket": destination.bucket, "key": destination.key}
+    destination = preparation.destination
+    values = {"name": preparation.name, "bucket": destination.bucket, "key": destination.key}
     values |= {"sha256": digest} if digest else {}
     keywords = ", ".join(f"{name}={value!r}" for name, value in values.items())
     print(f"s3://{destination.bucket}/{destination.key} is ready. In a CDK app:\n\n    data=[DataSource({keywords})]\n")

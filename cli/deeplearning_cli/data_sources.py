@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deeplearning_contract.data_sets import DATA_SETS
+
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 MOST_KEY_BYTES = 1024
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
@@ -54,26 +56,9 @@ class Source:
         return self.name.endswith(ARCHIVE_ENDINGS)
 
 
-_COCO = "http://images.cocodataset.org"
-
-# Public facts. Sizes and digests are those that COCO's users publish; the model's are not known. No test fetches them.
 PRESETS: dict[str, tuple[Source, ...]] = {
-    "coco-2017": (
-        Source("train2017.zip", f"{_COCO}/zips/train2017.zip", None, "cced6f7f71b7629ddf16f17bbcfab6b2", 19336861798),
-        Source("val2017.zip", f"{_COCO}/zips/val2017.zip", None, "442b8da7639aecaf257c1dceb8ba8c80", 815585330),
-        Source(
-            "annotations_trainval2017.zip",
-            f"{_COCO}/annotations/annotations_trainval2017.zip",
-            None,
-            "f4bbac642086de4f52a3fdda2de5fa2c",
-            252907541,
-        ),
-        Source(
-            "COCO-R50FPN-MaskRCNN-Standard.npz",
-            "http://models.tensorpack.com/FasterRCNN/COCO-R50FPN-MaskRCNN-Standard.npz",
-            folder="pretrained-models",
-        ),
-    )
+    name: tuple(Source(file.name, file.url, None, file.digest, file.size, file.folder) for file in data_set.files)
+    for name, data_set in DATA_SETS.items()
 }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from deeplearning_cli.completion import SHELLS
 from deeplearning_cli.operation_parsers import add_operation_commands, load_command
 from deeplearning_cli.update_parsers import add_update_commands
+from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.version import VERSION
 
 MOST_MINUTES = 1440
@@ -117,7 +118,7 @@ def _add_prepare_data(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     add("destination", help="s3://BUCKET/NAME.tar, with --zip .zip, with --no-bundle s3://BUCKET/PREFIX/")
     add("--path", action="append", default=[], metavar="PATH", help="a local file or folder; may be repeated")
     add("--url", action="append", default=[], metavar="URL[=SHA256]", help="what to download; may be repeated")
-    add("--preset", action="append", default=[], choices=("coco-2017",), help="a known data set; may be repeated")
+    add("--preset", action="append", default=[], choices=tuple(DATA_SETS), help="a known data set; may be repeated")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--zip", action="store_true", help="make a .zip, not a .tar")
     form.add_argument("--no-bundle", action="store_true", help="upload every file as it is, below a prefix")

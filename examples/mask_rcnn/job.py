@@ -11,8 +11,9 @@ TensorPack trains one image a GPU, states its schedule for a total batch of 8, a
 the batch by itself; an epoch here is 120,000 images, about the whole of COCO. A start that goes on gets a new log
 folder, because TensorPack empties the one that it is given.
 
-TensorPack and TensorFlow 1 are retired: this needs an image that still has them, such as a container of your own. The
-README says what to use today.
+Before anything starts, data, weights and program must be there; what is missing is named with the command that stages
+it. TensorPack and TensorFlow 1 are retired: they run in a container of your own (--container, or the cluster's
+environment). The README says what to use today.
 """
 
 import argparse
@@ -25,10 +26,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from schedule import SCHEDULES, JobError, Schedule, count_gpus, make_schedule
 
-WEIGHTS = "pretrained-models/ImageNet-R50-AlignPadding.npz"
+PRESET = "coco-2017"
+"""Of `deeplearning-cdk prepare-data`, and the name of the source of data in the cluster's props."""
+PROGRAM = "tensorpack/tensorpack/examples/FasterRCNN/train.py"
+"""Below the cluster's data, as `prepare-data s3://BUCKET/tensorpack.tar --path tensorpack` of a clone has it staged."""
+STAGE_PROGRAM = (
+    "git clone https://github.com/tensorpack/tensorpack.git; "
+    "deeplearning-cdk prepare-data s3://BUCKET/tensorpack.tar --path tensorpack"
+)
 ENVIRONMENT = {"HOROVOD_CYCLE_TIME": "0.5", "HOROVOD_FUSION_THRESHOLD": str(64 * 1024 * 1024)}
 """Fewer, larger messages between many ranks; what the network needs is `deeplearning run`'s to know."""
 _CHECKPOINT = re.compile(r"model-(\d+)\.index")
@@ -78,20 +87,76 @@ def find_start(checkpoints: Path, history: Sequence[Mapping[str, int]]) -> Start
     return Start(str(found[step]), step, behind + 1)
 
 
-def find_data(folder: Path) -> Path:
+@dataclass(frozen=True)
+class Data:
     """
-    Return where COCO is in a folder: directly, or in `data`, as the archive of the CloudFormation template has it.
+    What training reads.
+
+    Attributes:
+        folder: COCO.
+        weights: Of the backbone.
+    """
+
+    folder: str
+    weights: str
+
+
+def find_data(folder: Path, weights: Path | None) -> Data:
+    """
+    Find COCO and the backbone's weights.
+
+    Args:
+        folder: Where COCO is: directly, or in `data`, as the archive of the CloudFormation template has it.
+        weights: The user's own; None for those of the data set.
 
     Raises:
-        JobError: It is not there.
+        JobError: Something that training reads is not there.
     """
-    for place in (folder, folder / "data"):
-        if all((place / name).is_dir() for name in ("annotations", "train2017", "val2017")):
-            return place
-    raise JobError(f"--data must hold annotations, train2017 and val2017, got {folder}; see `deeplearning data`")
+    found = look_at_data(folder)
+    parts = dict(found["parts"])
+    needed = [part for part in ("train", "val", "train annotations", "val annotations") if part in found["missing"]]
+    if weights is None and "backbone" in found["missing"]:
+        needed.append("backbone")
+    if needed:
+        names = ", ".join(str(Path(parts[part]).relative_to(found["folder"])) for part in needed)
+        raise JobError(
+            f"--data must hold {names}, got {found['folder']} without it; see `deeplearning data`, or stage it: "
+            f"deeplearning-cdk prepare-data s3://BUCKET/{PRESET}.tar --preset {PRESET}"
+        )
+    if weights is not None and not weights.is_file():
+        raise JobError(f"--weights must be a file, got {weights}; leave it out for the weights of {PRESET}")
+    return Data(found["folder"], str(weights or parts["backbone"]))
 
 
-def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, logs: Path, data: Path) -> list[str]:
+def look_at_data(folder: Path) -> dict[str, Any]:
+    """
+    Ask where the parts of the data set are; its names are the ones that `prepare-data` has.
+
+    Raises:
+        JobError: Nobody can tell.
+    """
+    command = ["deeplearning", "data", "--preset", PRESET, "--at", str(folder)]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise JobError(f"this must run on a node of the cluster, got no `deeplearning`: {error}") from error
+    if not answer.stdout:
+        raise JobError(f"`{shlex.join(command)}` must work, got: {answer.stderr.strip()}; update the nodes")
+    return json.loads(answer.stdout)
+
+
+def check_program(program: Path) -> None:
+    """
+    Look whether TensorPack's program is there.
+
+    Raises:
+        JobError: It is not.
+    """
+    if not program.is_file():
+        raise JobError(f"--program must be TensorPack's train.py, got {program} and no such file; {STAGE_PROGRAM}")
+
+
+def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, logs: Path, data: Data) -> list[str]:
     """
     Return the command that runs the job.
 
@@ -100,7 +165,7 @@ def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, 
         schedule: For the cluster's size.
         start: Where training begins.
         logs: TensorPack's log folder.
-        data: COCO.
+        data: What training reads.
     """
     command = [
         "deeplearning",
@@ -114,13 +179,14 @@ def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, 
     ]
     for name, value in ENVIRONMENT.items():
         command += ["--env", f"{name}={value}"]
+    command += ["--container", options.container] if options.container else []
     command += ["--fresh"] if options.fresh else []
     command += ["--", "python3", str(options.program), "--logdir", str(logs)]
     command += ["--load", start.checkpoint] if start.checkpoint else []
     settings = {
         "MODE_MASK": "True",
         "MODE_FPN": "True",
-        "DATA.BASEDIR": str(data),
+        "DATA.BASEDIR": data.folder,
         "DATA.TRAIN": '["coco_train2017"]',
         "DATA.VAL": '("coco_val2017",)',
         "TRAIN.EVAL_PERIOD": str(options.eval_period),
@@ -128,7 +194,7 @@ def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, 
         "TRAIN.STEPS_PER_EPOCH": str(schedule.steps_per_epoch),
         "TRAIN.LR_SCHEDULE": str(list(schedule.steps)),
         "TRAIN.STARTING_EPOCH": str(start.epoch),
-        "BACKBONE.WEIGHTS": str(options.weights or data / WEIGHTS),
+        "BACKBONE.WEIGHTS": data.weights,
         "BACKBONE.NORM": "FreezeBN",
         "TRAINER": "horovod",
     }
@@ -138,14 +204,15 @@ def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, 
 def parse_arguments(words: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
     """Read the flags; what the cluster's contract says is their default."""
     efs = Path(environment.get("EFS_MOUNT", "/efs"))
-    data = Path(environment.get("DEEPLEARNING_DATA", "/opt/deeplearning/data"), "coco")
-    program = efs / "tensorpack/examples/FasterRCNN/train.py"
+    data = Path(environment.get("DEEPLEARNING_DATA", "/opt/deeplearning/data"), PRESET)
+    program = data.parent / PROGRAM
     parser = argparse.ArgumentParser(description="Run TensorPack's Mask R-CNN on the cluster.")
     parser.add_argument("--name", default="mask-rcnn", help="of the job (default: %(default)s)")
-    parser.add_argument("--launcher", choices=("mpi", "horovod"), default="mpi", help="default: %(default)s")
+    parser.add_argument("--launcher", choices=("horovod", "mpi"), default="horovod", help="default: %(default)s")
+    parser.add_argument("--container", metavar="IMAGE", help="run ranks in it; default: the cluster's own, if any")
     parser.add_argument("--program", type=Path, default=program, help="TensorPack's train.py (default: %(default)s)")
     parser.add_argument("--data", type=Path, default=data, help="COCO 2017 (default: %(default)s)")
-    parser.add_argument("--weights", type=Path, help=f"of the backbone (default: {WEIGHTS} with the data)")
+    parser.add_argument("--weights", type=Path, help="of the backbone (default: those with the data)")
     parser.add_argument("--schedule", choices=SCHEDULES, default="2x", help="default: %(default)s")
     parser.add_argument("--eval-period", type=int, default=1, help="epochs; 0: never (default: %(default)s)")
     parser.add_argument("--np", type=int, dest="ranks", metavar="N", help="GPUs in all (default: every one)")
@@ -175,7 +242,8 @@ def run_job(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print(f"all {schedule.epochs} epochs are made, see {start.checkpoint}; --fresh begins anew")  # noqa: T201
         return 0
     logs = options.folder / "checkpoints" / f"from-step-{start.step}"
-    command = make_command(options, schedule, start, logs, find_data(options.data))
+    command = make_command(options, schedule, start, logs, find_data(options.data, options.weights))
+    check_program(options.program)
     print(  # noqa: T201 - what the user asked for
         f"{schedule.gpus} GPUs, {schedule.gpus} images a step, {schedule.steps_per_epoch} steps an epoch, "
         f"epochs {start.epoch} to {schedule.epochs}, learning rate drops after {schedule.drops}\n{shlex.join(command)}",

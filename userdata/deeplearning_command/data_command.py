@@ -14,8 +14,10 @@ from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.programs import Programs
 from deeplearning_command.data_table import describe_progress, describe_sources, draw_sources
 from deeplearning_command.errors import RefusedError
+from deeplearning_command.known_data import show_known_data
 from deeplearning_command.provision_command import check_user
 from deeplearning_command.remote import HostResult, Remote, read_facts
+from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.document import object_list, parse_object
 from deeplearning_contract.errors import ContractError
 from deeplearning_provision.status import Status, Step, data_step, is_ready, is_settled, read_status
@@ -49,6 +51,12 @@ def add_data(subcommands: "Subcommands") -> None:
         action="store_true",
         help="look at S3 again and bring what is missing or changed, also what was refused before",
     )
+    action.add_argument(
+        "--preset",
+        choices=tuple(DATA_SETS),
+        help="print where a known data set lies and what of it is missing, as JSON",
+    )
+    parser.add_argument("--at", default="", metavar="DIR", help="with --preset: look there, not where it is staged")
     parser.set_defaults(run=run_data)
 
 
@@ -68,6 +76,8 @@ def run_data(options: argparse.Namespace, root: Path, programs: Programs, clock:
     Raises:
         RefusedError: The node is not prepared, the user may not do it, or it is being done already.
     """
+    if options.preset:
+        return show_known_data(options.preset, options.at, root)
     facts, clock = read_facts(root), clock or Clock()
     if options.is_all:
         return _show_all(Remote.open(root, programs), is_json=options.json)

@@ -100,6 +100,7 @@ def test_the_preset_is_the_predecessors_data_set():
         "train2017.zip",
         "val2017.zip",
         "annotations_trainval2017.zip",
+        "ImageNet-R50-AlignPadding.npz",
         "COCO-R50FPN-MaskRCNN-Standard.npz",
     ]
     assert all(source.url.endswith(source.name) for source in PRESETS["coco-2017"])

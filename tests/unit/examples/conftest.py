@@ -1,14 +1,35 @@
-"""The elastic example and its launcher, without PyTorch, Horovod and a cluster."""
+"""The elastic example and its launcher, without PyTorch, Horovod and a cluster; and what stages data for others."""
 
+import contextlib
 import importlib.util
 import json
 import sys
 import types
 from pathlib import Path
 
+import botocore.session
 import pytest
 
+from tests.unit.deeplearning_cli.range_server import RangeServer
+from tests.unit.deeplearning_provision.data_lab import LOADER, DataLab, Proxy
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def web():
+    """A web server to download from."""
+    with contextlib.closing(RangeServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def data_lab(aws_server, monkeypatch, tmp_path):
+    """A node that stages data from an empty moto."""
+    monkeypatch.setattr(botocore.session, "create_loader", lambda _=None: LOADER)
+    with contextlib.closing(Proxy(aws_server)) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield DataLab(tmp_path, proxy)
 
 
 @pytest.fixture

@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_command.main import make_parser
+from deeplearning_contract.data_sets import DATA_SETS
+
 FOLDER = Path(__file__).parents[3] / "examples" / "mask_rcnn"
-DEEPLEARNING = """#!/bin/bash
+DEEPLEARNING = f"""#!/bin/bash
+[ "$1" = run ] || exec {sys.executable} -c '
+import sys
+from deeplearning_command.main import main
+sys.exit(main(sys.argv[1:]))' "$@"
 printf '%s\\n' "$@" > "$TEST/run"
 while [ "$1" != -- ]; do shift; done
 shift
@@ -50,8 +57,11 @@ class Cluster:
 
     def __init__(self, folder):
         self.folder = folder
-        for name in ("bin", "data/coco/annotations", "data/coco/train2017", "data/coco/val2017"):
-            (folder / name).mkdir(parents=True)
+        (folder / "bin").mkdir()
+        self.data = folder / "data" / "coco-2017"
+        for path in DATA_SETS["coco-2017"].parts.values():
+            (self.data / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.data / path).write_text("") if Path(path).suffix else (self.data / path).mkdir()
         (folder / "bin" / "deeplearning").write_text(DEEPLEARNING)
         (folder / "bin" / "deeplearning").chmod(0o755)
         (folder / "train.py").write_text(TRAIN)
@@ -128,13 +138,13 @@ def test_the_command_has_the_flags_for_the_size_and_no_path_of_one_user_or_image
     answer = cluster.run("--", "TRAIN.WARMUP=2000")
     assert answer.returncode == 0, answer.stderr
     words = cluster.words()
-    assert words[:6] == ["run", "--launcher", "mpi", "--name", "mask-rcnn", "--np"]
+    assert words[:6] == ["run", "--launcher", "horovod", "--name", "mask-rcnn", "--np"]
     assert words[6] == "16"
     settings = cluster.settings()
     assert settings["TRAIN.STEPS_PER_EPOCH"] == "7500"
     assert settings["TRAIN.LR_SCHEDULE"] == "[240000, 320000, 360000]"
     assert settings["TRAIN.STARTING_EPOCH"] == "1"
-    assert settings["DATA.BASEDIR"] == str(cluster.folder / "data" / "coco")
+    assert settings["DATA.BASEDIR"] == str(cluster.data)
     assert settings["TRAIN.WARMUP"] == "2000"
     assert settings["TRAINER"] == "horovod"
     assert not [word for word in words if "ubuntu" in word or "anaconda" in word or "NCCL" in word]
@@ -194,7 +204,7 @@ def test_fresh_begins_anew(cluster):
 
 def test_a_dry_run_shows_the_command_and_changes_nothing(cluster):
     answer = cluster.run("--dry-run")
-    assert "deeplearning run --launcher mpi" in answer.stdout
+    assert "deeplearning run --launcher horovod" in answer.stdout
     assert not (cluster.folder / "efs").exists()
 
 
@@ -215,9 +225,34 @@ def test_an_odd_number_of_hosts_that_does_not_fit_ends_before_anything_runs(clus
     assert not (cluster.folder / "run").exists()
 
 
-@pytest.mark.defect("D77")
-def test_data_that_is_not_there_is_named(cluster):
-    (cluster.folder / "data" / "coco" / "val2017").rmdir()
-    answer = cluster.run()
+def test_the_command_in_a_container_is_one_that_run_takes(cluster):
+    """Open MPI's ranks do not run in containers, and no image of today has TensorFlow 1."""
+    assert cluster.run("--container", "tensorpack:1").returncode == 0
+    options = make_parser().parse_args(cluster.words())
+    assert (options.launcher, options.container) == ("horovod", "tensorpack:1")
+
+
+def test_weights_of_ones_own_need_none_with_the_data(cluster):
+    (cluster.data / "pretrained-models/ImageNet-R50-AlignPadding.npz").unlink()
+    own = cluster.folder / "own.npz"
+    answer = cluster.run("--weights", own)
     assert answer.returncode == 2
-    assert f"--data must hold annotations, train2017 and val2017, got {cluster.folder}/data/coco" in answer.stderr
+    assert f"--weights must be a file, got {own}" in answer.stderr
+    own.write_text("")
+    assert cluster.run("--weights", own).returncode == 0
+    assert cluster.settings()["BACKBONE.WEIGHTS"] == str(own)
+
+
+def test_data_of_the_predecessors_archive_lies_a_folder_deeper(cluster):
+    deeper = cluster.folder / "old" / "data"
+    deeper.parent.mkdir()
+    cluster.data.rename(deeper)
+    assert cluster.run("--data", deeper.parent).returncode == 0
+    assert cluster.settings()["DATA.BASEDIR"] == str(deeper)
+
+
+def test_without_the_command_of_a_node_the_place_is_named(cluster):
+    (cluster.folder / "bin" / "deeplearning").unlink()
+    answer = cluster.run(PATH="/usr/bin:/bin")
+    assert answer.returncode == 2
+    assert "this must run on a node of the cluster" in answer.stderr
