@@ -31,7 +31,7 @@ cat >/etc/systemd/system/deeplearning-agent.service <<'UNIT'
 [Unit]
 Description=Forms the deep learning cluster and follows its membership
 Wants=network-online.target
-After=network-online.target
+After=network-online.target dlami-nvme.service
 StartLimitIntervalSec=0
 
 [Service]

@@ -13,6 +13,7 @@ from deeplearning_agent.failure import StageFailure, describe_failure
 from deeplearning_agent.file_system import mount_file_systems
 from deeplearning_agent.health import check_health
 from deeplearning_agent.host_files import installed_generation, write_host_files
+from deeplearning_agent.local_disk import prepare_local_disk
 from deeplearning_agent.node import Node
 from deeplearning_agent.node_environment import contract_variables, write_environment
 from deeplearning_agent.notices import clear_notice
@@ -50,6 +51,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
 
     run("wait for credentials", lambda: clients.wait_for_credentials(deadline))
     run("install packages", lambda: install_packages(node, deadline))
+    run("prepare the instance store", lambda: prepare_local_disk(node, deadline))
     run("mount the file system", lambda: mount_file_systems(node, deadline))
     gpu_count = run("count GPUs", lambda: count_gpus(node))
     # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.

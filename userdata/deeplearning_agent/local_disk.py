@@ -1,9 +1,10 @@
 """
-Finds the fastest disk of the node for data that is staged on each node by itself, and prepares it.
+Makes the node's instance store one scratch folder, /opt/deeplearning/local, with or without declared data.
 
 AWS's Deep Learning images join the instance store themselves and mount it on /opt/dlami/nvme. Elsewhere its devices
 come without a file system, and lose what is on them when the instance stops
-(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/add-instance-store-volumes.html).
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/add-instance-store-volumes.html). Several become one RAID 0, as
+AWS's guide to RAID describes (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/raid-config.html).
 """
 
 import logging
@@ -11,31 +12,39 @@ import os
 import secrets
 from pathlib import Path
 
+from deeplearning_agent.deadline import Deadline
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.node import Node
+from deeplearning_agent.packages import install_optional
 from deeplearning_agent.programs import ProgramError
+from deeplearning_agent.store_devices import (
+    LABEL,
+    Holding,
+    StoreDevice,
+    assemble_array,
+    create_array,
+    find_devices,
+    read_device,
+)
 
 LOG = logging.getLogger(__name__)
 LOCAL_LINK = "/opt/deeplearning/local"
 IMAGE_MOUNT = "/opt/dlami/nvme"
 OWN_MOUNT = "/mnt/deeplearning-local"
 ROOT_FOLDER = "/var/lib/deeplearning/local"
-DEVICE_FOLDER = "/dev/disk/by-id"
-DEVICE_PREFIX = "nvme-Amazon_EC2_NVMe_Instance_Storage_"
 PROBE_SECONDS = 30
 FORMAT_SECONDS = 300
-NOTHING_FOUND = 2
-"""The status of `blkid -p` for a device that holds nothing that it knows."""
-LABEL = "deeplearning"
+INSTALL_SECONDS = 120
 _FORMATS = (("mkfs.ext4", ("-q", "-m", "0", "-E", "nodiscard", "-L", LABEL)), ("mkfs.xfs", ("-q", "-K", "-L", LABEL)))
 
 
-def prepare_local_disk(node: Node) -> str:
+def prepare_local_disk(node: Node, deadline: Deadline) -> str:
     """
-    Prepare the folder for local data on the fastest disk that there is.
+    Prepare the scratch folder on the instance store, or on the root volume where there is none that can be used.
 
-    Effects: a file system on an instance-store device that holds nothing; its mount; the folder, which is given to the
-    login user; the link /opt/deeplearning/local to it. A device that holds anything is never touched.
+    Effects: one file system over all instance-store devices that hold nothing, as a RAID 0 when there are several; its
+    mount; the folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device that holds
+    anything is never written to. Installs mdadm where several devices need it and the image lacks it.
 
     Returns:
         The folder.
@@ -46,10 +55,11 @@ def prepare_local_disk(node: Node) -> str:
     """
     if _is_mounted(node, IMAGE_MOUNT):
         folder = f"{IMAGE_MOUNT}/deeplearning"
-    elif _is_mounted(node, OWN_MOUNT) or any(_take(node, device) for device in find_devices(node)):
+    elif _is_mounted(node, OWN_MOUNT) or _mount_store(node, deadline):
         folder = f"{OWN_MOUNT}/deeplearning"
     else:
-        LOG.warning("no instance store can be used: local data goes to %s on the root volume", ROOT_FOLDER)
+        level = logging.WARNING if find_devices(node) else logging.INFO
+        LOG.log(level, "no instance store can be used: %s is on the root volume", LOCAL_LINK)
         folder = ROOT_FOLDER
     path = node.path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -58,64 +68,67 @@ def prepare_local_disk(node: Node) -> str:
     return folder
 
 
-def find_devices(node: Node) -> list[str]:
-    """Return the instance-store devices, each once: a namespace has two names. Partitions are none."""
-    folder = node.path(DEVICE_FOLDER)
-    names = sorted(folder.glob(f"{DEVICE_PREFIX}*")) if folder.is_dir() else []
-    found = {str(name.resolve()): str(name) for name in reversed(names) if "-part" not in name.name}
-    return sorted(found.values())
-
-
-def _take(node: Node, device: str) -> bool:
-    """Mount a device that this program made earlier, or that holds nothing; tell whether it did."""
+def _mount_store(node: Node, deadline: Deadline) -> bool:
+    """Mount the instance store, made into one file system if it holds nothing; return whether it is mounted."""
+    devices = [device for name in find_devices(node) if (device := _read(node, name))]
+    for device in devices:
+        if device.holding is Holding.OTHER:
+            LOG.warning("%s is left alone: %s", device.name, device.words)
     try:
-        label = _read_label(node, device)
-        if label not in {"", LABEL}:
-            LOG.warning("%s is left alone: %s", device, label)
-            return False
-        if not label:
-            _format(node, device)
-        node.programs.run(["mkdir", "-p", str(node.path(OWN_MOUNT))], timeout_seconds=PROBE_SECONDS)
-        node.programs.run(["mount", device, str(node.path(OWN_MOUNT))], timeout_seconds=FORMAT_SECONDS)
+        target = _choose(node, devices, deadline)
+        return target is not None and _mount(node, target)
     except (ProgramError, StageFailure) as error:
-        LOG.warning("%s cannot be used: %s", device, error)
+        LOG.warning("the instance store cannot be used: %s", error)
         return False
+
+
+def _choose(node: Node, devices: list[StoreDevice], deadline: Deadline) -> str | None:
+    """
+    Return the device that is to be mounted; None without any.
+
+    What an earlier boot made comes first. Stopping an instance blanks all of its store, so then all are empty.
+    """
+    held = {kind: [device.name for device in devices if device.holding is kind] for kind in Holding}
+    if held[Holding.MEMBER]:
+        return assemble_array(node, held[Holding.MEMBER])
+    if held[Holding.OWN]:
+        return held[Holding.OWN][0]
+    empty = held[Holding.NOTHING]
+    if len(empty) > 1:
+        if install_optional(node, "mdadm", ["mdadm"], deadline.at_most(INSTALL_SECONDS)):
+            return create_array(node, empty)
+        LOG.warning(
+            "the image lacks mdadm, so only %s is used of %d instance-store devices; give an image that has it",
+            empty[0],
+            len(empty),
+        )
+    return empty[0] if empty else None
+
+
+def _read(node: Node, name: str) -> StoreDevice | None:
+    try:
+        return read_device(node, name)
+    except ProgramError as error:
+        LOG.warning("%s cannot be used: %s", name, error)
+        return None
+
+
+def _mount(node: Node, name: str) -> bool:
+    device = read_device(node, name)
+    if device.holding is Holding.NOTHING:
+        _format(node, name)
+    elif device.holding is not Holding.OWN:
+        LOG.warning("%s is left alone: %s", name, device.words)
+        return False
+    node.programs.run(["mkdir", "-p", str(node.path(OWN_MOUNT))], timeout_seconds=PROBE_SECONDS)
+    node.programs.run(["mount", name, str(node.path(OWN_MOUNT))], timeout_seconds=FORMAT_SECONDS)
     return True
 
 
-def _read_label(node: Node, device: str) -> str:
-    """
-    Return what a device holds: nothing, the label of this program's own file system, or words for anything else.
-
-    The device is read itself, because the system's own list may be older than what was written to it.
-
-    Raises:
-        ProgramError: It cannot be read.
-    """
-    try:
-        found = node.programs.run(["blkid", "-p", "-o", "export", device], timeout_seconds=PROBE_SECONDS)
-    except ProgramError as error:
-        if error.status == NOTHING_FOUND and not error.output.strip():
-            return _see_unused(node, device)
-        raise
-    return LABEL if f"LABEL={LABEL}" in found.splitlines() else f"it holds something: {' '.join(found.split())[:200]}"
-
-
-def _see_unused(node: Node, device: str) -> str:
-    """Return nothing for a device that is not part of anything; blkid also ends so when it sees nothing at all."""
-    name = Path(device).resolve().name
-    holders = node.path(f"/sys/class/block/{name}/holders")
-    if holders.is_dir() and any(holders.iterdir()):
-        return "it is part of another device"
-    mounts = node.path("/proc/mounts")
-    is_mounted = mounts.exists() and any(line.split()[0] == f"/dev/{name}" for line in mounts.read_text().splitlines())
-    return "it is mounted" if is_mounted else ""
-
-
-def _format(node: Node, device: str) -> None:
+def _format(node: Node, name: str) -> None:
     for program, options in _FORMATS:
         if node.programs.has(program):
-            node.programs.run([program, *options, device], timeout_seconds=FORMAT_SECONDS)
+            node.programs.run([program, *options, name], timeout_seconds=FORMAT_SECONDS)
             return
     raise StageFailure("the image has neither mkfs.ext4 nor mkfs.xfs", "give an image that has one")
 

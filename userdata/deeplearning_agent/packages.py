@@ -56,6 +56,23 @@ def install_packages(node: Node, deadline: Deadline) -> None:
         node.programs.run(["modprobe", DRIVER_MODULE], timeout_seconds=min(120, max(1.0, deadline.remaining)))
 
 
+def install_optional(node: Node, command: str, names: list[str], deadline: Deadline) -> bool:
+    """
+    Install packages that a node can do without.
+
+    Effects: installs with apt-get or dnf when the command is absent.
+
+    Returns:
+        Whether the command is there.
+    """
+    if not node.programs.has(command):
+        try:
+            _install(node, names, deadline)
+        except StageFailure as error:
+            LOG.warning("%s could not be installed: %s", ", ".join(names), error)
+    return node.programs.has(command)
+
+
 def _install(node: Node, names: list[str], deadline: Deadline) -> None:
     manager = next((command for command in _MANAGERS if node.programs.has(command)), None)
     if manager is None:

@@ -1,15 +1,13 @@
-"""Starts what brings data and software environment to the node, beside the formation, and makes room for it."""
+"""Starts the service that brings data and software environment to the node, beside the formation."""
 
 import os
 
 from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.inquiry import COMMAND_FILE
-from deeplearning_agent.local_disk import prepare_local_disk
 from deeplearning_agent.node import Node
 from deeplearning_contract.names import DATA_DIRECTORY, ENVIRONMENT_DIRECTORY, PROVISION_FILE, PROVISION_SERVICE
 
 START_SECONDS = 60
-LOCAL_TARGET = "local"
 FINAL_FAILURE = 1
 """The status of a failure that trying again cannot mend; any other makes the service try again."""
 
@@ -33,8 +31,8 @@ def start_provisioning(node: Node) -> None:
     """
     Start the service that provisions this node, if the user asked for anything; do not wait for it.
 
-    Effects: folders of the login user's below /opt/deeplearning; where data goes to a local disk, that disk; the unit
-    in /etc/systemd/system, which the agent starts at each boot.
+    Effects: folders of the login user's below /opt/deeplearning; the unit in /etc/systemd/system, which the agent
+    starts at each boot.
 
     Raises:
         ProgramError: systemd refused.
@@ -47,8 +45,6 @@ def start_provisioning(node: Node) -> None:
         path = node.path(folder)
         path.mkdir(parents=True, exist_ok=True)
         os.chown(path, *user.owner)
-    if any(source.target == LOCAL_TARGET for source in node.settings.needs.data):
-        prepare_local_disk(node)
     unit = _UNIT.format(user=user.name, command=COMMAND_FILE, final=FINAL_FAILURE)
     write_file(node.path(f"/etc/systemd/system/{PROVISION_SERVICE}"), unit)
     node.programs.run(["systemctl", "daemon-reload"], timeout_seconds=START_SECONDS)

@@ -1,11 +1,12 @@
-"""The fastest disk of a node is found, prepared once, and nothing that holds anything is touched."""
+"""The instance store becomes one scratch folder, prepared once, and nothing that holds anything is written to."""
 
 import shutil
 import subprocess
 
 import pytest
 
-from deeplearning_agent.local_disk import DEVICE_PREFIX, LOCAL_LINK, find_devices, prepare_local_disk
+from deeplearning_agent.local_disk import LOCAL_LINK, prepare_local_disk
+from deeplearning_agent.store_devices import DEVICE_PREFIX, find_devices
 
 DEVICE_BYTES = 8 * 1024 * 1024
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
@@ -20,6 +21,14 @@ class Machine:
         self.root = self.node.root
         for name in ("blkid", "mkfs.ext4"):
             self.provide(name)
+        # The kernel of a test machine may have no md, so the array is a file; blkid and mkfs work on it for real.
+        lab.program(
+            1,
+            "mdadm",
+            'echo "$@" >>"$FAKES/mdadm.calls"; for word; do case "$word" in */md/*) array=$word ;; esac; done; '
+            '/bin/mkdir -p "${array%/*}"; [ "$1" = --assemble ] || /usr/bin/truncate -s 16M "$array.data"; '
+            '/bin/ln -s "$array.data" "$array"',
+        )
         lab.program(1, "mount", 'for target; do :; done; echo "$@" >>"$FAKES/mount.calls"; touch "$target/.mounted"')
 
     def provide(self, name):
@@ -42,15 +51,30 @@ class Machine:
         return real
 
     def prepare(self):
-        folder = prepare_local_disk(self.node)
+        folder = prepare_local_disk(self.node, self.node.limit(1000))
         assert (self.root / LOCAL_LINK.lstrip("/")).resolve() == (self.root / folder.lstrip("/")).resolve()
         assert (self.root / folder.lstrip("/")).is_dir()
         return folder
 
+    def calls(self, program):
+        calls = self.lab.directory / f"programs1/{program}.calls"
+        return [line.split() for line in calls.read_text().splitlines()] if calls.exists() else []
+
     @property
     def mounts(self):
-        calls = self.lab.directory / "programs1/mount.calls"
-        return [line.split() for line in calls.read_text().splitlines()] if calls.exists() else []
+        return self.calls("mount")
+
+    def join(self, device):
+        """Write the mark of a part of the array that this program makes, as mdadm does: metadata 1.2, 4 KiB in."""
+        header = bytearray(256)
+        header[0:8] = (0xA92B4EFC).to_bytes(4, "little") + (1).to_bytes(4, "little")
+        header[32 : 32 + 16] = b"any:deeplearning"
+        header[128 + 16 : 128 + 24] = (8).to_bytes(8, "little")
+        total = sum(int.from_bytes(header[i : i + 4], "little") for i in range(0, 256, 4))
+        header[216:220] = ((total & 0xFFFFFFFF) + (total >> 32)).to_bytes(4, "little")
+        with device.open("r+b") as file:
+            file.seek(4096)
+            file.write(header)
 
 
 @pytest.fixture
@@ -128,7 +152,7 @@ def test_a_device_that_holds_anything_is_never_touched(machine, content, caplog)
     assert device.read_bytes() == before
     assert machine.mounts == []
     assert "is left alone: it holds something" in caplog.text
-    assert "local data goes to /var/lib/deeplearning/local on the root volume" in caplog.text
+    assert "/opt/deeplearning/local is on the root volume" in caplog.text
 
 
 def test_a_device_that_is_part_of_another_is_left_alone(machine, caplog):
@@ -161,6 +185,110 @@ def test_an_image_without_mkfs_uses_its_root_volume(machine, caplog):
     assert "neither mkfs.ext4 nor mkfs.xfs" in caplog.text
 
 
+@pytest.mark.parametrize("count", [2, 8])
+def test_all_empty_devices_become_one_raid_0(machine, count):
+    devices = [machine.device(f"AWS{number}") for number in range(count)]
+    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    array = str(machine.root / "dev/md/deeplearning")
+    [call] = machine.calls("mdadm")
+    assert call[:2] == ["--create", array]
+    assert {"--level=0", f"--raid-devices={count}", "--name=deeplearning", "--homehost=any"} <= set(call)
+    by_id = machine.root / "dev/disk/by-id"
+    assert call[-count:] == [str(by_id / f"{DEVICE_PREFIX}AWS{number}") for number in range(count)]
+    assert machine.mounts == [[array, str(machine.root / "mnt/deeplearning-local")]]
+    assert all(device.read_bytes() == bytes(DEVICE_BYTES) for device in devices), "only the array is formatted"
+
+
+def test_after_a_reboot_the_array_is_assembled_and_mounted_and_never_made_again(machine):
+    devices = [machine.device(f"AWS{number}") for number in range(2)]
+    machine.prepare()
+    array = machine.root / "dev/md/deeplearning"
+    content = array.read_bytes()
+    for device in devices:
+        machine.join(device)
+    array.unlink()
+    (machine.root / "mnt/deeplearning-local/.mounted").unlink()
+    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    assert [call[0] for call in machine.calls("mdadm")] == ["--create", "--assemble"]
+    assert array.read_bytes() == content
+    assert len(machine.mounts) == 2
+
+
+def test_an_array_that_udev_has_assembled_is_mounted_as_it_is(machine):
+    for number in range(2):
+        machine.device(f"AWS{number}")
+    machine.prepare()
+    for number in range(2):
+        machine.join(machine.root / f"dev/nvme-AWS{number}")
+    (machine.root / "mnt/deeplearning-local/.mounted").unlink()
+    machine.prepare()
+    assert [call[0] for call in machine.calls("mdadm")] == ["--create"]
+    assert len(machine.mounts) == 2
+
+
+def test_a_boot_that_was_cut_off_before_the_array_had_a_file_system_is_made_good(machine):
+    for number in range(2):
+        machine.join(machine.device(f"AWS{number}"))
+    array = machine.root / "dev/md/deeplearning"
+    array.parent.mkdir(parents=True)
+    with (array.parent / "data").open("wb") as file:
+        file.truncate(2 * DEVICE_BYTES)
+    array.symlink_to(array.parent / "data")
+    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    assert machine.mounts[0][0] == str(array)
+
+
+def test_an_array_that_holds_something_else_is_never_touched(machine, caplog):
+    for number in range(2):
+        machine.join(machine.device(f"AWS{number}"))
+    array = machine.device("array", label="user-data")
+    (machine.root / f"dev/disk/by-id/{DEVICE_PREFIX}array").unlink()
+    (machine.root / "dev/md").mkdir(parents=True)
+    (machine.root / "dev/md/deeplearning").symlink_to(array)
+    before = array.read_bytes()
+    assert machine.prepare() == "/var/lib/deeplearning/local"
+    assert array.read_bytes() == before
+    assert "is left alone: it holds something" in caplog.text
+
+
+def test_only_empty_devices_join_the_array(machine):
+    held = machine.device("AWS0", label="user-data")
+    before = held.read_bytes()
+    for number in (1, 2):
+        machine.device(f"AWS{number}")
+    machine.prepare()
+    [call] = machine.calls("mdadm")
+    assert "--raid-devices=2" in call
+    assert not any(word.endswith("AWS0") for word in call)
+    assert held.read_bytes() == before
+
+
+def test_mdadm_is_installed_where_several_devices_need_it(machine):
+    machine.lab.program(1, "mdadm", None)
+    machine.lab.program(1, "apt-get", 'echo "$@" >>"$FAKES/apt.calls"')
+    for number in range(2):
+        machine.device(f"AWS{number}")
+    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    assert any(call[-1] == "mdadm" and "install" in call for call in machine.calls("apt"))
+    assert machine.mounts[0][0].endswith("AWS0"), "without mdadm the first device alone serves"
+
+
+def test_one_device_needs_no_mdadm(machine):
+    machine.lab.program(1, "mdadm", None)
+    machine.lab.program(1, "apt-get", 'echo "$@" >>"$FAKES/apt.calls"')
+    machine.device()
+    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    assert machine.calls("apt") == []
+
+
+def test_an_array_that_cannot_be_made_leaves_the_root_volume(machine, caplog):
+    machine.lab.program(1, "mdadm", "echo 'mdadm: RUN_ARRAY failed' >&2; exit 1")
+    for number in range(2):
+        machine.device(f"AWS{number}")
+    assert machine.prepare() == "/var/lib/deeplearning/local"
+    assert "the instance store cannot be used: mdadm" in caplog.text
+
+
 def test_a_device_with_two_names_and_its_partitions_count_once(machine):
     device = machine.device("AWS1")
     folder = machine.root / "dev/disk/by-id"
@@ -170,6 +298,6 @@ def test_a_device_with_two_names_and_its_partitions_count_once(machine):
     assert find_devices(machine.node) == [str(folder / f"{DEVICE_PREFIX}AWS1")]
 
 
-def test_without_a_device_the_root_volume_is_used_with_a_warning(machine, caplog):
+def test_without_a_device_the_root_volume_is_used_without_alarm(machine, caplog):
     assert machine.prepare() == "/var/lib/deeplearning/local"
-    assert "no instance store can be used" in caplog.text
+    assert [record for record in caplog.records if record.levelname != "INFO"] == []

@@ -35,13 +35,6 @@ def test_the_service_is_started_and_not_waited_for(lab, needy):
         assert needy.path(f"/opt/deeplearning/{folder}").stat().st_uid == os.getuid()
 
 
-@pytest.mark.parametrize(("target", "is_prepared"), [("local", True), ("efs", False)])
-def test_a_local_disk_is_prepared_only_for_data_that_goes_there(lab, ticking_clock, target, is_prepared):
-    node = lab.node(0, ticking_clock(), needs=JobNeeds({}, (DataSettings("coco", "bucket", "coco.tar", target),)))
-    start_provisioning(node)
-    assert node.path("/opt/deeplearning/local").is_symlink() is is_prepared
-
-
 def test_a_cluster_that_needs_nothing_gets_no_service(lab, ticking_clock):
     node = lab.node(0, ticking_clock())
     start_provisioning(node)
