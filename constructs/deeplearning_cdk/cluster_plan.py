@@ -20,12 +20,13 @@ from deeplearning_cdk.cluster_props import (
 )
 from deeplearning_cdk.cluster_storage import StorageProps
 from deeplearning_cdk.data_source import DataSource, check_data
+from deeplearning_cdk.image_choice import take_image
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_client import add_lustre_client
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.network_fit import check_new_vpc
-from deeplearning_cdk.node_image import NodeImage, choose_image
+from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import describe_hardware
 from deeplearning_cdk.purchase import Purchase, read_purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
@@ -147,7 +148,7 @@ def plan_cluster(
     check_scripts(setup_script=setup_script, run_script=run_script)
     workers = describe_instance_type("worker_instance_type", worker_instance_type or DEFAULT_INSTANCE_TYPE)
     master = describe_instance_type("master_instance_type", master_instance_type or workers)
-    chosen = _check_image(workers, master, image or _choose_image(workers, master))
+    chosen = take_image(image, workers, master, isolated=isolated)
     timeout = setup_timeout or Duration.minutes(DEFAULT_SETUP_MINUTES)
     plan = ClusterPlan(
         workers=workers,
@@ -193,25 +194,3 @@ def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str, *, isolated: bool) -> None:
         is_public=plan.ssh_peer is not None,
         isolated=isolated,
     )
-
-
-def _choose_image(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:
-    """Choose by the type that asks for more: one that no ready image drives, then an accelerated one."""
-    named = (("worker_instance_type", workers), ("master_instance_type", master))
-    prop, facts = max(named, key=lambda pair: (pair[1].driver_branch is not None, pair[1].accelerator is not None))
-    return choose_image(prop, facts)
-
-
-def _check_image(workers: InstanceTypeFacts, master: InstanceTypeFacts, image: NodeImage) -> NodeImage:
-    if workers.architecture != master.architecture:
-        raise ValueError(
-            "master_instance_type must have the architecture of worker_instance_type, got "
-            f"{master.name} ({master.architecture}) with {workers.name} ({workers.architecture}); "
-            "take two types of one architecture, since all nodes start from one image"
-        )
-    if image.architecture != workers.architecture:
-        raise ValueError(
-            f"image must have the architecture of the instance types, got {image.architecture} with "
-            f"{workers.name} ({workers.architecture}); pass architecture={workers.architecture!r} to the image"
-        )
-    return image

@@ -10,7 +10,6 @@ from deeplearning_cdk.lustre_client import MOUNT_COMMAND, brings_lustre_client
 RETIRED = "deeplearning_cdk:retiredInstanceType"
 NOT_OFFERED = "deeplearning_cdk:instanceTypeNotInRegion"
 NOT_TRIED = "deeplearning_cdk:imageNotTried"
-NO_PACKAGES = "deeplearning_cdk:packagesWithoutInternet"
 NO_INDEX = "deeplearning_cdk:environmentWithoutInternet"
 NO_LUSTRE_CLIENT = "deeplearning_cdk:lustreClientNotInstalled"
 NEVER_STOPS = "deeplearning_cdk:neverStops"
@@ -35,12 +34,6 @@ def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
             f"no current image of AWS drives {plan.workers.name}: nodes start from stock Ubuntu and install "
             f"{', '.join(plan.image.packages.get('nvidia-smi', ()))} at boot, which was not tried on AWS; "
             "pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or p5.48xlarge",
-        )
-    if isolated and plan.image.packages:
-        annotations.add_warning_v2(
-            NO_PACKAGES,
-            f"isolated nodes cannot install packages: the image must already have {', '.join(plan.image.packages)}; "
-            "pass an image that has them",
         )
     if isolated and plan.environment is not None:
         annotations.add_warning_v2(

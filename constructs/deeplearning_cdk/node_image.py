@@ -9,18 +9,13 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from deeplearning_cdk.instance_catalog import Architecture, InstanceTypeFacts
+from deeplearning_cdk.instance_catalog import Architecture
 
 FileSystemMode = Literal["nfs4", "efs"]
 
 PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
 PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023"
 BASE_UBUNTU_ARM64 = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
-
-# Families that the release notes of the x86 images with the open NVIDIA driver list (July 2026).
-DEEP_LEARNING_FAMILIES = frozenset(
-    "g4dn g5 g6 gr6 g6e g7 g7e p4d p4de p5 p5e p5en p6-b200 p6-b300".split()  # noqa: SIM905
-)
 
 _LOGIN_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _INTERPRETER = re.compile(r"(/[A-Za-z0-9._-]+)+")
@@ -46,6 +41,8 @@ class NodeImage:
         root_device: Name of the root device.
         packages: Packages that a node installs where the command is missing: command -> packages; `{kernel}` in a
             name stands for the release of the running kernel.
+        has_packages: Whether nodes need no Internet for `packages`: the image has them already, or is configured for
+            a mirror in the VPC.
         is_tried: Whether this choice is known to work on AWS from its vendor's notes.
     """
 
@@ -57,6 +54,7 @@ class NodeImage:
     interpreter: str = "/usr/bin/python3"
     root_device: str = "/dev/sda1"
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    has_packages: bool = False
     is_tried: bool = True
 
     def __post_init__(self) -> None:
@@ -73,7 +71,9 @@ class NodeImage:
             )
 
     @classmethod
-    def deep_learning_ubuntu(cls, name: str = PYTORCH_UBUNTU, *, architecture: Architecture = "x86_64") -> "NodeImage":
+    def deep_learning_ubuntu(
+        cls, name: str = PYTORCH_UBUNTU, *, architecture: Architecture = "x86_64", has_packages: bool = False
+    ) -> "NodeImage":
         """
         Take an AWS Deep Learning AMI on Ubuntu.
 
@@ -81,12 +81,14 @@ class NodeImage:
             name: Its name in `/aws/service/deeplearning/ami/<architecture>/<name>/latest/ami-id`.
                 Default: PyTorch with the open NVIDIA driver on Ubuntu 24.04.
             architecture: Processor architecture. Default: x86_64.
+            has_packages: Nodes need no Internet for its packages. Default: they do.
         """
         return cls(
             parameter=f"/aws/service/deeplearning/ami/{architecture}/{name}/latest/ami-id",
             login_user="ubuntu",
             architecture=architecture,
             packages=_UBUNTU_PACKAGES,
+            has_packages=has_packages,
         )
 
     @classmethod
@@ -114,12 +116,13 @@ class NodeImage:
         )
 
     @classmethod
-    def ubuntu(cls, *, architecture: Architecture = "x86_64") -> "NodeImage":
+    def ubuntu(cls, *, architecture: Architecture = "x86_64", has_packages: bool = False) -> "NodeImage":
         """
         Take Canonical's stock Ubuntu 24.04: no driver, no framework.
 
         Args:
             architecture: Processor architecture. Default: x86_64.
+            has_packages: Nodes need no Internet for its packages. Default: they do.
         """
         name = "amd64" if architecture == "x86_64" else "arm64"
         return cls(
@@ -127,6 +130,7 @@ class NodeImage:
             login_user="ubuntu",
             architecture=architecture,
             packages=_UBUNTU_PACKAGES,
+            has_packages=has_packages,
         )
 
     @classmethod
@@ -140,6 +144,7 @@ class NodeImage:
         interpreter: str = "/usr/bin/python3",
         root_device: str = "/dev/sda1",
         packages: Mapping[str, tuple[str, ...]] | None = None,
+        has_packages: bool = False,
     ) -> "NodeImage":
         """
         Take the image whose AMI id an SSM parameter holds; it is read at each deployment.
@@ -152,6 +157,7 @@ class NodeImage:
             interpreter: Python 3.10 or newer. Default: `/usr/bin/python3`.
             root_device: Name of the root device. Default: `/dev/sda1`, as on Ubuntu.
             packages: What to install where a command is missing. Default: nothing.
+            has_packages: Nodes need no Internet for its packages. Default: they do.
         """
         return cls(
             parameter=parameter,
@@ -161,11 +167,17 @@ class NodeImage:
             interpreter=interpreter,
             root_device=root_device,
             packages=packages or {},
+            has_packages=has_packages,
         )
 
     @classmethod
     def from_ami_id(
-        cls, ami_id: str | Mapping[str, str], *, login_user: str, like: "NodeImage | None" = None
+        cls,
+        ami_id: str | Mapping[str, str],
+        *,
+        login_user: str,
+        like: "NodeImage | None" = None,
+        has_packages: bool = False,
     ) -> "NodeImage":
         """
         Take an image by its id, so that nodes launched later start from the same bytes.
@@ -175,9 +187,11 @@ class NodeImage:
             login_user: Who logs in and trains.
             like: The image that this one was made from; interpreter, packages, root device and file-system
                 mode are taken from it. Default: stock Ubuntu.
+            has_packages: Nodes need no Internet for its packages. Default: they do.
         """
         ami_ids = {"*": ami_id} if isinstance(ami_id, str) else dict(ami_id)
-        return replace(like or cls.ubuntu(), parameter="", ami_ids=ami_ids, login_user=login_user)
+        base = like or cls.ubuntu()
+        return replace(base, parameter="", ami_ids=ami_ids, login_user=login_user, has_packages=has_packages)
 
     def with_nvidia_driver(self, branch: int) -> "NodeImage":
         """Add the proprietary NVIDIA driver of a branch, installed at boot where `nvidia-smi` is missing."""
@@ -209,31 +223,6 @@ class NodeImage:
         if region not in self.ami_ids:
             raise ValueError(f"image must have an AMI id for {region}, got {sorted(self.ami_ids)}; add it")
         return self.ami_ids[region]
-
-
-def choose_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
-    """
-    Choose the image for a type whose user named none.
-
-    Args:
-        prop: The user's prop that named the type, for the error.
-        facts: The type.
-
-    Raises:
-        ValueError: No image is known that drives the type's accelerators.
-    """
-    if facts.accelerator is None:
-        return NodeImage.ubuntu(architecture=facts.architecture)
-    if facts.driver_branch is not None:
-        return NodeImage.ubuntu(architecture=facts.architecture).with_nvidia_driver(facts.driver_branch)
-    if facts.family in DEEP_LEARNING_FAMILIES and facts.architecture == "x86_64":
-        return NodeImage.deep_learning_ubuntu()
-    if facts.family == "g5g":
-        return NodeImage.deep_learning_ubuntu(BASE_UBUNTU_ARM64, architecture="arm64")
-    raise ValueError(
-        f"image must be given for {prop} {facts.name}, got none; no image is known here that drives it: "
-        "pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
-    )
 
 
 def _require(pattern: re.Pattern[str], name: str, value: str, remedy: str) -> None:

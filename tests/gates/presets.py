@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _CPU = {"worker_instance_type": "m5.large"}
+_HAS_PACKAGES = {"kind": "ubuntu", "has_packages": True}
 _VPC = {
     "vpc_id": "vpc-0123456789abcdef0",
     "availability_zone": "us-east-1a",
@@ -13,10 +14,10 @@ _VPC = {
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
-    "private": {"isolated": True, **_CPU},
+    "private": {"isolated": True, "image": _HAS_PACKAGES, **_CPU},
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **_CPU},
     "existing-vpc-and-efs": {"vpc": _VPC, "file_system_id": "fs-0123456789abcdef0", "regions": "us-east-1", **_CPU},
-    "private-existing-vpc": {"vpc": _VPC, "isolated": True, "regions": "us-east-1", **_CPU},
+    "private-existing-vpc": {"vpc": _VPC, "isolated": True, "image": _HAS_PACKAGES, "regions": "us-east-1", **_CPU},
     "cpu": _CPU,
     "lustre-with-data": {
         "data": [

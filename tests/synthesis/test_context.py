@@ -61,12 +61,14 @@ def test_one_region_keeps_the_stacks_name() -> None:
 
 
 def test_values_may_be_text_or_json() -> None:
-    text = read_choices({"worker_desired_capacity": "2", "isolated": "true", "tags": "team=vision,cost:center=7"})[0]
+    text = read_choices(
+        {"worker_desired_capacity": "2", "file_system_backup": "true", "tags": "team=vision,cost:center=7"}
+    )[0]
     typed = read_choices(
-        {"worker_desired_capacity": 2, "isolated": True, "tags": {"team": "vision", "cost:center": "7"}}
+        {"worker_desired_capacity": 2, "file_system_backup": True, "tags": {"team": "vision", "cost:center": "7"}}
     )[0]
     assert text == typed
-    assert text.cluster == {"worker_desired_capacity": 2, "isolated": True}
+    assert text.cluster == {"worker_desired_capacity": 2, "file_system_backup": True}
     assert text.tags["team"] == "vision"
 
 

@@ -20,6 +20,7 @@ from stacks.horovod_stack import HorovodStack
 
 ROOT = Path(__file__).parents[2]
 CPU = {"worker_instance_type": "m5.large"}
+HAS_PACKAGES = {"kind": "ubuntu", "has_packages": True}
 VPC = {
     "vpc_id": "vpc-0123456789abcdef0",
     "availability_zone": "us-east-1a",
@@ -32,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "one-worker": {"worker_desired_capacity": 1, **CPU},
     "no-worker": {"worker_desired_capacity": 0, **CPU},
     "forty-workers": {"worker_desired_capacity": 40, **CPU},
-    "own-private-vpc": {"vpc": VPC, "isolated": True, "regions": "us-east-1", **CPU},
+    "own-private-vpc": {"vpc": VPC, "isolated": True, "image": HAS_PACKAGES, "regions": "us-east-1", **CPU},
     "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
     "amazon-linux": {"image": "deep-learning-amazon-linux", "worker_instance_type": "g5.12xlarge"},
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aws_cdk import Tags
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 CPU = {"worker_instance_type": "m5.large"}
@@ -176,7 +176,11 @@ UNTAGGED = {
 
 @pytest.mark.parametrize(
     "props",
-    [{}, {"isolated": True, **CPU}, {"worker_instance_type": "p5.48xlarge"}],
+    [
+        {},
+        {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), **CPU},
+        {"worker_instance_type": "p5.48xlarge"},
+    ],
     ids=["default", "isolated", "placed"],
 )
 def test_everything_that_takes_tags_bears_the_clusters(synthesize: Any, props: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Where nodes live: new VPCs, the user's own, isolated ones, public masters."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from deeplearning_cdk import LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 ZONE = "us-east-1a"
+HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
+ISOLATED: dict[str, Any] = {"isolated": True, "image": HAS_PACKAGES, "worker_instance_type": "m5.large"}
 
 
 def _import_vpc(scope: cdk.Stack, *, cidr: str | None = None, zones: tuple[str, ...] = (ZONE,)) -> ec2.IVpc:
@@ -86,7 +89,10 @@ NFS_FROM_NODES = ("FileSystem", "Nodes", "tcp", 2049, 2049)
         ({}, set()),
         ({"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"}, set()),
         ({"file_system_id": "fs-0123456789abcdef0"}, set()),
-        ({"isolated": True, "worker_instance_type": "m5.large"}, {("Endpoints", "Nodes", "tcp", 443, 443)}),
+        (
+            ISOLATED,
+            {("Endpoints", "Nodes", "tcp", 443, 443)},
+        ),
         ({"ssh_peer": "203.0.113.7/32"}, {("Master", "203.0.113.7/32", "tcp", 22, 22)}),
     ],
     ids=["default", "amazon-linux", "existing-file-system", "isolated", "ssh-peer"],
@@ -107,7 +113,9 @@ def test_these_are_the_doors_of_a_cluster_with_lustre(make_stack: Callable[..., 
 
 @pytest.mark.parametrize("isolated", [False, True])
 def test_a_new_vpc_records_all_its_traffic_in_a_log_group_that_stays(synthesize: Any, isolated: bool) -> None:  # noqa: FBT001
-    synthesis = synthesize(worker_instance_type="m5.large", **({"isolated": True} if isolated else {}))
+    synthesis = synthesize(
+        worker_instance_type="m5.large", **({"isolated": True, "image": HAS_PACKAGES} if isolated else {})
+    )
     (vpc,) = synthesis.of_type("AWS::EC2::VPC")
     log = synthesis.part("AWS::EC2::FlowLog", "FlowLog")
     group, role, policy = (
@@ -188,14 +196,14 @@ def test_public_master_with_several_cards_is_refused(synthesize: Any) -> None:
 
 
 def test_isolated_vpc_has_no_way_out_and_the_endpoints_that_nodes_call(synthesize: Any) -> None:
-    synthesis = synthesize(isolated=True, worker_instance_type="m5.large", region="us-east-1")
+    synthesis = synthesize(**ISOLATED, region="us-east-1")
     for kind in ("NatGateway", "InternetGateway", "Route", "EIP"):
         assert not synthesis.of_type(f"AWS::EC2::{kind}")
     endpoints = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
     services = {str(entry["ServiceName"]).rpartition(".")[2].rstrip("]}'") for entry in endpoints}
     assert services == {"autoscaling", "dynamodb", "events", "logs", "s3", "sqs", "ssm", "ssmmessages"}
     assert all(entry["PrivateDnsEnabled"] for entry in endpoints if entry["VpcEndpointType"] == "Interface")
-    assert [text for text in synthesis.warnings if "isolated nodes cannot install packages" in text]
+    assert synthesis.warnings == []
 
 
 OWN_PRINCIPALS = {
@@ -241,7 +249,7 @@ def test_endpoints_of_a_new_vpc_let_anyone_read_public_objects_and_only_this_acc
 def test_endpoints_of_isolated_nodes_let_only_this_account_in_but_for_packages_layers_and_the_signal(
     synthesize: Any,
 ) -> None:
-    statements = _endpoint_statements(synthesize(isolated=True, worker_instance_type="m5.large", region="us-east-1"))
+    statements = _endpoint_statements(synthesize(**ISOLATED, region="us-east-1"))
     public = [
         _bucket("amazonlinux-2-repos-${AWS::Region}"),
         _bucket("al2023-repos-${AWS::Region}-de612dc2"),
@@ -255,9 +263,47 @@ def test_endpoints_of_isolated_nodes_let_only_this_account_in_but_for_packages_l
     }
 
 
+@pytest.mark.parametrize(
+    ("props", "lacks"),
+    [
+        ({"worker_instance_type": "m5.large"}, "mount.nfs4"),
+        ({"worker_instance_type": "g5.12xlarge"}, "mount.nfs4"),
+        ({"worker_instance_type": "p3dn.24xlarge"}, "mount.nfs4, nvidia-smi"),
+        ({"image": NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")}, "mount.nfs4"),
+    ],
+    ids=["stock ubuntu", "deep learning", "driver at boot", "own image"],
+)
+def test_isolated_nodes_that_would_install_packages_are_refused(
+    synthesize: Any, props: dict[str, Any], lacks: str
+) -> None:
+    expected = re.escape(
+        f"image must already have {lacks} with isolated, got one that installs what is missing at boot; "
+    )
+    with pytest.raises(ValueError, match=expected + "pass has_packages=True to the image if it has"):
+        synthesize(isolated=True, **props)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        NodeImage.deep_learning_ubuntu(has_packages=True),
+        NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu", has_packages=True),
+        NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu"),
+        # Its packages come through the endpoint of S3, where Amazon Linux has its repositories.
+        NodeImage.deep_learning_amazon_linux(),
+    ],
+    ids=["deep learning", "own id", "own parameter", "amazon linux"],
+)
+def test_isolated_nodes_may_start_from_an_image_that_has_its_packages_or_reaches_them(
+    synthesize: Any, image: NodeImage
+) -> None:
+    synthesis = synthesize(isolated=True, image=image, worker_instance_type="g5.12xlarge", region="us-east-1")
+    assert not [text for text in synthesis.warnings if "packages" in text]
+
+
 def test_isolated_and_ssh_peer_contradict_each_other(synthesize: Any) -> None:
     with pytest.raises(ValueError, match="ssh_peer must be left out with isolated"):
-        synthesize(isolated=True, ssh_peer="203.0.113.7/32")
+        synthesize(isolated=True, image=HAS_PACKAGES, ssh_peer="203.0.113.7/32")
 
 
 def test_own_private_vpc_is_taken_as_it_is(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
@@ -272,7 +318,7 @@ def test_own_private_vpc_is_taken_as_it_is(make_stack: Callable[..., cdk.Stack],
 
 def test_own_isolated_vpc_gets_the_endpoints(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
     stack = make_stack()
-    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), isolated=True, worker_instance_type="m5.large")
+    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), **ISOLATED)
     synthesis = read_stack(stack)
     assert len(synthesis.of_type("AWS::EC2::VPCEndpoint")) == 8
     gateways = [e["Properties"] for e in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]

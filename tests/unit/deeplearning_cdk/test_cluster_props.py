@@ -13,6 +13,7 @@ from deeplearning_cdk import NodeImage
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.cluster_props import check_capacity, check_setup_timeout, read_ssh_peer
 
+HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
 COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
 
 
@@ -61,7 +62,7 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
             ),
         ),
         (
-            {"worker_desired_capacity": 23, "vpc_cidr": "10.0.0.0/26", "isolated": True},
+            {"worker_desired_capacity": 23, "vpc_cidr": "10.0.0.0/26", "isolated": True, "image": HAS_PACKAGES},
             (
                 "worker_max_capacity must not exceed the 19 addresses that the private subnet of 10.0.0.0/26 has for "
                 "workers, got 23; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"

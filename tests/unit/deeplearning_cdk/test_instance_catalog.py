@@ -5,8 +5,8 @@ from aws_cdk import Aws
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk import InstanceTypeFacts
+from deeplearning_cdk.image_choice import DEEP_LEARNING_FAMILIES, choose_image
 from deeplearning_cdk.instance_catalog import describe_instance_type, read_catalog
-from deeplearning_cdk.node_image import DEEP_LEARNING_FAMILIES, choose_image
 
 
 # GPUs, network cards and EFA cards as EC2's pages on accelerated types give them.

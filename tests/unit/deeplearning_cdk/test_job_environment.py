@@ -71,7 +71,8 @@ def test_what_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> 
 
 def test_isolated_nodes_are_warned_that_they_reach_no_index(synthesize: Any, requirements: Path) -> None:
     environment = JobEnvironment.from_requirements(str(requirements))
-    image = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+    image = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu", has_packages=True)
     props = {"worker_instance_type": "m5.large", "environment": environment, "image": image}
-    assert [text for text in synthesize(isolated=True, **props).warnings if "no public package index" in text]
+    warnings = synthesize(isolated=True, **props).warnings
+    assert [text for text in warnings if "no public package index" in text]
     assert not [text for text in synthesize(**props).warnings if "no public package index" in text]

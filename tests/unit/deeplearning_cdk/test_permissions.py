@@ -20,6 +20,7 @@ CHANNELS = [
     "ssmmessages:OpenDataChannel",
 ]
 ROLES = ("MasterRole", "WorkerRole")
+HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
 MOST_POLICY_CHARACTERS = 6144
 """IAM's limit on a managed policy, which counts no white space."""
 OURS = (*ROLES, "CapacityAdjusterRole")
@@ -151,7 +152,9 @@ def test_only_ec2_may_act_as_a_nodes_role_which_has_no_fixed_name(synthesize: An
 
 
 @pytest.mark.parametrize(
-    "props", [{}, {"isolated": True, "worker_instance_type": "m5.large"}], ids=["default", "isolated"]
+    "props",
+    [{}, {"isolated": True, "image": HAS_PACKAGES, "worker_instance_type": "m5.large"}],
+    ids=["default", "isolated"],
 )
 def test_no_role_has_a_policy_inside_or_one_of_aws_and_none_may_hand_out_rights(
     synthesize: Any, props: dict[str, Any]
@@ -364,7 +367,7 @@ def test_every_node_reads_the_file_of_the_environment(synthesize: Any, tmp_path:
 @pytest.mark.defect("D57")
 @pytest.mark.parametrize("isolated", [False, True])
 def test_data_comes_through_the_s3_endpoint_which_shuts_no_bucket_out(synthesize: Any, *, isolated: bool) -> None:
-    endpoints = synthesize(isolated=isolated, worker_instance_type="m5.large", data=DATA).of_type(
+    endpoints = synthesize(isolated=isolated, image=HAS_PACKAGES, worker_instance_type="m5.large", data=DATA).of_type(
         "AWS::EC2::VPCEndpoint"
     )
     (gateway,) = (entry["Properties"] for name, entry in endpoints.items() if "S3Endpoint" in name)

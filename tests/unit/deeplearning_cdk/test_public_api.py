@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).with_name("logical_ids.json")
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
-    "isolated": {"isolated": True, "worker_instance_type": "m5.large"},
+    "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), "worker_instance_type": "m5.large"},
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", "worker_instance_type": "m5.large"},
 }
 
