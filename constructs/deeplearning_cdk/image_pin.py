@@ -17,6 +17,8 @@ from deeplearning_cdk.payload import pack_image_pin
 
 _ANSWER_TIME = Duration.minutes(5)
 """CloudFormation's own patience is an hour."""
+_FUNCTION_TIME = Duration.minutes(3)
+"""The function tries again for a minute while it is denied, and then has to answer."""
 
 
 class PinnedImage(Construct):
@@ -65,7 +67,7 @@ class PinnedImage(Construct):
             handler="image_pin.handler.handle",
             code=lambda_.Code.from_asset(pack_image_pin().path),
             role=role,
-            timeout=Duration.minutes(1),
+            timeout=_FUNCTION_TIME,
             log_group=log_group,
             description="Reads which image the nodes of a deep-learning cluster start from",
         )

@@ -8,7 +8,8 @@ image stays what it was, because nobody reads the parameter.
 import json
 import logging
 import re
-from typing import Any
+import time
+from typing import Any, Protocol
 
 import boto3
 from botocore.config import Config
@@ -24,6 +25,32 @@ _AMI_ID = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
 _MOST_REASON = 1000
 """CloudFormation takes answers of up to 4,096 bytes in all."""
 _NOTHING = "none"
+_DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException"})
+_SPREADING_SECONDS = 60
+"""How long AWS may need to spread a new role's rights: IAM is eventually consistent (IAM user guide, troubleshooting)."""
+_PAUSE_SECONDS = 5
+
+
+class Clock(Protocol):
+    """Time, to be replaced in tests."""
+
+    def now(self) -> float:
+        """Return the time from any fixed moment, in seconds."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, in seconds."""
+
+
+class MonotonicClock:
+    """The time of this machine."""
+
+    def now(self) -> float:
+        """Return the monotonic time, in seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, in seconds."""
+        time.sleep(seconds)
 
 
 class ImageError(Exception):
@@ -52,19 +79,20 @@ def handle(event: dict[str, Any], _context: Any) -> None:
     send_signal(event["ResponseURL"], json.dumps(answer).encode())
 
 
-def read_image(properties: dict[str, Any]) -> str:
+def read_image(properties: dict[str, Any], clock: Clock | None = None) -> str:
     """
-    Return the image that a parameter names now.
+    Return the image that a parameter names now; a denial is tried again for a minute, since the role is new.
 
     Args:
         properties: The resource's: `Parameter` is the parameter's full name.
+        clock: Time between the tries. Default: this machine's.
 
     Raises:
         ImageError: The parameter cannot be read, or names no image.
     """
     name = str(properties.get("Parameter", ""))
     try:
-        value = str(boto3.client("ssm", config=_CONFIG).get_parameter(Name=name)["Parameter"]["Value"])
+        value = _read_parameter(name, clock or MonotonicClock())
     except (BotoCoreError, ClientError) as error:
         raise ImageError(
             f"the image's parameter {name} cannot be read: {error}; look whether it exists in this region, or pass "
@@ -73,3 +101,16 @@ def read_image(properties: dict[str, Any]) -> str:
     if not _AMI_ID.fullmatch(value):
         raise ImageError(f"the image's parameter {name} must hold the id of an AMI, got {value[:100]!r}; pass another")
     return value
+
+
+def _read_parameter(name: str, clock: Clock) -> str:
+    client = boto3.client("ssm", config=_CONFIG)
+    deadline = clock.now() + _SPREADING_SECONDS
+    while True:
+        try:
+            return str(client.get_parameter(Name=name)["Parameter"]["Value"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _DENIED_CODES or clock.now() >= deadline:
+                raise
+            logger.info("denied, which a new role may be for a while: %s", error)
+        clock.sleep(_PAUSE_SECONDS)

@@ -70,3 +70,10 @@ def test_the_function_may_read_this_one_parameter_and_write_its_log_and_dead_let
 def test_a_release_that_is_no_word_is_refused(synthesize: Any, release: str) -> None:
     with pytest.raises(ValueError, match="image_release must be 1 to 64 letters"):
         synthesize(image_release=release)
+
+
+def test_the_function_outlives_its_own_retries_and_cloudformation_outlives_the_function(synthesize: Any) -> None:
+    made = synthesize()
+    timeout = made.part("AWS::Lambda::Function", "ImageFunction")["Properties"]["Timeout"]
+    # A minute of retries, the last call with its own (4 times 13 s), and the answer to CloudFormation (30 s).
+    assert 60 + 4 * 13 + 30 <= timeout < int(made.only(PIN)["ServiceTimeout"])

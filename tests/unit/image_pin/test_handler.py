@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,3 +123,59 @@ def test_a_reason_of_any_length_fits_into_an_answer(aws_server, answers):
     event["ResourceProperties"]["Parameter"] = "/" + "x" * 3000
     handler.handle(event, None)
     assert len(json.dumps(answers.taken[0][2])) < 4096
+
+
+class WaitingClock:
+    """Passes time only by waiting."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        assert 0 < seconds <= 10
+        self.time += seconds
+
+
+@pytest.fixture
+def parameter_store(monkeypatch):
+    """Answer `GetParameter` with an error until a time of the clock; return the calls' times."""
+    clock, calls, state = WaitingClock(), [], {"code": "AccessDeniedException", "until": 0.0}
+
+    def get_parameter(**_):
+        calls.append(clock.time)
+        if clock.time < state["until"]:
+            raise ClientError({"Error": {"Code": state["code"], "Message": "not authorized"}}, "GetParameter")
+        return {"Parameter": {"Value": IMAGE}}
+
+    monkeypatch.setattr(
+        handler.boto3, "client", lambda *_, **__: type("C", (), {"get_parameter": lambda _, **k: get_parameter(**k)})()
+    )
+    return clock, calls, state
+
+
+def test_a_role_that_aws_has_not_spread_yet_is_tried_again(parameter_store):
+    """IAM is eventually consistent (IAM user guide, "Changes that I make are not always immediately visible")."""
+    clock, calls, state = parameter_store
+    state["until"] = 45.0
+    assert handler.read_image({"Parameter": PARAMETER}, clock) == IMAGE
+    assert len(calls) > 1
+
+
+def test_a_role_that_stays_denied_fails_after_a_minute_with_the_remedy(parameter_store):
+    clock, calls, state = parameter_store
+    state["until"] = 1e9
+    with pytest.raises(handler.ImageError, match="cannot be read.*AccessDeniedException"):
+        handler.read_image({"Parameter": PARAMETER}, clock)
+    assert 60 <= clock.time <= 70
+    assert len(calls) < 20
+
+
+def test_another_error_is_not_tried_again(parameter_store):
+    clock, calls, state = parameter_store
+    state.update(code="ParameterNotFound", until=1e9)
+    with pytest.raises(handler.ImageError, match="ParameterNotFound"):
+        handler.read_image({"Parameter": PARAMETER}, clock)
+    assert calls == [0.0]
