@@ -205,18 +205,17 @@ class SharedFileSystem(Construct):
 
     def _make_access_point(self, *, is_new: bool) -> efs.CfnAccessPoint:
         # EFS makes a missing root directory with this owner; "/" always exists and belongs to root.
-        root = {
-            "path": "/deeplearning" if is_new else "/",
-            "creation_info": {"owner_uid": _LOGIN_USER_ID, "owner_gid": _LOGIN_USER_ID, "permissions": "0755"},
-        }
-        if not is_new:
-            root.pop("creation_info")
+        owner = efs.CfnAccessPoint.CreationInfoProperty(
+            owner_uid=_LOGIN_USER_ID, owner_gid=_LOGIN_USER_ID, permissions="0755"
+        )
         access_point = efs.CfnAccessPoint(
             self,
             "AccessPoint",
             file_system_id=self.file_system_id,
-            posix_user={"uid": _LOGIN_USER_ID, "gid": _LOGIN_USER_ID},
-            root_directory=root,
+            posix_user=efs.CfnAccessPoint.PosixUserProperty(uid=_LOGIN_USER_ID, gid=_LOGIN_USER_ID),
+            root_directory=efs.CfnAccessPoint.RootDirectoryProperty(
+                path="/deeplearning" if is_new else "/", creation_info=owner if is_new else None
+            ),
         )
         self._readiness.add(access_point)
         return access_point

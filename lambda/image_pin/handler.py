@@ -27,7 +27,7 @@ _MOST_REASON = 1000
 _NOTHING = "none"
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException"})
 _SPREADING_SECONDS = 60
-"""How long AWS may need to spread a new role's rights: IAM is eventually consistent (IAM user guide, troubleshooting)."""
+"""How long AWS may need to spread a new role's rights (IAM user guide, eventual consistency)."""
 _PAUSE_SECONDS = 5
 
 

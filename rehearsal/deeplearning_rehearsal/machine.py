@@ -22,6 +22,38 @@ class LustreTarget:
 
 
 @dataclass(frozen=True)
+class RootOwner:
+    """
+    Owner of a directory that EFS makes.
+
+    Attributes:
+        uid: User.
+        gid: Group.
+        mode: Permission bits.
+    """
+
+    uid: int
+    gid: int
+    mode: int
+
+
+@dataclass(frozen=True)
+class AccessPoint:
+    """
+    An EFS access point.
+
+    Attributes:
+        file_system_id: Its file system.
+        path: Its root directory.
+        owner: Owner of a root directory that does not exist yet; without one, EFS makes none.
+    """
+
+    file_system_id: str
+    path: str
+    owner: RootOwner | None
+
+
+@dataclass(frozen=True)
 class Machine:
     """
     An EC2 instance as its Auto Scaling group launched it.
@@ -44,6 +76,7 @@ class Machine:
         public_key: OpenSSH public key of the launch template's key pair; empty without one.
         mount_targets: EFS file-system id -> IPv4 address of its mount target in the instance's zone.
         lustre: FSx for Lustre file-system id -> how it is mounted; zones other than its own reach it too.
+        access_points: EFS access point id -> what it is.
     """
 
     instance_id: str
@@ -63,6 +96,7 @@ class Machine:
     public_key: str
     mount_targets: Mapping[str, str]
     lustre: Mapping[str, LustreTarget] = field(default_factory=dict)
+    access_points: Mapping[str, AccessPoint] = field(default_factory=dict)
 
 
 class MachineHost(Protocol):

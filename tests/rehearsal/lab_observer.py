@@ -11,12 +11,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from deeplearning_rehearsal.lab import AccessPoint, Lab
-from deeplearning_rehearsal.machine import Machine
+from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.machine import AccessPoint, Machine, RootOwner
 
 GATEWAY = "10.0.0.1"
 FILE_SYSTEM = "fs-0123456789abcdef0"
 ACCESS_POINT = "fsap-0123456789abcdef0"
+ROOTLESS_POINT = "fsap-0123456789abcdef1"
 NFS = f"mount -t nfs4 -o nfsvers=4.1,hard,noresvport {FILE_SYSTEM}.efs.eu-west-1.amazonaws.com:/"
 USER_DATA = """#!/bin/bash
 set -eu
@@ -66,6 +67,10 @@ class Observer:
             login_user="ubuntu",
             public_key=self.key,
             mount_targets={FILE_SYSTEM: "10.0.130.7"},
+            access_points={
+                ACCESS_POINT: AccessPoint(FILE_SYSTEM, "/team/cluster", RootOwner(1000, 1000, 0o750)),
+                ROOTLESS_POINT: AccessPoint(FILE_SYSTEM, "/nowhere", None),
+            },
         )
 
     def ask(self, index, script, *, user=None, login_shell=False):
@@ -131,11 +136,15 @@ def observe_mounts(observer: Observer):
     for index in (0, 1):
         ask(index, f"mkdir -p /efs && {NFS} /efs")
     ask(0, "echo shared > /efs/file")
-    efs = f"mkdir -p /point && mount -t efs -o tls,accesspoint={ACCESS_POINT} {FILE_SYSTEM}:/ /point"
+    efs, rootless = (
+        f"mkdir -p /point && mount -t efs -o tls,accesspoint={point} {FILE_SYSTEM}:/ /point"
+        for point in (ACCESS_POINT, ROOTLESS_POINT)
+    )
     return {
         "a new file system": ask(0, "stat -c '%U %a' /efs"),
         "a shared file": ask(1, "cat /efs/file"),
         "no mount target": ask(0, f"mkdir -p /x && {NFS.replace('fs-0', 'fs-1')} /x"),
+        "an access point without a root": ask(1, rootless),
         "an access point": ask(1, f"{efs} && stat -c '%u %g %a' /point"),
     }
 
@@ -177,7 +186,6 @@ def observe_reboot(observer: Observer):
 
 def main() -> None:
     base_root, work, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-    point = AccessPoint(FILE_SYSTEM, "/team/cluster", 1000, 1000, 0o750)
     lab = Lab(
         base_root=base_root,
         work=work / "lab",
@@ -185,7 +193,6 @@ def main() -> None:
         gateway=GATEWAY,
         gpus_per_node=2,
         with_efs_utils=True,
-        access_points={ACCESS_POINT: point},
     )
     with lab:
         observer = Observer(lab)

@@ -84,6 +84,14 @@ def test_an_access_point_has_an_owner_and_a_root_of_its_own(seen):
     assert seen["an access point"] == [0, "1000 1000 750", ""]
 
 
+def test_an_access_point_whose_root_nobody_makes_cannot_be_mounted(seen):
+    assert seen["an access point without a root"] == [
+        32,
+        "",
+        "mount.nfs4: access denied by server while mounting 127.0.0.1:/",
+    ]
+
+
 def test_a_file_system_without_a_mount_target_does_not_resolve(seen):
     status, _, errors = seen["no mount target"]
     assert status == 32

@@ -14,6 +14,7 @@ from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.instance_tags import collect_tags
 from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError
 from deeplearning_rehearsal.embedded_aws.lustre import LustreFileSystems
+from deeplearning_rehearsal.embedded_aws.mountable_file_systems import find_access_points, find_mount_targets
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.principals import PrincipalKind, PrincipalRegistry
 from deeplearning_rehearsal.embedded_aws.scaling_group import ScalingGroup
@@ -200,8 +201,9 @@ class InstanceLauncher:
             tags=tags,
             login_user=self._images.login_user(data["ImageId"]),
             public_key=self._public_key(data.get("KeyName", "")),
-            mount_targets=self._mount_targets(subnet.zone),
+            mount_targets=find_mount_targets(self._place, subnet.zone),
             lustre=self.lustre.describe(),
+            access_points=find_access_points(self._place),
         )
 
     def _instance_role(self, data: Mapping[str, Any]) -> tuple[str, str]:
@@ -217,15 +219,6 @@ class InstanceLauncher:
             return ""
         answer = self._place.client("ec2").describe_key_pairs(KeyNames=[name], IncludePublicKey=True)
         return str(answer["KeyPairs"][0].get("PublicKey", ""))
-
-    def _mount_targets(self, zone: str) -> dict[str, str]:
-        efs = self._place.client("efs")
-        return {
-            target["FileSystemId"]: target["IpAddress"]
-            for file_system in efs.describe_file_systems()["FileSystems"]
-            for target in efs.describe_mount_targets(FileSystemId=file_system["FileSystemId"])["MountTargets"]
-            if target["AvailabilityZoneName"] == zone
-        }
 
 
 def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:

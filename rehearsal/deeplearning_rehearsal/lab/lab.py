@@ -8,14 +8,14 @@ an image (a base root file system and a layer of stand-ins) with their unmodifie
 import base64
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab.fault_injection import FaultInjection, RunningNode
-from deeplearning_rehearsal.lab.file_systems import AccessPoint, FileSystems
+from deeplearning_rehearsal.lab.file_systems import FileSystems
 from deeplearning_rehearsal.lab.image_layer import LUSTRE_CLIENT, PACKAGE_INDEX, STAND_INS, StandIn, write_image_layer
 from deeplearning_rehearsal.lab.metadata_service import MetadataServer
 from deeplearning_rehearsal.lab.network import Network
@@ -36,7 +36,6 @@ class Lab(FaultInjection):
         gpus_per_node: GPUs that `nvidia-smi` lists; 0 leaves the program out.
         with_efs_utils: Whether the image has `mount.efs`. Default: it has not, like Ubuntu's.
         with_lustre_client: Whether the image has `mount.lustre`. Default: it has not, like Ubuntu's.
-        access_points: Access point id -> what it is; read at each boot. Default: none.
         package_index_url: Package index that the image's pip is told of. Default: none.
 
     Attributes:
@@ -53,7 +52,6 @@ class Lab(FaultInjection):
         gpus_per_node: int,
         with_efs_utils: bool = False,
         with_lustre_client: bool = False,
-        access_points: Mapping[str, AccessPoint] | None = None,
         package_index_url: str = "",
     ) -> None:
         for name, path in {"base_root": base_root, "work": work}.items():
@@ -71,8 +69,7 @@ class Lab(FaultInjection):
         )
         extras = ((package_index_url, PACKAGE_INDEX), (with_lustre_client, LUSTRE_CLIENT))
         self.stand_ins: tuple[StandIn, ...] = (*STAND_INS, *(extra for is_there, extra in extras if is_there))
-        points = access_points if access_points is not None else {}
-        self._file_systems = FileSystems(self._work / "file-systems", points)
+        self._file_systems = FileSystems(self._work / "file-systems")
         self._network = Network(gateway)
         self._nodes: dict[str, RunningNode] = {}
         self._lock = threading.Lock()

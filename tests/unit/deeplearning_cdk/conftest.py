@@ -2,15 +2,17 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24")
 
 import aws_cdk as cdk
+import jsii
 import pytest
 from aws_cdk import assertions
+from jsii._runtime import python_jsii_mapping
 
 from deeplearning_cdk import TrainingCluster
 from deeplearning_contract.names import NodeRole
@@ -122,6 +124,39 @@ def render(value: Any) -> str:
     if kind == "Fn::Join":
         return str(argument[0]).join(render(part) for part in argument[1])
     return f"<{argument if isinstance(argument, str) else '.'.join(map(str, argument))}>"
+
+
+_CONTEXT_TAKERS = ("aws-cdk-lib.App", "aws-cdk-lib.Stage")
+_PYTHON_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)+")
+
+
+def find_python_names(value: Any) -> list[str]:
+    """Return the keys of plain dicts, at any depth, that are spelled as Python spells names."""
+    if isinstance(value, dict):
+        return [key for key in value if _PYTHON_NAME.fullmatch(key)] + find_python_names(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        return [name for entry in value for name in find_python_names(entry)]
+    mapping = python_jsii_mapping(value) if hasattr(value, "__jsii_type__") else None
+    return find_python_names([getattr(value, name) for name in mapping]) if mapping else []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def refuse_properties_that_jsii_drops() -> Iterator[None]:
+    """
+    Fail every construct that is given a plain dict with a key in Python's spelling.
+
+    jsii translates such names in its typed property classes alone; in a dict it passes them on, and the CDK drops them.
+    """
+    create = jsii.create
+
+    def check(klass: Any, obj: Any, args: list[Any] | None = None) -> Any:
+        if klass.__jsii_type__ not in _CONTEXT_TAKERS and (names := find_python_names(args or [])):
+            raise AssertionError(f"{klass.__name__} would lose {names}; use the typed property classes")
+        return create(klass, obj, args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsii, "create", check)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -391,6 +391,10 @@ def test_amazon_linux_mounts_with_iam_and_tls_through_an_access_point(synthesize
     (access_point,) = synthesis.of_type("AWS::EFS::AccessPoint")
     assert settings.file_system.kind == "efs"
     assert settings.file_system.options == f"tls,iam,accesspoint=<{access_point}>"
+    # Without CreationInfo EFS makes no root directory, and every mount fails (EFS API, RootDirectory).
+    owner = {"OwnerUid": "1000", "OwnerGid": "1000", "Permissions": "0755"}
+    assert synthesis.only("AWS::EFS::AccessPoint")["RootDirectory"] == {"Path": "/deeplearning", "CreationInfo": owner}
+    assert synthesis.only("AWS::EFS::AccessPoint")["PosixUser"] == {"Uid": "1000", "Gid": "1000"}
     assert settings.login_user == "ec2-user"
     assert '"/opt/pytorch/bin/python" ' in synthesis.user_data(NodeRole.WORKER)
     [statement] = synthesis.only("AWS::EFS::FileSystem")["FileSystemPolicy"]["Statement"]

@@ -167,7 +167,7 @@ def test_a_role_that_aws_has_not_spread_yet_is_tried_again(parameter_store):
 def test_a_role_that_stays_denied_fails_after_a_minute_with_the_remedy(parameter_store):
     clock, calls, state = parameter_store
     state["until"] = 1e9
-    with pytest.raises(handler.ImageError, match="cannot be read.*AccessDeniedException"):
+    with pytest.raises(handler.ImageError, match=r"cannot be read.*AccessDeniedException"):
         handler.read_image({"Parameter": PARAMETER}, clock)
     assert 60 <= clock.time <= 70
     assert len(calls) < 20

@@ -53,11 +53,13 @@ def test_the_helper_answers_as_the_program_that_it_is_called_as(tmp_path, monkey
 
 def _machine(**targets):
     values = dict.fromkeys(Machine.__dataclass_fields__, "")
-    return Machine(**{**values, "mount_targets": {}, "tags": {}, "prefix_length": 20, "lustre": targets})
+    return Machine(
+        **{**values, "mount_targets": {}, "tags": {}, "prefix_length": 20, "lustre": targets, "access_points": {}}
+    )
 
 
 def test_linked_objects_are_files_and_what_a_node_has_written_stays(tmp_path):
-    systems = FileSystems(tmp_path, {})
+    systems = FileSystems(tmp_path)
     files = {"/train/a/1.bin": b"one", "/train/a/": b"", "/train/2.bin": b"two"}
     target = LustreTarget(NAME, "x7ylnbev", files)
     described = systems.describe_targets(_machine(**{ID: target}))

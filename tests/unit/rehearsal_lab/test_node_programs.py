@@ -31,7 +31,7 @@ POINT = "fsap-0123456789abcdef0"
 TARGETS = {
     "region": "eu-west-1",
     "addresses": {ID: "10.0.130.7"},
-    "access_points": {POINT: {"file_system_id": ID, "path": "/cluster", "uid": 1000, "gid": 1000, "mode": 0o755}},
+    "access_points": {POINT: {"file_system_id": ID, "path": "/cluster"}},
 }
 
 

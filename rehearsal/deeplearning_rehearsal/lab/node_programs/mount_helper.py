@@ -175,6 +175,9 @@ def bind(mount: Mount, mount_point: str) -> None:
         MountError: The path does not exist in the file system, or the kernel refused.
     """
     folder = FILE_SYSTEMS / mount.file_system_id / mount.path.lstrip("/")
+    if mount.access_point and not folder.is_dir():
+        # EFS makes it only with CreationInfo (EFS API, RootDirectory); the words are from aws/efs-utils#132.
+        raise MountError("mount.nfs4: access denied by server while mounting 127.0.0.1:/")
     if not folder.is_dir():
         raise MountError(f"mount.nfs4: mounting {mount.file_system_id}:{mount.path} failed: No such file or directory")
     commands = [["--bind", str(folder), mount_point]]
