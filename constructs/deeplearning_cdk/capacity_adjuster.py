@@ -75,6 +75,7 @@ class CapacityAdjuster(Construct):
             worker_min_capacity=worker_min_capacity,
             settle_seconds=SETTLE_SECONDS,
             capacity_reservation_id=capacity_reservation_id,
+            encryption_key=encryption.key.key_arn,
             stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
         )
         self.function = lambda_.Function(
@@ -100,9 +101,7 @@ class CapacityAdjuster(Construct):
         if capacity_reservation_id:
             self._wake_by_end_of_block(capacity_reservation_id)
         self.alarm = self._make_alarm()
-        readiness = DependencyGroup()
-        readiness.add(self)
-        self.readiness: IDependable = readiness
+        self.readiness: IDependable = DependencyGroup(self)
 
     def _wake_by_topic(self, topic: sns.ITopic) -> None:
         # The ids that LambdaSubscription and the rule's target would give depend on the stack's name.

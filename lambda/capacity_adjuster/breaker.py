@@ -9,7 +9,8 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from capacity_adjuster.observation import Activity, GroupObservation
+from capacity_adjuster.activity import Activity
+from capacity_adjuster.observation import GroupObservation
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import field, parse_object, text_list
 from deeplearning_contract.messages import MAX_REASON
@@ -153,14 +154,18 @@ def count_most(workers: GroupObservation) -> int:
 def find_failures(
     workers: GroupObservation, state: ClusterState | None, breaker: Breaker | None, now: float
 ) -> tuple[str, ...]:
-    """Find the workers that a health check took out of service lately and that never were members; their ids."""
+    """
+    Find the workers that a health check took out of service lately and that never were members; their ids.
+
+    An instance that died before it was in service is a failed launch, which has a reason of its own.
+    """
     since = max(now - FAILURE_SECONDS, breaker.counted_from if breaker else 0)
     known = set(breaker.members) if breaker else set()
     if state is not None:
         known.update(member.instance_id for member in state.members)
         known.update(departure.instance_id for departure in state.departed)
     lost = {activity.instance_id for activity in _find_losses(workers) if activity.start >= since}
-    return tuple(sorted(lost - known))
+    return tuple(sorted(lost - known - workers.stillborn))
 
 
 def needs_record(workers: GroupObservation, state: ClusterState | None, now: float) -> bool:

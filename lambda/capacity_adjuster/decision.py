@@ -7,11 +7,20 @@ roster is published it says `launched` again, for the next generation, when othe
 that the master keeps the membership, and only the breaker is left.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from capacity_adjuster.adjustment import Adjustment
-from capacity_adjuster.breaker import Breaker, Rearm, Remember, Trip, judge_breaker
-from capacity_adjuster.failure_reason import Shortfall, count_grace, explain_failure, explain_shrink, is_hopeless
+from capacity_adjuster.breaker import Breaker, judge_breaker
+from capacity_adjuster.decision_kinds import Decision, Resume, Shrink, Verdict, Wait
+from capacity_adjuster.failure_reason import (
+    Shortfall,
+    count_grace,
+    explain_failure,
+    explain_shrink,
+    find_failure,
+    is_hopeless,
+    keeps_dying,
+)
 from capacity_adjuster.observation import (
     SUSPENDED_PROCESSES,
     ClusterObservation,
@@ -29,59 +38,6 @@ _FIRST = 1
 
 
 @dataclass(frozen=True)
-class Wait:
-    """
-    Do nothing now.
-
-    Attributes:
-        why: What is waited for.
-        seconds: When to look again, where that is known; 0 where it is not. No part of what is decided.
-    """
-
-    why: str
-    seconds: float = field(default=0.0, compare=False)
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Resume what a shrink suspended whose invocation has died."""
-
-    adjustment: Adjustment
-
-
-@dataclass(frozen=True)
-class Shrink:
-    """
-    Lower the workers' desired capacity to what launched.
-
-    Attributes:
-        group: Name of the workers' group.
-        desired: Its desired capacity.
-        launched: Ids of the workers that launched.
-        requested: Workers asked for.
-        reason: Why fewer launched.
-        processes: Processes to suspend, those that nobody has suspended; no part of what is decided.
-    """
-
-    group: str
-    desired: int
-    launched: tuple[str, ...]
-    requested: int
-    reason: str
-    processes: tuple[str, ...] = field(compare=False)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Write the state item; when it says `failed`, signal the failure first."""
-
-    state: ClusterState
-
-
-Decision = Wait | Resume | Shrink | Verdict | Trip | Rearm | Remember
-
-
-@dataclass(frozen=True)
 class _Situation:
     """What a verdict rests on; both groups are there."""
 
@@ -96,6 +52,15 @@ class _Situation:
     def requested(self) -> int:
         """Workers that were asked for."""
         return count_requested(self.workers, self.adjustment)
+
+    @property
+    def minimum(self) -> int:
+        """
+        Fewest workers with which the cluster is wanted.
+
+        A user who raises the group's own minimum has raised it too: Auto Scaling would refuse less.
+        """
+        return max(self.settings.worker_min_capacity, self.workers.min_size)
 
 
 def decide(
@@ -174,14 +139,14 @@ def judge_denial(
 
 def _judge_master(situation: _Situation) -> Decision:
     master = situation.master
-    failure = None if master.is_busy else master.standing_failure
+    failure = find_failure(master)
     if failure is None:
         return Wait("the master has not launched yet")
     grace = count_grace(master, failure, situation.now)
     if grace:
         return Wait("the master's launch failed in a way that may pass by itself", grace)
     shortfall = Shortfall(NodeRole.MASTER, launched=0, requested=1, minimum=1)
-    return _fail(situation, explain_failure(shortfall, failure, _types(master)))
+    return _fail(situation, explain_failure(shortfall, failure, _types(master), situation.settings.encryption_key))
 
 
 def _judge_complete(situation: _Situation) -> Decision:
@@ -195,32 +160,32 @@ def _judge_complete(situation: _Situation) -> Decision:
         return Wait("the verdict stands")
     requested = max(situation.requested, len(workers.launched))
     reason = adjustment.reason if adjustment and requested > len(workers.launched) else ""
-    return Verdict(
-        _follow(state, situation.settings, Phase.LAUNCHED, requested=1 + requested, expected=expected, reason=reason)
+    following = _follow(
+        state, situation.settings, Phase.LAUNCHED, requested=1 + requested, expected=expected, reason=reason
     )
+    return Verdict(replace(following, worker_minimum=situation.minimum))
 
 
 def _judge_workers(situation: _Situation) -> Decision:
     workers, requested = situation.workers, situation.requested
-    if workers.is_busy:
+    if workers.is_busy and not keeps_dying(workers):
         return Wait("the workers' group is busy")
-    failure = workers.standing_failure
+    failure = find_failure(workers)
     if failure is None:
         return Wait("workers are missing and no launch has failed, so their launch is still to come")
     grace = count_grace(workers, failure, situation.now)
     if grace:
         return Wait("a worker's launch failed in a way that may pass by itself", grace)
-    # A user who raises the group's own minimum has raised the fewest workers too: Auto Scaling would refuse less.
-    minimum = max(situation.settings.worker_min_capacity, workers.min_size)
+    minimum = situation.minimum
     shortfall = Shortfall(NodeRole.WORKER, launched=len(workers.launched), requested=requested, minimum=minimum)
     if shortfall.launched < minimum or is_hopeless(workers):
-        return _fail(situation, explain_failure(shortfall, failure, _types(workers)))
+        return _fail(situation, explain_failure(shortfall, failure, _types(workers), situation.settings.encryption_key))
     return Shrink(
         group=workers.name,
         desired=workers.desired,
         launched=workers.launched,
         requested=requested,
-        reason=explain_shrink(shortfall, failure, _types(workers)),
+        reason=explain_shrink(shortfall, failure, _types(workers), situation.settings.encryption_key),
         processes=tuple(name for name in SUSPENDED_PROCESSES if name not in workers.suspended),
     )
 

@@ -1,6 +1,6 @@
 """Says in words what was decided, for the log."""
 
-from capacity_adjuster.decision import Decision, Resume, Shrink, Verdict, Wait
+from capacity_adjuster.decision_kinds import Decision, Resume, Shrink, Verdict, Wait
 
 
 def describe_decision(decision: Decision) -> str:

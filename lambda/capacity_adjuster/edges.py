@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from capacity_adjuster.activity import Activity
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker
-from capacity_adjuster.observation import Activity, GroupObservation
+from capacity_adjuster.observation import GroupObservation
 from capacity_adjuster.stop_record import StopRecord
 from deeplearning_contract.cluster_event import ClusterEvent
 from deeplearning_contract.cluster_state import ClusterState

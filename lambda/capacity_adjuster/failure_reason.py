@@ -4,13 +4,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from capacity_adjuster.observation import Activity, GroupObservation
+from capacity_adjuster.activity import Activity
+from capacity_adjuster.observation import GroupObservation
 from deeplearning_contract.launch_failures import classify_failure, find_remedy
 from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole
 
 _NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
 """What says nothing, and what differs at each attempt."""
+_DEATHS_EACH = 2
+"""Early deaths for each instance that is asked for, after which another attempt is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,30 @@ def is_hopeless(group: GroupObservation) -> bool:
     return not group.launched and all(failure.is_configuration for failure in failures)
 
 
+def keeps_dying(group: GroupObservation) -> bool:
+    """
+    Tell whether launches die before they are in service again and again for a mistake in the configuration.
+
+    The group tries again at once, so that it is hardly ever quiet; the attempt under way will end like those before it.
+    """
+    deaths = sum(activity.is_early_death for activity in group.failed_launches)
+    return deaths >= _DEATHS_EACH * max(1, group.desired) and is_hopeless(group)
+
+
+def find_failure(group: GroupObservation) -> Activity | None:
+    """Find the failed launch that explains why a group lacks instances; None while an attempt may still succeed."""
+    if keeps_dying(group):
+        return group.failed_launches[-1]
+    return None if group.is_busy else group.standing_failure
+
+
 def count_grace(group: GroupObservation, failure: Activity, now: float) -> float:
     """Count the seconds in which a group's failed launch may still pass by itself; 0 when there are none."""
     grace = classify_failure(failure.message).grace_seconds
     return max(0.0, grace - (now - group.failed_launches[0].last_moment)) if grace else 0.0
 
 
-def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = ()) -> str:
+def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = "") -> str:
     """
     Say why there is no cluster, and what to do.
 
@@ -51,8 +71,9 @@ def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Ite
         shortfall: How far the group came.
         failure: The failed launch that stands.
         instance_types: Types that the group has launched, for the name of a quota.
+        key: The key that encrypts the nodes' volumes. Default: not known.
     """
-    remedy = find_remedy(failure.message, instance_types)
+    remedy = find_remedy(failure.message, instance_types, key)
     if shortfall.role is NodeRole.MASTER:
         return _compose("master did not launch", failure, remedy)
     least = max(1, shortfall.minimum)
@@ -62,10 +83,10 @@ def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Ite
     return _compose(what, failure, remedy)
 
 
-def explain_shrink(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = ()) -> str:
+def explain_shrink(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = "") -> str:
     """Say why the cluster is smaller than asked for, and what to do; arguments as of `explain_failure`."""
     what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were wanted"
-    return _compose(what, failure, find_remedy(failure.message, instance_types))
+    return _compose(what, failure, find_remedy(failure.message, instance_types, key))
 
 
 def _compose(what: str, failure: Activity, remedy: str) -> str:

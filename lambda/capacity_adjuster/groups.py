@@ -8,7 +8,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from capacity_adjuster.observation import Activity, GroupObservation, Instance
+from capacity_adjuster.activity import Activity
+from capacity_adjuster.observation import GroupObservation, Instance
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 _KINDS = (("launching", "launch"), ("terminating", "terminate"))

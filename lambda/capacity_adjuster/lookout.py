@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import FAILURE_SECONDS, Breaker, Rearm, Trip, needs_record
-from capacity_adjuster.decision import Decision, Shrink, Verdict, Wait, decide
+from capacity_adjuster.decision import decide
+from capacity_adjuster.decision_kinds import Decision, Shrink, Verdict, Wait
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.observation import (
     SUSPENDED_PROCESSES,
@@ -44,6 +45,8 @@ class Lookout:
         self._edges = edges
         self._found: tuple[GroupObservation, ...] = ()
         self._breaker: Breaker | None = None
+        self._dying: set[str] = set()
+        """Groups whose launches die early, so that the next attempt is under way at most looks."""
         self.observed = ClusterObservation()
         self.state: ClusterState | None = None
         self.adjustment: Adjustment | None = None
@@ -125,9 +128,12 @@ class Lookout:
             is_worker = group.role is NodeRole.WORKER
             since = now - FAILURE_SECONDS
             return replace(group, activities=groups.read_activities(group.name, since)) if is_worker else group
-        if not needs_activities(group, found):
+        if not needs_activities(group, found) and group.name not in self._dying:
             return group
-        return replace(group, activities=groups.read_activities(group.name))
+        seen = replace(group, activities=groups.read_activities(group.name))
+        if seen.stillborn:
+            self._dying.add(group.name)
+        return seen
 
     def _may_have_adjustment(self) -> bool:
         """Spare the read while the groups are busy or the master keeps them; a suspended process shows itself."""

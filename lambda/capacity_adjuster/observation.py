@@ -5,20 +5,15 @@ Only `InService` and healthy counts as launched. Every other lifecycle state, kn
 progress: Auto Scaling adds states, and waiting costs less than deciding on one that means something.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from capacity_adjuster.activity import Activity
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import NodeRole
 
 SUSPENDED_PROCESSES = ("Launch", "AZRebalance", "ReplaceUnhealthy")
 """What a group must not do while its desired capacity is set to what it has."""
-TERMINAL_STATUS = frozenset({"Successful", "Failed", "Cancelled"})
-_HEALTH_CHECK = re.compile(
-    r"taken out of service in response to [^.]*(health[ -]?check|status checks? )[^.]*", re.IGNORECASE
-)
-"""Auto Scaling's words for every kind of check: EC2's two, EBS's, a load balancer's and the user's."""
 
 
 @dataclass(frozen=True)
@@ -40,60 +35,6 @@ class Instance:
     def is_leaving(self) -> bool:
         """Whether its group terminates it, or is about to."""
         return self.lifecycle.startswith("Terminating") or self.health != "Healthy"
-
-
-@dataclass(frozen=True)
-class Activity:
-    """
-    A scaling activity of a group.
-
-    Attributes:
-        activity_id: Its id.
-        kind: `launch`, `terminate` or `other`.
-        status: Auto Scaling's status code.
-        start: When it began, seconds since the epoch.
-        end: When it ended, the same; None while it runs.
-        message: Auto Scaling's status message; why it failed.
-        zone: Availability zone; empty when Auto Scaling did not say.
-        instance_id: Instance that it is about; empty when Auto Scaling did not say.
-        cause: Auto Scaling's words for why it began.
-    """
-
-    activity_id: str
-    kind: str
-    status: str
-    start: float
-    end: float | None = None
-    message: str = ""
-    zone: str = ""
-    instance_id: str = ""
-    cause: str = ""
-
-    @property
-    def is_in_progress(self) -> bool:
-        """Whether it still runs, as far as its status is known."""
-        return self.status not in TERMINAL_STATUS
-
-    @property
-    def is_failed_launch(self) -> bool:
-        """Whether it was a launch that failed."""
-        return self.kind == "launch" and self.status == "Failed"
-
-    @property
-    def is_loss(self) -> bool:
-        """Whether it terminates an instance that was in service and that a health check found dead or ill."""
-        return self.kind == "terminate" and bool(self.instance_id and self.loss_words)
-
-    @property
-    def loss_words(self) -> str:
-        """Auto Scaling's words for the health check that it answers; empty when it answers none."""
-        found = _HEALTH_CHECK.search(self.cause)
-        return found.group().rstrip(".") if found else ""
-
-    @property
-    def last_moment(self) -> float:
-        """When it may last have run, seconds since the epoch: Auto Scaling tells ends in whole seconds, cut off."""
-        return self.start if self.end is None else max(self.start, self.end + 1)
 
 
 @dataclass(frozen=True)
@@ -166,13 +107,21 @@ class GroupObservation:
 
         A group tries a failed launch again, for ever, and replaces what it terminates. So when anything began after
         the last failure had ended, the next attempt is still to come, and the failure explains nothing any more.
+        The termination of an instance that died before it was in service belongs to its failed launch.
         """
         failed = self.failed_launches
         if not failed:
             return None
-        last = failed[-1]
-        has_next = any(activity.start > last.last_moment for activity in self.activities or ())
+        last, stillborn = failed[-1], self.stillborn
+        later = [activity for activity in self.activities or () if activity.start > last.last_moment]
+        has_next = any(activity.kind != "terminate" or activity.instance_id not in stillborn for activity in later)
         return None if has_next else last
+
+    @property
+    def stillborn(self) -> frozenset[str]:
+        """Ids of the instances that died before they were in service."""
+        died = (activity for activity in self.activities or () if activity.is_early_death)
+        return frozenset(activity.instance_id for activity in died if activity.instance_id)
 
 
 @dataclass(frozen=True)

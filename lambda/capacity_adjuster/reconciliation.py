@@ -13,7 +13,8 @@ from botocore.exceptions import ClientError
 
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
-from capacity_adjuster.decision import Resume, Shrink, Verdict, Wait, judge_denial
+from capacity_adjuster.decision import judge_denial
+from capacity_adjuster.decision_kinds import Resume, Shrink, Verdict, Wait
 from capacity_adjuster.decision_words import describe_decision
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.lookout import RESERVE_SECONDS, Lookout

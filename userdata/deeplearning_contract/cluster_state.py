@@ -58,6 +58,7 @@ class ClusterState:
         departed: The nodes that left last, the newest last.
         run_ended: Whether the user's run script has ended well, so that no later master starts it again.
         notice: Why the capacity of the whole cluster ends soon; empty while it does not.
+        worker_minimum: Fewest workers with which the adjuster lets the cluster form; 0 when it has not said so.
     """
 
     cluster: str
@@ -73,6 +74,7 @@ class ClusterState:
     departed: tuple[Departure, ...] = ()
     run_ended: bool = False
     notice: str = ""
+    worker_minimum: int = 0
 
     @property
     def master(self) -> str:
@@ -161,7 +163,8 @@ class ClusterState:
             departed=tuple(Departure.from_document(entry) for entry in _optional_objects(document, "departed")),
             has_formed=_optional_flag(document, "has_formed"),
             run_ended=_optional_flag(document, "run_ended"),
-            notice=field(document, "notice", str, "state") if "notice" in document else "",
+            notice=field({"notice": "", **document}, "notice", str, "state"),
+            worker_minimum=field({"worker_minimum": 0, **document}, "worker_minimum", int, "state"),
         )
 
 

@@ -55,6 +55,11 @@ LAUNCH_FAILURE_KINDS = (
         "try again later, choose another zone or instance type, or take on-demand instances",
     ),
     LaunchFailureKind(
+        "VolumeLimitExceeded",
+        r"VolumeLimitExceeded|maximum .*(volume|storage)|MaxIOPSLimitExceeded",
+        "ask for more of the EBS quota of gp3 storage in Service Quotas, or lower volume_size",
+    ),
+    LaunchFailureKind(
         "VcpuLimitExceeded",
         r"VcpuLimitExceeded|vCPU (capacity|limit)",
         "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer or smaller instances",
@@ -63,11 +68,6 @@ LAUNCH_FAILURE_KINDS = (
         "InstanceLimitExceeded",
         r"InstanceLimitExceeded|more instances \(\d+\) than your current instance limit|quota.*exceeded|limit exceeded",
         "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer instances",
-    ),
-    LaunchFailureKind(
-        "VolumeLimitExceeded",
-        r"VolumeLimitExceeded|maximum .*(volume|storage)|MaxIOPSLimitExceeded",
-        "ask for more of the EBS quota of gp3 storage in Service Quotas, or lower volume_size",
     ),
     LaunchFailureKind(
         "InsufficientFreeAddressesInSubnet",
@@ -102,7 +102,9 @@ LAUNCH_FAILURE_KINDS = (
     LaunchFailureKind(
         "InvalidKmsKey",
         r"Client\.InternalError|client error on launch|KMS|InvalidKMSKey",
-        "grant the Auto Scaling service-linked role the use of the key that encrypts volumes by default",
+        "let the policy of {key} admit the service-linked role AWSServiceRoleForAutoScaling to kms:CreateGrant (with "
+        "kms:GrantIsForAWSResource), kms:Decrypt, kms:DescribeKey, kms:Encrypt, kms:GenerateDataKey* and "
+        "kms:ReEncrypt*, and check that the key is enabled",
         is_configuration=True,
     ),
     LaunchFailureKind(
@@ -165,6 +167,8 @@ QUOTAS = (
 """Start of an instance type -> the EC2 quota of its vCPUs, as Service Quotas names it."""
 UNKNOWN_QUOTA = "Running On-Demand instances of the type's family"
 
+_UNKNOWN_KEY = "the KMS key that encrypts the volumes"
+
 _INSTANCE_TYPE = re.compile(r"\b[a-z][a-z0-9-]*\d[a-z0-9-]*\.(?:\d*x?large|metal[a-z0-9-]*|medium|small|micro|nano)\b")
 
 
@@ -173,14 +177,16 @@ def classify_failure(message: str) -> LaunchFailureKind:
     return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
 
 
-def find_remedy(message: str, instance_types: Iterable[str] = ()) -> str:
+def find_remedy(message: str, instance_types: Iterable[str] = (), key: str = "") -> str:
     """
     Say what a user can do about a failed launch.
 
     Args:
         message: Its status message.
         instance_types: Types that the group has launched, for the name of a quota. Default: none.
+        key: The key that encrypts the nodes' volumes. Default: not known.
     """
     named = _INSTANCE_TYPE.findall(message) or sorted(instance_types)
     quotas = (quota for pattern, quota in QUOTAS for name in named[:1] if re.match(pattern, name))
-    return classify_failure(message).remedy.format(quota=f'"{next(quotas, UNKNOWN_QUOTA)}"')
+    quota = f'"{next(quotas, UNKNOWN_QUOTA)}"'
+    return classify_failure(message).remedy.format(quota=quota, key=key or _UNKNOWN_KEY)

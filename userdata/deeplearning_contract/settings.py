@@ -132,6 +132,7 @@ class AdjusterSettings:
         capacity_reservation_id: The capacity block that the nodes run in, whose end is announced; empty without one.
         stop_after_seconds: How long the groups may exist before the adjuster stops the cluster; 0 for ever.
         budget_topic_arn: The topic on which AWS Budgets says that the cluster is to stop; empty without one.
+        encryption_key: ARN of the key that encrypts the nodes' volumes, for the remedy of a refused launch.
     """
 
     cluster: str
@@ -143,6 +144,7 @@ class AdjusterSettings:
     capacity_reservation_id: str = ""
     stop_after_seconds: int = 0
     budget_topic_arn: str = ""
+    encryption_key: str = ""
 
     @property
     def has_end(self) -> bool:
@@ -174,6 +176,7 @@ class AdjusterSettings:
                 capacity_reservation_id=environment.get(adjuster_variable("capacity_reservation_id"), ""),
                 stop_after_seconds=int(environment.get(adjuster_variable("stop_after_seconds"), "0")),
                 budget_topic_arn=environment.get(adjuster_variable("budget_topic_arn"), ""),
+                encryption_key=environment.get(adjuster_variable("encryption_key"), ""),
             )
         except (KeyError, ValueError) as error:
             raise ContractError(f"adjuster environment is incomplete or malformed: {error}") from error

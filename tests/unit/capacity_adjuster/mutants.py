@@ -31,9 +31,10 @@ from capacity_adjuster import (
     lookout,
     records,
 )
+from capacity_adjuster.activity import Activity
 from capacity_adjuster.adjustment import Adjustment
-from capacity_adjuster.decision import Shrink, Verdict, Wait
-from capacity_adjuster.observation import Activity, GroupObservation, Instance
+from capacity_adjuster.decision_kinds import Shrink, Verdict, Wait
+from capacity_adjuster.observation import GroupObservation, Instance
 from capacity_adjuster.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase

@@ -8,7 +8,8 @@ calls is in `model_invocation.py`, what is promised in `invariants.py`.
 
 from dataclasses import dataclass, field
 
-from capacity_adjuster.observation import Activity, GroupObservation, Instance
+from capacity_adjuster.activity import Activity
+from capacity_adjuster.observation import GroupObservation, Instance
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
@@ -18,13 +19,18 @@ START = 1_700_000_000.0
 LAMBDA_SECONDS = 60
 """Half of what an invocation has, so that the search meets its end."""
 SETTLE_SECONDS = 10
+_DIED = "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason:"
 MESSAGES = {
     "capacity": "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested.",
     "quota": "You have requested more vCPU capacity than your current vCPU limit of 0 allows.",
     "denied": "You are not authorized to perform this operation.",
     "image": "The image id '[ami-1]' does not exist.",
+    "volumes": f"{_DIED} Client.VolumeLimitExceeded: Volume limit exceeded",
+    "key": f"{_DIED} Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state",
 }
-CONFIGURATION = ("denied", "image")
+CONFIGURATION = ("denied", "image", "key")
+EARLY_DEATHS = ("volumes", "key")
+"""Launches that end as `Cancelled`, whose instance is terminated before it was in service."""
 MOST_FAILURES, FAILURE_SECONDS = 3, 1800
 """The breaker's numbers, said again: the model must not believe the code under test."""
 SICK = "At 2026-11-21T10:00:00Z an instance was taken out of service in response to an EC2 health check indicating"
@@ -54,6 +60,8 @@ class Attempt:
     end: float | None = None
     message: str = ""
     cause: str = ""
+    is_early: bool = False
+    """Whether it terminates an instance that was never in service."""
 
 
 @dataclass
@@ -215,19 +223,26 @@ class World:
         if self.breaker is not None:
             since = max(since, self.breaker.counted_from)
         sick = (a for a in self.workers.attempts if a.kind == "terminate" and a.cause == SICK and a.start >= since)
-        return {attempt.node.instance_id for attempt in sick} - self.joined
+        return {attempt.node.instance_id for attempt in sick if not attempt.is_early} - self.joined
 
     def end_launch(self, role, code="", *, count=1):
         """End the oldest launches under way, well or with an error."""
         group = self.groups[role]
         for attempt in group.running("launch")[:count]:
             attempt.end = float(int(self.now))
-            attempt.status, attempt.message = ("Failed", MESSAGES[code]) if code else ("Successful", "")
-            if code:
+            is_early = code in EARLY_DEATHS
+            attempt.status = ("Cancelled" if is_early else "Failed") if code else "Successful"
+            attempt.message = MESSAGES[code] if code else ""
+            if is_early:
+                attempt.node.lifecycle = "Terminating"
+                end = Attempt(self.new_id("a-"), "terminate", self.now, attempt.node, cause=SICK, is_early=True)
+                group.attempts.append(end)
+            elif code:
                 group.nodes = [node for node in group.nodes if node is not attempt.node]
             elif attempt.node not in group.nodes:
                 group.nodes.append(attempt.node)
-            attempt.node.lifecycle = "Terminated" if code else "InService"
+            if not is_early:
+                attempt.node.lifecycle = "Terminated" if code else "InService"
             self.box.append("launch error" if code else "launch")
         self.changed(group)
 
@@ -238,7 +253,7 @@ class World:
             attempt.end, attempt.status = float(int(self.now)), "Successful"
             is_replaced = any(other.kind == "launch" and other.start >= attempt.start for other in group.attempts)
             group.nodes = [node for node in group.nodes if node is not attempt.node]
-            if not is_replaced and len(group.nodes) < group.desired:
+            if not attempt.is_early and not is_replaced and len(group.nodes) < group.desired:
                 group.lost_at = self.now
             self.box.append("terminate")
         self.changed(group)
@@ -383,10 +398,25 @@ def is_quiet(shot):
     return len(live_in(shot)) == len(shot.instances) and all(a.status != "InProgress" for a in shot.activities)
 
 
+def has_failed(activity):
+    early = {MESSAGES[code] for code in EARLY_DEATHS}
+    return activity.status == "Failed" or (activity.status == "Cancelled" and activity.message in early)
+
+
+def keeps_dying(shot):
+    """Tell whether all that was asked for died twice of the key before it was in service."""
+    failed = [a for a in shot.activities if has_failed(a)]
+    deaths = sum(a.message == MESSAGES["key"] for a in failed)
+    is_hopeless = not live_in(shot) and all(a.message in {MESSAGES[code] for code in CONFIGURATION} for a in failed)
+    return is_hopeless and deaths >= 2 * max(1, shot.desired)
+
+
 def is_failure(world, master, workers):
     if not live_in(master):
-        return is_quiet(master) and any(a.status == "Failed" for a in master.activities)
+        return keeps_dying(master) or (is_quiet(master) and any(has_failed(a) for a in master.activities))
+    if keeps_dying(workers):
+        return True
     live = len(live_in(workers))
-    failed = [a for a in workers.activities if a.status == "Failed"]
+    failed = [a for a in workers.activities if has_failed(a)]
     is_hopeless = not live and all(a.message in {MESSAGES[code] for code in CONFIGURATION} for a in failed)
     return is_quiet(workers) and bool(failed) and live < workers.desired and (live < world.floor or is_hopeless)

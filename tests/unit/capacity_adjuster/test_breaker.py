@@ -17,7 +17,8 @@ from capacity_adjuster.breaker import (
     judge_breaker,
     needs_record,
 )
-from capacity_adjuster.decision import Resume, Verdict, Wait, decide
+from capacity_adjuster.decision import decide
+from capacity_adjuster.decision_kinds import Resume, Verdict, Wait
 from capacity_adjuster.observation import ClusterObservation, Instance, needs_activities
 from capacity_adjuster.records import ClusterRecords
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase

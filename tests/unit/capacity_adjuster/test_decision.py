@@ -10,14 +10,23 @@ from dataclasses import replace
 
 import pytest
 
+from capacity_adjuster.activity import Activity
 from capacity_adjuster.adjustment import Adjustment
-from capacity_adjuster.decision import Resume, Shrink, Verdict, Wait, decide, judge_denial
-from capacity_adjuster.observation import Activity, ClusterObservation, GroupObservation, Instance, needs_activities
+from capacity_adjuster.decision import decide, judge_denial
+from capacity_adjuster.decision_kinds import Resume, Shrink, Verdict, Wait
+from capacity_adjuster.observation import ClusterObservation, GroupObservation, Instance, needs_activities
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import NodeRole
 
 NOW = 1_700_000_600.0
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (eu-west-1a)."
+DIED = "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: "
+KEY_REFUSED = f"{DIED}Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state"
+NO_VOLUMES = f"{DIED}Client.VolumeLimitExceeded: Volume limit exceeded"
+HOOK_REFUSED = (
+    "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token 1 was abandoned: Lifecycle "
+    "Action Completed with ABANDON Result"
+)
 
 
 def nodes(count, lifecycle="InService", first=1, **options):
@@ -69,7 +78,13 @@ def test_launches_when_all_that_were_asked_for_are_in_service(judge):
     decision = judge()
     assert_launched(decision, requested=4, count=4)
     assert decision.state == ClusterState(
-        "training", 1, 1, Phase.LAUNCHED, 4, ("i-00000064", "i-00000001", "i-00000002", "i-00000003")
+        "training",
+        1,
+        1,
+        Phase.LAUNCHED,
+        4,
+        ("i-00000064", "i-00000001", "i-00000002", "i-00000003"),
+        worker_minimum=2,
     )
 
 
@@ -252,7 +267,93 @@ def test_d07_an_instance_that_is_being_replaced_is_not_a_failed_launch(judge):
 
 def test_d07_missing_workers_without_any_failure_are_still_to_come(judge):
     assert isinstance(judge(replace(SHORT, activities=())), Wait)
-    assert isinstance(judge(replace(SHORT, activities=(launch(0, "Cancelled"),))), Wait)
+
+
+@pytest.mark.parametrize("words", ["", "User cancelled this activity", "Instance was terminated by a scale-in"])
+def test_a_launch_that_a_user_or_a_scale_in_cancelled_is_no_failed_launch(judge, words):
+    assert isinstance(judge(replace(SHORT, activities=(launch(0, "Cancelled", words),))), Wait)
+    assert isinstance(judge(WORKERS, replace(NO_MASTER, activities=(launch(0, "Cancelled", words),))), Wait)
+
+
+def die(start, message, instance_id="i-000000dd"):
+    """
+    Describe a launch whose instance died before it was in service, and its termination, in Auto Scaling's words.
+
+    aws-samples/eks-workshop-v2, website/docs/troubleshooting/workernodes/one/index.md shows `DescribeScalingActivities`
+    of a key that refuses the service-linked role.
+    """
+    return (
+        replace(launch(start, "Cancelled", message, end=start + 5), instance_id=instance_id),
+        replace(
+            launch(start + 7, kind="terminate"),
+            instance_id=instance_id,
+            cause="At 2026-11-22T10:00:00Z an instance was taken out of service in response to an EC2 health check "
+            "indicating it has been terminated or stopped.",
+        ),
+    )
+
+
+@pytest.mark.parametrize("message", [KEY_REFUSED, NO_VOLUMES, HOOK_REFUSED])
+def test_a_launch_that_died_before_it_was_in_service_is_a_failed_launch(judge, message):
+    decision = judge(replace(SHORT, activities=(launch(0), *die(0, message))))
+    assert isinstance(decision, Shrink)
+    assert decision.reason.startswith("2 of 3 workers launched")
+
+
+def test_what_else_was_terminated_after_an_early_death_shows_that_the_next_launch_is_to_come(judge):
+    other = replace(launch(20, kind="terminate"), instance_id="i-000000ee")
+    assert isinstance(judge(replace(SHORT, activities=(launch(0), *die(0, KEY_REFUSED), other))), Wait)
+
+
+@pytest.mark.parametrize("key", ["", "arn:aws:kms:eu-west-1:111122223333:key/1234"])
+def test_a_key_that_refuses_names_the_key_the_principal_and_the_remedy(judge, settings, key):
+    empty = replace(EMPTY, activities=die(0, KEY_REFUSED))
+    decision = decide(
+        ClusterObservation((MASTER, empty)),
+        state=None,
+        adjustment=None,
+        breaker=None,
+        settings=replace(settings, encryption_key=key),
+        now=NOW,
+    )
+    words = (key or "the KMS key that encrypts the volumes", "AWSServiceRoleForAutoScaling", "kms:CreateGrant")
+    assert_failed(decision, "InvalidKmsKey", "incorrect state", *words)
+
+
+def test_a_master_that_a_key_refuses_fails_the_cluster(judge):
+    assert_failed(judge(WORKERS, replace(NO_MASTER, activities=die(0, KEY_REFUSED))), "master did not launch: Invalid")
+
+
+def cycle(times, message, *, workers):
+    """Describe a group that is tried again at once, so that something is always under way."""
+    past = [
+        activity
+        for turn in range(times)
+        for worker in range(workers)
+        for activity in die(turn * 20, message, f"i-{turn:04x}{worker:04x}")
+    ]
+    now = launch(20 * times, "InProgress")
+    return replace(WORKERS, desired=workers, instances=nodes(1, "Pending"), activities=(*past, now))
+
+
+def test_a_key_that_refuses_every_attempt_fails_the_cluster_while_the_next_is_under_way(judge):
+    assert isinstance(judge(cycle(1, KEY_REFUSED, workers=2)), Wait)
+    assert_failed(judge(cycle(2, KEY_REFUSED, workers=2)), "InvalidKmsKey", "got 0 of 2")
+
+
+def test_an_attempt_that_may_succeed_is_waited_for_however_many_died_before(judge):
+    assert isinstance(judge(cycle(9, NO_VOLUMES, workers=1)), Wait)
+
+
+def test_workers_that_died_before_they_were_in_service_do_not_trip_the_breaker(judge):
+    state = replace(judge().state, phase=Phase.FORMED)
+    deaths = tuple(activity for turn in range(5) for activity in die(turn * 20, KEY_REFUSED, f"i-0000000{turn}"))
+    assert isinstance(judge(replace(SHORT, activities=deaths), state=state), Wait)
+
+
+def test_the_verdict_has_the_fewest_workers_that_props_and_group_allow(judge):
+    assert judge(minimum=2).state.worker_minimum == 2
+    assert judge(replace(WORKERS, min_size=3), minimum=2).state.worker_minimum == 3
 
 
 def test_launches_of_the_same_second_as_a_failure_are_no_retries(judge):

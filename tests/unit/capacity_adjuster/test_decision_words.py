@@ -2,7 +2,7 @@
 
 import pytest
 
-from capacity_adjuster.decision import Shrink, Verdict, Wait
+from capacity_adjuster.decision_kinds import Shrink, Verdict, Wait
 from capacity_adjuster.decision_words import describe_decision
 from deeplearning_contract.cluster_state import ClusterState, Phase
 

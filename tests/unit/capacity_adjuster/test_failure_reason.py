@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capacity_adjuster.activity import Activity
 from capacity_adjuster.failure_reason import Shortfall, explain_failure, explain_shrink
-from capacity_adjuster.observation import Activity
 from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, classify_failure
 from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole

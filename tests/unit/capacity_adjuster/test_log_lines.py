@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capacity_adjuster.activity import Activity
 from capacity_adjuster.capacity_metrics import PATIENCE_SECONDS, RECENT_SECONDS, measure_capacity, tell_capacity
 from capacity_adjuster.log_lines import CLUSTER_VARIABLE, LineFormatter, besides, write_lines
-from capacity_adjuster.observation import Activity, ClusterObservation, GroupObservation, Instance
+from capacity_adjuster.observation import ClusterObservation, GroupObservation, Instance
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.log_record import FIELDS, LogLine
 from deeplearning_contract.metrics import (

@@ -41,6 +41,7 @@ states = st.builds(
     has_formed=st.booleans(),
     run_ended=st.booleans(),
     notice=reasons,
+    worker_minimum=counts,
 )
 reports = st.one_of(
     members.flatmap(
