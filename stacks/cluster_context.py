@@ -8,12 +8,13 @@ asked for by other keys, and the stack makes it.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
 
-from deeplearning_cdk import InstanceTypeFacts, LustreFileSystem, NodeImage
+from deeplearning_cdk import InstanceTypeFacts, LustreFileSystem, NodeImage, Purchase
 from deeplearning_cdk.cluster_plan import plan_cluster
+from deeplearning_cdk.purchase import PurchaseKind
 from stacks.context_values import (
     ContextError,
     Reader,
@@ -89,6 +90,32 @@ def read_image(key: str, value: Any) -> NodeImage:
     return build(key, make, arguments)
 
 
+def read_purchase(key: str, value: Any) -> Purchase:
+    """
+    Read how nodes are paid for: `on-demand`, `spot`, `reservation:<id or ARN>` or `capacity-block:<id>`.
+
+    An object has the attributes of `Purchase`, for a maximum price or a placement group.
+
+    Raises:
+        ContextError: It is something else.
+    """
+    if not isinstance(value, str) or value.startswith("{"):
+        return build(key, Purchase, read_object(key, value))
+    kind, colon, target = read_text(key, value).partition(":")
+    if kind.startswith("cr-"):
+        raise ContextError(
+            f"{key} must name the kind of a reservation, got {value!r}; write reservation:{value} for an On-Demand "
+            f"Capacity Reservation, or capacity-block:{value}"
+        )
+    if kind not in get_args(PurchaseKind) or bool(colon) != (kind in {"reservation", "capacity-block"}):
+        raise ContextError(
+            f"{key} must be on-demand, spot, reservation:<id or ARN of a resource group> or capacity-block:<id>, "
+            f"got {value!r}; write one of them"
+        )
+    name = "resource_group_arn" if target.startswith("arn:") else "reservation_id"
+    return build(key, Purchase, {"kind": kind, **({name: target} if colon else {})})
+
+
 def read_vpc(key: str, value: Any) -> VpcIds:
     """
     Read the ids of the user's VPC.
@@ -105,7 +132,8 @@ CLUSTER_KEYS: Mapping[str, Reader] = {
     "worker_min_capacity": read_number,
     "worker_desired_capacity": read_number,
     "worker_max_capacity": read_number,
-    "worker_purchase": read_text,
+    "worker_purchase": read_purchase,
+    "master_purchase": read_purchase,
     "image": read_image,
     "volume_size": lambda key, value: Size.gibibytes(read_number(key, value)),
     "ssh_peer": read_text,
@@ -135,13 +163,13 @@ PLACE_KEYS: Mapping[str, Reader] = {"vpc": read_vpc, "mount_target_security_grou
 """The props that the stack looks up by id or ARN."""
 
 
-def check_cluster(props: Mapping[str, Any], *, has_vpc: bool) -> None:
+def check_cluster(props: Mapping[str, Any], vpc: VpcIds | None) -> None:
     """
     Check the props of a cluster together, before a stack is made.
 
     Args:
         props: What `CLUSTER_KEYS` read.
-        has_vpc: Whether the VPC is the user's.
+        vpc: The user's VPC; None for a new one.
 
     Raises:
         ValueError: They contradict each other.
@@ -149,10 +177,10 @@ def check_cluster(props: Mapping[str, Any], *, has_vpc: bool) -> None:
     chosen, lustre = take_lustre(take_spending(props))
     planned = set(inspect.signature(plan_cluster).parameters)
     choices = {name: value for name, value in chosen.items() if name in planned}
-    if has_vpc:
+    if vpc is not None:
         if "vpc_cidr" in choices:
             raise ContextError(f"vpc_cidr must be left out with vpc, got {choices['vpc_cidr']!r}; leave one out")
-        choices["vpc_cidr"] = None
+        choices = {"availability_zone": vpc.availability_zone} | choices | {"vpc_cidr": None}
     if lustre:
         # In a stack of its own, which is thrown away.
         choices["lustre"] = LustreFileSystem(Stack(), "Lustre", **lustre)

@@ -104,9 +104,13 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
     """
     values = {key: _READERS[key](key, value) for key, value in context.items() if _is_ours(key)}
     cluster = {key: value for key, value in values.items() if key in CLUSTER_KEYS}
-    check_cluster(cluster, has_vpc="vpc" in values)
     regions = values.get("regions", [None])
     zones = _read_zones(values)
+    clusters = {
+        region: cluster | ({"availability_zone": zones[region]} if region in zones else {}) for region in regions
+    }
+    for props in clusters.values():
+        check_cluster(props, values.get("vpc"))
     if len(regions) > 1 and (regional := [key for key in _REGIONAL_KEYS if key in values]):
         raise ContextError(f"{regional[0]} must be given for one region, got {len(regions)}; deploy each by itself")
     return [
@@ -114,7 +118,7 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
             name=_name_stack(values, region if len(regions) > 1 else None),
             region=region,
             tags=_read_tags(values),
-            cluster=cluster | ({"availability_zone": zones[region]} if region in zones else {}),
+            cluster=clusters[region],
             vpc=values.get("vpc"),
             mount_target_security_group_id=values.get("mount_target_security_group"),
             encryption_key_arn=values.get("encryption_key"),

@@ -43,7 +43,7 @@ class HorovodStack(Stack):
             # In the user's VPC it can stay when the stack goes.
             kept = {"vpc": places["vpc"], "removal_policy": props.get("removal_policy")} if choice.vpc else {}
             places["lustre"] = LustreFileSystem(self, "Lustre", **lustre, **kept)
-        self.cluster = TrainingCluster(self, "Cluster", **props, **places)
+        self.cluster = TrainingCluster(self, "Cluster", **(places | props))
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "FileSystemId", value=self.cluster.file_system.file_system_id)
         CfnOutput(self, "LogIn", value=self.cluster.session_command, description="A shell on the master")
@@ -78,6 +78,7 @@ def import_places(scope: Construct, vpc: VpcIds | None, security_group_id: str |
         )
     if vpc is None:
         return places
+    places["availability_zone"] = vpc.availability_zone
     places["vpc"] = ec2.Vpc.from_vpc_attributes(
         scope,
         "Vpc",

@@ -13,6 +13,7 @@ from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_image import NodeImage
+from deeplearning_cdk.purchase import Purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import Spending
 from deeplearning_cdk.training_cluster import TrainingCluster
@@ -27,6 +28,7 @@ __all__ = [
     "LustreFileSystem",
     "NodeGroup",
     "NodeImage",
+    "Purchase",
     "SharedFileSystem",
     "Spending",
     "TrainingCluster",

@@ -66,7 +66,7 @@ class ClusterAssembly(ClusterAccess):
             coordination=self.coordination,
             encryption=self.encryption,
             worker_min_capacity=self._plan.capacity.minimum,
-            capacity_reservation_id=self._plan.purchase.reservation_id,
+            capacity_reservation_id=self._plan.block_id,
             spending=self._plan.spending,
         )
 

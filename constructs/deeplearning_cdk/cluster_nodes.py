@@ -71,7 +71,7 @@ class ClusterNodes(Construct):
             if readers := [role for kind, role in self.roles.items() if source.is_read_by(kind)]:
                 source.grant_key(NodesPrincipal(readers))
         self.master_security_group = self._make_master_security_group()
-        self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.is_placed else None
+        self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.placed_roles else None
         self.master = self._make_master()
         self.workers = self._make_workers()
 
@@ -120,11 +120,12 @@ class ClusterNodes(Construct):
             topic=self._coordination.topic,
             desired_capacity=1,
             max_capacity=1,
+            purchase=self._plan.master_purchase,
             is_public=self._network.has_public_master,
             volume_size=self._plan.volume_size,
             encryption_key=self._encryption_key,
             key_name=self._plan.key_name,
-            placement_group_name=self._placement.ref if self._placement else None,
+            placement_group_name=self._name_placement(NodeRole.MASTER),
         )
 
     def _make_workers(self) -> NodeGroup:
@@ -147,8 +148,13 @@ class ClusterNodes(Construct):
             volume_size=self._plan.volume_size,
             encryption_key=self._encryption_key,
             key_name=self._plan.key_name,
-            placement_group_name=self._placement.ref if self._placement else None,
+            placement_group_name=self._name_placement(NodeRole.WORKER),
         )
+
+    def _name_placement(self, node_role: NodeRole) -> str | None:
+        if self._placement is not None and node_role in self._plan.placed_roles:
+            return self._placement.ref
+        return self._plan.purchase_of(node_role).placement_group or None
 
     def _render_user_data(self, node_role: NodeRole) -> str:
         idle = self._plan.spending.stop_when_idle

@@ -28,7 +28,7 @@ from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.network_fit import check_new_vpc
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import describe_hardware
-from deeplearning_cdk.purchase import Purchase, read_purchase
+from deeplearning_cdk.purchase import Purchase, check_purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import NO_LIMIT, Spending, check_spending
 from deeplearning_contract.names import NodeRole
@@ -49,6 +49,7 @@ class ClusterPlan:
         image: What all nodes start from.
         capacity: How many workers.
         purchase: How the workers are paid for.
+        master_purchase: How the master is paid for.
         setup_timeout: Time that the stack waits.
         setup_seconds: Time of it that the nodes may use.
         ssh_peer: Who may open SSH to the master.
@@ -69,6 +70,7 @@ class ClusterPlan:
     image: NodeImage
     capacity: WorkerCapacity
     purchase: Purchase
+    master_purchase: Purchase
     setup_timeout: Duration
     setup_seconds: int
     ssh_peer: ec2.IPeer | None
@@ -84,12 +86,27 @@ class ClusterPlan:
     spending: Spending = NO_LIMIT
 
     @property
-    def is_placed(self) -> bool:
-        """Whether nodes can and should be near each other: accelerated types that a cluster group takes."""
-        kinds = (self.workers, self.master)
-        return self.purchase.is_placeable and all(
-            kind.is_clusterable and not kind.is_burstable and kind.accelerator is not None for kind in kinds
-        )
+    def placed_roles(self) -> tuple[NodeRole, ...]:
+        """
+        The roles whose nodes can and should be near each other, in a placement group of the cluster's own.
+
+        These are accelerated types that a cluster group takes; a master that does not train need not be near.
+        """
+        placed = [role for role in NodeRole if _is_placeable(self.facts_of(role), self.purchase_of(role))]
+        return tuple(placed) if NodeRole.WORKER in placed else ()
+
+    def facts_of(self, role: NodeRole) -> InstanceTypeFacts:
+        """Return the instance type of a role."""
+        return self.master if role is NodeRole.MASTER else self.workers
+
+    def purchase_of(self, role: NodeRole) -> Purchase:
+        """Return how the nodes of a role are paid for."""
+        return self.master_purchase if role is NodeRole.MASTER else self.purchase
+
+    @property
+    def block_id(self) -> str:
+        """Id of the Capacity Block whose end the nodes are to know; empty without one."""
+        return self.purchase.block_id or self.master_purchase.block_id
 
     @property
     def keeps_data(self) -> bool:
@@ -99,10 +116,7 @@ class ClusterPlan:
     @property
     def hardware(self) -> Mapping[str, HardwareSettings]:
         """Role -> what its nodes have."""
-        return {
-            role.value: describe_hardware(facts)
-            for role, facts in ((NodeRole.MASTER, self.master), (NodeRole.WORKER, self.workers))
-        }
+        return {role.value: describe_hardware(self.facts_of(role)) for role in NodeRole}
 
 
 def plan_cluster(
@@ -112,7 +126,9 @@ def plan_cluster(
     worker_min_capacity: int | None = None,
     worker_desired_capacity: int | None = None,
     worker_max_capacity: int | None = None,
-    worker_purchase: str | None = None,
+    worker_purchase: Purchase | None = None,
+    master_purchase: Purchase | None = None,
+    availability_zone: str | None = None,
     image: NodeImage | None = None,
     ssh_peer: str | ec2.IPeer | None = None,
     key_pair: str | ec2.IKeyPair | None = None,
@@ -140,7 +156,8 @@ def plan_cluster(
     """
     Check the props of `TrainingCluster` that need no construct, and fill in what was left out.
 
-    The props are those of `TrainingCluster`; `vpc_cidr` is None with a VPC of the user's.
+    The props are those of `TrainingCluster`; `vpc_cidr` is None with a VPC of the user's, and `availability_zone` is
+    that of the user's subnet where there is one.
 
     Raises:
         ValueError: A choice cannot work.
@@ -155,7 +172,8 @@ def plan_cluster(
         master=master,
         image=add_lustre_client(chosen) if lustre else chosen,
         capacity=check_capacity(worker_min_capacity, worker_desired_capacity, worker_max_capacity),
-        purchase=read_purchase(worker_purchase),
+        purchase=check_purchase("worker_purchase", worker_purchase, availability_zone),
+        master_purchase=check_purchase("master_purchase", master_purchase, availability_zone),
         setup_timeout=timeout,
         setup_seconds=check_setup_timeout(timeout),
         ssh_peer=read_ssh_peer(ssh_peer),
@@ -194,3 +212,8 @@ def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str, *, isolated: bool) -> None:
         is_public=plan.ssh_peer is not None,
         isolated=isolated,
     )
+
+
+def _is_placeable(facts: InstanceTypeFacts, purchase: Purchase) -> bool:
+    fits = facts.is_clusterable and not facts.is_burstable and facts.accelerator is not None
+    return fits and purchase.is_placeable

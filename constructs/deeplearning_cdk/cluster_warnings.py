@@ -13,6 +13,8 @@ NOT_TRIED = "deeplearning_cdk:imageNotTried"
 NO_INDEX = "deeplearning_cdk:environmentWithoutInternet"
 NO_LUSTRE_CLIENT = "deeplearning_cdk:lustreClientNotInstalled"
 NEVER_STOPS = "deeplearning_cdk:neverStops"
+NOT_RESERVED = "deeplearning_cdk:masterNotReserved"
+NOT_BEGUN = "deeplearning_cdk:capacityBlockNotBegun"
 
 
 def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
@@ -28,6 +30,7 @@ def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
     for facts in {plan.workers.name: plan.workers, plan.master.name: plan.master}.values():
         _warn_about_type(scope, facts)
     _warn_about_cost(scope, plan)
+    _warn_about_purchase(scope, plan)
     if not plan.image.is_tried:
         annotations.add_warning_v2(
             NOT_TRIED,
@@ -57,6 +60,25 @@ def _warn_about_cost(scope: Construct, plan: ClusterPlan) -> None:
             NEVER_STOPS,
             f"nothing stops this cluster, and {accelerated[0]} costs by the second; pass "
             "spending=Spending(stop_when_idle=Duration.hours(1)), or -c stop_when_idle_minutes=60 to the app",
+        )
+
+
+def _warn_about_purchase(scope: Construct, plan: ClusterPlan) -> None:
+    workers, desired = plan.purchase, plan.capacity.desired
+    is_alike = plan.master.name == plan.workers.name and plan.master.accelerator is not None
+    if workers.is_reserved and is_alike and not plan.master_purchase.is_reserved:
+        Annotations.of(scope).add_warning_v2(
+            NOT_RESERVED,
+            f"the master is a {plan.master.name} outside the workers' {workers.kind}, so it may not launch and costs "
+            "as much as a worker; pass a master_instance_type without accelerators, or master_purchase with a "
+            "reservation that has room for it",
+        )
+    if workers.block_id and desired:
+        Annotations.of(scope).add_warning_v2(
+            NOT_BEGUN,
+            f"the {desired} workers of capacity block {workers.block_id} launch only while it is active, and the stack "
+            "fails before; until then pass worker_min_capacity=0, worker_desired_capacity=0 and "
+            f"worker_max_capacity={plan.capacity.maximum}, and raise the group's desired capacity when it has begun",
         )
 
 

@@ -18,7 +18,7 @@ from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
-from deeplearning_cdk.purchase import Purchase
+from deeplearning_cdk.purchase import ON_DEMAND, Purchase
 from deeplearning_cdk.tag_keys import InstanceTagKeys
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
@@ -90,7 +90,7 @@ class NodeGroup(Construct):
         desired_capacity: int,
         max_capacity: int,
         image_id: str | None = None,
-        purchase: Purchase | None = None,
+        purchase: Purchase = ON_DEMAND,
         is_public: bool = False,
         volume_size: Size | None = None,
         encryption_key: kms.IKey | None = None,
@@ -101,10 +101,9 @@ class NodeGroup(Construct):
         self.role = role
         self._connections = ec2.Connections(security_groups=list(security_groups))
         profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
-        purchase = purchase or Purchase()
         data = _Template.LaunchTemplateDataProperty(
             block_device_mappings=[_describe_volume(image, volume_size, encryption_key)],
-            capacity_reservation_specification=purchase.reservation,
+            capacity_reservation_specification=purchase.template_reservation,
             iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
             image_id=image_id or image.read_ami_id(self),
             instance_market_options=purchase.market,
@@ -131,6 +130,7 @@ class NodeGroup(Construct):
             ),
             vpc_zone_identifier=[subnet.subnet_id],
             placement_group=placement_group_name,
+            capacity_reservation_specification=purchase.group_reservation,
             notification_configurations=[_notify(topic)],
             tags=_tag_nodes(cluster, node_role),
         )

@@ -1,70 +1,210 @@
-"""How the workers are paid for: on demand, as spot instances, or in a capacity block that was bought."""
+"""How nodes are paid for, and what launch template and Auto Scaling group say of it."""
 
 import re
 from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from aws_cdk import Token
+from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 
 _Template = ec2.CfnLaunchTemplate
-ON_DEMAND, SPOT = "on-demand", "spot"
+_Group = autoscaling.CfnAutoScalingGroup
+PurchaseKind = Literal["on-demand", "spot", "reservation", "capacity-block"]
 _RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}")
+_RESOURCE_GROUP = re.compile(r"arn:[a-z-]+:resource-groups:[a-z0-9-]+:\d{12}:group/[A-Za-z0-9._-]{1,300}")
+_PLACEMENT_GROUP = re.compile(r"[A-Za-z0-9 ._:/()#,@\[\]+=&;{}!$*-]{1,255}")
+_LEAST_PRICE = 0.001
+"""USD an hour; a launch template takes more than that (CloudFormation, LaunchTemplate SpotOptions)."""
+_LIST = "list yours with `aws ec2 describe-capacity-reservations`"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Purchase:
     """
-    A checked choice.
+    How the nodes of a group are paid for; make one with `on_demand`, `spot`, `reservation`, `reservation_group` or
+    `capacity_block`.
 
     Attributes:
-        choice: `on-demand`, `spot`, or the id of a Capacity Block's reservation.
+        kind: `on-demand`, `spot`, `reservation` or `capacity-block`.
+        reservation_id: Id of the reservation; empty without one, or for a group of them.
+        resource_group_arn: ARN of a resource group of On-Demand Capacity Reservations; empty without one.
+        max_price: The most that a spot instance may cost, in USD an hour; None for up to the on-demand price.
+        placement_group: The cluster placement group in which the reservation was made; empty without one.
+
+    Raises:
+        ValueError: The values contradict each other, or one does not have its form.
     """
 
-    choice: str = ON_DEMAND
+    kind: PurchaseKind = "on-demand"
+    reservation_id: str = ""
+    resource_group_arn: str = ""
+    max_price: float | None = None
+    placement_group: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(PurchaseKind):
+            raise ValueError(f"kind must be one of {', '.join(get_args(PurchaseKind))}, got {self.kind!r}; take one")
+        self._check_reservation()
+        if self.placement_group:
+            rule, remedy = "the name of a placement group", "list yours with `aws ec2 describe-placement-groups`"
+            _check("placement_group", self.placement_group, _PLACEMENT_GROUP, rule, remedy)
+        if self.max_price is not None and (self.kind != "spot" or not self.max_price > _LEAST_PRICE):
+            raise ValueError(
+                f"max_price must be over {_LEAST_PRICE} USD an hour, and for spot instances only, got {self.max_price} "
+                f"with {self.kind}; raise it, or leave it out"
+            )
+
+    def _check_reservation(self) -> None:
+        names = {"reservation": ("reservation_id", "resource_group_arn"), "capacity-block": ("reservation_id",)}
+        allowed = names.get(self.kind, ())
+        given = [name for name in ("reservation_id", "resource_group_arn") if getattr(self, name)]
+        if len(given) != bool(allowed) or not set(given) <= set(allowed):
+            rule = f"one of {' and '.join(allowed)}" if allowed else "no reservation"
+            raise ValueError(f"{self.kind} must have {rule}, got {' and '.join(given) or 'none'}; {_LIST}")
+        if self.reservation_id:
+            _check("reservation_id", self.reservation_id, _RESERVATION, "cr- and 8 to 17 hex digits", _LIST)
+        if self.resource_group_arn:
+            rule, remedy = "the ARN of a resource group", "list yours with `aws resource-groups list-groups`"
+            _check("resource_group_arn", self.resource_group_arn, _RESOURCE_GROUP, rule, remedy)
+
+    @classmethod
+    def on_demand(cls) -> "Purchase":
+        """Pay by the second, for what EC2 has at the moment; an open reservation that matches is used."""
+        return cls()
+
+    @classmethod
+    def spot(cls, *, max_price: float | None = None) -> "Purchase":
+        """
+        Take spare instances, which EC2 may take back.
+
+        Args:
+            max_price: USD an hour, over 0.001. Default: up to the on-demand price, which interrupts least.
+        """
+        return cls(kind="spot", max_price=max_price)
+
+    @classmethod
+    def reservation(cls, reservation_id: str, *, placement_group: str = "") -> "Purchase":
+        """
+        Launch in an On-Demand Capacity Reservation, and nowhere else.
+
+        Args:
+            reservation_id: Its id, `cr-…`; the cluster's `availability_zone` must be its zone.
+            placement_group: Name of the cluster placement group in which it was made. Default: in none.
+        """
+        return cls(kind="reservation", reservation_id=reservation_id, placement_group=placement_group)
+
+    @classmethod
+    def reservation_group(cls, resource_group_arn: str, *, placement_group: str = "") -> "Purchase":
+        """
+        Launch in the On-Demand Capacity Reservations of a resource group, and nowhere else.
+
+        Args:
+            resource_group_arn: The resource group; one of its reservations must be in the cluster's zone.
+            placement_group: Name of the cluster placement group in which they were made. Default: in none.
+        """
+        return cls(kind="reservation", resource_group_arn=resource_group_arn, placement_group=placement_group)
+
+    @classmethod
+    def capacity_block(cls, reservation_id: str) -> "Purchase":
+        """
+        Launch in a Capacity Block, which runs from its beginning to 30 minutes before its end.
+
+        Args:
+            reservation_id: Its id, `cr-…`; the cluster's `availability_zone` must be its zone.
+        """
+        return cls(kind="capacity-block", reservation_id=reservation_id)
 
     @property
-    def reservation_id(self) -> str:
-        """Id of the Capacity Block's reservation; empty without one."""
-        return "" if self.choice in (ON_DEMAND, SPOT) else self.choice
+    def is_reserved(self) -> bool:
+        """Whether nodes launch in what was reserved, and nowhere else."""
+        return self.kind in {"reservation", "capacity-block"}
+
+    @property
+    def block_id(self) -> str:
+        """Id of the Capacity Block; empty without one."""
+        return self.reservation_id if self.kind == "capacity-block" else ""
 
     @property
     def is_placeable(self) -> bool:
-        """Whether a placement group can be asked for: a Capacity Block has its own."""
-        return not self.reservation_id
+        """
+        Whether a placement group of the cluster's own helps.
+
+        A Capacity Block takes none (aws-parallelcluster 3.10 refuses it). With a reservation that was not made in it, a
+        launch can fail though capacity is left (aws-parallelcluster, PlacementGroupCapacityReservationValidator).
+        """
+        return not self.is_reserved
 
     @property
     def market(self) -> ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty | None:
-        """The market of a launch template; None on demand."""
-        if self.choice == ON_DEMAND:
+        """The market of a launch template; None on demand and for a reservation, whose instances are on demand too."""
+        if self.kind not in {"spot", "capacity-block"}:
             return None
-        return _Template.InstanceMarketOptionsProperty(market_type="capacity-block" if self.reservation_id else SPOT)
+        # An Auto Scaling group makes one-time requests only (CloudFormation, LaunchTemplate SpotOptions).
+        options = (
+            None
+            if self.max_price is None
+            else _Template.SpotOptionsProperty(max_price=f"{self.max_price:f}", spot_instance_type="one-time")
+        )
+        return _Template.InstanceMarketOptionsProperty(market_type=self.kind, spot_options=options)
 
     @property
-    def reservation(self) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
-        """The reservation of a launch template; None without a Capacity Block."""
-        if not self.reservation_id:
+    def template_reservation(self) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
+        """The reservation of a launch template, where a Capacity Block stands (EKS user guide, capacity-blocks)."""
+        if not self.block_id:
             return None
-        return _Template.CapacityReservationSpecificationProperty(
-            capacity_reservation_target=_Template.CapacityReservationTargetProperty(
-                capacity_reservation_id=self.reservation_id
-            )
+        target = _Template.CapacityReservationTargetProperty(capacity_reservation_id=self.block_id)
+        return _Template.CapacityReservationSpecificationProperty(capacity_reservation_target=target)
+
+    @property
+    def group_reservation(self) -> autoscaling.CfnAutoScalingGroup.CapacityReservationSpecificationProperty | None:
+        """
+        The reservation of a group, where an On-Demand one stands.
+
+        Without the preference, launches that find no place in it would run on demand (Auto Scaling user guide,
+        target-capacity-reservations).
+        """
+        if self.kind != "reservation":
+            return None
+        target = _Group.CapacityReservationTargetProperty(
+            capacity_reservation_ids=[self.reservation_id] if self.reservation_id else None,
+            capacity_reservation_resource_group_arns=[self.resource_group_arn] if self.resource_group_arn else None,
+        )
+        return _Group.CapacityReservationSpecificationProperty(
+            capacity_reservation_preference="capacity-reservations-only", capacity_reservation_target=target
         )
 
 
-def read_purchase(value: str | None) -> Purchase:
+ON_DEMAND = Purchase()
+"""The default of every group."""
+
+
+def check_purchase(prop: str, value: Any, availability_zone: str | None) -> Purchase:
     """
-    Check how the workers are to be paid for.
+    Check how nodes are to be paid for.
 
     Args:
-        value: `on-demand`, `spot`, or a reservation's id, which may be a token. Default: on demand.
+        prop: The user's prop, for the error.
+        value: What the user gave it. Default: on demand.
+        availability_zone: The zone of the nodes; None when the user names none.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It is not a `Purchase`, or the zone of its reservation is not named.
     """
-    choice = value or ON_DEMAND
-    if not Token.is_unresolved(choice) and choice not in (ON_DEMAND, SPOT) and not _RESERVATION.fullmatch(choice):
-        raise ValueError(
-            f"worker_purchase must be 'on-demand', 'spot' or the id of a Capacity Block's reservation, got {value!r}; "
-            "list yours with `aws ec2 describe-capacity-reservations`"
+    if value is None:
+        return ON_DEMAND
+    if not isinstance(value, Purchase):
+        raise ValueError(  # noqa: TRY004 - a prop that cannot work is always a ValueError
+            f"{prop} must be a Purchase, got {value!r}; write e.g. Purchase.spot()"
         )
-    return Purchase(choice)
+    if value.reservation_id and availability_zone is None:
+        raise ValueError(
+            f"availability_zone must be that of the reservation in {prop}, got none for {value.reservation_id}; "
+            f"read it with `aws ec2 describe-capacity-reservations --capacity-reservation-ids {value.reservation_id}`"
+        )
+    return value
+
+
+def _check(name: str, value: str, form: re.Pattern[str], rule: str, remedy: str) -> None:
+    if not Token.is_unresolved(value) and not form.fullmatch(value):
+        raise ValueError(f"{name} must be {rule}, got {value!r}; {remedy}")

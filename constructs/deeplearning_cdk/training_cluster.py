@@ -17,6 +17,7 @@ from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_image import NodeImage
+from deeplearning_cdk.purchase import Purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import Spending
 
@@ -35,8 +36,10 @@ class TrainingCluster(ClusterAssembly):
         worker_min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
         worker_desired_capacity: Workers to launch. Default: 3, or the nearest that minimum and maximum allow.
         worker_max_capacity: Most workers that may be scaled to later. Default: the desired capacity.
-        worker_purchase: How the workers are paid for: `on-demand`, `spot`, or the id of a Capacity Block's reservation.
-            Default: on demand.
+        worker_purchase: How the workers are paid for: on demand, as spot instances, or in a reservation or
+            Capacity Block of the zone `availability_zone`. Default: on demand.
+        master_purchase: How the master is paid for; the stack completes only while it can launch. Default: on demand,
+            whatever the workers' is.
         image: What all nodes start from. Default: what drives the instance type: the PyTorch Deep Learning AMI on
             Ubuntu, stock Ubuntu with the proprietary driver for P3, stock Ubuntu for CPU types.
         volume_size: Size of each node's root volume. Default: 150 GiB.
@@ -97,7 +100,8 @@ class TrainingCluster(ClusterAssembly):
         worker_min_capacity: int | None = None,
         worker_desired_capacity: int | None = None,
         worker_max_capacity: int | None = None,
-        worker_purchase: str | None = None,
+        worker_purchase: Purchase | None = None,
+        master_purchase: Purchase | None = None,
         image: NodeImage | None = None,
         volume_size: Size | None = None,
         ssh_peer: str | ec2.IPeer | None = None,
@@ -133,6 +137,8 @@ class TrainingCluster(ClusterAssembly):
             worker_desired_capacity=worker_desired_capacity,
             worker_max_capacity=worker_max_capacity,
             worker_purchase=worker_purchase,
+            master_purchase=master_purchase,
+            availability_zone=availability_zone or (worker_subnet.availability_zone if worker_subnet else None),
             image=image,
             ssh_peer=ssh_peer,
             key_pair=key_pair,

@@ -7,14 +7,14 @@ A CDK app that trains in a Capacity Block: its zone is the block's, and its work
 
 Deploy it before the block begins: the workers' desired capacity is 0, so the stack is complete with the master alone.
 When EC2 has delivered the block, raise the desired capacity with the command that the stack prints; the workers join by
-themselves, and nodes tell the training before the block ends. Jobs run on the master too, so it has the workers' type,
-on demand: see that the account's quota and the zone have one.
+themselves. Nodes warn the training before the block ends. The master is a CPU type on demand: it does not train,
+so no GPU instance is needed outside the block, and the cluster's logs and shared file system outlive it.
 """
 
 import aws_cdk as cdk
 from constructs import Construct
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import Purchase, TrainingCluster
 
 WORKERS = 4
 
@@ -28,7 +28,8 @@ class CapacityBlockStack(cdk.Stack):
             self,
             "Cluster",
             worker_instance_type="p5.48xlarge",
-            worker_purchase=reservation,
+            master_instance_type="m7i.2xlarge",
+            worker_purchase=Purchase.capacity_block(reservation),
             availability_zone=zone,
             worker_min_capacity=0,
             worker_desired_capacity=0,

@@ -30,7 +30,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         **_CPU,
     },
     "lustre-in-existing-vpc": {"vpc": _VPC, "lustre_storage_gib": 1200, "regions": "us-east-1", **_CPU},
-    "capacity-block": {"worker_instance_type": "p5.48xlarge", "worker_purchase": "cr-0123456789abcdef0"},
+    "capacity-block": {
+        "worker_instance_type": "p5.48xlarge",
+        "worker_purchase": "capacity-block:cr-0123456789abcdef0",
+        "availability_zone": "us-east-1a",
+        "regions": "us-east-1",
+    },
     "amazon-linux": {"image": "deep-learning-amazon-linux", "worker_instance_type": "g5.12xlarge"},
     "customer-key": {
         "encryption_key": "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_cdk import DataSource, JobEnvironment, NodeImage
+from deeplearning_cdk import DataSource, JobEnvironment, NodeImage, Purchase
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.payload import find_payload
 from stacks.context import read_choices
@@ -30,7 +30,12 @@ IMAGE = {"login_user": "ubuntu"}
 PLACES = {
     "mount_point": lambda text: plan_cluster(mount_point=f"/efs{text}"),
     "file_system_id": lambda text: plan_cluster(file_system_id=f"fs-01234567{text}"),
-    "worker_purchase": lambda text: plan_cluster(worker_purchase=f"cr-0123456789abcdef0{text}"),
+    "worker_purchase": lambda text: read_choices(
+        {"worker_purchase": f"reservation:cr-0123456789abcdef0{text}", "availability_zone": "us-east-1a"}
+    ),
+    "resource group": lambda text: Purchase.reservation_group(
+        f"arn:aws:resource-groups:us-east-1:111122223333:group/a{text}"
+    ),
     "image_release": lambda text: plan_cluster(image_release=f"1{text}"),
     "ssh_peer": lambda text: plan_cluster(ssh_peer=f"203.0.113.7/32{text}"),
     "login_user": lambda text: NodeImage.from_ami_id("ami-01234567", login_user=f"ubuntu{text}"),
