@@ -171,14 +171,22 @@ def _tar_kind(entry: tarfile.TarInfo) -> Kind:
 
 
 def _watch_end() -> Any:
-    """Return a class of members that notices the two empty blocks at the end: without them tarfile says nothing."""
+    """
+    Return a class of members that notices the empty block at the end: without it tarfile reports nothing.
+
+    `fromtarfile` is what tarfile calls for each header. `frombuf` is not, since https://github.com/python/cpython/issues/141707
+    was mended in updates of every Python that images have.
+    """
 
     class WatchedInfo(tarfile.TarInfo):
         is_ended = False
 
         @classmethod
-        def frombuf(cls, buf: Any, encoding: str, errors: str) -> Any:
-            cls.is_ended = len(buf) == tarfile.BLOCKSIZE and not any(buf)
-            return super().frombuf(buf, encoding, errors)
+        def fromtarfile(cls, archive: Any) -> Any:
+            try:
+                return super().fromtarfile(archive)
+            except tarfile.EOFHeaderError:  # type: ignore[attr-defined] # typeshed leaves it out
+                cls.is_ended = True
+                raise
 
     return WatchedInfo

@@ -1,6 +1,7 @@
 """Archives in S3 become folders: whole, compared, once."""
 
 import hashlib
+import tarfile
 
 import pytest
 
@@ -18,6 +19,44 @@ def test_each_format_that_is_promised_becomes_the_same_tree(data_lab, kind):
     outcome, steps = data_lab.stage(data_lab.source(FORMATS[kind]))
     assert (outcome, steps["data:set"].state) == (Outcome.DONE, "done"), steps
     assert read_tree(data_lab.data().resolve()) == tree
+
+
+@pytest.fixture(params=[False, True], ids=["before", "since"])
+def tarfile_of_updates(request, monkeypatch):
+    """
+    The two forms of Python's tarfile that nodes have: before and since the security updates of 2026.
+
+    Those read each header by private methods of other names, for https://github.com/python/cpython/issues/141707; seen
+    in Debian's python3.11 3.11.2-6+deb12u9.
+    """
+    original = tarfile.TarInfo.frombuf.__func__
+
+    def read(cls, archive):
+        found = original(cls, archive.fileobj.read(tarfile.BLOCKSIZE), archive.encoding, archive.errors)
+        found.offset = archive.fileobj.tell() - tarfile.BLOCKSIZE
+        return found._proc_member(archive)
+
+    if request.param:
+        monkeypatch.setattr(tarfile.TarInfo, "fromtarfile", classmethod(read))
+
+
+@pytest.mark.usefixtures("tarfile_of_updates")
+@pytest.mark.parametrize("kind", ["tar", "tgz"])
+def test_the_end_of_a_tar_is_seen_by_every_python_that_nodes_have(data_lab, kind):
+    tree = make_tree(3)
+    data_lab.put(FORMATS[kind], make_archive(kind, tree))
+    outcome, steps = data_lab.stage(data_lab.source(FORMATS[kind]))
+    assert outcome == Outcome.DONE, steps
+    assert read_tree(data_lab.data().resolve()) == tree
+
+
+@pytest.mark.usefixtures("tarfile_of_updates")
+def test_a_tar_that_was_cut_between_two_members_is_refused_by_every_python_that_nodes_have(data_lab):
+    content = make_archive("tar", {"a": ("file", bytes(512), False), "b": ("file", bytes(512), False)})
+    data_lab.put("set.tar", content[:1024])
+    outcome, steps = data_lab.stage(data_lab.source("set.tar"))
+    assert outcome != Outcome.DONE
+    assert "without the mark of an end" in steps["data:set"].detail
 
 
 @pytest.mark.defect("D57")
