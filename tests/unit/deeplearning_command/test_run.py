@@ -174,7 +174,6 @@ def test_a_second_job_is_told_of_the_first_and_of_the_remedy(job_lab):
 # --- Failure --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.defect("D76")
 def test_the_status_is_that_of_the_rank_that_failed_first_and_its_last_lines_are_shown(job_lab):
     job = job_lab.write_job(f'[ "$HOROVOD_RANK" = 0 ] || {{ echo "no memory"; exit 7; }}; {FOR_EVER}')
     done = job_lab.run("run", "--", job)
