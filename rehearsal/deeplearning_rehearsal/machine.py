@@ -62,6 +62,7 @@ class Machine:
         instance_id: EC2 instance id.
         address: Private IPv4 address, of the group's subnet.
         prefix_length: Length of the subnet's prefix.
+        vpc_networks: The IPv4 blocks of the VPC.
         instance_type: EC2 instance type.
         zone: Availability zone.
         region: AWS region.
@@ -82,6 +83,7 @@ class Machine:
     instance_id: str
     address: str
     prefix_length: int
+    vpc_networks: tuple[str, ...]
     instance_type: str
     zone: str
     region: str

@@ -54,6 +54,7 @@ class Observer:
             instance_id=IDS[index],
             address=ADDRESSES[index],
             prefix_length=20,
+            vpc_networks=("10.0.0.0/16",),
             instance_type="c7i.large",
             zone="eu-west-1a",
             region="eu-west-1",

@@ -198,7 +198,7 @@ class Lab:
             for name, body in PROGRAMS.items():
                 self.program(index, name, body)
         role = NodeRole.WORKER if index else NodeRole.MASTER
-        identity = Identity(self.instance(index), f"10.0.{index // 200}.{9 + index % 200}")
+        identity = Identity(self.instance(index), f"10.0.{index // 200}.{9 + index % 200}", ("10.0.0.0/8",))
         return Node(self.settings(role, **changes), identity, root, Programs(str(fakes)), clock or StoppingClock())
 
     def program(self, index, name, body):

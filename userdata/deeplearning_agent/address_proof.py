@@ -32,20 +32,23 @@ class AddressProof:
     def __init__(self, node: Node) -> None:
         """Bind the node that asks; nobody is asked yet."""
         self._node = node
-        self._known: dict[Member, tuple[Proof, Deadline]] = {}
+        self._known: dict[str, tuple[Member, Proof, Deadline]] = {}
+        """Instance id -> its last claim, who answered, and until when that is remembered."""
 
     def ask(self, member: Member) -> Proof:
         """
         Find out whether a node answers at the address that it says is its own.
 
-        Effects: one connection to port 22 of the address, at most once a minute for each claim.
+        A claim that differs from the node's last one waits until the minute is over, as if nobody answered.
+
+        Effects: one connection to port 22 of the address, at most once a minute for each node.
         """
-        known = self._known.get(member)
-        if known is not None and not known[1].is_over:
-            return known[0]
+        claim, proof, until = self._known.get(member.instance_id, (member, Proof.NOBODY, None))
+        if until is not None and not until.is_over:
+            return proof if (claim.address, claim.host_key) == (member.address, member.host_key) else Proof.NOBODY
         proof = self._look(member)
         LOG.info("at %s, which %s claims, %s answers", member.address, member.instance_id, proof.value)
-        self._known[member] = proof, self._node.limit(PROOF_SECONDS)
+        self._known[member.instance_id] = member, proof, self._node.limit(PROOF_SECONDS)
         return proof
 
     def _look(self, member: Member) -> Proof:

@@ -10,7 +10,7 @@ from deeplearning_agent.programs import ProgramError
 LOG = logging.getLogger(__name__)
 QUERY_SECONDS = 120
 """The first query after boot loads the driver, on eight GPUs."""
-_GPU_LINE = re.compile(r"^GPU \d+:", re.MULTILINE)
+_GPU_LINE = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
 
 
 def count_gpus(node: Node) -> int:

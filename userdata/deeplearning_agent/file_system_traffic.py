@@ -8,7 +8,7 @@ from deeplearning_agent.node import Node
 MOUNT_STATISTICS = "/proc/self/mountstats"
 MIB = 1024 * 1024
 _MOUNT = re.compile(r"device (\S+) mounted on (\S+) with fstype nfs4?(?: |$)")
-_BYTES = re.compile(r"\s*bytes:\s+(\d+(?: \d+){7})\s*")
+_BYTES = re.compile(r"\s*bytes:\s+([0-9]+(?: [0-9]+){7})\s*")
 _SERVER_READ, _SERVER_WRITE = 4, 5
 """Of the eight numbers: bytes that went over the network, whatever the page cache spared or added."""
 

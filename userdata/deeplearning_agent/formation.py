@@ -1,15 +1,14 @@
 """Who is in a roster: waiting for workers, leaving out those that fail or stay away, and knowing when to give up."""
 
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from deeplearning_agent.collector import Collector
 from deeplearning_agent.deadline import Deadline, setup_deadline
 from deeplearning_agent.failure import ReportedFailure, StageFailure
+from deeplearning_agent.inspection import find_short
 from deeplearning_agent.keeper import Findings
 from deeplearning_agent.node import STARTED_FILE, Node
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.membership import Member
 
 REBOOT_SECONDS = 45
 _RESERVE_SHARE = 0.1
@@ -25,8 +24,9 @@ class Formation:
     """
     The master's patience with its workers before the cluster has formed.
 
-    "Continue with what you got": a worker that failed, or is still missing near the end of the set-up time, is left
-    out if the user's minimum remains. Otherwise the failure is the cluster's, at once.
+    "Continue with what you got": a worker that failed, is still missing near the end of the set-up time, or has fewer
+    GPUs than most others (it would hold them up, or break an even job), is left out if the user's minimum remains.
+    Otherwise the failure is the cluster's, at once.
     """
 
     def __init__(self, node: Node, collector: Collector) -> None:
@@ -141,16 +141,15 @@ class Formation:
         if missing and not limit.is_over:
             return lost if gone else None
         lost |= {name: self._roster.describe(name) for name in missing}
-        lost |= self._find_odd(name for name in workers if name not in lost)
         if is_bound and missing and len(workers) - len(lost) < self._settings.worker_min_capacity:
             raise self._time_out(missing, workers)
+        found = (self._roster.member(name) for name in workers if name not in lost)
+        short = find_short([member for member in found if member is not None])
+        lost |= short
+        if is_bound and short and len(workers) - len(lost) < self._settings.worker_min_capacity:
+            first, cause = next(iter(short.items()))
+            raise ReportedFailure(first, self._count_lost(lost, workers) + cause)
         return lost
-
-    def _find_odd(self, workers: Iterable[str]) -> Mapping[str, str]:
-        """Find workers with fewer GPUs than most have: they would hold up all others, or break an even job."""
-        counts = {name: member.gpu_count for name in workers if (member := self._roster.member(name)) is not None}
-        usual = statistics.mode(sorted(counts.values(), reverse=True)) if counts else 0
-        return {name: f"it has {n} GPUs, where most workers have {usual}" for name, n in counts.items() if n < usual}
 
     def _count_lost(self, lost: Mapping[str, str], workers: tuple[str, ...]) -> str:
         if len(lost) == 1 and len(workers) == 1:
@@ -166,15 +165,3 @@ class Formation:
             "read the agent's log on them, or allow more time",
             stage="form the cluster",
         )
-
-
-def check_addresses(members: Sequence[Member]) -> None:
-    """
-    Make sure that each member of a roster has an address of its own.
-
-    Raises:
-        StageFailure: Two have one.
-    """
-    if len({member.address for member in members}) < len(members):
-        addresses = ", ".join(f"{member.instance_id} {member.address}" for member in members)
-        raise StageFailure(f"two members have one address: {addresses}", "", stage="publish the roster")

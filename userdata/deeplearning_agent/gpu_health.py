@@ -24,8 +24,8 @@ _LOST = re.compile(
     r"Unable to determine the device handle|GPU is lost|requires reset|fallen off the bus", re.IGNORECASE
 )
 _BROKEN_VALUE = re.compile(r"\bERR!|\b(lost|error|reset)\b", re.IGNORECASE)
-_COUNT = re.compile(r"\d{1,18}")
-_LISTED = re.compile(r"^GPU \d+:", re.MULTILINE)
+_COUNT = re.compile(r"[0-9]{1,18}")
+_LISTED = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
 
 
 @dataclass(frozen=True)

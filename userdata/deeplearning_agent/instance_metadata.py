@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.failure import StageFailure
@@ -19,15 +20,26 @@ ANSWER_SECONDS = 5
 LIMIT_SECONDS = 120
 _MOST_BYTES = 64 * 1024
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
-_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_BLOCKS = "vpc-ipv4-cidr-blocks"
+"""All IPv4 blocks of the VPC, one a line; AWS's own aws/amazon-vpc-cni-k8s reads it so (pkg/awsutils/imds.go)."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The instance's id and its private IPv4 address."""
+    """
+    How EC2 knows the instance.
+
+    Attributes:
+        instance_id: Its id.
+        address: Its private IPv4 address.
+        networks: The IPv4 blocks of its VPC, such as `10.0.0.0/16`.
+    """
 
     instance_id: str
     address: str
+    networks: tuple[str, ...]
 
 
 def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> Identity:
@@ -44,7 +56,10 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
             headers = {"X-aws-ec2-metadata-token": request(*_token_request(endpoint))}
             instance_id = request(f"{endpoint}/latest/meta-data/instance-id", "GET", headers)
             address = request(f"{endpoint}/latest/meta-data/local-ipv4", "GET", headers)
-            return Identity(check_answer(_INSTANCE_ID, instance_id), check_answer(_ADDRESS, address))
+            mac = check_answer(_MAC, request(f"{endpoint}/latest/meta-data/mac", "GET", headers))
+            blocks = request(f"{endpoint}/latest/meta-data/network/interfaces/macs/{mac}/{_BLOCKS}", "GET", headers)
+            networks = tuple(str(ip_network(block)) for block in blocks.split())
+            return Identity(check_answer(_INSTANCE_ID, instance_id), check_answer(_ADDRESS, address), networks)
         except (OSError, ValueError) as error:  # noqa: PERF203 - waiting dwarfs it
             cause = str(error)
     raise StageFailure(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from deeplearning_agent.host_files import write_ready_hosts
+from deeplearning_agent.inspection import find_short
 from deeplearning_agent.node import Node
 from deeplearning_agent.replacements import Replacements
 from deeplearning_agent.roster import Roster
@@ -81,12 +82,15 @@ class Keeper:
             cause = self._cause(worker, found)
             if cause:
                 left[worker.instance_id] = cause
-        joined = self._newcomers(state, found.mute)
+        newcomers = self._newcomers(state, found.mute)
+        short = self._find_short(workers, newcomers)
+        joined = tuple(member for member in newcomers if member.instance_id not in short)
         holders = {member.address: member.instance_id for member in joined}
         for worker in workers:
             if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
                 left[worker.instance_id] = f"its address {worker.address} is {holders[worker.address]}'s now"
         self.write_ready_hosts(state, left)
+        self._replacements.condemn(short)
         self._replacements.order([worker for worker in workers if worker.instance_id in left], found)
         self._replacements.carry_out({worker.instance_id for worker in workers} - set(left), found)
         return Change(left, joined)
@@ -128,6 +132,18 @@ class Keeper:
             return cause
         limit = self._acknowledge_by.setdefault(name, self._node.limit(ACKNOWLEDGE_SECONDS))
         return f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s" if limit.is_over else ""
+
+    def _find_short(self, workers: Sequence[Member], newcomers: Sequence[Member]) -> Mapping[str, str]:
+        """
+        Find newcomers with fewer GPUs than most workers have, each beside the members; they are replaced.
+
+        A node that was left out for this comes back only when it joins with as many GPUs as the others.
+        """
+        return {
+            newcomer.instance_id: cause
+            for newcomer in newcomers
+            if (cause := find_short([*workers, newcomer]).get(newcomer.instance_id))
+        }
 
     def _newcomers(self, state: ClusterState, mute: Collection[str]) -> tuple[Member, ...]:
         """Return who joined, answers and is no member yet; of two with one address, the one that joined last has it."""

@@ -10,7 +10,7 @@ from deeplearning_agent.collector import PEEK_SECONDS, Collector
 from deeplearning_agent.deadline import Deadline, setup_deadline
 from deeplearning_agent.duty import READ_SECONDS, Duty
 from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.formation import Formation, check_addresses
+from deeplearning_agent.formation import Formation
 from deeplearning_agent.idle_service import IdleService
 from deeplearning_agent.keeper import Keeper, Watch
 from deeplearning_agent.member_watch import MemberWatch
@@ -130,7 +130,7 @@ class Master(Duty):
         Collect a description of every worker and write the roster: master first, workers as expected.
 
         Raises:
-            StageFailure: Too few workers joined in time, or two members have one address.
+            StageFailure: Too few workers joined in time.
         """
         own = self.node.identity.instance_id
         workers = tuple(name for name in state.expected if name != own)
@@ -142,7 +142,6 @@ class Master(Duty):
         self.chronicle.mark("join")
         found = [self.member, *(self.collector.roster.member(name) for name in workers if name not in lost)]
         members = tuple(member for member in found if member is not None)
-        check_addresses(members)
         # Who joined and is not expected may have died since; who lives asks again once it reads the roster.
         self.collector.roster.forget_others(state.expected)
         following = publish(state, members, lost, self.user_key)

@@ -21,7 +21,7 @@ DISABLED_VARIABLE = "AWS_EC2_METADATA_DISABLED"
 SPOT_PATH = "spot/instance-action"
 NO_NOTICE_STATUS = 404
 _ACTION = re.compile(r"[a-z-]{1,20}")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z")
 
 
 class Metadata:

@@ -140,6 +140,8 @@ class ReportQueue:
         self._sender = sender
         self._poll_seconds = poll_seconds
         self._read: list[dict[str, Any]] = []
+        self.has_more = False
+        """Whether the last batch was as full as can be, so that more may wait."""
 
     def receive(self, deadline: Deadline) -> tuple[NodeReport, ...]:
         """
@@ -155,6 +157,7 @@ class ReportQueue:
             WaitTimeSeconds=wait_seconds,
             MessageSystemAttributeNames=["SenderId"],
         ).get("Messages", [])
+        self.has_more = len(messages) == BATCH
         self._read.extend(messages)
         reports = (self._believe(message) for message in messages)
         return tuple(report for report in reports if report is not None)

@@ -1,7 +1,7 @@
 """Asks Auto Scaling to replace workers that are of no use any more."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ SILENT_SECONDS = 60
 """How long a worker may be silent before it is replaced: a short loss of the network costs no instance."""
 RETURN_SECONDS = 600
 """How long one that answers again may take to join."""
+RETRY_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,18 @@ class Replacements:
         self._due: set[str] = set()
         self._silences: dict[str, _Silence] = {}
         self._ordered: set[str] = set()
+        self._refused: dict[str, Deadline] = {}
+        """Orders that Auto Scaling did not take -> when they are sent again."""
 
     def has_ordered(self, instance_id: str) -> bool:
         """Tell whether a worker is being replaced, so that it is not admitted again."""
         return instance_id in self._ordered
+
+    def condemn(self, causes: Mapping[str, str]) -> None:
+        """Note that nodes are to be replaced, by instance id -> why, which are no members."""
+        for name in causes.keys() - self._ordered - self._due:
+            LOG.warning("%s is not admitted: %s", name, causes[name])
+            self._due.add(name)
 
     def awaited(self) -> tuple[Member, ...]:
         """Return the silent workers of whom it matters whether they answer again."""
@@ -71,9 +80,10 @@ class Replacements:
             kept: Members; one that came back is not replaced.
             found: What looking found just now.
 
-        Effects: a call to Auto Scaling for each that is due. A refusal is logged only: a group that has not got the
-            instance any more has replaced it already.
+        Effects: a call to Auto Scaling for each that is due. A call that failed is made again a minute later, unless
+            the group has not got the instance any more: then it has replaced it already.
         """
+        self._due |= {name for name, again in self._refused.items() if again.is_over}
         for name, silence in list(self._silences.items()):
             is_time = found.has_answer if name in found.mute else silence.last.is_over
             is_due = silence.due.is_over and is_time
@@ -88,6 +98,7 @@ class Replacements:
 
     def _replace(self, instance_id: str) -> None:
         self._ordered.add(instance_id)
+        self._refused.pop(instance_id, None)
         try:
             self._clients.autoscaling.set_instance_health(
                 InstanceId=instance_id, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
@@ -96,6 +107,7 @@ class Replacements:
             if "not found" in str(error):
                 LOG.info("Auto Scaling has replaced %s already", instance_id)
             else:
-                LOG.warning("Auto Scaling will not replace %s: %s", instance_id, error)
+                LOG.warning("Auto Scaling does not replace %s yet: %s", instance_id, error)
+                self._refused[instance_id] = self._node.limit(RETRY_SECONDS)
         else:
             LOG.info("asked Auto Scaling to replace %s", instance_id)

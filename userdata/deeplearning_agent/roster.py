@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ class Roster:
     def __init__(self, node: Node) -> None:
         """Read what an earlier run of the agent kept on this instance."""
         self._own_address = node.identity.address
+        self._networks = tuple(map(ip_network, node.identity.networks))
         self._proof = AddressProof(node)
         self._directory = node.instance_file("reports")
         self._entries: dict[str, Entry] = {}
@@ -108,21 +110,43 @@ class Roster:
         """
         Tell whether a node may call an address its own: one that another has too only when its key answers there.
 
-        Who claims an address at which another node answers has failed; at which nobody does, it may ask again.
+        Whoever came first: the one whose key answers has the address. Who claims an address at which another node
+        answers, or one outside of the VPC, has failed; at which nobody answers, it may ask again.
         """
-        if not self._is_claimed(member) or self.owns_address(member):
-            return True
-        if self._proof.ask(member) is Proof.OTHER:
+        cause = self._find_foreign(member)
+        if not cause:
+            claimants = self._claimants(member)
+            if member.address != self._own_address and not claimants:
+                return True
+            if self.owns_address(member):
+                self._refute(member, claimants)
+                return True
+            if self._proof.ask(member) is not Proof.OTHER:
+                return False
             cause = f"it claims the address {member.address}, at which another node answers"
-            LOG.warning("%s is refused: %s", member.instance_id, cause)
-            self._keep(member.instance_id, replace(told, member=None, cause=cause, is_leaving=False))
+        LOG.warning("%s is refused: %s", member.instance_id, cause)
+        self._keep(member.instance_id, replace(told, member=None, cause=cause, is_leaving=False))
         return False
 
-    def _is_claimed(self, member: Member) -> bool:
-        others = (entry.member for name, entry in self._entries.items() if name != member.instance_id)
-        return member.address == self._own_address or any(
-            other.address == member.address for other in others if other is not None
-        )
+    def _find_foreign(self, member: Member) -> str:
+        """Say why an address is none of a node of the cluster's network; empty when it can be one."""
+        address, networks = ip_address(member.address), self._networks
+        if any(address in network for network in networks):
+            return ""
+        return f"it claims the address {address}, which is not in the VPC ({', '.join(map(str, networks))})"
+
+    def _claimants(self, member: Member) -> list[str]:
+        return [
+            name
+            for name, entry in self._entries.items()
+            if name != member.instance_id and entry.member is not None and entry.member.address == member.address
+        ]
+
+    def _refute(self, holder: Member, claimants: Iterable[str]) -> None:
+        """Forget how those described themselves that claimed an address before the one that answers there."""
+        for name in claimants:
+            LOG.warning("%s is not at %s, which is %s", name, holder.address, holder.instance_id)
+            self._keep(name, replace(self._entry(name), member=None, ready=0, turn=0))
 
     def owns_address(self, member: Member) -> bool:
         """

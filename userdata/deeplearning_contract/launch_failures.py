@@ -66,7 +66,8 @@ LAUNCH_FAILURE_KINDS = (
     ),
     LaunchFailureKind(
         "InstanceLimitExceeded",
-        r"InstanceLimitExceeded|more instances \(\d+\) than your current instance limit|quota.*exceeded|limit exceeded",
+        r"InstanceLimitExceeded|more instances \([0-9]+\) than your current instance limit"
+        r"|quota.*exceeded|limit exceeded",
         "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer instances",
     ),
     LaunchFailureKind(
@@ -153,23 +154,25 @@ LAUNCH_FAILURE_KINDS = (
 )
 
 QUOTAS = (
-    (r"p\d", "Running On-Demand P instances"),
-    (r"(g|vt)\d", "Running On-Demand G and VT instances"),
-    (r"inf\d", "Running On-Demand Inf instances"),
-    (r"trn\d", "Running On-Demand Trn instances"),
-    (r"dl\d", "Running On-Demand DL instances"),
-    (r"f\d", "Running On-Demand F instances"),
-    (r"x\d", "Running On-Demand X instances"),
+    (r"p[0-9]", "Running On-Demand P instances"),
+    (r"(g|vt)[0-9]", "Running On-Demand G and VT instances"),
+    (r"inf[0-9]", "Running On-Demand Inf instances"),
+    (r"trn[0-9]", "Running On-Demand Trn instances"),
+    (r"dl[0-9]", "Running On-Demand DL instances"),
+    (r"f[0-9]", "Running On-Demand F instances"),
+    (r"x[0-9]", "Running On-Demand X instances"),
     (r"u-", "Running On-Demand High Memory instances"),
-    (r"hpc\d", "Running On-Demand HPC instances"),
-    (r"(a|c|d|h|i|im|is|m|mac|r|t|z)\d", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
+    (r"hpc[0-9]", "Running On-Demand HPC instances"),
+    (r"(a|c|d|h|i|im|is|m|mac|r|t|z)[0-9]", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
 )
 """Start of an instance type -> the EC2 quota of its vCPUs, as Service Quotas names it."""
 UNKNOWN_QUOTA = "Running On-Demand instances of the type's family"
 
 _UNKNOWN_KEY = "the KMS key that encrypts the volumes"
 
-_INSTANCE_TYPE = re.compile(r"\b[a-z][a-z0-9-]*\d[a-z0-9-]*\.(?:\d*x?large|metal[a-z0-9-]*|medium|small|micro|nano)\b")
+_INSTANCE_TYPE = re.compile(
+    r"\b[a-z][a-z0-9-]*[0-9][a-z0-9-]*\.(?:[0-9]*x?large|metal[a-z0-9-]*|medium|small|micro|nano)\b"
+)
 
 
 def classify_failure(message: str) -> LaunchFailureKind:

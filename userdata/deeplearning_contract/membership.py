@@ -11,8 +11,9 @@ from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import host_name
 
 _MOST_GPUS = 1024
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
-_PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d{3}) [A-Za-z0-9+/=]{16,1024}")
+_PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/=]{16,1024}")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Member:
             address = ipaddress.IPv4Address(self.address)
         except ValueError as error:
             raise ContractError(f"member.address must be an IPv4 address, got {excerpt(self.address)}") from error
-        if address.is_loopback or address.is_unspecified or address.is_multicast:
+        if not is_unicast(address):
             raise ContractError(f"member.address must be one that other nodes reach, got {self.address}")
         if not 0 <= self.gpu_count <= _MOST_GPUS:
             raise ContractError(f"member.gpu_count must be from 0 to {_MOST_GPUS}, got {self.gpu_count}")
@@ -69,6 +70,12 @@ class Member:
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_document` reads."""
         return asdict(self)
+
+
+def is_unicast(address: ipaddress.IPv4Address) -> bool:
+    """Tell whether an address can be that of one node on a network: it may be any that a VPC can have."""
+    is_special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_reserved
+    return not is_special and address not in _THIS_NETWORK
 
 
 def is_public_key(text: str) -> bool:

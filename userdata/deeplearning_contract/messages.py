@@ -8,6 +8,7 @@ itself; who sent it is proved by the queue's `SenderId`, never by its body.
 import json
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from deeplearning_contract.document import excerpt, field, parse_object
 from deeplearning_contract.errors import ContractError
@@ -15,6 +16,8 @@ from deeplearning_contract.membership import Member
 
 MAX_REASON = 1000
 """Characters of a reason that travel in reports, the state item and signals."""
+MOST_COUNTED = 2**31 - 1
+"""Of generations, and of the reports of one node."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,15 @@ class NodeReport:
             cluster=field(document, "cluster", str, "report"),
             instance_id=instance_id,
             stage=stage,
-            generation=field(document, "generation", int, "report"),
+            generation=_read_count(document, "generation"),
             member=member,
             reason=field(document, "reason", str, "report")[:MAX_REASON],
-            sequence=field(document, "sequence", int, "report") if "sequence" in document else 0,
+            sequence=_read_count(document, "sequence") if "sequence" in document else 0,
         )
+
+
+def _read_count(document: dict[str, Any], key: str) -> int:
+    count = field(document, key, int, "report")
+    if not 0 <= count <= MOST_COUNTED:
+        raise ContractError(f"report.{key} must be from 0 to {MOST_COUNTED}, got {excerpt(count)}")
+    return count

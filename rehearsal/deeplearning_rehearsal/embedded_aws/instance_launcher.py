@@ -30,6 +30,7 @@ class _Subnet:
     zone: str
     network: ipaddress.IPv4Network
     is_public: bool
+    vpc_networks: tuple[str, ...]
 
 
 class InstanceLauncher:
@@ -124,7 +125,12 @@ class InstanceLauncher:
             chosen["AvailabilityZone"],
             ipaddress.IPv4Network(chosen["CidrBlock"]),
             bool(chosen.get("MapPublicIpOnLaunch")),
+            self._find_vpc_networks(chosen["VpcId"]),
         )
+
+    def _find_vpc_networks(self, vpc_id: str) -> tuple[str, ...]:
+        vpc = self._place.client("ec2").describe_vpcs(VpcIds=[vpc_id])["Vpcs"][0]
+        return tuple(entry["CidrBlock"] for entry in vpc["CidrBlockAssociationSet"])
 
     def _run(self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str) -> str:
         kind = data.get("InstanceType", "m1.small")
@@ -189,6 +195,7 @@ class InstanceLauncher:
             instance_id=instance_id,
             address=address,
             prefix_length=subnet.network.prefixlen,
+            vpc_networks=subnet.vpc_networks,
             instance_type=data.get("InstanceType", "m1.small"),
             zone=subnet.zone,
             region=self._place.region,

@@ -80,6 +80,7 @@ def _metadata(machine: Machine) -> dict[str, str]:
         "local-ipv4": machine.address,
         "mac": mac,
         "network/interfaces/macs/" + mac + "/local-ipv4s": machine.address,
+        "network/interfaces/macs/" + mac + "/vpc-ipv4-cidr-blocks": "\n".join(machine.vpc_networks),
         "placement/availability-zone": machine.zone,
         "placement/region": machine.region,
         "services/domain": "amazonaws.com",

@@ -2,17 +2,23 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import deeplearning_agent
+import deeplearning_contract
 from deeplearning_agent.address_proof import AddressProof, Proof
+from deeplearning_agent.collector import MOST_BATCHES, Collector
+from deeplearning_agent.formation import Formation
 from deeplearning_agent.keeper import Findings, Keeper
 from deeplearning_agent.roster import Roster
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
+from deeplearning_contract.messages import MAX_REASON, MOST_COUNTED, NodeReport, ReportStage
 from tests.unit.node_lab import CLUSTER, ROLE_ID, lab, make_lab, stopped  # noqa: F401 - pytest finds fixtures by their names
 
 HONEST, HOSTILE = (1, 2), 3
@@ -40,6 +46,9 @@ class Replacements:
 
     def awaited(self):
         return ()
+
+    def condemn(self, causes):
+        assert set(causes) <= {f"i-{HOSTILE:017x}"}
 
     def has_ordered(self, _instance_id):
         return False
@@ -80,10 +89,10 @@ CLAIMS = st.builds(
         **({"member": make_member(HOSTILE, address)} if stage is ReportStage.JOINED else {}),
     ),
     st.sampled_from(ReportStage),
-    st.integers(-5, 2**40),
-    st.integers(-5, 2**40),
+    st.integers(0, MOST_COUNTED),
+    st.integers(0, MOST_COUNTED),
     st.text(max_size=2000),
-    st.sampled_from([make_member(index).address for index in (0, *HONEST, HOSTILE)] + ["10.9.9.9", "169.254.169.254"]),
+    st.sampled_from([make_member(index).address for index in (0, *HONEST, HOSTILE)] + ["10.9.9.9", "8.8.8.8"]),
 )
 
 
@@ -162,3 +171,187 @@ def test_a_report_in_the_name_of_another_is_not_believed(lab, caplog):  # noqa: 
         lab.instance(index) for index in (0, *HONEST)
     ]
     assert ROLE_ID in caplog.text
+
+
+# --- A false claim costs only the one that makes it -------------------------------------------------
+
+
+class Heard:
+    """A collector that has heard everything that there is to hear."""
+
+    def __init__(self, roster):
+        self.roster = roster
+
+    def collect(self, is_done, _until):
+        return is_done()
+
+
+def answer_with_owners_keys(lab):  # noqa: F811
+    owners = {make_member(index).address: make_member(index).host_key for index in (0, *HONEST, HOSTILE)}
+    lines = "".join(f"    {address}) echo '{address} {key}' ;;\n" for address, key in owners.items())
+    lab.program(0, "ssh-keyscan", f'for address; do :; done\ncase "$address" in\n{lines}esac')
+
+
+def test_who_claims_an_address_first_loses_it_to_the_one_that_answers_there(lab):  # noqa: F811
+    node = lab.node(0)
+    answer_with_owners_keys(lab)
+    roster = Roster(node)
+    roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
+    for index in HONEST:
+        roster.accept(report(index))
+        assert roster.member(f"i-{index:017x}") == make_member(index)
+        assert not roster.cause(f"i-{index:017x}")
+    assert roster.member(f"i-{HOSTILE:017x}") is None
+    roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address), sequence=2))
+    workers = [f"i-{index:017x}" for index in (*HONEST, HOSTILE)]
+    formation = Formation(node, Heard(roster))
+    assert set(formation.collect_joined(workers, formation.deadline)) == {f"i-{HOSTILE:017x}"}
+
+
+def test_a_cluster_forms_though_a_worker_claimed_anothers_address_first(lab, caplog):  # noqa: F811
+    lab.write_state(4)
+    for index in range(4):
+        lab.node(index)
+    addresses = {index: lab.node(index).identity.address for index in range(4)}
+    scan = lab.directory / "programs0" / "ssh-keyscan"
+    lines = "".join(
+        f"    {address}) echo '{address} {make_member(n).host_key}' ;;\n" for n, address in addresses.items()
+    )
+    scan.write_text(scan.read_text() + f'\ncase "$address" in\n{lines}esac\n')
+    forged = make_member(HOSTILE, addresses[1])
+    bodies = [report(HOSTILE, member=forged), *(report(index) for index in HONEST)]
+    for message in (*bodies, report(HOSTILE, ReportStage.FAILED, reason="mine", sequence=2)):
+        lab.send("report", message.to_body())
+    lab.run(lab.agent(0))
+    assert [m.instance_id for m in lab.read_state().members] == [lab.instance(index) for index in (0, *HONEST)]
+    assert not lab.signals.bodies
+
+
+OUTSIDE = ["8.8.8.8", "192.168.0.1", "11.0.0.0", "172.31.0.5"]
+SPECIAL = ["255.255.255.255", "240.0.0.1", "169.254.169.254", "127.0.0.1", "224.0.0.1", "0.1.2.3"]
+
+
+@pytest.mark.parametrize("address", OUTSIDE)
+def test_an_address_outside_of_the_vpc_is_refused_with_the_reason(master, address):
+    roster, keeper, state = master
+    roster.accept(report(HOSTILE, member=make_member(HOSTILE, address)))
+    assert roster.cause(f"i-{HOSTILE:017x}") == f"it claims the address {address}, which is not in the VPC (10.0.0.0/8)"
+    assert not keeper.find_change(state).joined
+
+
+@pytest.mark.parametrize("address", SPECIAL)
+def test_an_address_that_no_node_can_have_is_no_report(address):
+    body = json.loads(report(HOSTILE).to_body())
+    body["member"]["address"] = address
+    with pytest.raises(ContractError, match="must be one that other nodes reach"):
+        NodeReport.from_body(json.dumps(body))
+
+
+@pytest.mark.parametrize("key", ["ssh-ed25519 AAAA\u0661" + "A" * 20, "ecdsa-sha2-nistp\u0662\u0665\u0666 " + "A" * 20])
+def test_a_digit_of_another_script_is_none(key):
+    with pytest.raises(ContractError, match="must be an SSH public key"):
+        replace(make_member(HOSTILE), host_key=key)
+
+
+def test_no_pattern_takes_digits_of_other_scripts():
+    sources = (Path(deeplearning_contract.__file__).parent, Path(deeplearning_agent.__file__).parent)
+    found = [
+        path.name for folder in sources for path in folder.glob("*.py") if "\\d" in path.read_text(encoding="utf-8")
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("key", ["generation", "sequence"])
+@pytest.mark.parametrize("count", [2**70, MOST_COUNTED + 1, -1])
+def test_a_count_beyond_any_cluster_is_no_report(key, count):
+    body = json.loads(report(HOSTILE, ReportStage.READY).to_body()) | {key: count}
+    with pytest.raises(ContractError, match=f"report.{key} must be from 0 to {MOST_COUNTED}"):
+        NodeReport.from_body(json.dumps(body))
+
+
+# --- A flood of one keeps nobody waiting ------------------------------------------------------------
+
+
+class Queue:
+    """Hands out messages in the order in which they came, ten at a time."""
+
+    def __init__(self, lab, reports):  # noqa: F811
+        self.waiting = [
+            {"Body": one.to_body(), "Attributes": {"SenderId": f"{ROLE_ID}:{one.instance_id}"}} for one in reports
+        ]
+        self.calls = 0
+
+    def receive_message(self, *, MaxNumberOfMessages, WaitTimeSeconds, **_):  # noqa: N803 - boto3's names
+        self.calls += 1
+        batch, self.waiting = self.waiting[:MaxNumberOfMessages], self.waiting[MaxNumberOfMessages:]
+        return {"Messages": [message | {"ReceiptHandle": "1"} for message in batch]}
+
+    def delete_message_batch(self, **_):
+        return {}
+
+
+def flood(lab, reports):  # noqa: F811
+    """Return a collector to which reports wait, and its queue."""
+    node = lab.node(0)
+    lab.program(0, "ssh-keyscan", 'echo x >>"$FAKES/asked"; exit 1')
+    queue = Queue(lab, reports)
+    clients = lab.clients
+    clients.sqs = queue
+    return Collector(node, clients), queue
+
+
+def test_a_flood_of_one_sender_keeps_others_waiting_for_one_round(lab):  # noqa: F811
+    claims = [
+        report(HOSTILE, member=make_member(HOSTILE, make_member(index % 200).address), sequence=index)
+        for index in range(1, 301)
+    ]
+    collector, queue = flood(lab, [*claims, report(1)])
+    collector.take(lab.node(0).limit(2))
+    assert collector.roster.member(f"i-{1:017x}") == make_member(1)
+    assert queue.calls == 31
+    asked = lab.directory / "programs0/asked"
+    assert not asked.exists() or asked.read_text() == "x\n"
+
+
+def test_a_round_ends_however_many_reports_there_are(lab):  # noqa: F811
+    collector, queue = flood(lab, [report(HOSTILE, ReportStage.FAILED, sequence=index) for index in range(1, 5000)])
+    collector.take(lab.node(0).limit(600))
+    assert queue.calls == MOST_BATCHES
+
+
+def test_a_flood_of_what_nobody_can_read_is_read_on(lab):  # noqa: F811
+    collector, queue = flood(lab, [report(1)])
+    poison = {"Body": "{", "Attributes": {"SenderId": f"{ROLE_ID}:i-{HOSTILE:017x}"}}
+    queue.waiting = [poison] * 100 + queue.waiting
+    assert collector.take(lab.node(0).limit(2)) == 1
+
+
+def test_of_many_reports_of_one_node_the_newest_counts_whatever_their_order(lab):  # noqa: F811
+    told = [
+        report(1, sequence=1),
+        report(1, ReportStage.READY, generation=3, sequence=2),
+        report(1, ReportStage.READY, generation=2, sequence=3),
+        report(1, ReportStage.FAILED, reason="the last", sequence=5),
+        report(1, ReportStage.FAILED, reason="late", sequence=4),
+    ]
+    collector, _ = flood(lab, told)
+    collector.take(lab.node(0).limit(2))
+    assert collector.roster.cause(f"i-{1:017x}") == "the last"
+    assert collector.roster.is_ready(f"i-{1:017x}", 3)
+    assert not collector.roster.is_ready(f"i-{1:017x}", 4)
+
+
+def test_a_node_that_cannot_count_is_heard_in_the_order_in_which_it_reports(lab):  # noqa: F811
+    collector, _ = flood(lab, [report(1, ReportStage.FAILED, sequence=0), report(1, sequence=0)])
+    collector.take(lab.node(0).limit(2))
+    assert collector.roster.member(f"i-{1:017x}") == make_member(1)
+    assert not collector.roster.cause(f"i-{1:017x}")
+
+
+def test_claims_that_differ_cost_one_connection_a_minute(lab):  # noqa: F811
+    node = lab.node(0)
+    lab.program(0, "ssh-keyscan", 'echo x >>"$FAKES/asked"; echo "10.0.0.10 ssh-ed25519 other"')
+    proof = AddressProof(node)
+    claims = [proof.ask(make_member(HOSTILE, f"10.0.0.{index}")) for index in range(10, 15)]
+    assert claims == [Proof.OTHER] + [Proof.NOBODY] * 4
+    assert (lab.directory / "programs0/asked").read_text() == "x\n"

@@ -199,7 +199,7 @@ class Machine:
 
     def node(self):
         """Return the machine as the agent sees it."""
-        identity = Identity(self.instance_id, self.address)
+        identity = Identity(self.instance_id, self.address, ("10.0.0.0/8",))
         return Node(self.world.settings(self.role), identity, self.root, ModelPrograms(self), self._clock)
 
     def describe(self):

@@ -27,6 +27,10 @@ NEW_HOLDER_OF_A_DEAD_MASTERS_ADDRESS = History(
 SICK_AND_SILENT = History(
     1, 1, 0, (Event(70.0, "GPU fails"), Event(70.0, "worker is silent", 0, 4), Event(10.0, "GPU fails"))
 )
+ORDER_IS_LOST = History(
+    0, 2, 0, (Event(70.0, "GPU fails"), Event(70.0, "cut off", 1, 34), Event(70.0, "cut off"), Event(0.3, "GPU fails"))
+)
+"""The call that asks for a replacement fails: it must be made again."""
 
 
 def count_allowed_calls(nodes, seconds):
@@ -39,6 +43,7 @@ def count_allowed_calls(nodes, seconds):
 @given(histories())
 @example(NEW_HOLDER_OF_A_DEAD_MASTERS_ADDRESS)
 @example(SICK_AND_SILENT)
+@example(ORDER_IS_LOST)
 def test_no_history_breaks_a_promise(history):
     play(history)
 

@@ -26,7 +26,13 @@ class MetadataServer:
         self.refusals = 0
         self.clock = clock
         metadata = self
-        texts = {"/latest/meta-data/instance-id": "i-0123456789abcdef0", "/latest/meta-data/local-ipv4": "10.1.2.3"}
+        blocks = "/latest/meta-data/network/interfaces/macs/02:00:0a:01:02:03/vpc-ipv4-cidr-blocks"
+        texts = {
+            "/latest/meta-data/instance-id": "i-0123456789abcdef0",
+            "/latest/meta-data/local-ipv4": "10.1.2.3",
+            "/latest/meta-data/mac": "02:00:0a:01:02:03",
+            blocks: "10.1.0.0/16\n10.9.0.0/16",
+        }
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def answer(self):

@@ -447,7 +447,7 @@ from deeplearning_agent.observation import Observation
 from deeplearning_contract.settings import NodeSettings
 
 settings = NodeSettings.from_json(sys.stdin.read())
-node = Node(settings, Identity("i-0123456789abcdef0", "10.0.0.9"), Path(sys.argv[1]))
+node = Node(settings, Identity("i-0123456789abcdef0", "10.0.0.9", ("10.0.0.0/16",)), Path(sys.argv[1]))
 logging.getLogger().setLevel(logging.INFO)
 logging.getLogger("botocore").setLevel(logging.WARNING)
 Observation(node, AwsClients(settings.region)).start()

@@ -146,7 +146,7 @@ class Machine:
         }
         return Node(
             NodeSettings(**values | changes),
-            Identity(INSTANCE, "10.0.0.9"),
+            Identity(INSTANCE, "10.0.0.9", ("10.0.0.0/16",)),
             self.root,
             programs or Programs(str(self.fakes)),
             self.clock,

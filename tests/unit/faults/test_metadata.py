@@ -60,6 +60,8 @@ class MetadataServer:
         texts = {
             "/latest/meta-data/instance-id": "i-0123456789abcdef0",
             "/latest/meta-data/local-ipv4": "10.1.2.3",
+            "/latest/meta-data/mac": "02:00:0a:01:02:03",
+            "/latest/meta-data/network/interfaces/macs/02:00:0a:01:02:03/vpc-ipv4-cidr-blocks": "10.1.0.0/16",
             ROLE: "node-role",
         }
         return texts.get(path)

@@ -54,7 +54,15 @@ def test_the_helper_answers_as_the_program_that_it_is_called_as(tmp_path, monkey
 def _machine(**targets):
     values = dict.fromkeys(Machine.__dataclass_fields__, "")
     return Machine(
-        **{**values, "mount_targets": {}, "tags": {}, "prefix_length": 20, "lustre": targets, "access_points": {}}
+        **{
+            **values,
+            "mount_targets": {},
+            "tags": {},
+            "prefix_length": 20,
+            "vpc_networks": ("10.0.0.0/16",),
+            "lustre": targets,
+            "access_points": {},
+        }
     )
 
 
