@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schedule import SCHEDULES, JobError, Schedule, count_gpus, make_schedule
+from schedule import IMAGES_PER_EPOCH, SCHEDULES, JobError, Schedule, count_gpus, make_schedule
 
 PRESET = "coco-2017"
 """Of `deeplearning-cdk prepare-data`, and the name of the source of data in the cluster's props."""
@@ -214,6 +214,9 @@ def parse_arguments(words: Sequence[str], environment: Mapping[str, str]) -> arg
     parser.add_argument("--data", type=Path, default=data, help="COCO 2017 (default: %(default)s)")
     parser.add_argument("--weights", type=Path, help="of the backbone (default: those with the data)")
     parser.add_argument("--schedule", choices=SCHEDULES, default="2x", help="default: %(default)s")
+    parser.add_argument(
+        "--images", type=int, default=IMAGES_PER_EPOCH, help="of an epoch, for data of your own (default: %(default)s)"
+    )
     parser.add_argument("--eval-period", type=int, default=1, help="epochs; 0: never (default: %(default)s)")
     parser.add_argument("--np", type=int, dest="ranks", metavar="N", help="GPUs in all (default: every one)")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
@@ -235,7 +238,7 @@ def run_job(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         JobError: The job cannot be run.
     """
     hosts, gpus = (read_count(environment, f"DEEPLEARNING_{name}_COUNT") for name in ("WORKERS", "WORKER_GPU"))
-    schedule = make_schedule(count_gpus(hosts, gpus, options.ranks), SCHEDULES[options.schedule])
+    schedule = make_schedule(count_gpus(hosts, gpus, options.ranks), SCHEDULES[options.schedule], options.images)
     history = [] if options.fresh else read_history(options.folder / "history.json")
     start = Start("", 0, 1) if options.fresh else find_start(options.folder / "checkpoints", history)
     if start.epoch > schedule.epochs:

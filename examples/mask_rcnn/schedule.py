@@ -66,14 +66,16 @@ def is_possible(count: int, gpus: int) -> bool:
     return (count % STATED_BATCH == 0 or STATED_BATCH % count == 0) and (count <= gpus or count % gpus == 0)
 
 
-def make_schedule(gpus: int, steps: Sequence[int]) -> Schedule:
+def make_schedule(gpus: int, steps: Sequence[int], images: int = IMAGES_PER_EPOCH) -> Schedule:
     """
     Compute what TensorPack makes of its schedule on so many GPUs.
 
     Args:
         gpus: In all.
-        steps: The schedule for the stated batch.
+        steps: The schedule for the stated batch and the images of COCO.
+        images: Of an epoch; the same number of epochs is made, however many images there are.
     """
-    steps_per_epoch = max(1, IMAGES_PER_EPOCH // gpus)
-    ends = [int(step * STATED_BATCH / gpus // steps_per_epoch) for step in steps]
-    return Schedule(gpus, steps_per_epoch, tuple(ends[:-1]), ends[-1], tuple(steps))
+    steps_per_epoch = max(1, images // gpus)
+    scaled = tuple(step * images // IMAGES_PER_EPOCH for step in steps)
+    ends = [int(step * STATED_BATCH / gpus // steps_per_epoch) for step in scaled]
+    return Schedule(gpus, steps_per_epoch, tuple(ends[:-1]), ends[-1], scaled)

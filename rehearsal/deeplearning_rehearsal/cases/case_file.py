@@ -9,6 +9,7 @@ from deeplearning_rehearsal.cases.action_words import ACTION_WORDS
 from deeplearning_rehearsal.cases.case import Case, CloudFaults, Injection, Seen
 from deeplearning_rehearsal.cases.data_objects import ARCHIVE_ENDINGS, DataObject
 from deeplearning_rehearsal.cases.expectations import read_seen
+from deeplearning_rehearsal.cases.small_data import SMALL_DATA
 from deeplearning_rehearsal.cases.target import Target, parse_target
 from deeplearning_rehearsal.cases.toml_table import CaseError, Table
 from deeplearning_rehearsal.cases.trigger import FORMS, Trigger, parse_trigger
@@ -120,12 +121,14 @@ def _read_launch_fault(table: Table) -> dict[str, Any]:
 
 
 def _read_object(table: Table) -> DataObject:
+    data_set = table.choose("data_set", tuple(SMALL_DATA)) if table.has("data_set") else ""
     item = DataObject(
         bucket=table.need("bucket", str),
         key=table.need("key", str),
-        files=table.need("files", int),
-        file_bytes=table.need("file_bytes", int),
+        files=0 if data_set else table.need("files", int),
+        file_bytes=0 if data_set else table.need("file_bytes", int),
         kept=table.get("kept", float, 1.0),
+        data_set=data_set,
     )
     if not item.is_archive and not item.key.endswith("/"):
         table.refuse("key", f"must end with / or one of {', '.join(ARCHIVE_ENDINGS)}, got {item.key!r}")

@@ -8,6 +8,8 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deeplearning_rehearsal.cases.small_data import SMALL_DATA
+
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 _FOLDERS = 8
 
@@ -20,16 +22,18 @@ class DataObject:
     Attributes:
         bucket: Its bucket, which the account has already.
         key: An archive's key, or a prefix that ends with `/`, under which each file is an object.
-        files: How many files.
+        files: How many files. Default: those of the data set.
         file_bytes: Size of each.
         kept: Which part of the archive is there; less than 1 for one that was cut off.
+        data_set: Known data set whose files it has, made small. Default: none.
     """
 
     bucket: str
     key: str
-    files: int
-    file_bytes: int
+    files: int = 0
+    file_bytes: int = 0
     kept: float = 1.0
+    data_set: str = ""
 
     @property
     def is_archive(self) -> bool:
@@ -38,6 +42,8 @@ class DataObject:
 
     def make_tree(self) -> Mapping[str, bytes]:
         """Return path -> content; the same each time, and such that nothing compresses it."""
+        if self.data_set:
+            return SMALL_DATA[self.data_set]()
         source = random.Random(f"{self.bucket}/{self.key}")  # noqa: S311 - made-up data, no secret
         return {
             f"part{number % _FOLDERS}/{number:06d}.bin": source.randbytes(self.file_bytes)

@@ -90,8 +90,21 @@ TRIALS = (
     _make("mxnet", "train_mxnet.py", f"{ENVIRONMENT_PATH} {_LAUNCH_PY} python3 train_mxnet.py"),
 )
 
-EXTRA_TRIALS = (Trial("keras", (Way("run", run_command("horovod", "train_keras.py", name="keras")),)),)
-"""Those whose environment is another, and dear to build."""
+_MASK_RCNN = "python3 mask_rcnn/job.py --schedule 1x --images 64"
+_CHECKPOINTS = "$EFS_MOUNT/jobs/mask-rcnn/checkpoints"
+_GOES_ON = (
+    f"rm {_CHECKPOINTS}/from-step-0/model-384.* && {_MASK_RCNN} | "
+    f'grep -F -e "--load {_CHECKPOINTS}/from-step-0/model-352" && test -s {_CHECKPOINTS}/from-step-352/model-384.index'
+)
+_IS_DONE = f'{_MASK_RCNN} | grep -F "all 12 epochs are made"'
+_NAMES_DATA = f'{_MASK_RCNN} --fresh --data "$EFS_MOUNT" 2>&1 | grep -F "prepare-data s3://BUCKET/coco-2017.tar"'
+"""The job goes on from the checkpoint that is left, does nothing more at its end, and names data that is not there."""
+
+EXTRA_TRIALS = (
+    Trial("keras", (Way("run", run_command("horovod", "train_keras.py", name="keras")),)),
+    Trial("mask-rcnn", (Way("seed", _MASK_RCNN), *(Way("look", look) for look in (_GOES_ON, _IS_DONE, _NAMES_DATA)))),
+)
+"""Those that need an environment or data of their own."""
 
 
 _KNOWN = {trial.launcher: trial for trial in (*TRIALS, *EXTRA_TRIALS)}

@@ -133,6 +133,12 @@ def test_training_makes_as_many_images_as_the_schedule_says(schedule, name):
         assert images == pytest.approx(steps[-1] * 8, rel=0.01)
 
 
+def test_data_of_another_size_gets_as_many_epochs(schedule):
+    for images in (64, 4096, 1_000_000):
+        plan = schedule.make_schedule(2, schedule.SCHEDULES["1x"], images)
+        assert (plan.epochs, plan.drops, plan.steps_per_epoch) == (12, (8, 10), images // 2)
+
+
 @pytest.mark.defect("D72", "D77")
 def test_the_command_has_the_flags_for_the_size_and_no_path_of_one_user_or_image(cluster):
     answer = cluster.run("--", "TRAIN.WARMUP=2000")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import tomllib
 
+from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_rehearsal.cases.case import Case, Seen
 from deeplearning_rehearsal.cases.case_file import parse_case
 from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
@@ -215,3 +216,17 @@ def test_a_moment_of_provisioning_comes_with_its_part() -> None:
     situation.part = 0.4
     assert is_due(trigger, situation, 0.0)
     assert parse_trigger("somebody has 40 % of data:coco") is None
+
+
+def test_a_known_data_set_made_small_has_every_part_that_jobs_ask_for() -> None:
+    tree = DataObject("bucket", "coco-2017.tar", data_set="coco-2017").make_tree()
+    for path in DATA_SETS["coco-2017"].parts.values():
+        assert any(found == path or found.startswith(f"{path}/") for found in tree), path
+    train = json.loads(tree["annotations/instances_train2017.json"])
+    assert all(f"train2017/{image['file_name']}" in tree for image in train["images"])
+
+
+def test_made_up_files_and_those_of_a_data_set_are_not_asked_for_together() -> None:
+    text = CASE.replace("file_bytes = 100", 'file_bytes = 100\ndata_set = "coco-2017"')
+    with pytest.raises(CaseError, match="files"):
+        _parse(text)

@@ -77,6 +77,7 @@ NO_ROWS = {
     "data-staged",
     "keras",
     "launchers",
+    "mask-rcnn",
     "sixty-four-nodes",
     "stop-after",
     "stop-when-idle",
@@ -190,7 +191,7 @@ POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
         (f'{FORMED}nodes = 2\nlaunchers = ["mpi"]\n[seen]\nformed = 2', "launchers must be left out: it needs job"),
         (
             'title = "x"\nexpect = "trained"\njob = "launchers"\nlaunchers = ["fly"]\nnodes = 2\n[seen]\nformed = 2',
-            "launchers must hold only horovod, mpi, torchrun, tf-ps, tf-multiworker, mxnet, keras, got ['fly']",
+            "mpi, torchrun, tf-ps, tf-multiworker, mxnet, keras, mask-rcnn, got ['fly']",
         ),
         (f'{FORMED}nodes = 2\narguments = ["a"]\n[seen]\nformed = 2', "arguments must be left out unless job"),
         (
