@@ -115,7 +115,7 @@ def _find_log_in(answers: Answers, nodes: tuple[NodeView, ...]) -> tuple[str, ..
     user = read_login_user(answers.templates)
     if entry.get("KeyName") and user:
         host = entry.get("PublicIpAddress") or master.address
-        commands.append(f"ssh -A {user}@{host}")
+        commands.append(f"ssh {user}@{host}")
     return tuple(commands)
 
 

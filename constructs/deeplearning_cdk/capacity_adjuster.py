@@ -174,7 +174,7 @@ class CapacityAdjuster(Construct):
                 resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
             ),
             *meeting_key_statements(key),
-            event_statement(EventKind.FAILED, EventKind.FINISHED),
+            event_statement(cluster, EventKind.FAILED, EventKind.FINISHED),
             iam.PolicyStatement(
                 # Describing groups takes no resource in IAM.
                 actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],

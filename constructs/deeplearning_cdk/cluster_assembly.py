@@ -115,7 +115,7 @@ class ClusterAssembly(ClusterAccess):
         return network
 
     def _order_creation(self) -> None:
-        """Let nodes, and the clock of the stack's wait, start when all that nodes need is there."""
+        """Let nodes, and the clock of the stack's wait, start when all is there that nodes need, or that can fail."""
         needs: list[IDependable] = [
             self.network.connectivity,
             *self._storage.readiness,
@@ -124,8 +124,8 @@ class ClusterAssembly(ClusterAccess):
             self._nodes.master_security_group,
             # With the policies that users grant later.
             *self._nodes.roles.values(),
+            *self._storage.back_up(self.coordination.state_table),
         ]
         self.master.launch_after(*needs)
         self.workers.launch_after(*needs)
         self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)
-        self._storage.back_up(self.coordination.state_table, after=self.formation)

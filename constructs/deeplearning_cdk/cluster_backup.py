@@ -5,7 +5,7 @@ from aws_cdk import aws_backup as backup
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from constructs import Construct, IDependable
+from constructs import Construct
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
 
@@ -20,8 +20,9 @@ class ClusterBackup(Construct):
 
     The vault stays with the file system when the stack is deleted, since what was backed up is asked for when
     something is gone. Its name is unique to the stack's instance, so that a stack can be made again under its name.
-    Nothing is selected before the cluster has formed: a vault that holds a backup would hold up the rollback of a
-    creation that fails.
+    All of it is made before the nodes: a backup that the account refuses fails the stack while it costs nothing, and
+    not after the cluster has formed. A creation that fails while the nightly backup runs leaves a vault that is not
+    empty: its rollback ends as ROLLBACK_FAILED, and deleting the stack then keeps the vault.
 
     Args:
         scope: The parent.
@@ -29,10 +30,10 @@ class ClusterBackup(Construct):
         key: Encrypts the vault.
         state_table: Holds the state item.
         file_system_arn: The cluster's own file system. Default: none.
-        after: What must exist before anything is backed up.
 
     Attributes:
         vault: Where the backups are.
+        selection: What is backed up, the last of these resources to be made.
     """
 
     def __init__(
@@ -43,7 +44,6 @@ class ClusterBackup(Construct):
         key: kms.IKey,
         state_table: dynamodb.ITable,
         file_system_arn: str | None = None,
-        after: IDependable,
     ) -> None:
         super().__init__(scope, construct_id)
         self._key, self._table, self._file_system_arn = key, state_table, file_system_arn
@@ -63,7 +63,7 @@ class ClusterBackup(Construct):
             ),
         )
         role, policy = self._make_role()
-        selection = backup.CfnBackupSelection(
+        self.selection = backup.CfnBackupSelection(
             self,
             "Selection",
             backup_plan_id=plan.ref,
@@ -73,7 +73,7 @@ class ClusterBackup(Construct):
                 resources=[*([file_system_arn] if file_system_arn else []), state_table.table_arn],
             ),
         )
-        selection.node.add_dependency(policy, after)
+        self.selection.node.add_dependency(policy)
 
     def _describe_rule(self) -> backup.CfnBackupPlan.BackupRuleResourceTypeProperty:
         return backup.CfnBackupPlan.BackupRuleResourceTypeProperty(

@@ -6,7 +6,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from deeplearning_contract.cluster_event import EVENT_SOURCE, EventKind
+from deeplearning_contract.cluster_event import EventKind, name_source
 
 FORWARDED = (EventKind.FAILED, EventKind.DEGRADED)
 """The others say that all went as it should; who wants them has them on the account's default event bus."""
@@ -38,7 +38,7 @@ class ClusterEventRule(Construct):
             "Rule",
             description=f"Tells what went wrong in the deep-learning cluster {cluster}",
             event_pattern={
-                "source": [EVENT_SOURCE],
+                "source": [name_source(cluster)],
                 "detail-type": [kind.value for kind in FORWARDED],
                 "detail": {"cluster": [cluster]},
             },

@@ -81,7 +81,7 @@ class ClusterNodes(Construct):
             *(
                 master_statements(self._coordination, self._cluster, self._encryption_key)
                 if is_master
-                else worker_statements(self._coordination, self._encryption_key)
+                else worker_statements(self._coordination, self._cluster, self._encryption_key)
             ),
             *session_statements(),
             log_statement(self._log_group, node_role),

@@ -123,13 +123,15 @@ class ClusterStorage:
         """Return what a node's role needs to mount them; Lustre asks only the security groups."""
         return self.file_system.mount_statements()
 
-    def back_up(self, state_table: dynamodb.ITable, *, after: IDependable) -> None:
+    def back_up(self, state_table: dynamodb.ITable) -> list[IDependable]:
         """
         Back up the state, and a file system that was made for the cluster; a user's own is the user's to back up.
 
         Args:
             state_table: Holds the state item.
-            after: What must exist before.
+
+        Returns:
+            What must exist before the first node, so that a backup that is refused costs nothing; nothing without one.
         """
         if not self._props.has_backup:
             Annotations.of(self._scope).add_warning_v2(
@@ -137,15 +139,15 @@ class ClusterStorage:
                 "nothing of this cluster is backed up: what a job deletes by mistake is gone, and gates that ask for "
                 "backups find it; leave file_system_backup out, or name the file system in a plan of your own",
             )
-            return
-        ClusterBackup(
+            return []
+        nightly = ClusterBackup(
             self._scope,
             "Backup",
             key=self._encryption_key,
             state_table=state_table,
             file_system_arn=self.file_system.arn if self._props.has_own_file_system else None,
-            after=after,
         )
+        return [nightly.selection]
 
 
 def _make_file_system(

@@ -16,7 +16,9 @@ def session_command(cluster: str, region: str) -> str:
 
 def ssh_command(cluster: str, region: str, login_user: str, *, is_public: bool) -> str:
     """
-    Return the command that opens an SSH session on the master, with agent forwarding.
+    Return the command that opens an SSH session on the master.
+
+    No agent is forwarded: the master's own key opens every node, and whoever has root there could use the user's.
 
     Args:
         cluster: The cluster's name.
@@ -25,7 +27,7 @@ def ssh_command(cluster: str, region: str, login_user: str, *, is_public: bool) 
         is_public: Whether the master has a public address.
     """
     field = "PublicIpAddress" if is_public else "PrivateIpAddress"
-    return f"ssh -A {login_user}@$({_ask(cluster, region, field)})"
+    return f"ssh {login_user}@$({_ask(cluster, region, field)})"
 
 
 def _ask(cluster: str, region: str, field: str) -> str:

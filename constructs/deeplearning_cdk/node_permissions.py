@@ -9,7 +9,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 
 from deeplearning_cdk.coordination import Coordination
-from deeplearning_contract.cluster_event import EVENT_SOURCE, EventKind
+from deeplearning_contract.cluster_event import EventKind, name_source
+from deeplearning_contract.cluster_state import list_key_patterns
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 
 
@@ -30,33 +31,49 @@ def master_statements(coordination: Coordination, cluster: str, key: kms.IKey) -
             resources=[group_arns()],
             conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
         ),
-        iam.PolicyStatement(
-            actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
-        ),
+        _state_statement(coordination, cluster, "dynamodb:GetItem", "dynamodb:PutItem"),
         iam.PolicyStatement(
             actions=["sqs:DeleteMessage", "sqs:ReceiveMessage"],
             resources=[coordination.master_queue.queue_arn, coordination.report_queue.queue_arn],
         ),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.worker_queue.queue_arn]),
         *meeting_key_statements(key),
-        event_statement(EventKind.FORMED, EventKind.DEGRADED, EventKind.FAILED, EventKind.FINISHED),
+        event_statement(cluster, EventKind.FORMED, EventKind.DEGRADED, EventKind.FAILED, EventKind.FINISHED),
     ]
 
 
-def worker_statements(coordination: Coordination, key: kms.IKey) -> list[iam.PolicyStatement]:
+def worker_statements(coordination: Coordination, cluster: str, key: kms.IKey) -> list[iam.PolicyStatement]:
     """
     Return what a worker does with the meeting points; it can neither write the state nor ring anyone.
 
     Args:
         coordination: The meeting points.
+        cluster: The cluster's name.
         key: Encrypts the meeting points.
     """
     return [
-        iam.PolicyStatement(actions=["dynamodb:GetItem"], resources=[coordination.state_table.table_arn]),
+        _state_statement(coordination, cluster, "dynamodb:GetItem"),
         iam.PolicyStatement(actions=["sqs:ReceiveMessage"], resources=[coordination.worker_queue.queue_arn]),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.report_queue.queue_arn]),
         *meeting_key_statements(key),
     ]
+
+
+def _state_statement(coordination: Coordination, cluster: str, *actions: str) -> iam.PolicyStatement:
+    """
+    Return the right to the state item and its parts; the records beside them are the adjuster's alone.
+
+    `ForAllValues` is true of a call without the key, so the key must be there, too (IAM user guide, "Multivalued
+    context keys").
+    """
+    return iam.PolicyStatement(
+        actions=list(actions),
+        resources=[coordination.state_table.table_arn],
+        conditions={
+            "ForAllValues:StringLike": {"dynamodb:LeadingKeys": list_key_patterns(cluster)},
+            "Null": {"dynamodb:LeadingKeys": "false"},
+        },
+    )
 
 
 def meeting_key_statements(key: kms.IKey) -> list[iam.PolicyStatement]:
@@ -114,14 +131,14 @@ def stream_arns(log_group: logs.ILogGroup, node_role: NodeRole) -> str:
     return f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:{name}"
 
 
-def event_statement(*kinds: EventKind) -> iam.PolicyStatement:
+def event_statement(cluster: str, *kinds: EventKind) -> iam.PolicyStatement:
     """Return the right to send these events of a cluster to the account's default event bus, and no others."""
     return iam.PolicyStatement(
         actions=["events:PutEvents"],
         resources=[f"arn:{Aws.PARTITION}:events:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-bus/default"],
         conditions={
             "StringEquals": {
-                "events:source": EVENT_SOURCE,
+                "events:source": name_source(cluster),
                 "events:detail-type": sorted(kind.value for kind in kinds),
             }
         },

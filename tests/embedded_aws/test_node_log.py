@@ -5,7 +5,7 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 
-from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind, put_events_request
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind, name_source, put_events_request
 from deeplearning_contract.log_record import LogLine, Speaker
 
 EVENT = ClusterEvent(EventKind.FORMED, "sample", 1, 3)
@@ -28,13 +28,13 @@ def allow_and_listen(template):
             "Effect": "Allow",
             "Action": "events:PutEvents",
             "Resource": {"Fn::Sub": "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/default"},
-            "Condition": {"StringEquals": {"events:source": EVENT_SOURCE}},
+            "Condition": {"StringEquals": {"events:source": name_source("sample")}},
         },
     ]
     resources["Formed"] = {
         "Type": "AWS::Events::Rule",
         "Properties": {
-            "EventPattern": {"source": [EVENT_SOURCE], "detail-type": [EventKind.FORMED.value]},
+            "EventPattern": {"source": [name_source("sample")], "detail-type": [EventKind.FORMED.value]},
             "State": "ENABLED",
             "Targets": [{"Id": "Target0", "Arn": {"Fn::GetAtt": ["Function", "Arn"]}}],
         },

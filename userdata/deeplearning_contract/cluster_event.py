@@ -10,6 +10,7 @@ from deeplearning_contract.errors import ContractError
 from deeplearning_contract.messages import MAX_REASON
 
 EVENT_SOURCE = "deeplearning-cdk"
+"""Of which the source of every event begins; a rule for all clusters matches `{"prefix": "deeplearning-cdk."}`."""
 
 
 class EventKind(str, Enum):
@@ -22,6 +23,19 @@ class EventKind(str, Enum):
 
 
 DETAIL_TYPES = tuple(kind.value for kind in EventKind)
+
+
+def name_source(cluster: str) -> str:
+    """
+    Return the source of a cluster's events.
+
+    It names the cluster, because IAM can bind an event's source and detail type, but nothing inside its detail
+    (EventBridge user guide, "Using IAM policy conditions").
+
+    Args:
+        cluster: The cluster's name.
+    """
+    return f"{EVENT_SOURCE}.{cluster}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ class ClusterEvent:
             "nodes": self.nodes,
             "reason": self.reason[:MAX_REASON],
         }
-        return {"Source": EVENT_SOURCE, "DetailType": self.kind.value, "Detail": json.dumps(detail)}
+        return {"Source": name_source(self.cluster), "DetailType": self.kind.value, "Detail": json.dumps(detail)}
 
     @classmethod
     def from_event(cls, event: dict[str, Any]) -> "ClusterEvent":
@@ -59,18 +73,19 @@ class ClusterEvent:
         Read an event as EventBridge delivers it.
 
         Raises:
-            ContractError: It is no event of a cluster.
+            ContractError: It is no event of a cluster, or not of the cluster that sent it.
         """
-        if event.get("source") != EVENT_SOURCE:
-            raise ContractError(f"event.source must be {EVENT_SOURCE}, got {event.get('source')!r}")
         try:
             kind = EventKind(event.get("detail-type"))
         except ValueError as error:
             raise ContractError(f"event.detail-type must be one of {list(DETAIL_TYPES)}: {error}") from error
         detail = field(event, "detail", dict, "event")
+        cluster = field(detail, "cluster", str, "event.detail")
+        if event.get("source") != name_source(cluster):
+            raise ContractError(f"event.source must be {name_source(cluster)}, got {event.get('source')!r}")
         return cls(
             kind=kind,
-            cluster=field(detail, "cluster", str, "event.detail"),
+            cluster=cluster,
             generation=field(detail, "generation", int, "event.detail"),
             nodes=field(detail, "nodes", int, "event.detail"),
             reason=field(detail, "reason", str, "event.detail"),

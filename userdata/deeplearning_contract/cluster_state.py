@@ -217,7 +217,12 @@ def put_request(table: str, state: ClusterState) -> dict[str, Any]:
     }
 
 
-def _part_key(cluster: str, digest: str, number: int) -> str:
+def list_key_patterns(cluster: str) -> list[str]:
+    """Return the keys of the state item and of its parts, with IAM's wildcards; the other items are the adjuster's."""
+    return [cluster, _part_key(cluster, "*", "*")]
+
+
+def _part_key(cluster: str, digest: str, number: int | str) -> str:
     return f"{cluster}#state#{digest}#{number}"
 
 

@@ -28,5 +28,8 @@ class Estate(Protocol):
     def find_group_of(self, instance_id: str) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of the group that has an instance; None when none has it."""
 
+    def find_partition_key(self, table: str) -> str:
+        """Return the name of a table's partition key; empty when there is no such table."""
+
     def find_key(self, arn: str) -> str:
         """Return the ARN of the customer's key that encrypts a resource; empty without one."""

@@ -18,11 +18,12 @@ def name_nothing(_parameters: Parameters, _estate: Estate) -> Iterator[Target]:
 
 
 def name_table(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name a table, and the keys that the call leads with."""
-    name = str(parameters["TableName"])
-    arn = name if name.startswith("arn:") else estate.arn("dynamodb", f"table/{name}")
-    keys = [part for part in (parameters.get("Key"), parameters.get("Item")) if isinstance(part, Mapping)]
-    leading = [next(iter(value.values())) for part in keys for value in list(part.values())[:1]]
+    """Name a table, and the value of its partition key that the call is about, wherever in the item it stands."""
+    arn = str(parameters["TableName"])
+    arn = arn if arn.startswith("arn:") else estate.arn("dynamodb", f"table/{arn}")
+    key = estate.find_partition_key(arn.partition("/")[2])
+    items = [part for part in (parameters.get("Key"), parameters.get("Item")) if isinstance(part, Mapping)]
+    leading = [next(iter(item[key].values())) for item in items if key in item]
     yield arn, {"dynamodb:LeadingKeys": tuple(str(value) for value in leading)} if leading else {}
 
 
@@ -100,9 +101,13 @@ def name_event_bus(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 
 
 def name_instance(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name an instance as Systems Manager does."""
-    arn = estate.arn("ec2", f"instance/{parameters['InstanceId']}")
-    yield arn, {"ssm:SourceInstanceARN": arn}
+    """
+    Name an instance as Systems Manager does.
+
+    No key names the instance that the call is about; `ssm:SourceInstanceARN` is absent where an instance profile calls
+    (Service Authorization Reference, "Condition keys for AWS Systems Manager").
+    """
+    yield estate.arn("ec2", f"instance/{parameters['InstanceId']}"), {}
 
 
 def name_parameter(parameters: Parameters, estate: Estate) -> Iterator[Target]:

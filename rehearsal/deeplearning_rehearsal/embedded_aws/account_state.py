@@ -65,6 +65,11 @@ class AccountState:
         groups = list(self._scaling.groups.values())
         return _describe_group(next((group for group in groups if group.find(instance_id)), None))
 
+    def find_partition_key(self, table: str) -> str:
+        """Return the name of a table's partition key; empty when there is no such table."""
+        found = dynamodb_backends[self.account][self.region].tables.get(table)
+        return str(found.hash_key_attr) if found else ""
+
     def find_key(self, arn: str) -> str:
         """Return the ARN of the customer's key that encrypts a resource; empty without one."""
         service, name = arn.split(":")[2], arn.split(":", 5)[5]

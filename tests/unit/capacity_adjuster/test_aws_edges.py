@@ -154,7 +154,9 @@ class Cloud:
         events, name = make_client("events"), "heard"
         queue = self.sqs.create_queue(QueueName=name)["QueueUrl"]
         arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        events.put_rule(Name=name, EventPattern=json.dumps({"source": [EVENT_SOURCE]}), State="ENABLED")
+        events.put_rule(
+            Name=name, EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
+        )
         events.put_targets(Rule=name, Targets=[{"Id": name, "Arn": arn}])
 
         def read():

@@ -30,6 +30,13 @@ class Synthesis:
         """Return the resources of a type by logical id."""
         return {name: entry for name, entry in self.template["Resources"].items() if entry["Type"] == kind}
 
+    @property
+    def cluster_name(self) -> str:
+        """The cluster's name, as its adjuster is told."""
+        function = self.part("AWS::Lambda::Function", "CapacityAdjuster")
+        name: str = function["Properties"]["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
+        return name
+
     def only(self, kind: str) -> Any:
         """Return the properties of the one resource of a type."""
         (entry,) = self.of_type(kind).values()

@@ -59,10 +59,11 @@ def test_the_vault_is_encrypted_with_the_clusters_key_stays_and_has_a_name_that_
     assert start.replace("-", "").isalnum()
 
 
-def test_nothing_is_backed_up_before_the_cluster_has_formed_lest_it_hold_up_a_rollback(synthesize: Any) -> None:
+@pytest.mark.parametrize("role", NodeRole)
+def test_a_backup_that_is_refused_fails_the_stack_before_a_node_costs_anything(synthesize: Any, role: NodeRole) -> None:
     synthesis = synthesize(**CPU)
-    (name,), (formation,) = (synthesis.of_type(kind) for kind in (SELECTION, "AWS::CloudFormation::WaitCondition"))
-    assert formation in synthesis.before(name)
+    for kind in (VAULT, PLAN, SELECTION):
+        assert set(synthesis.of_type(kind)) <= synthesis.before(synthesis.group_id(role))
 
 
 def test_the_role_of_the_backups_may_back_up_these_two_and_nothing_else(synthesize: Any) -> None:

@@ -12,7 +12,7 @@ from aws_cdk import aws_sns as sns
 from deeplearning_cdk import NodeImage, Spending, TrainingCluster
 from deeplearning_cdk.alarm_topic import NO_POLICY
 from deeplearning_cdk.cluster_dashboard import LEFT_OUT_WITHOUT_GPUS
-from deeplearning_contract.cluster_event import DETAIL_TYPES, EVENT_SOURCE
+from deeplearning_contract.cluster_event import DETAIL_TYPES, name_source
 from deeplearning_contract.metrics import CLUSTER, METRICS, NAMESPACE, NODE, PHASE
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.settings import AdjusterSettings
@@ -232,7 +232,8 @@ def test_what_went_wrong_is_told_in_words(synthesize: Any) -> None:
     synthesis = synthesize()
     rule = synthesis.part("AWS::Events::Rule", "MonitoringEvents")["Properties"]
     pattern = rule["EventPattern"]
-    assert pattern["source"] == [EVENT_SOURCE]
+    (cluster,) = pattern["detail"]["cluster"]
+    assert pattern["source"] == [name_source(cluster)]
     assert pattern["detail-type"] == ["Deep Learning Cluster Failed", "Deep Learning Cluster Degraded"]
     assert set(pattern["detail-type"]) < set(DETAIL_TYPES)
     assert list(pattern["detail"]) == ["cluster"]

@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import Spending, TrainingCluster
 from deeplearning_cdk.creation_order import prune_dependencies
 from tests.foreign_dependencies import find_foreign_dependencies
 
@@ -75,3 +75,23 @@ def test_a_cluster_in_a_nested_stack_waits_for_what_its_parent_has(make_app):
     assert find_foreign_dependencies(outer.to_json()) == []
     (resource,) = outer.find_resources("AWS::CloudFormation::Stack").values()
     assert set(outer.find_resources("AWS::EC2::Route")) <= set(resource["DependsOn"])
+
+
+AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"}
+"""What watches the groups by their names; everything else is made before a node costs anything."""
+PROPS = {
+    "default": {},
+    "isolated": {"isolated": True},
+    "guarded": {"spending": Spending(stop_after=cdk.Duration.hours(8), monthly_budget_usd=100)},
+}
+
+
+@pytest.mark.parametrize("props", PROPS.values(), ids=PROPS)
+def test_nothing_comes_after_the_formation_so_nothing_can_undo_it(synthesize, props):
+    synthesis = synthesize(worker_instance_type="m5.large", **props)
+    (formation,) = synthesis.of_type("AWS::CloudFormation::WaitCondition")
+    groups = set(synthesis.of_type("AWS::AutoScaling::AutoScalingGroup"))
+    resources = synthesis.template["Resources"]
+    assert [name for name in resources if formation in synthesis.before(name)] == []
+    after = {entry["Type"] for name, entry in resources.items() if groups & synthesis.before(name)}
+    assert after - {"AWS::AutoScaling::AutoScalingGroup"} <= AFTER_THE_GROUPS

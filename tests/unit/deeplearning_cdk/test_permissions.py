@@ -60,12 +60,27 @@ def _use_key(synthesis: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _send_events(*kinds: str) -> dict[str, Any]:
+def _use_state(synthesis: Any, *actions: str) -> dict[str, Any]:
+    """Return the statement with which a node uses the state item and its parts, and no other item of the table."""
+    cluster = synthesis.cluster_name
+    return _allow(
+        list(actions) if len(actions) > 1 else actions[0],
+        _arn(synthesis, "AWS::DynamoDB::Table"),
+        Condition={
+            "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [cluster, f"{cluster}#state#*#*"]},
+            "Null": {"dynamodb:LeadingKeys": "false"},
+        },
+    )
+
+
+def _send_events(synthesis: Any, *kinds: str) -> dict[str, Any]:
     names = [f"Deep Learning Cluster {kind}" for kind in kinds]
     return _allow(
         "events:PutEvents",
         "arn:partition:events:region:account:event-bus/default",
-        Condition={"StringEquals": {"events:source": "deeplearning-cdk", "events:detail-type": names}},
+        Condition={
+            "StringEquals": {"events:source": f"deeplearning-cdk.{synthesis.cluster_name}", "events:detail-type": names}
+        },
     )
 
 
@@ -98,9 +113,6 @@ def _read_assets(statement: dict[str, Any]) -> list[str]:
 
 def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synthesize: Any) -> None:
     synthesis = synthesize()
-    cluster = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"][
-        "DEEPLEARNING_CLUSTER"
-    ]
     *statements, assets = synthesis.statements("MasterRole")
     assert [_plain(statement) for statement in statements] == [
         # To end the cluster from the master; describing groups takes no resource.
@@ -108,16 +120,16 @@ def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synt
         _allow(
             ["autoscaling:SetDesiredCapacity", "autoscaling:SetInstanceHealth"],
             _plain({"Fn::Sub": GROUPS}),
-            Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": cluster}},
+            Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": synthesis.cluster_name}},
         ),
-        _allow(["dynamodb:GetItem", "dynamodb:PutItem"], _arn(synthesis, "AWS::DynamoDB::Table")),
+        _use_state(synthesis, "dynamodb:GetItem", "dynamodb:PutItem"),
         _allow(
             ["sqs:DeleteMessage", "sqs:ReceiveMessage"],
             [_arn(synthesis, "AWS::SQS::Queue", "MasterQueue"), _arn(synthesis, "AWS::SQS::Queue", "ReportQueue")],
         ),
         _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "WorkerQueue")),
         *_use_key(synthesis),
-        _send_events("Degraded", "Failed", "Finished", "Formed"),
+        _send_events(synthesis, "Degraded", "Failed", "Finished", "Formed"),
         *_open_sessions(),
         _write_logs("master"),
     ]
@@ -129,7 +141,7 @@ def test_d45_worker_only_reads_the_state_hears_rings_and_reports(synthesize: Any
     synthesis = synthesize()
     *statements, assets = synthesis.statements("WorkerRole")
     assert [_plain(statement) for statement in statements] == [
-        _allow("dynamodb:GetItem", _arn(synthesis, "AWS::DynamoDB::Table")),
+        _use_state(synthesis, "dynamodb:GetItem"),
         _allow("sqs:ReceiveMessage", _arn(synthesis, "AWS::SQS::Queue", "WorkerQueue")),
         _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "ReportQueue")),
         *_use_key(synthesis),
@@ -262,9 +274,6 @@ def test_only_the_master_reads_the_run_script(synthesize: Any, tmp_path: Any) ->
 @pytest.mark.fault(24)
 def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize: Any) -> None:
     synthesis = synthesize()
-    cluster = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"][
-        "DEEPLEARNING_CLUSTER"
-    ]
     assert [_plain(statement) for statement in synthesis.statements("CapacityAdjusterRole")] == [
         _allow(
             ["logs:CreateLogStream", "logs:PutLogEvents"], _arn(synthesis, "AWS::Logs::LogGroup", "CapacityAdjuster")
@@ -276,12 +285,12 @@ def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize:
             [_arn(synthesis, "AWS::SQS::Queue", "DeadLetters"), _arn(synthesis, "AWS::SQS::Queue", "MasterQueue")],
         ),
         *_use_key(synthesis),
-        _send_events("Failed", "Finished"),
+        _send_events(synthesis, "Failed", "Finished"),
         _allow(["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"], "*"),
         _allow(
             ["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],
             _plain({"Fn::Sub": GROUPS}),
-            Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": cluster}},
+            Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": synthesis.cluster_name}},
         ),
     ]
 

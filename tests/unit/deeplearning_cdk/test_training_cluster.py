@@ -285,7 +285,7 @@ def test_d67_commands_say_how_to_log_in(make_stack: Callable[..., cdk.Stack]) ->
     assert quiet.ssh_command is None
     open_ = TrainingCluster(stack, "Open", ssh_peer="203.0.113.7/32", key_pair="mine")
     assert open_.ssh_command is not None
-    assert open_.ssh_command.startswith("ssh -A ubuntu@$(aws ec2 ")
+    assert open_.ssh_command.startswith("ssh ubuntu@$(aws ec2 ")
     assert "PublicIpAddress" in open_.ssh_command
 
 

@@ -57,7 +57,9 @@ def heard(aws_server):
     sqs, events = (boto3.client(service, region_name=REGION) for service in ("sqs", "events"))
     queue = sqs.create_queue(QueueName="heard")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    events.put_rule(Name="heard", EventPattern=json.dumps({"source": [EVENT_SOURCE]}), State="ENABLED")
+    events.put_rule(
+        Name="heard", EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
+    )
     events.put_targets(Rule="heard", Targets=[{"Id": "heard", "Arn": arn}])
 
     def read():
@@ -244,7 +246,7 @@ def events(aws_server):
     sqs, bus = boto3.client("sqs", region_name=REGION), boto3.client("events", region_name=REGION)
     queue = sqs.create_queue(QueueName="events")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    bus.put_rule(Name="all", EventPattern=json.dumps({"source": ["deeplearning-cdk"]}))
+    bus.put_rule(Name="all", EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}))
     bus.put_targets(Rule="all", Targets=[{"Id": "queue", "Arn": arn}])
     return lambda: [json.loads(message["Body"]) for message in sqs.receive_message(QueueUrl=queue).get("Messages", [])]
 

@@ -102,7 +102,7 @@ def test_the_master_is_where_one_logs_in_and_ssh_needs_a_key_pair():
     session = f"aws ssm start-session --region us-east-1 --target {MASTER_ID}"
     assert look(make_answers()).log_in == (session,)
     instances = [make_instance(MASTER_ID, "master", "10.0.0.4") | {"KeyName": "mine", "PublicIpAddress": "192.0.2.7"}]
-    assert look(make_answers(instances=instances)).log_in == (session, "ssh -A ubuntu@192.0.2.7")
+    assert look(make_answers(instances=instances)).log_in == (session, "ssh ubuntu@192.0.2.7")
 
 
 def test_the_login_user_is_that_of_the_user_data():

@@ -31,6 +31,9 @@ class EstateWithKey:
     def find_group_of(self, instance_id):
         return None
 
+    def find_partition_key(self, table):
+        return "cluster" if table == "state" else ""
+
     def find_key(self, arn):
         return KEY if arn in {TABLE, VAULT} else ""
 
@@ -134,3 +137,46 @@ def test_a_public_parameter_has_no_account_in_its_arn_and_an_own_one_has_the_cal
     assert may(public, allow | {"Resource": f"arn:{partition}:ssm:*::parameter/aws/service/*"})
     assert not may(public, allow | {"Resource": f"arn:{partition}:ssm:*:{ACCOUNT}:parameter/aws/service/*"})
     assert not may(own, allow | {"Resource": f"arn:{partition}:ssm:*::parameter/*"})
+
+
+def put_item(item):
+    (need, *_) = list_needs(("dynamodb.PutItem", {"TableName": "state", "Item": item}))
+    return need
+
+
+STATE_ONLY = {
+    "Effect": "Allow",
+    "Action": "dynamodb:PutItem",
+    "Resource": TABLE,
+    "Condition": {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["cats", "cats#state#*#*"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("item", "is_allowed"),
+    [
+        ({"cluster": {"S": "cats"}, "revision": {"N": "1"}}, True),
+        ({"cluster": {"S": "cats#state#00ff#0"}}, True),
+        ({"cluster": {"S": "cats#stop"}}, False),
+        ({"cluster": {"S": "dogs"}}, False),
+        # The key is where the table's schema says, not where the sender writes it.
+        ({"note": {"S": "cats"}, "cluster": {"S": "cats#stop"}}, False),
+        ({"note": {"S": "cats"}}, False),
+    ],
+)
+def test_a_write_is_bound_to_the_items_whose_partition_keys_the_policy_names(item, is_allowed):
+    assert may(put_item(item), STATE_ONLY) is is_allowed
+
+
+def test_without_null_a_policy_for_all_values_allows_a_call_that_has_no_value():
+    """IAM user guide, "Multivalued context keys": ForAllValues is true when the request has no such key."""
+    loose = STATE_ONLY | {"Condition": {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["cats"]}}}
+    assert may(put_item({"note": {"S": "cats"}}), loose)
+
+
+def test_no_key_of_systems_manager_names_the_instance_that_a_call_is_about():
+    (need,) = list_needs(("ssm.UpdateInstanceInformation", {"InstanceId": "i-1"}))
+    assert (need.resource.rpartition("/")[2], need.context) == ("i-1", {})
