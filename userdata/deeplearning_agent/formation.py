@@ -53,11 +53,12 @@ class Formation:
             seconds = self._settings.setup_seconds
             raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
 
-    def collect_joined(self, workers: Iterable[str], until: Deadline) -> Mapping[str, str] | None:
+    def collect_joined(self, state: ClusterState, workers: Iterable[str], until: Deadline) -> Mapping[str, str] | None:
         """
         Wait for workers to join.
 
         Args:
+            state: The generation that launched.
             workers: Those that launched.
             until: When to return, to read the item again.
 
@@ -73,8 +74,9 @@ class Formation:
         def has_joined(name: str) -> bool:
             return self._roster.member(name) is not None
 
-        self._collect(expected, has_joined, until.at_most(max(0.0, self.joined_by.remaining)))
-        return self._judge(expected, has_joined, self.joined_by)
+        minimum = self._minimum(state)
+        self._collect(expected, has_joined, until.at_most(max(0.0, self.joined_by.remaining)), minimum)
+        return self._judge(expected, has_joined, self.joined_by, minimum)
 
     def collect_ready(
         self, state: ClusterState, limit: Deadline, until: Deadline, look: Callable[[ClusterState], Findings]
@@ -100,12 +102,21 @@ class Formation:
         def is_ready(name: str) -> bool:
             return self._roster.is_ready(name, state.generation)
 
-        if self._collect(workers, is_ready, until, is_bound=not state.has_formed) and all(map(is_ready, workers)):
+        minimum = self._minimum(state)
+        if self._collect(workers, is_ready, until, minimum) and all(map(is_ready, workers)):
             return {}
         gone = {name: cause for name, cause in look(state).silent.items() if not is_ready(name)}
         if not state.has_formed:
             gone = self._keep_lasting(gone)
-        return self._judge(workers, is_ready, limit, gone, is_bound=not state.has_formed)
+        return self._judge(workers, is_ready, limit, minimum, gone)
+
+    def _minimum(self, state: ClusterState) -> int:
+        """
+        Return the fewest workers with which the cluster may form; none once it has formed.
+
+        The adjuster knows the groups, and so the number that holds; the user's is what this node's settings say.
+        """
+        return 0 if state.has_formed else state.worker_minimum or self._settings.worker_min_capacity
 
     def _keep_lasting(self, gone: Mapping[str, str]) -> dict[str, str]:
         """Return those that have been silent for longer than a reboot takes: no replacement comes before `formed`."""
@@ -114,12 +125,12 @@ class Formation:
         return {name: gone[name] for name, since in self._gone_since.items() if now - since >= REBOOT_SECONDS}
 
     def _collect(
-        self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline, *, is_bound: bool = True
+        self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline, minimum: int
     ) -> bool:
         def is_done() -> bool:
             lost = [name for name in workers if self._roster.cause(name)]
-            is_hopeless = bool(lost) and len(workers) - len(lost) < self._settings.worker_min_capacity
-            return (is_bound and is_hopeless) or all(has_reported(name) or name in lost for name in workers)
+            is_hopeless = bool(lost) and len(workers) - len(lost) < minimum
+            return is_hopeless or all(has_reported(name) or name in lost for name in workers)
 
         return self._collector.collect(is_done, until)
 
@@ -128,34 +139,26 @@ class Formation:
         workers: tuple[str, ...],
         has_reported: Callable[[str], bool],
         limit: Deadline,
+        minimum: int,
         gone: Mapping[str, str] | None = None,
-        *,
-        is_bound: bool = True,
     ) -> Mapping[str, str] | None:
         lost = {name: self._roster.cause(name) for name in workers if self._roster.cause(name)} | dict(gone or {})
         missing = [name for name in workers if name not in lost and not has_reported(name)]
-        remaining = len(workers) - len(lost)
-        if is_bound and lost and remaining < self._settings.worker_min_capacity:
+        if lost and len(workers) - len(lost) < minimum:
             first, cause = next(iter(lost.items()))
-            raise ReportedFailure(first, self._count_lost(lost, workers) + cause)
+            raise ReportedFailure(first, _count_lost(lost, workers, minimum) + cause)
         if missing and not limit.is_over:
             return lost if gone else None
         lost |= {name: self._roster.describe(name) for name in missing}
-        if is_bound and missing and len(workers) - len(lost) < self._settings.worker_min_capacity:
+        if missing and len(workers) - len(lost) < minimum:
             raise self._time_out(missing, workers)
         found = (self._roster.member(name) for name in workers if name not in lost)
         short = find_short([member for member in found if member is not None])
         lost |= short
-        if is_bound and short and len(workers) - len(lost) < self._settings.worker_min_capacity:
+        if short and len(workers) - len(lost) < minimum:
             first, cause = next(iter(short.items()))
-            raise ReportedFailure(first, self._count_lost(lost, workers) + cause)
+            raise ReportedFailure(first, _count_lost(lost, workers, minimum) + cause)
         return lost
-
-    def _count_lost(self, lost: Mapping[str, str], workers: tuple[str, ...]) -> str:
-        if len(lost) == 1 and len(workers) == 1:
-            return ""
-        minimum = self._settings.worker_min_capacity
-        return f"{len(lost)} of {len(workers)} workers failed and at least {minimum} must remain; the first: "
 
     def _time_out(self, missing: list[str], workers: tuple[str, ...]) -> StageFailure:
         seconds = self._settings.setup_seconds
@@ -165,3 +168,9 @@ class Formation:
             "read the agent's log on them, or allow more time",
             stage="form the cluster",
         )
+
+
+def _count_lost(lost: Mapping[str, str], workers: tuple[str, ...], minimum: int) -> str:
+    if len(lost) == 1 and len(workers) == 1:
+        return ""
+    return f"{len(lost)} of {len(workers)} workers failed and at least {minimum} must remain; the first: "

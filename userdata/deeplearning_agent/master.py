@@ -136,7 +136,7 @@ class Master(Duty):
         workers = tuple(name for name in state.expected if name != own)
         if state.generation > 1:  # The workers' reports may have gone to a master that died.
             self.bell.tell(state)
-        lost = self.formation.collect_joined(workers, self.deadline.at_most(READ_SECONDS))
+        lost = self.formation.collect_joined(state, workers, self.deadline.at_most(READ_SECONDS))
         if lost is None:
             return
         self.chronicle.mark("join")

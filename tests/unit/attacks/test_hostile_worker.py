@@ -205,7 +205,8 @@ def test_who_claims_an_address_first_loses_it_to_the_one_that_answers_there(lab)
     roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address), sequence=2))
     workers = [f"i-{index:017x}" for index in (*HONEST, HOSTILE)]
     formation = Formation(node, Heard(roster))
-    assert set(formation.collect_joined(workers, formation.deadline)) == {f"i-{HOSTILE:017x}"}
+    state = ClusterState(CLUSTER, 1, 1, Phase.LAUNCHED, 4, tuple(workers))
+    assert set(formation.collect_joined(state, workers, formation.deadline)) == {f"i-{HOSTILE:017x}"}
 
 
 def test_a_cluster_forms_though_a_worker_claimed_anothers_address_first(lab, caplog):  # noqa: F811

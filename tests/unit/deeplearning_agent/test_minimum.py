@@ -54,13 +54,28 @@ def join(roster, index, gpus, sequence=1):
     return name
 
 
-def form(lab, minimum, counts, expected=None, effective=0):
+def launched(names, minimum=0):
+    """Return the item of a cluster that has launched; the adjuster says the minimum, or nothing."""
+    return ClusterState(CLUSTER, 1, 1, Phase.LAUNCHED, 1 + len(names), tuple(names), worker_minimum=minimum)
+
+
+def form(lab, minimum, counts, effective=0):
     """Let workers join with some GPU counts, and return those that are left out."""
     node = lab.node(0, StillClock(), worker_min_capacity=minimum)
     roster = Roster(node)
     names = [join(roster, index, gpus) for index, gpus in enumerate(counts, start=1)]
     formation = Formation(node, Heard(roster))
-    return formation.collect_joined(expected or names, formation.deadline)
+    return formation.collect_joined(launched(names, effective), names, formation.deadline)
+
+
+@pytest.mark.parametrize(("own", "effective"), [(1, 3), (5, 3)])
+def test_the_minimum_that_the_adjuster_keeps_is_the_one_that_counts(lab, own, effective):
+    with pytest.raises(ReportedFailure, match="at least 3 must remain"):
+        form(lab, own, [2, 2, 1], effective)
+
+
+def test_a_minimum_of_the_adjusters_that_is_lower_leaves_room(lab):
+    assert set(form(lab, 5, [2, 2, 2, 1], 3)) == {lab.instance(4)}
 
 
 def test_a_worker_that_is_short_of_gpus_is_left_out_while_the_minimum_remains(lab):
@@ -84,12 +99,13 @@ def test_who_is_missing_and_who_is_short_count_together(lab):
     roster = Roster(node)
     names = [join(roster, index, gpus) for index, gpus in enumerate([2, 2, 2, 1], start=1)]
     formation = Formation(node, Heard(roster))
-    assert formation.collect_joined([*names, lab.instance(9)], formation.deadline) is None
+    workers = [*names, lab.instance(9)]
+    assert formation.collect_joined(launched(workers), workers, formation.deadline) is None
     clock.now = formation.joined_by.at + 1
-    assert set(formation.collect_joined([*names, lab.instance(9)], formation.deadline)) == {names[3], lab.instance(9)}
+    assert set(formation.collect_joined(launched(workers), workers, formation.deadline)) == {names[3], lab.instance(9)}
     roster.forget(names[0])
     with pytest.raises(ReportedFailure, match="joined with 1 GPUs, most workers have 2"):
-        formation.collect_joined([*names, lab.instance(9)], formation.deadline)
+        formation.collect_joined(launched(workers), workers, formation.deadline)
 
 
 @pytest.mark.parametrize("counts", [[2, 99], [99, 2], [1, 2], [2, 2, 1, 1], [2, 2, 99], [1, 1, 2], [0, 1, 2], [2]])
