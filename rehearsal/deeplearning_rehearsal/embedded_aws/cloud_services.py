@@ -56,6 +56,7 @@ def open_services(
     )
     gatekeeper = Gatekeeper(AccountState(place, scaling), CallRecord(), observations)
     notifications.admits = gatekeeper.admits_notification
+    launcher.admits_volume = gatekeeper.admits_volume
     return Services(
         place=place,
         principals=principals,

@@ -1,12 +1,13 @@
 """Admits a call when the deployed policies allow it, and remembers what was asked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from deeplearning_rehearsal.authorization.call_record import CallRecord
 from deeplearning_rehearsal.authorization.errors import PolicyError, UnknownOperationError
 from deeplearning_rehearsal.authorization.evaluation import Decision, evaluate, explain_denial
+from deeplearning_rehearsal.authorization.key_use import describe_key_use
 from deeplearning_rehearsal.authorization.operations import Need, find_needs
 from deeplearning_rehearsal.authorization.policy import Statement, read_policy_text
 from deeplearning_rehearsal.authorization.request import Caller, Request, make_context
@@ -20,6 +21,14 @@ from deeplearning_rehearsal.embedded_aws.request_signature import SignedRequest
 AUTO_SCALING = "autoscaling.amazonaws.com"
 _AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
 AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
+_VOLUME_ACTIONS = (
+    "kms:DescribeKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+    "kms:Decrypt",
+    "kms:CreateGrant",
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,23 @@ class Gatekeeper:
 
     def admits_notification(self, topic_arn: str) -> bool:
         """Tell whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
+        return self._admits_auto_scaling(find_needs("sns.Publish", {"TopicArn": topic_arn}, self.state))
+
+    def admits_volume(self, key_arn: str) -> bool:
+        """
+        Tell whether Auto Scaling's service-linked role may make a volume with a key.
+
+        The actions are those of the EBS user guide ("Permissions for EBS encryption") and of the EC2 Auto Scaling user
+        guide ("Required AWS KMS key policy for use with encrypted volumes").
+        """
+        if self.state.find_resource_policy(key_arn) is None:
+            return True  # the rehearsal takes it that a key of the user's own, whose policy it cannot read, is in order
+        context = {action: describe_key_use("ec2", action, key_arn, self.state) for action in _VOLUME_ACTIONS}
+        return self._admits_auto_scaling(
+            [Need(action, key_arn, keys, is_implied=True) for action, keys in context.items()]
+        )
+
+    def _admits_auto_scaling(self, needs: Iterable[Need]) -> bool:
         caller = Caller(
             arn=f"arn:aws:sts::{self.state.account}:assumed-role/{_AUTO_SCALING_ROLE}/AutoScaling",
             account=self.state.account,
@@ -93,7 +119,6 @@ class Gatekeeper:
                 f":{self.state.region}:", "::"
             ),
         )
-        needs = find_needs("sns.Publish", {"TopicArn": topic_arn}, self.state)
         return all(self._decide("service", caller, need, AUTO_SCALING) is None for need in needs)
 
     def note_invocation(self, service: str, function_arn: str, source_arn: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.observation import Observations
@@ -67,6 +67,12 @@ class GroupNotifications:
         for topic, types in list(group.notifications.items()):
             if event in types:
                 self._send(topic, group, event, message)
+
+    def set_topics(self, group: ScalingGroup, topics: Mapping[str, tuple[str, ...]]) -> None:
+        """Set a group's notifications; from now on its topics are told, and each gets a test message."""
+        group.notifications = dict(topics)
+        for topic in topics:
+            self.test(group, topic)
 
     def test(self, group: ScalingGroup, topic: str) -> None:
         """Send the message that follows the set-up of notifications."""

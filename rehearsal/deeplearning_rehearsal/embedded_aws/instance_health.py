@@ -4,11 +4,7 @@ import time
 
 from deeplearning_rehearsal.embedded_aws.scaling_group import GroupInstance, HealthCheck, ScalingGroup
 
-NEVER_IN_SERVICE = (
-    "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: "
-    "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
-)
-"""Status reason of a launch whose instance ended too early."""
+SHUT_DOWN = "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
 _CAUSES: dict[HealthCheck, str] = {
     "stopped": "an EC2 health check indicating it has been terminated or stopped",
     "impaired": "an EC2 instance status checks failure",
@@ -50,3 +46,10 @@ def grace_left(group: ScalingGroup, entry: GroupInstance) -> float:
 def name_cause(entry: GroupInstance) -> str:
     """Return the cause of the activity that ends an unhealthy instance."""
     return f"an instance was taken out of service in response to {_CAUSES[entry.failed_check or 'user']}"
+
+
+def explain_early_end(reason: str) -> str:
+    """Return the status of a launch whose instance ended too early (hashicorp/terraform-provider-aws#39904)."""
+    return (
+        f"Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: {reason}"
+    )

@@ -3,7 +3,7 @@
 import base64
 import ipaddress
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.instance_tags import collect_tags
-from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError
+from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError, LaunchFault, key_refusal
 from deeplearning_rehearsal.embedded_aws.lustre import LustreFileSystems
 from deeplearning_rehearsal.embedded_aws.mountable_file_systems import find_access_points, find_mount_targets
 from deeplearning_rehearsal.embedded_aws.place import Place
@@ -44,10 +44,12 @@ class InstanceLauncher:
 
     Attributes:
         lustre: The file systems that instances find beside EFS.
+        admits_volume: Tells whether Auto Scaling may make a volume with a key, given by its ARN.
     """
 
     def __init__(self, place: Place, principals: PrincipalRegistry, images: ImageCatalogue) -> None:
         self.lustre = LustreFileSystems(place)
+        self.admits_volume: Callable[[str], bool] = lambda _: True
         self._place = place
         self._principals = principals
         self._images = images
@@ -65,9 +67,13 @@ class InstanceLauncher:
             data["ImageId"] = self._place.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
         return data
 
-    def launch(self, group: ScalingGroup) -> Machine:
+    def launch(self, group: ScalingGroup, fault: LaunchFault | None = None) -> Machine:
         """
         Launch one instance of a group.
+
+        Args:
+            group: The group.
+            fault: What goes wrong on purpose. Default: nothing.
 
         Raises:
             LaunchError: EC2 refused.
@@ -75,12 +81,22 @@ class InstanceLauncher:
         try:
             data = self.describe_template(group)
             subnet = self._choose_subnet(group)
+            if fault is not None and not fault.ends_instance:
+                raise fault.to_error(instance_type=data.get("InstanceType", "m1.small"), zone=subnet.zone)
             with self._lock:  # a free address is found and taken at once
                 address = self.free_address(subnet.id)
                 instance_id = self._run(group, data, subnet, address)
             return self._describe(group, data, subnet, address, instance_id)
         except ClientError as error:
             raise LaunchError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+
+    def find_end(self, group: ScalingGroup, machine: Machine, fault: LaunchFault | None) -> LaunchError | None:
+        """Return why EC2 ends an instance before it is in service: a volume's key, or the fault; None: it does not."""
+        if fault is not None:
+            return fault.to_error(instance_type=machine.instance_type, zone=machine.zone)
+        disks = (mapping.get("Ebs", {}) for mapping in self.describe_template(group).get("BlockDeviceMappings", []))
+        keys = {str(disk["KmsKeyId"]) for disk in disks if disk.get("KmsKeyId")}
+        return None if all(map(self.admits_volume, sorted(keys))) else key_refusal()
 
     def terminate(self, instance_id: str) -> None:
         """Terminate an instance."""

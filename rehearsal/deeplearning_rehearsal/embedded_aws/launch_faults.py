@@ -17,7 +17,14 @@ _WORDING = {
         "Your requested instance type ({instance_type}) is not supported in your requested Availability Zone ({zone})."
     ),
     "UnauthorizedOperation": "You are not authorized to perform this operation.",
+    "Client.InvalidKMSKey.InvalidState": "The KMS key provided is in an incorrect state",
+    "Client.VolumeLimitExceeded": "Volume limit exceeded",
+    "Client.InternalError": "Client error on launch",
+    "Server.InternalError": "Internal error on launch",
 }
+KEY_REFUSED = "Client.InvalidKMSKey.InvalidState"
+_STATE_REASONS = ("Client.", "Server.")
+"""Start of the codes with which EC2 ends an instance that it had taken the order for (EC2 API, StateReason)."""
 
 
 class LaunchError(Exception):
@@ -41,7 +48,8 @@ class LaunchFault:
     Makes launches of a group fail.
 
     Attributes:
-        code: EC2's error code.
+        code: EC2's error code, with which it refuses the launch; or, with `Client.` or `Server.` before it, the reason
+            for which it ends the instance before that is in service.
         role: Value of the group's `deeplearning:role` tag. Default: any.
         group: Name of the group. Default: any.
         ordinals: Which launch attempts of a group fail, counted from 1. Default: every one from `from_ordinal` on.
@@ -60,6 +68,11 @@ class LaunchFault:
         if not self.message and self.code not in _WORDING:
             raise ValueError(f"message must be given for code {self.code}; known codes are {sorted(_WORDING)}")
 
+    @property
+    def ends_instance(self) -> bool:
+        """Whether EC2 takes the order, and ends the instance before it is in service."""
+        return self.code.startswith(_STATE_REASONS)
+
     def strikes(self, *, role: str, group: str, ordinal: int) -> bool:
         """Tell whether this launch attempt fails."""
         if self.role not in (None, role) or self.group not in (None, group):
@@ -70,6 +83,11 @@ class LaunchFault:
         """Return the error that EC2 would give."""
         message = self.message or _WORDING[self.code].format(instance_type=instance_type, zone=zone)
         return LaunchError(self.code, message)
+
+
+def key_refusal() -> LaunchError:
+    """Return the reason for which EC2 ends an instance whose volume's key refuses its use."""
+    return LaunchError(KEY_REFUSED, _WORDING[KEY_REFUSED])
 
 
 def find_fault(faults: Sequence[LaunchFault], *, role: str, group: str, ordinal: int) -> LaunchFault | None:

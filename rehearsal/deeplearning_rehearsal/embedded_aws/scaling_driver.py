@@ -67,17 +67,10 @@ class ScalingDriver:
             self.groups[group.name] = group
         self.reconcile_soon(group)
 
-    def set_notifications(self, group: ScalingGroup, topics: dict[str, tuple[str, ...]]) -> None:
-        """Set a group's notifications; from now on its topics are told, and each gets a test message."""
-        with self.lock:
-            group.notifications = dict(topics)
-        for topic in topics:
-            self._notifications.test(group, topic)
-
     def set_notifications_later(self, group: ScalingGroup, topics: dict[str, tuple[str, ...]]) -> None:
         """Set a group's notifications after the gap that follows its creation."""
         if topics:
-            self._jobs.after(self.pace.notification_gap, partial(self.set_notifications, group, topics))
+            self._jobs.after(self.pace.notification_gap, partial(self._notifications.set_topics, group, topics))
 
     def delete_group(self, name: str) -> None:
         """Delete a group and power its instances off, at once."""
@@ -152,7 +145,7 @@ class ScalingDriver:
         if entry.launch is None or entry.launch.end_time is not None:
             self.begin_termination(group, entry, instance_health.name_cause(entry))
             return
-        scaling_activity.cancel_launch(entry.launch, instance_health.NEVER_IN_SERVICE)
+        scaling_activity.cancel_launch(entry.launch, instance_health.explain_early_end(instance_health.SHUT_DOWN))
         entry.lifecycle_state = "Terminating"
         self._jobs.after(self.pace.termination, partial(self._terminate, group, entry, entry.launch))
 
@@ -161,22 +154,13 @@ class ScalingDriver:
         group.pending_launches += 1
         group.attempts += 1
         fault = find_fault(self._faults, role=group.role, group=group.name, ordinal=group.attempts)
-        if fault is not None:
-            self._jobs.after(self.pace.failure, partial(self._refuse, group, activity, fault))
-        else:
-            self._jobs.after(0, partial(self._launch, group, activity))
+        self._jobs.after(self.pace.failure if fault else 0, partial(self._launch, group, activity, fault))
 
-    def _refuse(self, group: ScalingGroup, activity: Activity, fault: LaunchFault) -> None:
-        kind = str(self._launcher.describe_template(group).get("InstanceType", "m1.small"))
-        zone = (list(group.zones) or [""])[0]
-        with self.lock:
-            group.pending_launches -= 1
-        self._fail(group, activity, fault.to_error(instance_type=kind, zone=zone))
-
-    def _launch(self, group: ScalingGroup, activity: Activity) -> None:
+    def _launch(self, group: ScalingGroup, activity: Activity, fault: LaunchFault | None) -> None:
         begin = time.monotonic()
         try:
-            machine = self._launcher.launch(group)
+            machine = self._launcher.launch(group, fault)
+            end = self._launcher.find_end(group, machine, fault)
         except LaunchError as error:
             with self.lock:
                 group.pending_launches -= 1
@@ -191,6 +175,9 @@ class ScalingDriver:
             activity.instance_id = machine.instance_id
             activity.description = f"Launching a new EC2 instance: {machine.instance_id}"
             group.instances.append(entry)
+        if end is not None:
+            self._jobs.after(self.pace.failure, partial(self._end_early, group, entry, activity, end))
+            return
         text = f"launched for {group.role or group.name}"
         self._observations.tell("scaling", machine.instance_id, text, machine=machine)
         try:
@@ -225,9 +212,22 @@ class ScalingDriver:
         if entry.failed_check is not None:
             self.reconcile_soon(group, after=instance_health.grace_left(group, entry))
 
+    def _end_early(self, group: ScalingGroup, entry: GroupInstance, activity: Activity, error: LaunchError) -> None:
+        with self.lock:
+            if group.deleting or entry.lifecycle_state != "Pending":
+                return
+            scaling_activity.cancel_launch(activity, instance_health.explain_early_end(f"{error}"))
+            entry.failed_check = "stopped"
+            self.begin_termination(group, entry, instance_health.name_cause(entry))
+        self._pause(group, activity, error)
+
     def _fail(self, group: ScalingGroup, activity: Activity, error: LaunchError) -> None:
         with self.lock:
             scaling_activity.end_badly(activity, error)
+        self._pause(group, activity, error)
+
+    def _pause(self, group: ScalingGroup, activity: Activity, error: LaunchError) -> None:
+        with self.lock:
             pause = self.pace.retries[min(group.failures, len(self.pace.retries) - 1)]
             group.failures += 1
             group.retry_at = time.monotonic() + pause
