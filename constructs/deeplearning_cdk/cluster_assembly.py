@@ -122,8 +122,7 @@ class ClusterAssembly(ClusterAccess):
             self.coordination.readiness,
             self.adjuster,
             self._nodes.master_security_group,
-            # With the policies that users grant later.
-            *self._nodes.roles.values(),
+            *self._nodes.rights,
             *self._storage.back_up(self.coordination.state_table),
         ]
         self.master.launch_after(*needs)

@@ -1,10 +1,12 @@
 """The nodes of a cluster: roles, programs, launch templates and groups of the master and the workers."""
 
+from typing import cast
+
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
-from constructs import Construct
+from constructs import Construct, IDependable
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
 from deeplearning_cdk.cluster_plan import ClusterPlan
@@ -13,7 +15,7 @@ from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_permissions import log_statement, master_statements, session_statements, worker_statements
 from deeplearning_cdk.node_programs import NodePrograms
-from deeplearning_cdk.node_roles import NodesPrincipal, make_node_role
+from deeplearning_cdk.node_roles import NodeIdentity, NodesPrincipal, make_node_role
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import JobNeeds
 
@@ -35,7 +37,7 @@ class ClusterNodes(Construct):
         image_id: What they start from.
 
     Attributes:
-        roles: The role of the nodes of each kind.
+        roles: The role of the nodes of each kind, the user's or the cluster's own.
         principal: Stands for all roles.
         master_security_group: Group of the master alone.
         master: The master's node group.
@@ -63,19 +65,26 @@ class ClusterNodes(Construct):
         self._programs = NodePrograms(
             self, "Programs", setup_script=plan.setup_script, run_script=plan.run_script, environment=plan.environment
         )
-        self.roles = {role: self._make_role(role) for role in NodeRole}
+        own = {NodeRole.MASTER: plan.access.master_role, NodeRole.WORKER: plan.access.worker_role}
+        self._identities = {role: self._make_role(role, own[role]) for role in NodeRole}
+        self.roles = {kind: identity.role for kind, identity in self._identities.items()}
         coordination.admit_sender(coordination.worker_queue, self.roles[NodeRole.MASTER])
         coordination.admit_sender(coordination.report_queue, self.roles[NodeRole.WORKER])
-        self.principal = NodesPrincipal(list(self.roles.values()))
+        self.principal = NodesPrincipal(list(self._identities.values()))
         for source in plan.storage.data:
-            if readers := [role for kind, role in self.roles.items() if source.is_read_by(kind)]:
+            if readers := [identity for kind, identity in self._identities.items() if source.is_read_by(kind)]:
                 source.grant_key(NodesPrincipal(readers))
         self.master_security_group = self._make_master_security_group()
         self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.placed_roles else None
         self.master = self._make_master()
         self.workers = self._make_workers()
 
-    def _make_role(self, node_role: NodeRole) -> iam.Role:
+    @property
+    def rights(self) -> list[IDependable]:
+        """What the nodes may do, with what users grant them later."""
+        return [part for identity in self._identities.values() for part in (identity.role, identity.home)]
+
+    def _make_role(self, node_role: NodeRole, own: iam.IRole | None) -> NodeIdentity:
         is_master = node_role is NodeRole.MASTER
         statements = [
             *(
@@ -94,7 +103,8 @@ class ClusterNodes(Construct):
                 for statement in source.read_statements()
             ),
         ]
-        return make_node_role(self, f"{node_role.name.title()}Role", node_role=node_role, statements=statements)
+        name = f"{node_role.name.title()}Role"
+        return make_node_role(self, name, node_role=node_role, statements=statements, own=own)
 
     def _make_master_security_group(self) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(
@@ -116,7 +126,11 @@ class ClusterNodes(Construct):
             role=self.roles[NodeRole.MASTER],
             user_data=self._render_user_data(NodeRole.MASTER),
             subnet=self._network.master_subnet,
-            security_groups=[self._network.security_group, self.master_security_group],
+            security_groups=[
+                self._network.security_group,
+                self.master_security_group,
+                *self._plan.access.security_groups,
+            ],
             topic=self._coordination.topic,
             desired_capacity=1,
             max_capacity=1,
@@ -140,7 +154,7 @@ class ClusterNodes(Construct):
             role=self.roles[NodeRole.WORKER],
             user_data=self._render_user_data(NodeRole.WORKER),
             subnet=self._network.worker_subnet,
-            security_groups=[self._network.security_group],
+            security_groups=[self._network.security_group, *self._plan.access.security_groups],
             topic=self._coordination.topic,
             desired_capacity=self._plan.capacity.desired,
             max_capacity=self._plan.capacity.maximum,
@@ -162,7 +176,8 @@ class ClusterNodes(Construct):
             cluster=self._cluster,
             node_role=node_role,
             coordination=self._coordination,
-            worker_role=self.roles[NodeRole.WORKER],
+            # Checked by `OwnAccess`: an imported role has no id.
+            worker_role=cast("iam.Role", self.roles[NodeRole.WORKER]),
             file_system=self._storage.settings,
             needs=JobNeeds(
                 hardware=self._plan.hardware,

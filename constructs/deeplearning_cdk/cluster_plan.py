@@ -1,10 +1,12 @@
 """Turns the user's props into one checked plan, before anything is made or written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
@@ -28,6 +30,7 @@ from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.network_fit import check_new_vpc
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import describe_hardware
+from deeplearning_cdk.node_roles import OwnAccess
 from deeplearning_cdk.purchase import Purchase, check_purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import NO_LIMIT, Spending, check_spending
@@ -63,6 +66,7 @@ class ClusterPlan:
         encryption_key: The user's key; None for one of the cluster's own.
         alarm_topic: Where the user's alarms go; None for a topic of the cluster's own.
         spending: When the cluster stops by itself, and the budget that watches it.
+        access: The user's roles and security groups of the nodes.
     """
 
     workers: InstanceTypeFacts
@@ -84,6 +88,7 @@ class ClusterPlan:
     encryption_key: kms.IKey | None = None
     alarm_topic: sns.ITopic | None = None
     spending: Spending = NO_LIMIT
+    access: OwnAccess = field(default_factory=OwnAccess)
 
     @property
     def placed_roles(self) -> tuple[NodeRole, ...]:
@@ -138,7 +143,7 @@ def plan_cluster(
     setup_timeout: Duration | None = None,
     vpc_cidr: str | None = DEFAULT_VPC_CIDR,
     isolated: bool = False,
-    file_system: SharedFileSystem | None = None,
+    file_system: SharedFileSystem | efs.IFileSystem | None = None,
     file_system_id: str | None = None,
     file_system_throughput: FileSystemThroughput | None = None,
     mount_target_security_group: ec2.ISecurityGroup | None = None,
@@ -152,6 +157,9 @@ def plan_cluster(
     file_system_backup: bool = True,
     alarm_topic: sns.ITopic | None = None,
     spending: Spending | None = None,
+    master_role: iam.IRole | None = None,
+    worker_role: iam.IRole | None = None,
+    security_groups: Sequence[ec2.ISecurityGroup] = (),
 ) -> ClusterPlan:
     """
     Check the props of `TrainingCluster` that need no construct, and fill in what was left out.
@@ -198,13 +206,15 @@ def plan_cluster(
         encryption_key=encryption_key,
         alarm_topic=alarm_topic,
         spending=check_spending(spending or NO_LIMIT, timeout),
+        access=OwnAccess(master_role, worker_role, tuple(security_groups)),
     )
-    if vpc_cidr is not None:
-        _check_new_vpc(plan, vpc_cidr, isolated=isolated)
+    _check_new_vpc(plan, vpc_cidr, isolated=isolated)
     return plan
 
 
-def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str, *, isolated: bool) -> None:
+def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str | None, *, isolated: bool) -> None:
+    if vpc_cidr is None:
+        return
     check_new_vpc(
         vpc_cidr,
         master=plan.master,

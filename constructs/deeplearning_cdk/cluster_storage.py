@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from aws_cdk import Annotations, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
@@ -20,6 +21,7 @@ from deeplearning_cdk.cluster_props import (
 from deeplearning_cdk.coordination import name_cluster
 from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.efs_file_system import adopt_file_system
 from deeplearning_cdk.looked_up import is_stand_in
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.node_image import FileSystemMode
@@ -33,7 +35,7 @@ class StorageProps:
     """The props of `TrainingCluster` about what nodes mount, and the mode and the data that go with them."""
 
     mount_point: str = "/efs"
-    file_system: SharedFileSystem | None = None
+    file_system: SharedFileSystem | efs.IFileSystem | None = None
     file_system_id: str | None = None
     throughput: FileSystemThroughput | None = None
     mount_target_security_group: ec2.ISecurityGroup | None = None
@@ -100,7 +102,7 @@ class ClusterStorage:
         self, scope: Construct, props: StorageProps, network: ClusterNetwork, encryption_key: kms.IKey
     ) -> None:
         self._scope, self._props, self._encryption_key = scope, props, encryption_key
-        if props.file_system is None:
+        if not isinstance(props.file_system, SharedFileSystem):
             self.file_system = _make_file_system(scope, props, network, encryption_key)
             self.readiness: list[IDependable] = [self.file_system.admit(network.security_group)]
         else:
@@ -153,6 +155,18 @@ class ClusterStorage:
 def _make_file_system(
     scope: Construct, props: StorageProps, network: ClusterNetwork, encryption_key: kms.IKey
 ) -> SharedFileSystem:
+    own = props.file_system
+    if own is not None:
+        assert not isinstance(own, SharedFileSystem)
+        return adopt_file_system(
+            scope,
+            "FileSystem",
+            own,
+            vpc=network.vpc,
+            subnet=network.worker_subnet,
+            mount_point=props.mount_point,
+            mode=props.mode,
+        )
     return SharedFileSystem(
         scope,
         "FileSystem",

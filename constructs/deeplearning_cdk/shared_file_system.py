@@ -102,6 +102,10 @@ class SharedFileSystem(Construct):
         self._access_point = self._make_access_point(is_new=file_system_id is None) if mode == "efs" else None
         self.mount_settings = self._describe_mount(mount_point)
 
+    def await_mount_targets(self, *targets: IDependable) -> None:
+        """Let whoever waits for the file system wait for mount targets that somebody else makes."""
+        self._readiness.add(*targets)
+
     @property
     def connections(self) -> ec2.Connections:
         """The mount target's connections; the default port is NFS."""

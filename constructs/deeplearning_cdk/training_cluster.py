@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -59,7 +61,8 @@ class TrainingCluster(ClusterAssembly):
             zone's first public one where the VPC has one.
         isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
             through a new VPC's NAT gateway, or as the user's VPC lets them.
-        file_system: That of another cluster in its VPC and zone; jobs of one name are one job. Default: its own.
+        file_system: That of another cluster in its VPC and zone, where jobs of one name are one job, or an EFS file
+            system with a mount target in the zone. Default: its own.
         file_system_id: An existing file system. Default: a new one.
         file_system_throughput: Of a new file system: `elastic`, `bursting`, or a size for each second, which is
             provisioned. Default: elastic.
@@ -75,6 +78,9 @@ class TrainingCluster(ClusterAssembly):
         file_system_backup: A new file system is backed up every day. Default: it is.
         alarm_topic: Where alarms go. Default: a topic of the cluster's own.
         spending: When the cluster stops by itself, and its budget. Default: it never stops, and a warning says so.
+        master_role: Role of the master, to which its rights are attached. Default: a new one.
+        worker_role: Role of the workers, made in the app, to which their rights are attached. Default: a new one.
+        security_groups: Further groups of every node, such as one that a database admits. Default: none.
 
     Attributes:
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
@@ -116,7 +122,7 @@ class TrainingCluster(ClusterAssembly):
         worker_subnet: ec2.ISubnet | None = None,
         master_subnet: ec2.ISubnet | None = None,
         isolated: bool = False,
-        file_system: SharedFileSystem | None = None,
+        file_system: SharedFileSystem | efs.IFileSystem | None = None,
         file_system_id: str | None = None,
         file_system_throughput: FileSystemThroughput | None = None,
         mount_target_security_group: ec2.ISecurityGroup | None = None,
@@ -129,6 +135,9 @@ class TrainingCluster(ClusterAssembly):
         file_system_backup: bool = True,
         alarm_topic: sns.ITopic | None = None,
         spending: Spending | None = None,
+        master_role: iam.IRole | None = None,
+        worker_role: iam.IRole | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] = (),
     ) -> None:
         self._plan = plan_cluster(
             worker_instance_type=worker_instance_type,
@@ -162,6 +171,9 @@ class TrainingCluster(ClusterAssembly):
             file_system_backup=file_system_backup,
             alarm_topic=alarm_topic,
             spending=spending,
+            master_role=master_role,
+            worker_role=worker_role,
+            security_groups=security_groups,
         )
         super().__init__(scope, construct_id)
         place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)

@@ -21,7 +21,7 @@ VPC = {"vpc_id": "vpc-1", "availability_zone": "us-east-1a", "worker_subnet_id":
 
 def test_every_prop_of_the_cluster_is_a_context_key() -> None:
     props = set(list(inspect.signature(TrainingCluster.__init__).parameters)[3:])
-    of_vpc = {"worker_subnet", "master_subnet"}
+    of_apps = {"worker_subnet", "master_subnet", "master_role", "worker_role", "security_groups"}
     # What needs a construct of the user's is asked for by keys of its own, or only in an app of the user's own.
     by_other_keys = {
         "lustre": {"lustre_storage_gib", "lustre_bucket"},
@@ -30,7 +30,7 @@ def test_every_prop_of_the_cluster_is_a_context_key() -> None:
         "spending": {"stop_when_idle_minutes", "stop_after_hours", "monthly_budget_usd", "budget_stops"},
     }
     others = set().union(*by_other_keys.values())
-    assert {*CLUSTER_KEYS, *PLACE_KEYS} - others == props - of_vpc - {"lustre", "file_system", "spending"}
+    assert {*CLUSTER_KEYS, *PLACE_KEYS} - others == props - of_apps - {"lustre", "file_system", "spending"}
     assert others <= set(CLUSTER_KEYS)
 
 

@@ -1,0 +1,64 @@
+"""Takes an EFS file system of the user's app, with its mount targets, as what the nodes share."""
+
+from aws_cdk import Annotations, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from constructs import Construct
+
+from deeplearning_cdk.node_image import FileSystemMode
+from deeplearning_cdk.shared_file_system import SharedFileSystem
+
+ANONYMOUS_ACCESS = "deeplearning_cdk:anonymousAccessDenied"
+
+
+def adopt_file_system(
+    scope: Construct,
+    construct_id: str,
+    file_system: efs.IFileSystem,
+    *,
+    vpc: ec2.IVpc,
+    subnet: ec2.ISubnet,
+    mount_point: str,
+    mode: FileSystemMode,
+) -> SharedFileSystem:
+    """
+    Return a file system of the user's as one that nodes mount; its mount target must stand in the nodes' zone.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        file_system: The user's.
+        vpc: The VPC of the nodes.
+        subnet: The subnet of the workers.
+        mount_point: Where nodes mount it.
+        mode: How nodes mount it.
+
+    Raises:
+        ValueError: It has no security group to which nodes could be admitted.
+    """
+    groups = file_system.connections.security_groups
+    if not groups:
+        raise ValueError(
+            f"file_system must have a security group, got {file_system.node.path} without; import it with the "
+            "security_group of its mount targets"
+        )
+    shared = SharedFileSystem(
+        scope,
+        construct_id,
+        vpc=vpc,
+        subnet=subnet,
+        mount_point=mount_point,
+        mode=mode,
+        file_system_id=file_system.file_system_id,
+        mount_target_security_group=groups[0],
+    )
+    shared.await_mount_targets(file_system.mount_targets_available)
+    made = file_system.node.default_child
+    if mode == "nfs4" and isinstance(made, efs.CfnFileSystem) and Stack.of(made).resolve(made.file_system_policy):
+        Annotations.of(scope).add_warning_v2(
+            ANONYMOUS_ACCESS,
+            f"{file_system.node.path} has a policy, and nodes with plain NFS reach it without a name, which the CDK's "
+            "own policy denies: make it with allow_anonymous_access=True, or take an image with efs-utils such as "
+            "NodeImage.deep_learning_amazon_linux()",
+        )
+    return shared
