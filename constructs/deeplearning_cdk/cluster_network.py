@@ -11,11 +11,13 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
+from deeplearning_cdk.cluster_props import AvailabilityZone
 from deeplearning_cdk.flow_log import FlowLog
 from deeplearning_cdk.looked_up import is_stand_in
 from deeplearning_cdk.network_endpoints import add_gateways, add_interfaces
+from deeplearning_cdk.prop_check import check_fields, checked
 from deeplearning_cdk.security_rules import admit
-from deeplearning_cdk.subnet_sizes import plan_subnets
+from deeplearning_cdk.subnet_sizes import VpcCidr, plan_subnets
 
 DEFAULT_VPC_CIDR = "10.0.0.0/16"
 
@@ -25,10 +27,14 @@ class Place:
     """Where the user wants the nodes, by the props of `ClusterNetwork`."""
 
     vpc: ec2.IVpc | None = None
-    vpc_cidr: str | None = None
-    availability_zone: str | None = None
+    vpc_cidr: VpcCidr | None = None
+    availability_zone: AvailabilityZone | None = None
     worker_subnet: ec2.ISubnet | None = None
     master_subnet: ec2.ISubnet | None = None
+
+    def __post_init__(self) -> None:
+        """Check each prop."""
+        check_fields(self)
 
 
 @jsii.implements(ec2.IConnectable)
@@ -66,14 +72,15 @@ class ClusterNetwork(Construct):
         ValueError: A choice contradicts another.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
         *,
         vpc: ec2.IVpc | None = None,
-        vpc_cidr: str | None = None,
-        availability_zone: str | None = None,
+        vpc_cidr: VpcCidr | None = None,
+        availability_zone: AvailabilityZone | None = None,
         worker_subnet: ec2.ISubnet | None = None,
         master_subnet: ec2.ISubnet | None = None,
         public_master: bool = False,

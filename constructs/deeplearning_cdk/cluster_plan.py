@@ -12,13 +12,23 @@ from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR
 from deeplearning_cdk.cluster_props import (
+    AlarmTopic,
+    AvailabilityZone,
+    EncryptionKey,
+    FileSystemId,
     FileSystemThroughput,
+    ImageRelease,
+    KeyPair,
+    NewRemovalPolicy,
+    Script,
+    SetupTimeout,
+    SshPeer,
+    VolumeSize,
     WorkerCapacity,
+    WorkerCount,
     check_capacity,
-    check_image_release,
-    check_scripts,
-    check_setup_timeout,
-    read_ssh_peer,
+    count_setup_seconds,
+    make_peer,
 )
 from deeplearning_cdk.cluster_storage import StorageProps
 from deeplearning_cdk.data_source import DataSource, check_data
@@ -27,13 +37,16 @@ from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceTyp
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_client import add_lustre_client
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
+from deeplearning_cdk.mount_point import MountPoint
 from deeplearning_cdk.network_fit import check_new_vpc
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import describe_hardware
 from deeplearning_cdk.node_roles import OwnAccess
-from deeplearning_cdk.purchase import Purchase, check_purchase
+from deeplearning_cdk.prop_check import checked
+from deeplearning_cdk.purchase import ChosenPurchase, Purchase, check_purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import NO_LIMIT, Spending, check_spending
+from deeplearning_cdk.subnet_sizes import VpcCidr
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 
@@ -81,7 +94,7 @@ class ClusterPlan:
     key_name: str | None
     storage: StorageProps
     environment: JobEnvironment | None = None
-    volume_size: Size | None = None
+    volume_size: Size | int | None = None
     setup_script: str | None = None
     run_script: str | None = None
     image_release: str = "1"
@@ -124,38 +137,39 @@ class ClusterPlan:
         return {role.value: describe_hardware(self.facts_of(role)) for role in NodeRole}
 
 
+@checked
 def plan_cluster(
     *,
     worker_instance_type: NodeInstanceType | None = None,
     master_instance_type: NodeInstanceType | None = None,
-    worker_min_capacity: int | None = None,
-    worker_desired_capacity: int | None = None,
-    worker_max_capacity: int | None = None,
-    worker_purchase: Purchase | None = None,
-    master_purchase: Purchase | None = None,
-    availability_zone: str | None = None,
+    worker_min_capacity: WorkerCount | None = None,
+    worker_desired_capacity: WorkerCount | None = None,
+    worker_max_capacity: WorkerCount | None = None,
+    worker_purchase: ChosenPurchase | None = None,
+    master_purchase: ChosenPurchase | None = None,
+    availability_zone: AvailabilityZone | None = None,
     image: NodeImage | None = None,
-    ssh_peer: str | ec2.IPeer | None = None,
-    key_pair: str | ec2.IKeyPair | None = None,
-    mount_point: str = "/efs",
-    setup_script: str | None = None,
-    run_script: str | None = None,
-    setup_timeout: Duration | None = None,
-    vpc_cidr: str | None = DEFAULT_VPC_CIDR,
+    ssh_peer: SshPeer | None = None,
+    key_pair: KeyPair | None = None,
+    mount_point: MountPoint = "/efs",
+    setup_script: Script | None = None,
+    run_script: Script | None = None,
+    setup_timeout: SetupTimeout | None = None,
+    vpc_cidr: VpcCidr | None = DEFAULT_VPC_CIDR,
     isolated: bool = False,
     file_system: SharedFileSystem | efs.IFileSystem | None = None,
-    file_system_id: str | None = None,
+    file_system_id: FileSystemId | None = None,
     file_system_throughput: FileSystemThroughput | None = None,
     mount_target_security_group: ec2.ISecurityGroup | None = None,
-    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+    removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     lustre: LustreFileSystem | None = None,
     data: Sequence[DataSource] = (),
     environment: JobEnvironment | None = None,
-    volume_size: Size | None = None,
-    image_release: str = "1",
-    encryption_key: kms.IKey | None = None,
+    volume_size: VolumeSize | None = None,
+    image_release: ImageRelease = "1",
+    encryption_key: EncryptionKey | None = None,
     file_system_backup: bool = True,
-    alarm_topic: sns.ITopic | None = None,
+    alarm_topic: AlarmTopic | None = None,
     spending: Spending | None = None,
     master_role: iam.IRole | None = None,
     worker_role: iam.IRole | None = None,
@@ -170,7 +184,6 @@ def plan_cluster(
     Raises:
         ValueError: A choice cannot work.
     """
-    check_scripts(setup_script=setup_script, run_script=run_script)
     workers = describe_instance_type("worker_instance_type", worker_instance_type or DEFAULT_INSTANCE_TYPE)
     master = describe_instance_type("master_instance_type", master_instance_type or workers)
     chosen = take_image(image, workers, master, isolated=isolated)
@@ -183,8 +196,8 @@ def plan_cluster(
         purchase=check_purchase("worker_purchase", worker_purchase, availability_zone),
         master_purchase=check_purchase("master_purchase", master_purchase, availability_zone),
         setup_timeout=timeout,
-        setup_seconds=check_setup_timeout(timeout),
-        ssh_peer=read_ssh_peer(ssh_peer),
+        setup_seconds=count_setup_seconds(timeout),
+        ssh_peer=make_peer(ssh_peer),
         key_name=key_pair if key_pair is None or isinstance(key_pair, str) else key_pair.key_pair_name,
         storage=StorageProps(
             mount_point=mount_point,
@@ -202,7 +215,7 @@ def plan_cluster(
         volume_size=volume_size,
         setup_script=setup_script,
         run_script=run_script,
-        image_release=check_image_release(image_release),
+        image_release=image_release,
         encryption_key=encryption_key,
         alarm_topic=alarm_topic,
         spending=check_spending(spending or NO_LIMIT, timeout),

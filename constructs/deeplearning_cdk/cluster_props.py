@@ -1,32 +1,163 @@
-"""Checks of the cluster's props that need nothing but their values."""
+"""The props of a cluster with their rules, and the checks of props that depend on each other."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from aws_cdk import Duration, Size, Token
+from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 
-from deeplearning_cdk.looked_up import is_stand_in
-from deeplearning_cdk.subnet_sizes import is_everyone, is_ipv4_network
+from deeplearning_cdk.prop_check import Rule
+from deeplearning_cdk.prop_rules import between, count_mebibytes, is_arn, is_file, lasting, matching, sized
+from deeplearning_cdk.subnet_sizes import LARGEST_SUBNET_ADDRESSES, is_everyone, is_ipv4_network
 
 DEFAULT_WORKERS = 3
 
-_MOUNT_POINT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
-# A mount over one of these would hide the system from itself.
-_SYSTEM_FOLDERS = frozenset(
-    "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /tmp /usr /var /opt/deeplearning".split()  # noqa: SIM905
-)
-_IMAGE_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8}([0-9a-f]{9})?")
 _SHORTEST_MARGIN_SECONDS, _LONGEST_MARGIN_SECONDS = 180, 300
-_SHORTEST_SETUP_MINUTES, _LONGEST_SETUP_MINUTES = 10, 12 * 60
 # EFS quotas: provisioned throughput.
 _LEAST_MEBIBYTES, _MOST_MEBIBYTES = 1, 3414
+# EC2 API reference, CreateVolume: gp3.
+_LEAST_GIBIBYTES, _MOST_GIBIBYTES = 1, 65_536
 
-FileSystemThroughput = Literal["elastic", "bursting"] | Size
+_PREFIX_LIST = re.compile(r"pl-[0-9a-f]{8,17}")
+
+
+def _read_program(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError):
+        return b""
+
+
+def _admits_few(peer: str | ec2.IPeer) -> bool:
+    rule: Any = None if isinstance(peer, str) else peer.to_ingress_rule_config()
+    networks = [peer] if isinstance(peer, str) else [rule.cidr_ip, rule.cidr_ipv6]
+    return not any(is_everyone(text) for text in networks if text is not None)
+
+
+WorkerCount = Annotated[int, between(0, LARGEST_SUBNET_ADDRESSES, "all workers live in one subnet, so take fewer")]
+"""How many workers; the largest subnet has that many addresses."""
+
+VolumeSize = Annotated[
+    Size | int,
+    sized(_LEAST_GIBIBYTES, _MOST_GIBIBYTES, "pass e.g. Size.gibibytes(300), and not below the image's"),
+]
+"""Size of a root volume; a number is GiB."""
+
+Script = Annotated[
+    str,
+    Rule(must="be a file", remedy="pass its path from the folder in which the app runs", is_kept=is_file),
+    Rule(
+        must="say what runs it",
+        remedy="begin it with e.g. #!/bin/bash",
+        is_kept=lambda path: _read_program(path).startswith((b"#!/", b"#! /")),
+    ),
+    Rule(
+        must="end its lines as Linux does, without CR and NUL",
+        remedy="convert it with dos2unix",
+        is_kept=lambda path: not {b"\r"[0], 0} & set(_read_program(path)),
+    ),
+]
+"""Path of a script that nodes run."""
+
+_NOT_EVERYONE = Rule(must="not be everyone", remedy="name your own network, e.g. 203.0.113.7/32", is_kept=_admits_few)
+_NETWORK = Rule(
+    must="be an IPv4 network or the id of a prefix list",
+    remedy="write e.g. 203.0.113.7/32",
+    is_kept=lambda text: is_ipv4_network(text) or _PREFIX_LIST.fullmatch(text) is not None,
+)
+SshPeer = Annotated[str, _NOT_EVERYONE, _NETWORK] | Annotated[ec2.IPeer, _NOT_EVERYONE]
+"""Who may open SSH to the master."""
+
+KeyPair = (
+    Annotated[
+        str,
+        matching(
+            r"[A-Za-z0-9._:/=+@-]{1,255}",
+            "be the name of an EC2 key pair of letters, digits and ._:/=+@-",
+            "pass ec2.KeyPair.from_key_pair_name for a name with others",
+            takes_tokens=True,
+        ),
+    ]
+    | ec2.IKeyPair
+)
+"""The key pair of the login user."""
+
+AvailabilityZone = Annotated[
+    str,
+    matching(
+        r"[a-z][a-z0-9-]{1,63}", "be the name of an availability zone", "write e.g. us-east-1a", takes_tokens=True
+    ),
+]
+"""Zone of all nodes."""
+
+FileSystemId = Annotated[
+    str,
+    matching(
+        r"fs-[0-9a-f]{8}([0-9a-f]{9})?",
+        "be fs- and 8 or 17 hex digits",
+        "list yours with `aws efs describe-file-systems`",
+        takes_tokens=True,
+    ),
+]
+"""Id of an existing file system."""
+
+FileSystemThroughput = (
+    Literal["elastic", "bursting"]
+    | Annotated[
+        Size,
+        Rule(
+            must=f"be from {_LEAST_MEBIBYTES} to {_MOST_MEBIBYTES} MiB each second",
+            remedy="write e.g. Size.mebibytes(128), or elastic for more",
+            is_kept=lambda size: _LEAST_MEBIBYTES <= count_mebibytes(size) <= _MOST_MEBIBYTES,
+        ),
+    ]
+)
 """How the throughput of a new file system is provided; a size is what it provides each second."""
+
+NewRemovalPolicy = Annotated[
+    RemovalPolicy,
+    Rule(
+        must="not be SNAPSHOT",
+        remedy="file systems have none; pass RETAIN_ON_UPDATE_OR_DELETE, RETAIN or DESTROY",
+        is_kept=lambda policy: policy is not RemovalPolicy.SNAPSHOT,
+    ),
+]
+"""What becomes of a new file system with the stack."""
+
+SetupTimeout = Annotated[Duration, lasting(Duration.minutes(10), Duration.hours(12), "the default is 55 minutes")]
+"""Time that the stack waits; CloudFormation waits no longer than 12 hours."""
+
+ImageRelease = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "be 1 to 64 letters, digits and ._-", "write e.g. the day, 2026-11-22"
+    ),
+]
+"""The word by which the image's release is chosen anew."""
+
+EncryptionKey = Annotated[
+    kms.IKey,
+    Rule(
+        must="have a plain ARN",
+        remedy="write arn:aws:kms:region:account:key/id",
+        is_kept=lambda key: is_arn("kms", key.key_arn),
+    ),
+]
+"""The user's key."""
+
+AlarmTopic = Annotated[
+    sns.ITopic,
+    Rule(
+        must="have a plain ARN",
+        remedy="write arn:aws:sns:region:account:name",
+        is_kept=lambda topic: is_arn("sns", topic.topic_arn),
+    ),
+]
+"""Where the user's alarms go."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +171,7 @@ class WorkerCapacity:
 
 def check_capacity(minimum: int | None, desired: int | None, maximum: int | None) -> WorkerCapacity:
     """
-    Fill in and check the workers' capacities.
+    Fill in the workers' capacities and check their order.
 
     Args:
         minimum: Default: 1, or 0 with no workers.
@@ -48,14 +179,8 @@ def check_capacity(minimum: int | None, desired: int | None, maximum: int | None
         maximum: Default: the desired one.
 
     Raises:
-        ValueError: One is below 0, or they are out of order.
+        ValueError: They are out of order.
     """
-    given = {"min": minimum, "desired": desired, "max": maximum}
-    for name, value in given.items():
-        if value is not None and Token.is_unresolved(value):
-            raise ValueError(f"worker_{name}_capacity must be known at synth, got a token; pass a number")
-        if value is not None and value < 0:
-            raise ValueError(f"worker_{name}_capacity must be at least 0, got {value}; raise it")
     wanted = (
         desired
         if desired is not None
@@ -78,137 +203,31 @@ def check_capacity(minimum: int | None, desired: int | None, maximum: int | None
     )
 
 
-def check_mount_point(mount_point: str) -> str:
+def count_setup_seconds(timeout: Duration) -> int:
     """
-    Check that a mount point is a clean absolute path; it is written into user data as it is.
-
-    Raises:
-        ValueError: It is not.
-    """
-    if Token.is_unresolved(mount_point) or not _MOUNT_POINT.fullmatch(mount_point):
-        raise ValueError(
-            f"mount_point must be an absolute path of letters, digits and ._- without '..' or a last slash, "
-            f"got {mount_point!r}; write e.g. /efs"
-        )
-    if mount_point in _SYSTEM_FOLDERS:
-        raise ValueError(f"mount_point must not be a folder of the system, got {mount_point!r}; write e.g. /efs")
-    return mount_point
-
-
-def check_setup_timeout(timeout: Duration) -> int:
-    """
-    Check the stack's time-out and return what of it the nodes may use, in seconds.
+    Return what of the stack's time-out the nodes may use, in seconds.
 
     The nodes stop earlier than CloudFormation, so that their reason and not its time-out is what the user reads.
-
-    Raises:
-        ValueError: It is too short to boot in, or longer than CloudFormation waits.
     """
-    minutes = timeout.to_minutes(integral=False)
-    if not _SHORTEST_SETUP_MINUTES <= minutes <= _LONGEST_SETUP_MINUTES:
-        raise ValueError(
-            f"setup_timeout must be from {_SHORTEST_SETUP_MINUTES} minutes to {_LONGEST_SETUP_MINUTES // 60} hours, "
-            f"got {minutes:g} minutes; the default is 55 minutes"
-        )
     seconds = int(timeout.to_seconds())
     return seconds - min(_LONGEST_MARGIN_SECONDS, max(_SHORTEST_MARGIN_SECONDS, seconds // 5))
 
 
-def read_ssh_peer(peer: str | ec2.IPeer | None) -> ec2.IPeer | None:
-    """
-    Return who may open an SSH connection to the master.
-
-    Raises:
-        ValueError: It is a text that is not an IPv4 network or prefix list, or it is everyone: 0.0.0.0/0 and ::/0 in
-            any form, also in halves and quarters.
-    """
-    networks: list[str | None] = [peer] if isinstance(peer, str) else []
-    if peer is not None and not isinstance(peer, str):
-        rule: Any = peer.to_ingress_rule_config()
-        networks = [rule.cidr_ip, rule.cidr_ipv6]
-    for text in networks:
-        if text is not None and is_everyone(text):
-            raise ValueError(f"ssh_peer must not be everyone, got {text!r}; name your own network, e.g. 203.0.113.7/32")
+def make_peer(peer: str | ec2.IPeer | None) -> ec2.IPeer | None:
+    """Return who may open SSH to the master as a peer."""
     if not isinstance(peer, str):
         return peer
-    if peer.startswith("pl-"):
-        return ec2.Peer.prefix_list(peer)
-    if not is_ipv4_network(peer):
-        raise ValueError(f"ssh_peer must be an IPv4 network, got {peer!r}; write e.g. 203.0.113.7/32")
-    return ec2.Peer.ipv4(peer)
+    return ec2.Peer.prefix_list(peer) if peer.startswith("pl-") else ec2.Peer.ipv4(peer)
 
 
-def check_file_system_id(file_system_id: str | None) -> None:
+def check_throughput(throughput: str | Size | None, file_system_id: str | None) -> None:
     """
-    Check the id of an existing file system.
+    Check that throughput is chosen for a file system that is made here.
 
     Raises:
-        ValueError: It is neither a token nor `fs-` with 8 or 17 hex digits.
+        ValueError: It is not.
     """
-    if file_system_id is None or Token.is_unresolved(file_system_id) or is_stand_in(file_system_id):
-        return
-    if not _FILE_SYSTEM_ID.fullmatch(file_system_id):
+    if throughput is not None and file_system_id is not None:
         raise ValueError(
-            f"file_system_id must be fs- and 8 or 17 hex digits, got {file_system_id!r}; "
-            "list yours with `aws efs describe-file-systems`"
+            "file_system_throughput must be left out with file_system_id, got both; the file system has its own"
         )
-
-
-def check_throughput(throughput: FileSystemThroughput | None, file_system_id: str | None) -> None:
-    """
-    Check how the throughput of a new file system is provided.
-
-    Raises:
-        ValueError: EFS has no such throughput, or the file system is not made here.
-    """
-    if throughput is None:
-        return
-    if file_system_id is not None:
-        raise ValueError(
-            f"file_system_throughput must be left out with file_system_id, got both; {file_system_id} has its own"
-        )
-    if isinstance(throughput, Size):
-        mebibytes = throughput.to_mebibytes()
-        if not _LEAST_MEBIBYTES <= mebibytes <= _MOST_MEBIBYTES:
-            raise ValueError(
-                f"file_system_throughput must be {_LEAST_MEBIBYTES} to {_MOST_MEBIBYTES} MiB each second, "
-                f"got {mebibytes:g}; take elastic for more"
-            )
-    elif throughput not in ("elastic", "bursting"):
-        raise ValueError(
-            f"file_system_throughput must be elastic, bursting or a size for each second, got {throughput!r}; "
-            "write e.g. Size.mebibytes(128)"
-        )
-
-
-def check_scripts(**paths: str | None) -> None:
-    """
-    Check that scripts of the user's can be run.
-
-    Args:
-        paths: The user's prop -> the script's path, or None without one.
-
-    Raises:
-        ValueError: One is not a file, or does not say what runs it.
-    """
-    for prop, path in paths.items():
-        if path is None:
-            continue
-        if not Path(path).is_file():
-            raise ValueError(f"{prop} must be a file, got {path!r}; pass its path from {Path.cwd()}")
-        if not Path(path).read_bytes().startswith(b"#!"):
-            raise ValueError(f"{prop} must say what runs it, got {path!r} without #!; begin it with e.g. #!/bin/bash")
-
-
-def check_image_release(release: str) -> str:
-    """
-    Check the word by which the image's release is chosen anew.
-
-    Raises:
-        ValueError: It is no short word.
-    """
-    if Token.is_unresolved(release) or not _IMAGE_RELEASE.fullmatch(release):
-        raise ValueError(
-            f"image_release must be 1 to 64 letters, digits and ._-, got {release!r}; write e.g. the day, 2026-11-22"
-        )
-    return release

@@ -12,12 +12,7 @@ from constructs import Construct, IDependable
 
 from deeplearning_cdk.cluster_backup import ClusterBackup
 from deeplearning_cdk.cluster_network import ClusterNetwork
-from deeplearning_cdk.cluster_props import (
-    FileSystemThroughput,
-    check_file_system_id,
-    check_mount_point,
-    check_throughput,
-)
+from deeplearning_cdk.cluster_props import FileSystemThroughput, check_throughput
 from deeplearning_cdk.coordination import name_cluster
 from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.data_source import DataSource
@@ -57,8 +52,6 @@ class StorageProps:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, what contradicts a shared file system, and what mounts one thing over the other."""
-        check_mount_point(self.mount_point)
-        check_file_system_id(self.file_system_id)
         check_throughput(self.throughput, self.file_system_id)
         own = {
             "file_system_id": self.file_system_id,

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from aws_cdk import Aws, Token
+from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from deeplearning_cdk.prop_check import Rule, check_fields, show_value
+from deeplearning_cdk.prop_rules import matching
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import DataSettings
 
@@ -18,10 +20,64 @@ ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 DIGEST_ENDING = ".sha256"
 """The object beside an archive that may hold its digest."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_KEY = re.compile(r"[^\x00-\x1f\x7f*?\\\"$]*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+# S3 user guide: object key names have at most 1,024 bytes of UTF-8; the digest beside an archive is one too.
+_LONGEST_KEY_BYTES = 1024 - len(DIGEST_ENDING)
+# S3 user guide, general purpose bucket naming rules.
+_BUCKET = re.compile(r"(?=.{3,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_RESERVED_BUCKET = re.compile(
+    r"[0-9]+(\.[0-9]+){3}|(xn--|sthree-|amzn-s3-demo-).*|.*(-s3alias|--ol-s3|\.mrap|--x-s3|--table-s3)"
+)
+
+
+def _is_plain_key(key: str) -> bool:
+    """Tell whether a key is a path that stays below where it begins, and no pattern of a policy."""
+    is_path = key.isprintable() and not key.startswith("/") and not set('*?\\"$') & set(key)
+    return is_path and not {".", ".."} & set(key.split("/")) and len(key.encode()) <= _LONGEST_KEY_BYTES
+
+
+BucketName = Annotated[
+    str,
+    matching(_BUCKET.pattern, "be a bucket's name", "leave s3:// and / out", takes_tokens=True),
+    Rule(
+        must="not be reserved by S3",
+        remedy="pass the bucket itself, not an alias of an access point",
+        is_kept=lambda name: not _RESERVED_BUCKET.fullmatch(name),
+        can_carry=lambda _: True,
+    ),
+]
+"""Name of a general purpose bucket."""
+
+DataName = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+        "be letters, digits and ._- that begin with a letter or digit, 64 at most",
+        "rename it",
+    ),
+]
+"""Name of data on the nodes."""
+
+_KEY_REMEDY = "write e.g. train.tar.gz or train/"
+DataKey = Annotated[
+    str,
+    Rule(
+        must=f"be a path of at most {_LONGEST_KEY_BYTES} printable bytes without a first /, . and .. as folders, and "
+        'any of *?\\"$',
+        remedy=_KEY_REMEDY,
+        is_kept=_is_plain_key,
+    ),
+    Rule(
+        must=f"be an archive ({', '.join(ARCHIVE_ENDINGS)}) or a prefix that ends with /",
+        remedy=_KEY_REMEDY,
+        is_kept=lambda key: not key or key.endswith(("/", *ARCHIVE_ENDINGS)),
+    ),
+]
+"""Key of an archive, or a prefix; it is written into policies and settings as it is."""
+
+Sha256 = Annotated[
+    str, matching(r"([0-9a-f]{64})?", "be 64 lower-case hex digits", "run sha256sum on the archive, or leave it out")
+]
+"""Digest of an archive."""
 
 
 @dataclass(frozen=True)
@@ -46,42 +102,24 @@ class DataSource:
         ValueError: A value cannot be what it is for.
     """
 
-    name: str
-    bucket: s3.IBucket | str
-    key: str = ""
+    name: DataName
+    bucket: BucketName | s3.IBucket
+    key: DataKey = ""
     target: DataTarget = "efs"
-    sha256: str = ""
+    sha256: Sha256 = ""
 
     def __post_init__(self) -> None:
         """Check the values, which are written into user data and policies as they are."""
-        if Token.is_unresolved(self.name) or not _NAME.fullmatch(self.name):
+        check_fields(self, "data ")
+        if self.sha256 and not self.is_archive:
             raise ValueError(
-                "data name must be letters, digits and ._- that begin with a letter or digit, 64 at most, "
-                f"got {self.name!r}; rename it"
-            )
-        if isinstance(self.bucket, str) and not Token.is_unresolved(self.bucket) and not _BUCKET.fullmatch(self.bucket):
-            raise ValueError(f"data {self.name} must have a bucket's name, got {self.bucket!r}; leave s3:// and / out")
-        if self.target not in get_args(DataTarget):
-            targets = ", ".join(get_args(DataTarget))
-            raise ValueError(f"data {self.name} must have one of the targets {targets}, got {self.target!r}; write one")
-        self._check_key()
-
-    def _check_key(self) -> None:
-        is_plain = not Token.is_unresolved(self.key) and _KEY.fullmatch(self.key) and not self.key.startswith("/")
-        if not is_plain or not (self.is_archive or self.is_prefix):
-            raise ValueError(
-                f"data {self.name} must have the key of an archive ({', '.join(ARCHIVE_ENDINGS)}) or a prefix that "
-                f'ends with /, without a first / and any of *?\\"$, got {self.key!r}; write e.g. train.tar.gz or train/'
-            )
-        if self.sha256 and (not _SHA256.fullmatch(self.sha256) or not self.is_archive):
-            raise ValueError(
-                f"data {self.name} must have the sha256 of an archive, 64 lower-case hex digits, got {self.sha256!r} "
-                f"for {self.key!r}; run sha256sum on the archive, or leave it out"
+                f"data sha256 must be left out without an archive, got one for {show_value(self.key)}; "
+                "objects below a prefix have their own"
             )
         if self.is_archive and self.target in ("lustre", "stream"):
             raise ValueError(
-                f"data {self.name} must be a prefix with the target {self.target}, which unpacks nothing, "
-                f"got {self.key!r}; upload what is in it below a prefix, or take the target efs or local"
+                f"data key must be a prefix with the target {self.target}, which unpacks nothing, "
+                f"got {show_value(self.key)}; upload what is in it below a prefix, or take the target efs or local"
             )
 
     @property

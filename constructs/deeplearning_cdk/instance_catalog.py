@@ -7,20 +7,33 @@ types faster than any release, so a user can describe a newer one with `Instance
 
 import difflib
 import json
-import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from aws_cdk import Token
 from aws_cdk import aws_ec2 as ec2
+
+from deeplearning_cdk.prop_check import check_fields, show_value
+from deeplearning_cdk.prop_rules import between, matching
 
 Architecture = Literal["x86_64", "arm64"]
 Accelerator = Literal["NVIDIA", "AMD", "AWS", "Habana", "other"]
 
 _FOLDER = Path(__file__).parent
-_NAME = re.compile(r"[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}")
+_LOOK = "look it up with `aws ec2 describe-instance-types`"
+
+InstanceTypeName = Annotated[
+    str, matching(r"[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}", "be an instance type", "write e.g. p5.48xlarge")
+]
+"""Name of an instance type."""
+
+RegionName = Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")]
+"""Name of a region."""
+
+DriverBranch = Annotated[int, between(390, 999, "write e.g. 580")]
+"""A branch of the NVIDIA driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,29 +56,25 @@ class InstanceTypeFacts:
         successor: The type to take instead of one that AWS retired. Default: it is not retired.
     """
 
-    name: str
+    name: InstanceTypeName
     architecture: Architecture = "x86_64"
     accelerator: Accelerator | None = None
-    gpu_count: int = 0
-    network_cards: int = 1
-    efa_cards: tuple[int, ...] = ()
+    gpu_count: Annotated[int, between(0, 1024, _LOOK)] = 0
+    network_cards: Annotated[int, between(1, 1024, _LOOK)] = 1
+    efa_cards: tuple[Annotated[int, between(0, 1023, _LOOK)], ...] = ()
     is_clusterable: bool = True
     is_burstable: bool = False
-    regions: tuple[str, ...] = ()
-    driver_branch: int | None = None
-    successor: str | None = None
+    regions: tuple[
+        Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")], ...
+    ] = ()
+    driver_branch: DriverBranch | None = None
+    successor: InstanceTypeName | None = None
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise ValueError(f"name must be an instance type, got {self.name!r}; write e.g. p5.48xlarge")
-        if self.gpu_count < 0 or self.network_cards < 1:
+        check_fields(self)
+        if any(card >= self.network_cards for card in self.efa_cards):
             raise ValueError(
-                f"gpu_count and network_cards must be at least 0 and 1, got {self.gpu_count} and "
-                f"{self.network_cards}; look them up with `aws ec2 describe-instance-types`"
-            )
-        if any(not 0 <= card < self.network_cards for card in self.efa_cards):
-            raise ValueError(
-                f"efa_cards must be indexes below network_cards, got {self.efa_cards} of {self.network_cards}; "
+                f"efa_cards must be indexes below network_cards, got {max(self.efa_cards)} of {self.network_cards}; "
                 "raise network_cards"
             )
         if self.gpu_count and self.accelerator is None:
@@ -103,8 +112,8 @@ def describe_instance_type(prop: str, instance_type: NodeInstanceType) -> Instan
     if name in known:
         return known[name]
     raise ValueError(
-        f"{prop} must be an instance type of the catalogue of {catalog_date()}, got {name!r}; "
-        f"take {_suggest(name, known)}, or describe a newer type with InstanceTypeFacts(name={name!r}, …)"
+        f"{prop} must be an instance type of the catalogue of {catalog_date()}, got {show_value(name)}; "
+        f"take {_suggest(name, known)}, or describe a newer type with InstanceTypeFacts(name={show_value(name)}, …)"
     )
 
 

@@ -4,20 +4,70 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from aws_cdk import Token
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
+from deeplearning_cdk.prop_check import Rule, checked, show_value
+from deeplearning_cdk.prop_rules import is_file, matching
 from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
 
 HOROVOD_VERSIONS = ("0.28.1",)
 """What the master can build; the last release."""
 
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}")
-_CONDA_ENDINGS = (".yml", ".yaml")
 # What pip reads beside the file itself; only the file goes to the nodes.
 _ELSEWHERE = re.compile(r"(-r|--requirement|-c|--constraint|-e|--editable)\b|\.{0,2}/")
+
+
+def _read_text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+EnvironmentFile = Annotated[
+    str,
+    Rule(must="be a file", remedy="pass its path from the folder in which the app runs", is_kept=is_file),
+    Rule(
+        must="be a file of text that is not empty",
+        remedy="leave the prop out to use the image's software",
+        is_kept=lambda path: bool(_read_text(path).strip()),
+    ),
+]
+"""Path of a file that declares software."""
+
+CondaFile = Annotated[
+    EnvironmentFile,
+    Rule(
+        must="be a .yml or .yaml file for conda",
+        remedy="rename it, or take from_requirements for a file of pip",
+        is_kept=lambda path: path.endswith((".yml", ".yaml")),
+    ),
+]
+"""Path of an environment file of conda."""
+
+Horovod = Annotated[
+    str,
+    Rule(
+        must=f"be one of {', '.join(HOROVOD_VERSIONS)}",
+        remedy="write one, or leave it out and name Horovod in the requirements file",
+        is_kept=lambda version: version in HOROVOD_VERSIONS,
+    ),
+]
+"""A version of Horovod."""
+
+ContainerImage = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}",
+        "be the name of an image",
+        "write e.g. registry.example.com/team/train:1.2",
+        takes_tokens=True,
+    ),
+]
+"""Name of a container's image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +82,14 @@ class JobEnvironment:
         horovod: Version of Horovod that is built into the environment; empty for none.
     """
 
-    kind: str
+    kind: Literal["requirements", "conda", "container"]
     path: str = ""
     image: str = ""
     horovod: str = ""
 
     @classmethod
-    def from_requirements(cls, path: str, *, horovod: str | None = None) -> "JobEnvironment":
+    @checked
+    def from_requirements(cls, path: EnvironmentFile, *, horovod: Horovod | None = None) -> "JobEnvironment":
         """
         Take a requirements file of pip: the master builds its wheels once, and every node installs from those.
 
@@ -49,22 +100,17 @@ class JobEnvironment:
         Raises:
             ValueError: The file is not there or names other files, or the version is not known.
         """
-        _check_file(path)
         for number, line in enumerate(Path(path).read_text().splitlines(), start=1):
             if _ELSEWHERE.match(line.strip()):
                 raise ValueError(
-                    f"environment must be one file that stands alone, got {line.strip()!r} in line {number} of "
+                    f"path must be one file that stands alone, got {show_value(line.strip())} in line {number} of "
                     f"{path!r}; write what it names into the file, or publish it to a package index"
                 )
-        if horovod is not None and horovod not in HOROVOD_VERSIONS:
-            raise ValueError(
-                f"horovod must be one of {', '.join(HOROVOD_VERSIONS)}, got {horovod!r}; write one, or leave it out "
-                "and name Horovod in the requirements file"
-            )
         return cls(kind="requirements", path=path, horovod=horovod or "")
 
     @classmethod
-    def from_conda(cls, path: str) -> "JobEnvironment":
+    @checked
+    def from_conda(cls, path: CondaFile) -> "JobEnvironment":
         """
         Take an environment file of conda, made once by the master on the shared file system; the image must have conda.
 
@@ -74,16 +120,11 @@ class JobEnvironment:
         Raises:
             ValueError: The file is not there, or is another kind.
         """
-        _check_file(path)
-        if not path.endswith(_CONDA_ENDINGS):
-            raise ValueError(
-                f"environment must be a .yml or .yaml file for conda, got {path!r}; rename it, "
-                "or take from_requirements for a file of pip"
-            )
         return cls(kind="conda", path=path)
 
     @classmethod
-    def from_container(cls, image: str) -> "JobEnvironment":
+    @checked
+    def from_container(cls, image: ContainerImage) -> "JobEnvironment":
         """
         Take a container's image, which every node pulls; the node's image must have docker.
 
@@ -93,10 +134,6 @@ class JobEnvironment:
         Raises:
             ValueError: It is not the name of an image.
         """
-        if not Token.is_unresolved(image) and not _IMAGE.fullmatch(image):
-            raise ValueError(
-                f"container must be the name of an image, got {image!r}; write e.g. registry.example.com/team/train:1.2"
-            )
         return cls(kind="container", image=image)
 
 
@@ -122,10 +159,3 @@ class EnvironmentAsset(Construct):
             digest = hashlib.sha256(Path(environment.path).read_bytes()).hexdigest()
             file = ScriptSettings(bucket=self.asset.s3_bucket_name, key=self.asset.s3_object_key, sha256=digest)
         self.settings = EnvironmentSettings(environment.kind, file, environment.image, environment.horovod)
-
-
-def _check_file(path: str) -> None:
-    if not Path(path).is_file():
-        raise ValueError(f"environment must be a file, got {path!r}; pass its path from {Path.cwd()}")
-    if not Path(path).read_text().strip():
-        raise ValueError(f"environment must not be empty, got {path!r}; leave the prop out to use the image's software")

@@ -3,7 +3,7 @@
 import re
 
 # aws-cdk-lib 2.275.0: DUMMY_VPC_PROPS of aws-ec2/lib/vpc.ts, StringParameter.valueFromLookup, LookupMachineImage.
-_STAND_IN = re.compile(r"1\.2\.3\.4/5|dummy1[a-z]|dummy-value-for-.*|ami-1234", re.DOTALL)
+_STAND_IN = re.compile(r"1\.2\.3\.4/5|dummy1[a-z]|dummy-value-for-[A-Za-z0-9._/-]*|ami-1234")
 
 
 def is_stand_in(value: object) -> bool:

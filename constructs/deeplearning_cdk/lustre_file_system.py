@@ -2,33 +2,36 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import CfnResource, RemovalPolicy, Size, Stack
+from aws_cdk import CfnResource, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.cluster_network import ClusterNetwork
-from deeplearning_cdk.cluster_props import check_mount_point
+from deeplearning_cdk.cluster_props import EncryptionKey, NewRemovalPolicy
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.lustre_client import MOUNT_OPTIONS, PORTS, VERSION
 from deeplearning_cdk.lustre_props import (
+    DEFAULT_GIBIBYTES,
     LustreDeployment,
+    LustreDnsName,
+    LustreMountName,
+    LustreStorage,
+    LustreThroughput,
     RequiredNetwork,
     check_links,
-    check_mount_names,
     check_removal,
-    check_storage,
     check_throughput,
+    choose_subnet,
 )
+from deeplearning_cdk.mount_point import MountPoint
+from deeplearning_cdk.prop_check import checked
+from deeplearning_cdk.prop_rules import count_gibibytes
 from deeplearning_cdk.security_rules import admit
 from deeplearning_contract.setting_parts import FileSystemSettings
 
 DEFAULT_MOUNT_POINT = "/fsx"
-# FSx for Lustre user guide: mounting from an EC2 instance; file system access control with a VPC.
-_MOUNT_OPTIONS = "relatime,flock"
-_PORTS = {"Lustre": ec2.Port.tcp(988), "LustreServers": ec2.Port.tcp_range(1018, 1023)}
-_VERSION = "2.15"
-"""Current clients of Ubuntu and Amazon Linux 2023 are 2.15; older servers do not take them all."""
 _EVENTS = ["NEW", "CHANGED", "DELETED"]
 _Link = fsx.CfnDataRepositoryAssociation
 
@@ -55,8 +58,8 @@ class LustreFileSystem(Construct):
         subnet: Its subnet in that VPC. Default: that of the first cluster's workers.
         encryption_key: Key of a persistent file system; FSx encrypts scratch ones with its own. Default: that of the
             first cluster in its stack.
-        removal_policy: What becomes of it with the stack. Default: with a `vpc` of the user's it is kept, except when
-            the stack's own creation fails; without, it goes, because it would hold the cluster's subnet.
+        removal_policy: What becomes of it with the stack. Default: with `vpc` it is kept unless the creation fails;
+            without, it goes, because it would hold the cluster's subnet.
 
     Attributes:
         security_group: Its security group.
@@ -66,48 +69,47 @@ class LustreFileSystem(Construct):
         ValueError: A value cannot work; the message names the prop, the rule and a way out.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
         *,
-        storage: Size | None = None,
+        storage: LustreStorage | None = None,
         deployment: LustreDeployment = "persistent",
-        throughput: int | None = None,
+        throughput: LustreThroughput | None = None,
         export: bool = False,
-        mount_point: str = DEFAULT_MOUNT_POINT,
+        mount_point: MountPoint = DEFAULT_MOUNT_POINT,
         vpc: ec2.IVpc | None = None,
         subnet: ec2.ISubnet | None = None,
-        encryption_key: kms.IKey | None = None,
-        removal_policy: RemovalPolicy | None = None,
+        encryption_key: EncryptionKey | None = None,
+        removal_policy: NewRemovalPolicy | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._storage = check_storage(storage)
+        self._storage = count_gibibytes(DEFAULT_GIBIBYTES if storage is None else storage)
         self._deployment = deployment
         self._throughput = check_throughput(deployment, throughput, has_key=encryption_key is not None)
         self._is_exporting = export
         self._key_id = encryption_key.key_id if encryption_key else None
         self._removal_policy = check_removal(removal_policy, has_vpc=vpc is not None)
-        self.mount_point = check_mount_point(mount_point)
+        self.mount_point = mount_point
         self._source = self._file_system_id = ""
         self._begin()
         self.node.add_validation(RequiredNetwork(self.node.path, lambda: bool(self._source)))
-        if subnet is not None and vpc is None:
-            raise ValueError("vpc must be given with subnet, got none; pass the subnet's VPC, or leave subnet out")
-        if vpc is not None:
-            private = [*vpc.private_subnets, *vpc.isolated_subnets]
-            self._make(vpc, subnet or private[0])
+        if (place := choose_subnet(vpc, subnet)) is not None:
+            self._make(*place)
 
     @classmethod
+    @checked
     def from_attributes(
         cls,
         scope: Construct,
         construct_id: str,
         *,
-        dns_name: str,
-        mount_name: str,
+        dns_name: LustreDnsName,
+        mount_name: LustreMountName,
         security_group: ec2.ISecurityGroup,
-        mount_point: str = DEFAULT_MOUNT_POINT,
+        mount_point: MountPoint = DEFAULT_MOUNT_POINT,
     ) -> "LustreFileSystem":
         """
         Take an existing file system; nothing but rules of its security group is made or changed.
@@ -125,7 +127,6 @@ class LustreFileSystem(Construct):
         Raises:
             ValueError: A name is not one.
         """
-        check_mount_names(dns_name, mount_name)
         source = f"{dns_name}@tcp:/{mount_name}"
         return _ExistingLustre(
             scope, construct_id, source=source, security_group=security_group, mount_point=mount_point
@@ -140,7 +141,7 @@ class LustreFileSystem(Construct):
     @property
     def mount_settings(self) -> FileSystemSettings:
         """What nodes are told, once it has a network."""
-        return FileSystemSettings("lustre", self._source, _MOUNT_OPTIONS, self.mount_point)
+        return FileSystemSettings("lustre", self._source, MOUNT_OPTIONS, self.mount_point)
 
     def attach(
         self, scope: Construct, network: ClusterNetwork, data: Sequence[DataSource] = (), key: kms.IKey | None = None
@@ -166,7 +167,7 @@ class LustreFileSystem(Construct):
         self._take_key(scope, key)
         rules = DependencyGroup(self.readiness)
         own, nodes = self.security_group, network.security_group
-        for name, port in _PORTS.items():
+        for name, port in PORTS.items():
             # Its servers open connections to their clients too.
             for direction, group, members in (("FromNodes", own, nodes), ("ToNodes", nodes, own)):
                 identity = f"{name}{direction}"
@@ -212,7 +213,7 @@ class LustreFileSystem(Construct):
             self,
             "FileSystem",
             file_system_type="LUSTRE",
-            file_system_type_version=_VERSION,
+            file_system_type_version=VERSION,
             storage_capacity=self._storage,
             storage_type="SSD",
             subnet_ids=[subnet.subnet_id],
@@ -227,7 +228,7 @@ class LustreFileSystem(Construct):
         self._source = f"{file_system.attr_dns_name}@tcp:/{file_system.attr_lustre_mount_name}"
         rules = [
             admit(self, f"{name}FromItself", group=group, members=group, port=port, description="Its servers")
-            for name, port in _PORTS.items()
+            for name, port in PORTS.items()
         ]
         # What stays keeps its interface, and the interface its group.
         kept: list[CfnResource | ec2.SecurityGroup] = [file_system, group, *rules]
@@ -244,6 +245,6 @@ class _ExistingLustre(LustreFileSystem):
     ) -> None:
         Construct.__init__(self, scope, construct_id)
         self._source, self._file_system_id = source, ""
-        self.mount_point = check_mount_point(mount_point)
+        self.mount_point = mount_point
         self._begin()
         self.security_group = security_group

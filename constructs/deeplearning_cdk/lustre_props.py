@@ -1,45 +1,65 @@
 """Checks of the props of FSx for Lustre, and of what it is linked to."""
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import jsii
-from aws_cdk import RemovalPolicy, Size, Token
+from aws_cdk import RemovalPolicy, Size
+from aws_cdk import aws_ec2 as ec2
 from constructs import IValidation
 
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.prop_check import Rule
+from deeplearning_cdk.prop_rules import count_gibibytes, matching, sized
 
 LustreDeployment = Literal["persistent", "scratch"]
 
 DEFAULT_GIBIBYTES = 1200
 # FSx for Lustre user guide: SSD storage of PERSISTENT_2 and SCRATCH_2, throughput of PERSISTENT_2.
 _STEP_GIBIBYTES = 2400
+# Far above every quota of an account.
+_MOST_GIBIBYTES = 2400 * 1000
 _THROUGHPUTS = (125, 250, 500, 1000)
 _KEEPING = (RemovalPolicy.RETAIN, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
 _MOST_LINKS = 8
 """FSx for Lustre quotas: data repository associations of a file system."""
-_DNS_NAME = re.compile(r"[A-Za-z0-9.-]{1,253}")
-_MOUNT_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_COPY = "copy it from there"
 
 
-def check_storage(storage: Size | None) -> int:
-    """
-    Return the size in GiB.
+def _is_storage(size: Size | int) -> bool:
+    gibibytes = count_gibibytes(size)
+    return gibibytes == DEFAULT_GIBIBYTES or gibibytes % _STEP_GIBIBYTES == 0
 
-    Args:
-        storage: Default: 1200 GiB.
 
-    Raises:
-        ValueError: FSx has no such size.
-    """
-    size = storage.to_gibibytes() if storage else DEFAULT_GIBIBYTES
-    if size != DEFAULT_GIBIBYTES and (size <= 0 or size % _STEP_GIBIBYTES):
-        raise ValueError(
-            f"storage must be 1200 GiB, 2400 GiB or a multiple of {_STEP_GIBIBYTES} GiB, got {size:g} GiB; "
-            f"take {max(1, -(-int(size) // _STEP_GIBIBYTES)) * _STEP_GIBIBYTES} GiB"
-        )
-    return int(size)
+LustreStorage = Annotated[
+    Size | int,
+    sized(DEFAULT_GIBIBYTES, _MOST_GIBIBYTES, f"pass e.g. Size.gibibytes({DEFAULT_GIBIBYTES})"),
+    Rule(
+        must=f"be {DEFAULT_GIBIBYTES} GiB or a multiple of {_STEP_GIBIBYTES} GiB",
+        remedy=f"pass e.g. Size.gibibytes({_STEP_GIBIBYTES})",
+        is_kept=_is_storage,
+        can_carry=lambda _: True,
+    ),
+]
+"""Size of a file system; a number is GiB."""
+
+LustreThroughput = Annotated[
+    int,
+    Rule(
+        must=f"be {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB",
+        remedy="take one of them",
+        is_kept=lambda throughput: throughput in _THROUGHPUTS,
+        can_carry=lambda _: True,
+    ),
+]
+"""Throughput of each TiB of persistent storage, in MB/s."""
+
+LustreDnsName = Annotated[
+    str, matching(r"[A-Za-z0-9.-]{1,253}", "be as `aws fsx describe-file-systems` shows it", _COPY, takes_tokens=True)
+]
+LustreMountName = Annotated[
+    str, matching(r"[A-Za-z0-9_-]{1,32}", "be as `aws fsx describe-file-systems` shows it", _COPY, takes_tokens=True)
+]
 
 
 def check_throughput(deployment: str, throughput: int | None, *, has_key: bool) -> int | None:
@@ -52,10 +72,8 @@ def check_throughput(deployment: str, throughput: int | None, *, has_key: bool) 
         has_key: Whether a key was given for it.
 
     Raises:
-        ValueError: FSx has no such deployment or throughput, or a scratch file system was given either.
+        ValueError: A scratch file system was given a throughput or a key.
     """
-    if deployment not in get_args(LustreDeployment):
-        raise ValueError(f"deployment must be persistent or scratch, got {deployment!r}; write one of them")
     if deployment == "scratch":
         for prop, is_given in (("throughput", throughput is not None), ("encryption_key", has_key)):
             if is_given:
@@ -64,11 +82,6 @@ def check_throughput(deployment: str, throughput: int | None, *, has_key: bool) 
                     "leave it out, or take a persistent one"
                 )
         return None
-    if throughput is not None and throughput not in _THROUGHPUTS:
-        raise ValueError(
-            f"throughput must be {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB, got {throughput}; "
-            "take one of them"
-        )
     return throughput or _THROUGHPUTS[0]
 
 
@@ -112,18 +125,21 @@ def check_removal(policy: RemovalPolicy | None, *, has_vpc: bool) -> RemovalPoli
     return policy or (RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if has_vpc else RemovalPolicy.DESTROY)
 
 
-def check_mount_names(dns_name: str, mount_name: str) -> None:
+def choose_subnet(vpc: ec2.IVpc | None, subnet: ec2.ISubnet | None) -> tuple[ec2.IVpc, ec2.ISubnet] | None:
     """
-    Check by what an existing file system is mounted; it is written into user data as it is.
+    Return where the file system lives: in the user's subnet, or the VPC's first private one; None without a VPC.
 
     Raises:
-        ValueError: A name is not one.
+        ValueError: A subnet was given without its VPC, or the VPC has no private one.
     """
-    for prop, value, pattern in (("dns_name", dns_name, _DNS_NAME), ("mount_name", mount_name, _MOUNT_NAME)):
-        if not Token.is_unresolved(value) and not pattern.fullmatch(value):
-            raise ValueError(
-                f"{prop} must be as `aws fsx describe-file-systems` shows it, got {value!r}; copy it from there"
-            )
+    if vpc is None:
+        if subnet is not None:
+            raise ValueError("vpc must be given with subnet, got none; pass the subnet's VPC, or leave subnet out")
+        return None
+    for private in (subnet, *vpc.private_subnets, *vpc.isolated_subnets):
+        if private is not None:
+            return vpc, private
+    raise ValueError("subnet must be given when the vpc has no private subnet, got none; pass one of its subnets")
 
 
 @jsii.implements(IValidation)

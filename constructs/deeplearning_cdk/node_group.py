@@ -13,11 +13,13 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
+from deeplearning_cdk.cluster_props import VolumeSize
 from deeplearning_cdk.cost_tags import NAME_TAG, tag_launched
 from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
+from deeplearning_cdk.prop_rules import count_gibibytes
 from deeplearning_cdk.purchase import ON_DEMAND, Purchase
 from deeplearning_cdk.tag_keys import InstanceTagKeys
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
@@ -92,7 +94,7 @@ class NodeGroup(Construct):
         image_id: str | None = None,
         purchase: Purchase = ON_DEMAND,
         is_public: bool = False,
-        volume_size: Size | None = None,
+        volume_size: VolumeSize | None = None,
         encryption_key: kms.IKey | None = None,
         key_name: str | None = None,
         placement_group_name: str | None = None,
@@ -190,12 +192,12 @@ class NodeGroup(Construct):
 
 
 def _describe_volume(
-    image: NodeImage, size: Size | None, key: kms.IKey | None
+    image: NodeImage, size: Size | int | None, key: kms.IKey | None
 ) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
     return _Template.BlockDeviceMappingProperty(
         device_name=image.root_device,
         ebs=_Template.EbsProperty(
-            volume_size=size.to_gibibytes() if size else DEFAULT_VOLUME_GIBIBYTES,
+            volume_size=count_gibibytes(DEFAULT_VOLUME_GIBIBYTES if size is None else size),
             volume_type="gp3",
             encrypted=True,
             kms_key_id=key.key_arn if key else None,

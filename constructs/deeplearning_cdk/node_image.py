@@ -1,6 +1,5 @@
 """The images that nodes start from: which AMI, who logs in, what is on it."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -9,7 +8,18 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from deeplearning_cdk.instance_catalog import Architecture
+from deeplearning_cdk.image_props import (
+    AmiId,
+    ImageName,
+    Interpreter,
+    LoginUser,
+    Packages,
+    ParameterName,
+    RegionName,
+    RootDevice,
+)
+from deeplearning_cdk.instance_catalog import Architecture, DriverBranch
+from deeplearning_cdk.prop_check import check_fields, checked
 
 FileSystemMode = Literal["nfs4", "efs"]
 
@@ -17,10 +27,6 @@ PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
 PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023"
 BASE_UBUNTU_ARM64 = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 
-_LOGIN_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-_INTERPRETER = re.compile(r"(/[A-Za-z0-9._-]+)+")
-_PARAMETER = re.compile(r"(/[A-Za-z0-9._-]+)+")
-_AMI_ID = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
 _UBUNTU_PACKAGES = {"mount.nfs4": ("nfs-common",)}
 _AMAZON_LINUX_PACKAGES = {"mount.efs": ("amazon-efs-utils",)}
 
@@ -46,33 +52,29 @@ class NodeImage:
         is_tried: Whether this choice is known to work on AWS from its vendor's notes.
     """
 
-    parameter: str = ""
-    ami_ids: Mapping[str, str] = field(default_factory=dict)
-    login_user: str
+    parameter: Literal[""] | ParameterName = ""
+    ami_ids: Mapping[RegionName, AmiId] = field(default_factory=dict)
+    login_user: LoginUser
     architecture: Architecture = "x86_64"
     file_system_mode: FileSystemMode = "nfs4"
-    interpreter: str = "/usr/bin/python3"
-    root_device: str = "/dev/sda1"
-    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    interpreter: Interpreter = "/usr/bin/python3"
+    root_device: RootDevice = "/dev/sda1"
+    packages: Packages = field(default_factory=dict)
     has_packages: bool = False
     is_tried: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what could not be written into user data as it is."""
-        _require(_LOGIN_USER, "login_user", self.login_user, "write the image's user, e.g. ubuntu")
-        _require(_INTERPRETER, "interpreter", self.interpreter, "write an absolute path, e.g. /usr/bin/python3")
-        if self.parameter:
-            _require(_PARAMETER, "parameter", self.parameter, "write the full name of an SSM parameter, from its /")
-        for ami_id in self.ami_ids.values():
-            _require(_AMI_ID, "ami_id", ami_id, "write e.g. ami-0123456789abcdef0")
+        check_fields(self)
         if bool(self.parameter) == bool(self.ami_ids):
             raise ValueError(
                 "image must have a parameter or ami_ids, got both or none; use a class method of NodeImage"
             )
 
     @classmethod
+    @checked
     def deep_learning_ubuntu(
-        cls, name: str = PYTORCH_UBUNTU, *, architecture: Architecture = "x86_64", has_packages: bool = False
+        cls, name: ImageName = PYTORCH_UBUNTU, *, architecture: Architecture = "x86_64", has_packages: bool = False
     ) -> "NodeImage":
         """
         Take an AWS Deep Learning AMI on Ubuntu.
@@ -92,8 +94,9 @@ class NodeImage:
         )
 
     @classmethod
+    @checked
     def deep_learning_amazon_linux(
-        cls, name: str = PYTORCH_AMAZON_LINUX, *, architecture: Architecture = "x86_64"
+        cls, name: ImageName = PYTORCH_AMAZON_LINUX, *, architecture: Architecture = "x86_64"
     ) -> "NodeImage":
         """
         Take an AWS Deep Learning AMI on Amazon Linux 2023; its file system is mounted with IAM and TLS.
@@ -116,6 +119,7 @@ class NodeImage:
         )
 
     @classmethod
+    @checked
     def ubuntu(cls, *, architecture: Architecture = "x86_64", has_packages: bool = False) -> "NodeImage":
         """
         Take Canonical's stock Ubuntu 24.04: no driver, no framework.
@@ -134,16 +138,17 @@ class NodeImage:
         )
 
     @classmethod
+    @checked
     def from_ssm_parameter(
         cls,
-        parameter: str,
+        parameter: ParameterName,
         *,
-        login_user: str,
+        login_user: LoginUser,
         architecture: Architecture = "x86_64",
         file_system_mode: FileSystemMode = "nfs4",
-        interpreter: str = "/usr/bin/python3",
-        root_device: str = "/dev/sda1",
-        packages: Mapping[str, tuple[str, ...]] | None = None,
+        interpreter: Interpreter | None = None,
+        root_device: RootDevice | None = None,
+        packages: Packages | None = None,
         has_packages: bool = False,
     ) -> "NodeImage":
         """
@@ -154,28 +159,35 @@ class NodeImage:
             login_user: Who logs in and trains.
             architecture: Processor architecture. Default: x86_64.
             file_system_mode: `efs` for an image with efs-utils. Default: plain NFS 4.1.
-            interpreter: Python 3.10 or newer. Default: `/usr/bin/python3`.
-            root_device: Name of the root device. Default: `/dev/sda1`, as on Ubuntu.
+            interpreter: Python 3.10 or newer. Default: Ubuntu's `/usr/bin/python3`; other images must name theirs.
+            root_device: Name of the root device. Default: Ubuntu's `/dev/sda1`; other images must name theirs.
             packages: What to install where a command is missing. Default: nothing.
             has_packages: Nodes need no Internet for its packages. Default: they do.
+
+        Raises:
+            ValueError: A value is of another form, or the image is not Ubuntu's by its login user and lacks one.
         """
+        for prop, value in (("interpreter", interpreter), ("root_device", root_device)):
+            if value is None:
+                _require_ubuntu(prop, login_user, "name that of the image")
         return cls(
             parameter=parameter,
             login_user=login_user,
             architecture=architecture,
             file_system_mode=file_system_mode,
-            interpreter=interpreter,
-            root_device=root_device,
+            interpreter=interpreter or "/usr/bin/python3",
+            root_device=root_device or "/dev/sda1",
             packages=packages or {},
             has_packages=has_packages,
         )
 
     @classmethod
+    @checked
     def from_ami_id(
         cls,
-        ami_id: str | Mapping[str, str],
+        ami_id: AmiId | Mapping[RegionName, AmiId],
         *,
-        login_user: str,
+        login_user: LoginUser,
         like: "NodeImage | None" = None,
         has_packages: bool = False,
     ) -> "NodeImage":
@@ -186,14 +198,20 @@ class NodeImage:
             ami_id: The id, or an id for each region.
             login_user: Who logs in and trains.
             like: The image that this one was made from; interpreter, packages, root device and file-system
-                mode are taken from it. Default: stock Ubuntu.
+                mode are taken from it. Default: stock Ubuntu with the login user `ubuntu`; other images must name one.
             has_packages: Nodes need no Internet for its packages. Default: they do.
+
+        Raises:
+            ValueError: A value is of another form, or the image is not Ubuntu's by its login user and like none.
         """
+        if like is None:
+            _require_ubuntu("like", login_user, "pass the image that it was made from or is most like")
         ami_ids = {"*": ami_id} if isinstance(ami_id, str) else dict(ami_id)
         base = like or cls.ubuntu()
         return replace(base, parameter="", ami_ids=ami_ids, login_user=login_user, has_packages=has_packages)
 
-    def with_nvidia_driver(self, branch: int) -> "NodeImage":
+    @checked
+    def with_nvidia_driver(self, branch: DriverBranch) -> "NodeImage":
         """Add the proprietary NVIDIA driver of a branch, installed at boot where `nvidia-smi` is missing."""
         names = (
             f"nvidia-headless-{branch}-server",
@@ -225,6 +243,7 @@ class NodeImage:
         return self.ami_ids[region]
 
 
-def _require(pattern: re.Pattern[str], name: str, value: str, remedy: str) -> None:
-    if Token.is_unresolved(value) or not pattern.fullmatch(value):
-        raise ValueError(f"{name} must match {pattern.pattern}, got {value!r}; {remedy}")
+def _require_ubuntu(prop: str, login_user: str, remedy: str) -> None:
+    """Refuse to take what Ubuntu has for an image with the login user of another distribution."""
+    if login_user != "ubuntu":
+        raise ValueError(f"{prop} must be given with login_user {login_user!r}, got none; {remedy}")

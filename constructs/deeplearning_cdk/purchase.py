@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from aws_cdk import Token
 from aws_cdk import aws_autoscaling as autoscaling
@@ -175,11 +175,14 @@ class Purchase:
         )
 
 
+ChosenPurchase = Annotated[Purchase, "write e.g. Purchase.spot()"]
+"""How a user wants nodes to be paid for."""
+
 ON_DEMAND = Purchase()
 """The default of every group."""
 
 
-def check_purchase(prop: str, value: Any, availability_zone: str | None) -> Purchase:
+def check_purchase(prop: str, value: Purchase | None, availability_zone: str | None) -> Purchase:
     """
     Check how nodes are to be paid for.
 
@@ -189,14 +192,10 @@ def check_purchase(prop: str, value: Any, availability_zone: str | None) -> Purc
         availability_zone: The zone of the nodes; None when the user names none.
 
     Raises:
-        ValueError: It is not a `Purchase`, or the zone of its reservation is not named.
+        ValueError: The zone of its reservation is not named.
     """
     if value is None:
         return ON_DEMAND
-    if not isinstance(value, Purchase):
-        raise ValueError(  # noqa: TRY004 - a prop that cannot work is always a ValueError
-            f"{prop} must be a Purchase, got {value!r}; write e.g. Purchase.spot()"
-        )
     if value.reservation_id and availability_zone is None:
         raise ValueError(
             f"availability_zone must be that of the reservation in {prop}, got none for {value.reservation_id}; "

@@ -10,13 +10,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, DependencyGroup, IDependable
 
-from deeplearning_cdk.cluster_props import (
-    FileSystemThroughput,
-    check_file_system_id,
-    check_mount_point,
-    check_throughput,
-)
+from deeplearning_cdk.cluster_props import FileSystemId, FileSystemThroughput, NewRemovalPolicy, check_throughput
+from deeplearning_cdk.mount_point import MountPoint
 from deeplearning_cdk.node_image import FileSystemMode
+from deeplearning_cdk.prop_check import checked
+from deeplearning_cdk.prop_rules import count_mebibytes
 from deeplearning_cdk.security_rules import admit
 from deeplearning_contract.setting_parts import FileSystemSettings
 
@@ -65,6 +63,7 @@ class SharedFileSystem(Construct):
         ValueError: The id is not one, a group was given without it, or a throughput with it.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -72,17 +71,15 @@ class SharedFileSystem(Construct):
         *,
         vpc: ec2.IVpc,
         subnet: ec2.ISubnet,
-        mount_point: str = "/efs",
+        mount_point: MountPoint = "/efs",
         mode: FileSystemMode = "nfs4",
-        file_system_id: str | None = None,
+        file_system_id: FileSystemId | None = None,
         mount_target_security_group: ec2.ISecurityGroup | None = None,
         throughput: FileSystemThroughput | None = None,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+        removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        check_file_system_id(file_system_id)
-        check_mount_point(mount_point)
         if mount_target_security_group is not None and file_system_id is None:
             raise ValueError(
                 "mount_target_security_group must come with file_system_id, got none; pass the id, or neither"
@@ -182,7 +179,7 @@ class SharedFileSystem(Construct):
             encrypted=True,
             kms_key_id=key.key_arn if key else None,
             throughput_mode="provisioned" if isinstance(throughput, Size) else throughput,
-            provisioned_throughput_in_mibps=throughput.to_mebibytes() if isinstance(throughput, Size) else None,
+            provisioned_throughput_in_mibps=count_mebibytes(throughput) if isinstance(throughput, Size) else None,
             file_system_policy=_ENCRYPTED_ONLY if self.mode == "efs" else None,
             file_system_tags=[efs.CfnFileSystem.ElasticFileSystemTagProperty(key="Name", value=self.node.path)],
         )

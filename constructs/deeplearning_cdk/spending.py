@@ -1,10 +1,18 @@
 """What a user lets a cluster cost: when it stops by itself, and the budget that watches it."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration
 
-_SHORTEST_IDLE_MINUTES, _LONGEST_DAYS = 10, 365
+from deeplearning_cdk.prop_check import check_fields
+from deeplearning_cdk.prop_rules import between, lasting
+
+StopTime = Annotated[Duration, lasting(Duration.minutes(10), Duration.days(365), "leave it out to never stop")]
+"""After how long a cluster stops by itself."""
+
+Budget = Annotated[float, between(0.01, 1e9, "leave it out for no budget", unit="dollars", takes_tokens=True)]
+"""What a month may cost, in US dollars."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,36 +31,21 @@ class Spending:
         ValueError: A time is too short or too long, or the budget is not a sum.
     """
 
-    stop_when_idle: Duration | None = None
-    stop_after: Duration | None = None
-    monthly_budget_usd: float | None = None
+    stop_when_idle: StopTime | None = None
+    stop_after: StopTime | None = None
+    monthly_budget_usd: Budget | None = None
     budget_stops: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        _check_time("stop_when_idle", self.stop_when_idle)
-        _check_time("stop_after", self.stop_after)
-        budget = self.monthly_budget_usd
-        if budget is not None and not Token.is_unresolved(budget) and not budget > 0:
-            raise ValueError(f"monthly_budget_usd must be more than 0, got {budget:g}; leave it out for no budget")
-        if self.budget_stops and budget is None:
+        check_fields(self)
+        if self.budget_stops and self.monthly_budget_usd is None:
             raise ValueError("monthly_budget_usd must be given with budget_stops, got none; say what a month may cost")
 
     @property
     def has_end(self) -> bool:
         """Whether anything stops the cluster by itself."""
         return self.stop_when_idle is not None or self.stop_after is not None or self.budget_stops
-
-
-def _check_time(prop: str, time: Duration | None) -> None:
-    if time is None:
-        return
-    minutes = time.to_minutes(integral=False)
-    if not _SHORTEST_IDLE_MINUTES <= minutes <= _LONGEST_DAYS * 24 * 60:
-        raise ValueError(
-            f"{prop} must be from {_SHORTEST_IDLE_MINUTES} minutes to {_LONGEST_DAYS} days, got {minutes:g} minutes; "
-            "leave it out to never stop"
-        )
 
 
 def check_spending(spending: Spending, setup_timeout: Duration) -> Spending:

@@ -2,6 +2,9 @@
 
 import ipaddress
 from dataclasses import dataclass
+from typing import Annotated
+
+from deeplearning_cdk.prop_check import Rule
 
 _RESERVED = 5
 """Addresses of a subnet that AWS keeps: the first four and the last."""
@@ -10,6 +13,9 @@ _WIDEST_OWN = {4: 8, 6: 16}
 """Shortest prefix of a network that one party may have, by version of IP: 10.0.0.0/8, and no IPv6 block is larger."""
 
 _LARGEST_VPC, _SMALLEST_VPC, _SMALLEST_SUBNET = 16, 26, 28
+
+LARGEST_SUBNET_ADDRESSES = 65_531
+"""What instances can have in a /16, the largest subnet (VPC user guide, subnet sizing)."""
 
 INTERFACE_ENDPOINTS = ("AUTOSCALING", "CLOUDWATCH_LOGS", "EVENTBRIDGE", "SQS", "SSM", "SSM_MESSAGES")
 """
@@ -34,20 +40,8 @@ def plan_subnets(vpc_cidr: str) -> SubnetSizes:
 
     Args:
         vpc_cidr: IPv4 network of the VPC.
-
-    Raises:
-        ValueError: It is not an IPv4 network from /16 to /26.
     """
-    if not is_ipv4_network(vpc_cidr):
-        raise ValueError(
-            f"vpc_cidr must be an IPv4 network with its host bits 0, got {vpc_cidr!r}; write e.g. 10.0.0.0/16"
-        )
     prefix = ipaddress.IPv4Network(vpc_cidr).prefixlen
-    if not _LARGEST_VPC <= prefix <= _SMALLEST_VPC:
-        raise ValueError(
-            f"vpc_cidr must be from /{_LARGEST_VPC} to /{_SMALLEST_VPC}, got {vpc_cidr!r}; "
-            "a VPC takes no more, and two subnets must fit"
-        )
     return SubnetSizes(private_prefix=prefix + 1, public_prefix=min(_SMALLEST_SUBNET, max(prefix + 2, 24)))
 
 
@@ -67,6 +61,18 @@ def is_everyone(text: str) -> bool:
     except ValueError:
         return False
     return network.prefixlen < _WIDEST_OWN[network.version]
+
+
+VpcCidr = Annotated[
+    str,
+    Rule(must="be an IPv4 network with its host bits 0", remedy="write e.g. 10.0.0.0/16", is_kept=is_ipv4_network),
+    Rule(
+        must=f"be from /{_LARGEST_VPC} to /{_SMALLEST_VPC}",
+        remedy="a VPC takes no more, and two subnets must fit",
+        is_kept=lambda text: _LARGEST_VPC <= ipaddress.IPv4Network(text).prefixlen <= _SMALLEST_VPC,
+    ),
+]
+"""Addresses of a new VPC."""
 
 
 def usable_addresses(prefix: int) -> int:

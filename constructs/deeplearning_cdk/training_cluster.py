@@ -2,26 +2,40 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from deeplearning_cdk.cluster_assembly import ClusterAssembly
 from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, Place
 from deeplearning_cdk.cluster_plan import plan_cluster
-from deeplearning_cdk.cluster_props import FileSystemThroughput
+from deeplearning_cdk.cluster_props import (
+    AlarmTopic,
+    AvailabilityZone,
+    EncryptionKey,
+    FileSystemId,
+    FileSystemThroughput,
+    ImageRelease,
+    KeyPair,
+    NewRemovalPolicy,
+    Script,
+    SetupTimeout,
+    SshPeer,
+    VolumeSize,
+    WorkerCount,
+)
 from deeplearning_cdk.data_source import DataSource
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
+from deeplearning_cdk.mount_point import MountPoint
 from deeplearning_cdk.node_image import NodeImage
-from deeplearning_cdk.purchase import Purchase
+from deeplearning_cdk.purchase import ChosenPurchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import Spending
+from deeplearning_cdk.subnet_sizes import VpcCidr
 
 
 class TrainingCluster(ClusterAssembly):
@@ -103,42 +117,44 @@ class TrainingCluster(ClusterAssembly):
         *,
         worker_instance_type: NodeInstanceType | None = None,
         master_instance_type: NodeInstanceType | None = None,
-        worker_min_capacity: int | None = None,
-        worker_desired_capacity: int | None = None,
-        worker_max_capacity: int | None = None,
-        worker_purchase: Purchase | None = None,
-        master_purchase: Purchase | None = None,
+        worker_min_capacity: WorkerCount | None = None,
+        worker_desired_capacity: WorkerCount | None = None,
+        worker_max_capacity: WorkerCount | None = None,
+        worker_purchase: ChosenPurchase | None = None,
+        master_purchase: ChosenPurchase | None = None,
         image: NodeImage | None = None,
-        volume_size: Size | None = None,
-        ssh_peer: str | ec2.IPeer | None = None,
-        key_pair: str | ec2.IKeyPair | None = None,
-        mount_point: str = "/efs",
-        setup_script: str | None = None,
-        run_script: str | None = None,
-        setup_timeout: Duration | None = None,
+        volume_size: VolumeSize | None = None,
+        ssh_peer: SshPeer | None = None,
+        key_pair: KeyPair | None = None,
+        mount_point: MountPoint = "/efs",
+        setup_script: Script | None = None,
+        run_script: Script | None = None,
+        setup_timeout: SetupTimeout | None = None,
         vpc: ec2.IVpc | None = None,
-        vpc_cidr: str | None = None,
-        availability_zone: str | None = None,
+        vpc_cidr: VpcCidr | None = None,
+        availability_zone: AvailabilityZone | None = None,
         worker_subnet: ec2.ISubnet | None = None,
         master_subnet: ec2.ISubnet | None = None,
         isolated: bool = False,
         file_system: SharedFileSystem | efs.IFileSystem | None = None,
-        file_system_id: str | None = None,
+        file_system_id: FileSystemId | None = None,
         file_system_throughput: FileSystemThroughput | None = None,
         mount_target_security_group: ec2.ISecurityGroup | None = None,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+        removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         lustre: LustreFileSystem | None = None,
         data: Sequence[DataSource] = (),
         environment: JobEnvironment | None = None,
-        image_release: str = "1",
-        encryption_key: kms.IKey | None = None,
+        image_release: ImageRelease = "1",
+        encryption_key: EncryptionKey | None = None,
         file_system_backup: bool = True,
-        alarm_topic: sns.ITopic | None = None,
+        alarm_topic: AlarmTopic | None = None,
         spending: Spending | None = None,
         master_role: iam.IRole | None = None,
         worker_role: iam.IRole | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] = (),
     ) -> None:
+        # Before the plan, which is made for a new VPC or for the user's.
+        place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
         self._plan = plan_cluster(
             worker_instance_type=worker_instance_type,
             master_instance_type=master_instance_type,
@@ -176,5 +192,4 @@ class TrainingCluster(ClusterAssembly):
             security_groups=security_groups,
         )
         super().__init__(scope, construct_id)
-        place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
         self._assemble(place, isolated=isolated)

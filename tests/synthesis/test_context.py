@@ -97,7 +97,7 @@ def test_newer_instance_type_can_be_described() -> None:
             "/aws/service/deeplearning/ami/x86_64/base/latest/ami-id",
             "ec2-user",
         ),
-        ({"kind": "ssm-parameter", "parameter": "/my/image", "login_user": "me"}, "/my/image", "me"),
+        ({"kind": "ssm-parameter", "parameter": "/my/image", "login_user": "ubuntu"}, "/my/image", "ubuntu"),
         ('{"kind": "ami-id", "ami_id": "ami-01234567", "login_user": "me", "like": "ubuntu"}', "", "me"),
     ],
 )
@@ -107,7 +107,12 @@ def test_images_are_named_or_described(value: Any, parameter: str, user: str) ->
 
 
 def test_packages_of_a_described_image_are_read() -> None:
-    value = {"kind": "ssm-parameter", "parameter": "/i", "login_user": "me", "packages": {"mount.nfs4": ["nfs-utils"]}}
+    value = {
+        "kind": "ssm-parameter",
+        "parameter": "/i",
+        "login_user": "ubuntu",
+        "packages": {"mount.nfs4": ["nfs-utils"]},
+    }
     image = read_choices({"image": value})[0].cluster["image"]
     assert image.packages == {"mount.nfs4": ("nfs-utils",)}
 
@@ -224,20 +229,20 @@ def test_own_vpc_is_given_by_ids() -> None:
         ({"data": []}, "data must be a JSON list of objects, got []; "),
         ({"data": [{"name": 7}]}, "data must have texts alone, got 7; write e.g. [{"),
         ({"data": [{"name": "a", "bucket": "b", "path": "c/"}]}, "data must have the right names, got ['bucket', "),
-        ({"data": [{"name": "a", "bucket": "my-b", "key": "c"}]}, "data cannot be read: data a must have the key of "),
+        ({"data": [{"name": "a", "bucket": "my-b", "key": "c"}]}, "data cannot be read: data key must be an archive "),
         ({"data": [{"name": "a", "bucket": "my-b", "target": "lustre"}]}, "lustre must be given for data a with the "),
         (
             {"data": [{"name": "a", "bucket": "my-b", "key": "c.tar"}] * 2},
             "data must have different names, got 'a' twice; rename one",
         ),
-        ({"environment": "nowhere.txt"}, "environment cannot be read: environment must be a file, got 'nowhere.txt'; "),
+        ({"environment": "nowhere.txt"}, "environment cannot be read: path must be a file, got 'nowhere.txt'; "),
         ({"environment": {"file": "x"}}, "environment must have the right names, got ['file'] ("),
-        ({"container": "a b"}, "container cannot be read: container must be the name of an image, got 'a b'; "),
+        ({"container": "a b"}, "container cannot be read: image must be the name of an image, got 'a b'; "),
         (
             {"container": "image", "environment": str(ROOT / "requirements.lock")},
             "container must be left out with environment, got both; the container is the environment",
         ),
-        ({"lustre_storage_gib": 1000}, "storage must be 1200 GiB, 2400 GiB or a multiple of 2400 GiB, got 1000 GiB; "),
+        ({"lustre_storage_gib": 1000}, "storage must be whole GiB from 1200 to 2400000, got 1000 GiB; "),
         ({"lustre_bucket": "s3://b"}, "lustre_bucket cannot be read: data name must be letters, "),
         (
             {"file_system_throughput": "fast"},
@@ -248,7 +253,7 @@ def test_own_vpc_is_given_by_ids() -> None:
         ),
         (
             {"file_system_throughput": "bursting", "file_system_id": "fs-01234567"},
-            "file_system_throughput must be left out with file_system_id, got both; fs-01234567 has its own",
+            "file_system_throughput must be left out with file_system_id, got both; the file system has its own",
         ),
         (
             {"regions": "us-east-1,eu-west-1", "lustre_bucket": "mine"},

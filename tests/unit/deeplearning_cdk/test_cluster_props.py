@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from deeplearning_cdk import NodeImage
 from deeplearning_cdk.cluster_plan import plan_cluster
-from deeplearning_cdk.cluster_props import check_capacity, check_setup_timeout, read_ssh_peer
+from deeplearning_cdk.cluster_props import check_capacity, count_setup_seconds, make_peer
 
 HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
-COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
+COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,10 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
                 "lower it or raise worker_max_capacity"
             ),
         ),
-        ({"worker_min_capacity": -1}, "worker_min_capacity must be at least 0, got -1; raise it"),
+        (
+            {"worker_min_capacity": -1},
+            ("worker_min_capacity must be from 0 to 65531, got -1; all workers live in one subnet, so take fewer"),
+        ),
         (
             {"vpc_cidr": "10.0.0.0/33"},
             "vpc_cidr must be an IPv4 network with its host bits 0, got '10.0.0.0/33'; write e.g. 10.0.0.0/16",
@@ -71,12 +74,17 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
         (
             {"mount_point": "efs"},
             (
-                "mount_point must be an absolute path of letters, digits and ._- without '..' or a last slash, "
-                "got 'efs'; "
-                "write e.g. /efs"
+                "mount_point must be an absolute path of at most 128 letters, digits and ._- without '..' or a last "
+                "slash, got 'efs'; write e.g. /efs or /mnt/efs"
             ),
         ),
-        ({"mount_point": "/usr"}, "mount_point must not be a folder of the system, got '/usr'; write e.g. /efs"),
+        (
+            {"mount_point": "/usr"},
+            (
+                "mount_point must not be or lie in a folder of the system, nor be a home, got '/usr'; "
+                "write e.g. /efs or /mnt/efs"
+            ),
+        ),
         (
             {"file_system_id": "fs-123"},
             (
@@ -86,7 +94,10 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
         ),
         (
             {"setup_timeout": Duration.minutes(2)},
-            "setup_timeout must be from 10 minutes to 12 hours, got 2 minutes; the default is 55 minutes",
+            (
+                "setup_timeout must be whole seconds from 10 minutes to 12 hours, got 2 minutes; "
+                "the default is 55 minutes"
+            ),
         ),
         (
             {"ssh_peer": "0.0.0.0/0"},
@@ -94,7 +105,7 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=-2, max_value=50))
         ),
         (
             {"ssh_peer": "my laptop"},
-            "ssh_peer must be an IPv4 network, got 'my laptop'; write e.g. 203.0.113.7/32",
+            ("ssh_peer must be an IPv4 network or the id of a prefix list, got 'my laptop'; write e.g. 203.0.113.7/32"),
         ),
         (
             {"worker_instance_type": "m5.large", "master_instance_type": "c7g.large"},
@@ -153,7 +164,7 @@ def test_capacities_are_in_order_or_refused(minimum: int | None, desired: int | 
         found = check_capacity(minimum, desired, maximum)
     except ValueError:
         given_ = [value for value in (minimum, desired, maximum) if value is not None]
-        assert min(given_) < 0 or given_ != sorted(given_)
+        assert given_ != sorted(given_)
     else:
         assert 0 <= found.minimum <= found.desired <= found.maximum
         assert minimum in {None, found.minimum}
@@ -163,13 +174,13 @@ def test_capacities_are_in_order_or_refused(minimum: int | None, desired: int | 
 
 def test_capacity_that_is_known_only_at_deployment_is_refused() -> None:
     with pytest.raises(ValueError, match="worker_desired_capacity must be known at synth, got a token"):
-        check_capacity(None, Token.as_number({"Ref": "Workers"}), None)
+        plan_cluster(worker_desired_capacity=Token.as_number({"Ref": "Workers"}))
 
 
 @pytest.mark.fault(63)
 @pytest.mark.parametrize("minutes", [10, 12, 55, 720])
 def test_nodes_stop_at_least_a_minute_before_the_stack(minutes: int) -> None:
-    assert 60 <= minutes * 60 - check_setup_timeout(Duration.minutes(minutes)) <= 300
+    assert 60 <= minutes * 60 - count_setup_seconds(Duration.minutes(minutes)) <= 300
 
 
 def test_default_setup_timeout_is_55_minutes() -> None:
@@ -178,10 +189,10 @@ def test_default_setup_timeout_is_55_minutes() -> None:
 
 def test_peers_may_be_objects_prefix_lists_or_networks() -> None:
     peer = ec2.Peer.ipv4("203.0.113.0/24")
-    assert read_ssh_peer(peer) is peer
-    assert read_ssh_peer("pl-0123456789abcdef0").unique_id == "pl-0123456789abcdef0"
-    assert read_ssh_peer("203.0.113.0/24").unique_id == "203.0.113.0/24"
-    assert read_ssh_peer(None) is None
+    assert make_peer(peer) is peer
+    assert make_peer("pl-0123456789abcdef0").unique_id == "pl-0123456789abcdef0"
+    assert make_peer("203.0.113.0/24").unique_id == "203.0.113.0/24"
+    assert make_peer(None) is None
 
 
 @pytest.mark.parametrize(
@@ -203,13 +214,13 @@ def test_peers_may_be_objects_prefix_lists_or_networks() -> None:
 )
 def test_d61_peer_that_is_everyone_is_refused_in_every_form(everyone: str | ec2.IPeer) -> None:
     with pytest.raises(ValueError, match="ssh_peer must not be everyone"):
-        read_ssh_peer(everyone)
+        plan_cluster(ssh_peer=everyone)
 
 
 def test_peer_may_be_a_security_group_or_a_wide_network_of_ones_own(make_stack: Any) -> None:
     group = ec2.SecurityGroup.from_security_group_id(make_stack(), "Bastion", "sg-0123456789abcdef0")
     for peer in (group, ec2.Peer.ipv4("10.0.0.0/8"), ec2.Peer.ipv6("fd00::/16"), ec2.Peer.prefix_list("pl-0123abcd")):
-        assert read_ssh_peer(peer) is peer
+        assert make_peer(peer) is peer
 
 
 def test_file_system_id_that_is_known_only_at_deployment_is_taken() -> None:

@@ -39,15 +39,15 @@ def test_a_size_for_each_second_is_provisioned(make_stack: Any, read_stack: Any)
     [
         (
             {"file_system_throughput": "fast"},
-            "file_system_throughput must be elastic, bursting or a size for each second",
+            "file_system_throughput must be one of elastic, bursting or a Size, got 'fast'; ",
         ),
         (
             {"file_system_throughput": Size.mebibytes(4000)},
-            "file_system_throughput must be 1 to 3414 MiB each second, got 4000; take elastic for more",
+            "file_system_throughput must be from 1 to 3414 MiB each second, got 4000 MiB; ",
         ),
         (
             {"file_system_throughput": "bursting", "file_system_id": "fs-0123abcd"},
-            "file_system_throughput must be left out with file_system_id, got both; fs-0123abcd has its own",
+            "file_system_throughput must be left out with file_system_id, got both; the file system has its own",
         ),
     ],
 )

@@ -86,8 +86,8 @@ def test_no_type_with_gpus_gets_an_image_without_a_driver() -> None:
     ("facts", "message"),
     [
         ({"name": "P5"}, "name must be an instance type, got 'P5'; write e.g. p5.48xlarge"),
-        ({"name": "x.large", "gpu_count": -1}, "gpu_count and network_cards must be at least 0 and 1, got -1 and 1"),
-        ({"name": "x.large", "efa_cards": (1,)}, "efa_cards must be indexes below network_cards, got (1,) of 1"),
+        ({"name": "x.large", "gpu_count": -1}, "gpu_count must be from 0 to 1024, got -1"),
+        ({"name": "x.large", "efa_cards": (1,)}, "efa_cards must be indexes below network_cards, got 1 of 1"),
     ],
 )
 def test_described_type_must_make_sense(facts: dict[str, object], message: str) -> None:

@@ -49,7 +49,7 @@ def test_without_an_environment_nodes_use_the_images_own(synthesize: Any) -> Non
 )
 def test_a_file_that_names_other_files_is_refused(requirements: Path, line: str) -> None:
     requirements.write_text(f"numpy\n  {line}\n")
-    with pytest.raises(ValueError, match="environment must be one file that stands alone, got ") as caught:
+    with pytest.raises(ValueError, match="path must be one file that stands alone, got ") as caught:
         JobEnvironment.from_requirements(str(requirements))
     assert f"got {line!r} in line 2 of" in str(caught.value)
 
@@ -57,15 +57,15 @@ def test_a_file_that_names_other_files_is_refused(requirements: Path, line: str)
 def test_what_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"horovod must be one of 0\.28\.1, got '0\.1'; write one, or leave it out"):
         JobEnvironment.from_requirements(str(requirements), horovod="0.1")
-    with pytest.raises(ValueError, match=r"environment must be a file, got 'nowhere\.txt'; pass its path from "):
+    with pytest.raises(ValueError, match=r"path must be a file, got 'nowhere\.txt'; pass its path from "):
         JobEnvironment.from_requirements("nowhere.txt")
-    with pytest.raises(ValueError, match=r"environment must be a \.yml or \.yaml file for conda, got "):
+    with pytest.raises(ValueError, match=r"path must be a \.yml or \.yaml file for conda, got "):
         JobEnvironment.from_conda(str(requirements))
     requirements.write_text("\n")
-    with pytest.raises(ValueError, match="environment must not be empty, got "):
+    with pytest.raises(ValueError, match="path must be a file of text that is not empty, got "):
         JobEnvironment.from_requirements(str(requirements))
     for image in ("", "two words", "$(id)"):
-        with pytest.raises(ValueError, match="container must be the name of an image, got "):
+        with pytest.raises(ValueError, match="image must be the name of an image, got "):
             JobEnvironment.from_container(image)
 
 

@@ -276,13 +276,16 @@ def test_an_image_that_says_where_its_client_comes_from_is_believed(mount: Any) 
     [
         (
             {"storage": Size.gibibytes(3000)},
-            "storage must be 1200 GiB, 2400 GiB or a multiple of 2400 GiB, got 3000 GiB; take 4800 GiB",
+            "storage must be 1200 GiB or a multiple of 2400 GiB, got 3000 GiB; pass e.g. Size.gibibytes(2400)",
         ),
-        ({"storage": Size.gibibytes(600)}, "storage must be 1200 GiB, "),
-        ({"deployment": "durable"}, "deployment must be persistent or scratch, got 'durable'; write one of them"),
+        ({"storage": Size.gibibytes(600)}, "storage must be whole GiB from 1200 "),
+        ({"deployment": "durable"}, "deployment must be one of persistent, scratch, got 'durable'; write one of them"),
         ({"throughput": 200}, "throughput must be 125, 250, 500, 1000 MB/s for each TiB, got 200; take one of them"),
         ({"deployment": "scratch", "throughput": 125}, "throughput must be left out with deployment scratch, "),
-        ({"mount_point": "/usr"}, "mount_point must not be a folder of the system, got '/usr'; "),
+        (
+            {"mount_point": "/usr"},
+            "mount_point must not be or lie in a folder of the system, ",
+        ),
         ({"mount_point": "/efs"}, "mount_point must lie beside that of lustre, got /efs and /efs; "),
         ({"mount_point": "/efs/fast"}, "mount_point must lie beside that of lustre, got /efs and /efs/fast; "),
     ],

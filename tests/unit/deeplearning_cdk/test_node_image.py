@@ -11,24 +11,24 @@ from deeplearning_cdk import NodeImage
 
 @pytest.mark.parametrize("user", ["", "Root", "ubuntu\nSETTINGS", "a b", "$(id)", "x" * 33])
 def test_login_user_that_is_not_a_user_name_is_refused(user: str) -> None:
-    with pytest.raises(ValueError, match="login_user must match"):
+    with pytest.raises(ValueError, match="login_user must be the name of a user, got"):
         NodeImage.from_ami_id("ami-0123456789abcdef0", login_user=user)
 
 
 @pytest.mark.parametrize("interpreter", ["python3", "/usr/bin/python3 -c", '/usr/bin/"python3', "/a/../b c"])
 def test_interpreter_that_is_not_a_path_is_refused(interpreter: str) -> None:
-    with pytest.raises(ValueError, match="interpreter must match"):
+    with pytest.raises(ValueError, match="interpreter must be an absolute path, got"):
         NodeImage.from_ssm_parameter("/my/image", login_user="ubuntu", interpreter=interpreter)
 
 
 @pytest.mark.parametrize("ami_id", ["ami-xyz", "ami-123", "0123456789abcdef0"])
 def test_d52_ami_id_must_be_hexadecimal(ami_id: str) -> None:
-    with pytest.raises(ValueError, match="ami_id must match"):
+    with pytest.raises(ValueError, match="ami_id must be ami- and 8 or 17 hex digits, got"):
         NodeImage.from_ami_id(ami_id, login_user="ubuntu")
 
 
 def test_parameter_must_be_a_full_name() -> None:
-    with pytest.raises(ValueError, match="parameter must match"):
+    with pytest.raises(ValueError, match="parameter must be the full name of an SSM parameter"):
         NodeImage.from_ssm_parameter("image", login_user="ubuntu")
 
 

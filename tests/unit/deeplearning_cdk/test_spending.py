@@ -61,5 +61,5 @@ def test_a_cluster_is_not_stopped_while_it_forms() -> None:
 
 @pytest.mark.parametrize("props", [{"stop_after": Duration.minutes(9)}, {"stop_when_idle": Duration.minutes(9)}])
 def test_times_too_short_to_work_in_are_refused(props: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be from 10 minutes to 365 days, got 9 minutes; leave it out"):
+    with pytest.raises(ValueError, match=r"must be whole seconds from 10 minutes to 365 days, got 9 minutes; leave"):
         Spending(**props)

@@ -4,7 +4,8 @@ import ipaddress
 
 import pytest
 
-from deeplearning_cdk.subnet_sizes import check_addresses, plan_subnets, usable_addresses
+from deeplearning_cdk.prop_check import check_prop
+from deeplearning_cdk.subnet_sizes import VpcCidr, check_addresses, plan_subnets, usable_addresses
 
 
 @pytest.mark.parametrize("prefix", range(16, 27))
@@ -20,7 +21,7 @@ def test_both_tiers_fit_and_the_nodes_get_the_larger(prefix: int) -> None:
 @pytest.mark.parametrize("cidr", ["10.0.0.0/15", "10.0.0.0/27", "10.0.0.0", "10.0.0.0/x", "::/64", ""])
 def test_other_networks_are_refused(cidr: str) -> None:
     with pytest.raises(ValueError, match="vpc_cidr must be"):
-        plan_subnets(cidr)
+        check_prop("vpc_cidr", cidr, VpcCidr)
 
 
 def test_five_addresses_of_a_subnet_are_not_usable() -> None:

@@ -18,7 +18,7 @@ from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.formation import reserve_seconds
 from deeplearning_agent.instance_metadata import LIMIT_SECONDS
 from deeplearning_agent.master import Master
-from deeplearning_cdk.cluster_props import check_setup_timeout
+from deeplearning_cdk.cluster_props import count_setup_seconds
 from deeplearning_contract import stack_signal
 
 AGENT = Path(inspect.getfile(duty)).parent
@@ -48,7 +48,7 @@ class VirtualClock(Clock):
 @settings(max_examples=100, deadline=None)
 @given(timeouts)
 def test_the_set_up_time_leaves_room_for_the_boot_and_a_signal(minutes):
-    left = minutes * 60 - check_setup_timeout(Duration.minutes(minutes))
+    left = minutes * 60 - count_setup_seconds(Duration.minutes(minutes))
     assert left >= BOOT_SECONDS + stack_signal.SIGNAL_TIMEOUT_SECONDS
 
 
@@ -57,7 +57,7 @@ def test_the_set_up_time_leaves_room_for_the_boot_and_a_signal(minutes):
 @given(timeouts)
 def test_what_a_node_waits_for_before_it_can_report_fits_into_the_set_up_time(minutes):
     """Identity and credentials; whatever comes after them ends with the set-up time, in tests of their own."""
-    setup = check_setup_timeout(Duration.minutes(minutes))
+    setup = count_setup_seconds(Duration.minutes(minutes))
     assert setup > LIMIT_SECONDS + CREDENTIALS_SECONDS + 2 * LONGEST_PAUSE_SECONDS
     assert 0 < reserve_seconds(setup) < setup / 5
     assert reserve_seconds(setup) / 2 > 20, "time to ring the workers and hear of them after somebody is left out"
@@ -97,7 +97,7 @@ def test_the_master_signals_its_failure_before_the_stack_gives_up_even_without_a
     """DynamoDB has been silent since before the set-up time ended; CloudFormation's URL still answers."""
     sent = []
     monkeypatch.setattr(signals, "send_signal", lambda url, body: sent.append(clock.now))
-    setup = check_setup_timeout(Duration.minutes(minutes))
+    setup = count_setup_seconds(Duration.minutes(minutes))
     agent = Master(machine.node(setup_seconds=setup, signal_url="http://127.0.0.1:9/"), silent_table, 0)
     began = clock.now
     agent.report_failure(StageFailure("workers are missing", "", stage="form the cluster"))
