@@ -32,7 +32,9 @@ def admit_publishers(scope: Construct, topic: sns.ITopic) -> None:
     statements = [
         _admit(topic, "budgets", "cloudwatch"),
         # EventBridge tells SNS no source: a statement with a condition would never admit it, and the events would be
-        # lost (EventBridge user guide: "You can't use Condition blocks in Amazon SNS topic policies").
+        # lost (EventBridge user guide: "You can't use Condition blocks in Amazon SNS topic policies";
+        # awslabs/landing-zone-accelerator-on-aws#407). Editions of that guide differ on whether a rule may have a role
+        # for a topic: one allows it, another says that delivery to encrypted topics may then fail.
         _admit(topic, "events", is_bound=False),
     ]
     if not all(topic.add_to_resource_policy(statement).statement_added for statement in statements):

@@ -107,7 +107,9 @@ def session_statements() -> list[iam.PolicyStatement]:
     Return what the agent of Session Manager does, and nothing else of AmazonSSMManagedInstanceCore.
 
     Channels take no resource in IAM, but all of it knows from which instance the credentials came (Service
-    Authorization Reference, "AWS Systems Manager" and "Amazon Message Gateway Service").
+    Authorization Reference, "AWS Systems Manager" and "Amazon Message Gateway Service"; IAM user guide,
+    `ec2:SourceInstanceArn`). That key names the caller, and none names the instance that a heartbeat is about, so that
+    a node may report another's; no tag is known to that call either.
     """
     channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
     instances = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}:{Aws.ACCOUNT_ID}:instance/*"
@@ -119,7 +121,12 @@ def session_statements() -> list[iam.PolicyStatement]:
 
 
 def log_statement(log_group: logs.ILogGroup, node_role: NodeRole) -> iam.PolicyStatement:
-    """Return the right to write the streams of a role in a log group, which those of the other role are not."""
+    """
+    Return the right to write the streams of a role in a log group, which those of the other role are not.
+
+    It cannot be bound to the caller's own stream: the variables that name an instance, `aws:userid` and
+    `ec2:SourceInstanceARN`, have colons, which the name of a stream has not (CloudWatch Logs API, "CreateLogStream").
+    """
     return iam.PolicyStatement(
         actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[stream_arns(log_group, node_role)]
     )

@@ -5,9 +5,18 @@ from importlib import resources
 
 import pytest
 
+from deeplearning_rehearsal.authorization.evaluation import evaluate
+from deeplearning_rehearsal.authorization.policy import read_policy
+from deeplearning_rehearsal.authorization.request import Caller, Request, make_context
+from deeplearning_rehearsal.embedded_aws.intrinsics import evaluate as resolve_intrinsics
 from deeplearning_rehearsal.privileges.grants import expand_roles
-from deeplearning_rehearsal.privileges.must_deny import judge_forbidden_calls, list_forbidden_calls
-from deeplearning_rehearsal.privileges.template_rights import read_template_rights
+from deeplearning_rehearsal.privileges.must_deny import (
+    ForbiddenCall,
+    judge_call,
+    judge_forbidden_calls,
+    list_forbidden_calls,
+)
+from deeplearning_rehearsal.privileges.template_rights import TemplateScope, read_template_rights
 from tests.gates.presets import PRESETS
 
 CHOSEN = ("default", "amazon-linux", "lustre-with-data", "guarded-spending")
@@ -24,6 +33,37 @@ WITHOUT_RESOURCE = {
 """Actions of which the Service Authorization Reference names no resource type, and why they are granted."""
 
 
+NODES = ("NodesMasterRole", "NodesWorkerRole")
+HERE = "arn:{partition}:ec2:{region}:{account}:instance/i-0aaaaaaaaaaaaaaaa"
+BEYOND_IAM = (
+    ForbiddenCall(
+        name="hide a ring from the other workers with ReceiveMessage and VisibilityTimeout",
+        reason="SQS has no condition key for parameters of a call; workers read the state item once a minute anyway",
+        roles=("NodesWorkerRole",),
+        action="sqs:ReceiveMessage",
+        resource="{queue:WorkerQueue}",
+    ),
+    ForbiddenCall(
+        name="write the log stream of another worker, and with it metrics of any namespace",
+        reason="a stream's name has no colon, and both variables that name the caller's instance do; CloudWatch makes "
+        "metrics of every line in embedded metric format (CloudWatch user guide, PutLogEvents is the only right)",
+        roles=("NodesWorkerRole",),
+        action="logs:PutLogEvents",
+        resource="{log_group:NodeLog}:log-stream:worker/i-0bbbbbbbbbbbbbbbb",
+        context={"ec2:SourceInstanceARN": HERE},
+    ),
+    ForbiddenCall(
+        name="report the heartbeat of another instance of the account",
+        reason="both keys of Systems Manager for this call name the caller, none the target, and it takes no tag; a "
+        "variable that is a whole ARN cannot stand behind `instance/`",
+        roles=NODES,
+        action="ssm:UpdateInstanceInformation",
+        resource="arn:{partition}:ec2:{region}:{account}:instance/i-0bbbbbbbbbbbbbbbb",
+        context={"ec2:SourceInstanceARN": HERE},
+    ),
+)
+"""What a stolen node may do although nobody needs it, because AWS offers nothing to bind it (Service Authorization
+Reference, "Condition keys" of SQS, CloudWatch Logs and Systems Manager; CloudWatch Logs API, "CreateLogStream")."""
 TEMPLATES = {}
 """Templates by preset; each is synthesized once."""
 
@@ -70,6 +110,61 @@ def test_no_role_may_make_a_forbidden_call(template_of, preset):
     assert len(tried) >= LEAST_FORBIDDEN
     assert all(call.reason for call in list_forbidden_calls())
     assert all(rights.roles.values()), "a role without a policy would be judged by nothing"
+
+
+@pytest.mark.parametrize("call", BEYOND_IAM, ids=lambda call: call.name)
+def test_what_iam_cannot_bind_is_still_allowed_and_so_belongs_on_the_page_about_security(template_of, call):
+    verdicts = list(judge_call(read_template_rights(template_of("default")), call))
+    assert len(verdicts) == len(call.roles)
+    assert all(verdict.decision.is_allowed for verdict in verdicts), "move it to must_deny.toml"
+
+
+def test_a_forged_metric_or_line_pages_somebody_and_moves_nothing(template_of, grants_of):
+    alarms = [entry["Properties"] for entry in template_of("default")["Resources"].values() if "Alarm" in entry["Type"]]
+    topics = [action for alarm in alarms for action in alarm["AlarmActions"]]
+    assert len(topics) >= len(alarms) > 0
+    assert {next(iter(action)) for action in topics} == {"Ref"}
+    kinds = {template_of("default")["Resources"][action["Ref"]]["Type"] for action in topics}
+    assert kinds == {"AWS::SNS::Topic"}
+    ours = [grant for grant in grants_of("default") if "Nodes" in grant.role or "CapacityAdjuster" in grant.role]
+    readers = {grant.action for grant in ours if grant.action.startswith(("cloudwatch:", "logs:"))}
+    assert readers == {"logs:CreateLogStream", "logs:PutLogEvents"}, "no role reads a metric or a line"
+
+
+OWN, FOREIGN, NOBODY = "123456789012", "999999999999", ""
+PACKAGES = "arn:aws:s3:::al2023-repos-us-east-1-de612dc2/core/mirrors/x.rpm"
+
+
+@pytest.mark.parametrize(
+    ("preset", "account", "call", "is_let_through"),
+    [
+        ("default", OWN, ("s3:PutObject", "arn:aws:s3:::team/checkpoint"), True),
+        ("default", FOREIGN, ("s3:PutObject", "arn:aws:s3:::thief/data.tar"), False),
+        ("default", NOBODY, ("s3:PutObject", "arn:aws:s3:::thief/data.tar"), False),
+        ("default", FOREIGN, ("s3:DeleteObject", "arn:aws:s3:::team/data.tar"), False),
+        # Open data, models behind presigned URLs and packages are in anybody's buckets.
+        ("default", FOREIGN, ("s3:GetObject", "arn:aws:s3:::anybody/model.bin"), True),
+        ("default", NOBODY, ("s3:ListBucket", "arn:aws:s3:::open-data"), True),
+        ("private", OWN, ("s3:PutObject", "arn:aws:s3:::team/checkpoint"), True),
+        ("private", FOREIGN, ("s3:PutObject", "arn:aws:s3:::thief/data.tar"), False),
+        ("private", FOREIGN, ("s3:GetObject", "arn:aws:s3:::anybody/model.bin"), False),
+        ("private", NOBODY, ("s3:ListBucket", "arn:aws:s3:::open-data"), False),
+        ("private", NOBODY, ("s3:GetObject", PACKAGES), True),
+    ],
+)
+def test_the_endpoint_of_s3_takes_writes_from_this_account_alone_and_reads_by_what_the_nodes_need(
+    template_of, preset, account, call, is_let_through
+):
+    template = template_of(preset)
+    (endpoint,) = (entry for name, entry in template["Resources"].items() if "S3Endpoint" in name)
+    scope = TemplateScope(template, "sample")
+    policy = resolve_intrinsics(endpoint["Properties"]["PolicyDocument"], scope)
+    caller = Caller("anybody", account)
+    context = make_context(caller, {})
+    if not account:
+        del context["aws:principalaccount"]
+    decision = evaluate(Request(caller, *call, context), (), read_policy(policy, "resource"))
+    assert decision.is_allowed is is_let_through
 
 
 def test_a_right_that_is_too_wide_is_found_by_the_forbidden_calls(template_of):

@@ -63,7 +63,7 @@ def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
     Raises:
         RehearsalError: A role or resource of the list is not in the stack.
     """
-    return tuple(chain.from_iterable(_judge(rights, call) for call in list_forbidden_calls()))
+    return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls()))
 
 
 def _read(entry: Mapping[str, Any]) -> ForbiddenCall:
@@ -78,7 +78,13 @@ def _read(entry: Mapping[str, Any]) -> ForbiddenCall:
     )
 
 
-def _judge(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
+def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
+    """
+    Try a call as every role that it names.
+
+    Raises:
+        RehearsalError: A role or resource of the call is not in the stack.
+    """
     roles = {arn: rights.names.get(arn.rpartition("/")[2], arn) for arn in rights.roles}
     chosen = {arn: name for arn, name in roles.items() if not call.roles or any(part in name for part in call.roles)}
     if not chosen:

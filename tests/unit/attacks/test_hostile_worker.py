@@ -12,14 +12,15 @@ import deeplearning_agent
 import deeplearning_contract
 from deeplearning_agent.address_proof import AddressProof, Proof
 from deeplearning_agent.collector import MOST_BATCHES, Collector
+from deeplearning_agent.duty import READ_SECONDS
 from deeplearning_agent.formation import Formation
 from deeplearning_agent.keeper import Findings, Keeper
 from deeplearning_agent.roster import Roster
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON, MOST_COUNTED, NodeReport, ReportStage
-from tests.unit.node_lab import CLUSTER, ROLE_ID, lab, make_lab, stopped  # noqa: F401 - pytest finds fixtures by their names
+from deeplearning_contract.messages import MAX_REASON, MOST_COUNTED, Doorbell, NodeReport, ReportStage
+from tests.unit.node_lab import CLUSTER, ROLE_ID, lab, make_lab, stopped, ticking_clock  # noqa: F401 - pytest finds fixtures by their names
 
 HONEST, HOSTILE = (1, 2), 3
 
@@ -356,3 +357,19 @@ def test_claims_that_differ_cost_one_connection_a_minute(lab):  # noqa: F811
     claims = [proof.ask(make_member(HOSTILE, f"10.0.0.{index}")) for index in range(10, 15)]
     assert claims == [Proof.OTHER] + [Proof.NOBODY] * 4
     assert (lab.directory / "programs0/asked").read_text() == "x\n"
+
+
+def test_who_hides_the_rings_keeps_the_others_waiting_for_a_minute_at_most(lab, ticking_clock):  # noqa: F811
+    """SQS has no condition key for VisibilityTimeout, so that a worker may hide a ring until it expires."""
+    lab.send("worker", Doorbell(CLUSTER, 1).to_body())
+    queue = lab.queues["worker"]
+    stolen = lab.clients.sqs.receive_message(QueueUrl=queue, VisibilityTimeout=300)
+    assert len(stolen["Messages"]) == 1
+    clock = ticking_clock()
+    victim = lab.agent(1, clock)
+    victim.seen_generation = 0
+    began = clock.now
+    victim.listen()
+    assert "Messages" not in lab.clients.sqs.receive_message(QueueUrl=queue), "the ring is hidden still"
+    # Each look at the simulated clock takes a second.
+    assert READ_SECONDS <= clock.now - began <= READ_SECONDS + 5
