@@ -116,6 +116,8 @@ def _read_launch_fault(table: Table) -> dict[str, Any]:
         fault["ordinals"] = frozenset(table.items("ordinals", int))
     if (first := table.find("from_ordinal", int)) is not None:
         fault["from_ordinal"] = first
+    if (at_creation := table.find("at_creation", bool)) is not None:
+        fault["at_creation"] = at_creation
     table.finish()
     return fault
 

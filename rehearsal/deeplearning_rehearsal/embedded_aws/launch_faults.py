@@ -54,6 +54,8 @@ class LaunchFault:
         group: Name of the group. Default: any.
         ordinals: Which launch attempts of a group fail, counted from 1. Default: every one from `from_ordinal` on.
         from_ordinal: First attempt that fails. Default: 1.
+        at_creation: Whether the dry run for a new group finds it, so that there is no group to launch for. Default: no,
+            it happens to launches.
         message: EC2's message. Default: EC2's wording for the code.
     """
 
@@ -62,6 +64,7 @@ class LaunchFault:
     group: str | None = None
     ordinals: frozenset[int] | None = None
     from_ordinal: int = 1
+    at_creation: bool = False
     message: str = ""
 
     def __post_init__(self) -> None:
@@ -75,9 +78,13 @@ class LaunchFault:
 
     def strikes(self, *, role: str, group: str, ordinal: int) -> bool:
         """Tell whether this launch attempt fails."""
-        if self.role not in (None, role) or self.group not in (None, group):
+        if self.at_creation or not self.concerns(role=role, group=group):
             return False
         return ordinal >= self.from_ordinal and (self.ordinals is None or ordinal in self.ordinals)
+
+    def concerns(self, *, role: str, group: str) -> bool:
+        """Tell whether it is about a group."""
+        return self.role in (None, role) and self.group in (None, group)
 
     def to_error(self, *, instance_type: str, zone: str) -> LaunchError:
         """Return the error that EC2 would give."""

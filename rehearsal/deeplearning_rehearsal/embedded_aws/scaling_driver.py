@@ -51,7 +51,7 @@ class ScalingDriver:
         self._machines = machines
         self._notifications = notifications
         self._observations = observations
-        self._faults = tuple(faults)
+        self.faults = tuple(faults)
         self._jobs = JobQueue(_LAUNCH_THREADS)
         self.pace = pace
         self.lock = threading.RLock()
@@ -153,7 +153,7 @@ class ScalingDriver:
         activity = scaling_activity.begin_launch(group)
         group.pending_launches += 1
         group.attempts += 1
-        fault = find_fault(self._faults, role=group.role, group=group.name, ordinal=group.attempts)
+        fault = find_fault(self.faults, role=group.role, group=group.name, ordinal=group.attempts)
         self._jobs.after(self.pace.failure if fault else 0, partial(self._launch, group, activity, fault))
 
     def _launch(self, group: ScalingGroup, activity: Activity, fault: LaunchFault | None) -> None:

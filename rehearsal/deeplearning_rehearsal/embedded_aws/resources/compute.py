@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.group_notifications import NOTIFICATION_TYPES
+from deeplearning_rehearsal.embedded_aws.launch_check import check_launch
 from deeplearning_rehearsal.embedded_aws.scaling_group import GroupTag, ScalingGroup
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 
@@ -46,6 +47,8 @@ def _create_group(creation: Creation) -> Created:
     properties = creation.properties
     scaling = creation.services.scaling
     group = _build_group(creation)
+    data = creation.services.launcher.describe_template(group)
+    check_launch(group, data, creation.services.place, scaling.faults)
     scaling.add_group(group)
     topics = {
         topic: tuple(entry.get("NotificationTypes", NOTIFICATION_TYPES))
