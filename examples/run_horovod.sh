@@ -12,12 +12,12 @@ hosts=$(wc -l < "$hostfile")
     exit 1
 }
 
-# The interface that carries the address under which the cluster knows this node, the first of the workers file.
-master=$(head -n 1 "$DEEPLEARNING_WORKERS_PATH")
-address=$(getent ahostsv4 "$master" | awk 'NR == 1 { print $1 }')
+# The interface that carries the address under which the cluster knows this node, its master.
+address=$(getent ahostsv4 deeplearning-master | awk 'NR == 1 { print $1 }')
+first=$(getent ahostsv4 "$(head -n 1 "$DEEPLEARNING_WORKERS_PATH")" | awk 'NR == 1 { print $1 }')
 interface=$(ip -oneline -4 address show to "$address" | awk 'NR == 1 { print $2 }')
-# Ranks of one host meet on the loopback interface, and Horovod takes no other for them.
-[ "$hosts" -gt 1 ] || interface=lo
+# Ranks of this host alone meet on the loopback interface, and Horovod takes no other for them.
+[ "$hosts" -gt 1 ] || [ "$first" != "$address" ] || interface=lo
 
 # Horovod's ssh turns the check of host keys off. The first value of an option wins, so this one keeps it on.
 shim=$(mktemp -d)

@@ -184,6 +184,7 @@ class ClusterNodes(Construct):
                 data=tuple(source.settings for source in self._plan.storage.data),
                 environment=self._programs.environment,
                 lustre=self._storage.lustre,
+                has_head_node=self._plan.has_head_node,
             ),
             facts=self._plan.master if node_role is NodeRole.MASTER else self._plan.workers,
             image=self._plan.image,

@@ -127,6 +127,11 @@ class ClusterPlan:
         return self.purchase.block_id or self.master_purchase.block_id
 
     @property
+    def has_head_node(self) -> bool:
+        """Whether the master leads without training: it has no accelerator, and the workers have some."""
+        return self.master.accelerator is None and self.workers.accelerator is not None
+
+    @property
     def keeps_data(self) -> bool:
         """Whether the stack may leave something behind that needs the key."""
         return self.storage.outlives_stack

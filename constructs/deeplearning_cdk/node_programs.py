@@ -1,6 +1,7 @@
 """What nodes run: the agent, the user's scripts, and the settings that tell the agent about its cluster."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from aws_cdk import Stack
@@ -104,7 +105,7 @@ class NodePrograms(Construct):
             login_user=image.login_user,
             file_system=file_system,
             expected_gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
-            packages=image.packages,
+            packages=_list_packages(image, facts),
             worker_min_capacity=worker_min_capacity,
             setup_seconds=setup_seconds,
             log_group=log_group,
@@ -121,3 +122,9 @@ class NodePrograms(Construct):
         asset = s3_assets.Asset(self, construct_id, path=path)
         sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         return asset, ScriptSettings(bucket=asset.s3_bucket_name, key=asset.s3_object_key, sha256=sha256)
+
+
+def _list_packages(image: NodeImage, facts: InstanceTypeFacts) -> Mapping[str, tuple[str, ...]]:
+    """A node without GPUs needs no driver, though its image is that of nodes with some."""
+    has_gpus = facts.accelerator is not None
+    return {command: names for command, names in image.packages.items() if has_gpus or command != "nvidia-smi"}

@@ -48,7 +48,8 @@ class TrainingCluster(ClusterAssembly):
         scope: The parent.
         construct_id: The id in the parent.
         worker_instance_type: Type of the workers. Default: p3dn.24xlarge.
-        master_instance_type: Type of the master. Default: the workers' type.
+        master_instance_type: Type of the master; one without accelerators beside workers with some leads and runs no
+            ranks. Default: the workers' type.
         worker_min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
         worker_desired_capacity: Workers to launch. Default: 3, or the nearest that minimum and maximum allow.
         worker_max_capacity: Most workers that may be scaled to later. Default: the desired capacity.

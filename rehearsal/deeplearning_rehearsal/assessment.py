@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
+from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE
 from deeplearning_rehearsal.contract_check import Roster
 from deeplearning_rehearsal.embedded_aws import CallCounts, StackOutcome
 from deeplearning_rehearsal.lab import StandIn
@@ -198,8 +198,9 @@ def _find_log_problems(evidence: Evidence) -> Sequence[str]:
 def _find_training_problems(evidence: Evidence) -> Sequence[str]:
     if evidence.training is None:
         return ["the cluster must train, it did not"]
-    slots = sum(max(1, int(node.contract.get(WORKER_GPU_COUNT_VARIABLE, "0"))) for node in evidence.nodes)
-    return judge_training(evidence.training, len(evidence.nodes), slots)
+    training = [node for node in evidence.nodes if node.host != MASTER_HOST]
+    slots = sum(max(1, int(node.contract.get(WORKER_GPU_COUNT_VARIABLE, "0"))) for node in training)
+    return judge_training(evidence.training, len(training), slots)
 
 
 def _describe_cluster(evidence: Evidence) -> ClusterReport:

@@ -45,10 +45,15 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True)
 class Roster:
-    """The membership that a node holds: generation and, in rank order, (host, instance id, address)."""
+    """The membership that a node holds: generation and (host, instance id, address) of each, master first."""
 
     generation: int
     hosts: tuple[tuple[str, str, str], ...]
+
+    @property
+    def training(self) -> tuple[tuple[str, str, str], ...]:
+        """Those that train, in rank order: a master that does not has no name of a rank."""
+        return tuple(host for host in self.hosts if host[0] != MASTER_HOST)
 
 
 def read_roster(nodes: Nodes, instance_id: str) -> Roster:
@@ -137,8 +142,8 @@ def _same_roster(nodes: Nodes, instance_id: str, roster: Roster) -> bool:
 
 
 def _check_loops(nodes: Nodes, master: str, roster: Roster, user: str) -> dict[str, bool]:
-    names = [host for host, _, _ in roster.hosts]
-    own_names = [nodes.run(instance_id, ["hostname"]).stdout.strip() for _, instance_id, _ in roster.hosts]
+    names = [host for host, _, _ in roster.training]
+    own_names = [nodes.run(instance_id, ["hostname"]).stdout.strip() for _, instance_id, _ in roster.training]
     direct = nodes.run(master, ["bash", "-c", SEED_LOOP], user=user, login_shell=True, timeout=30 + 2 * len(names))
     through = ["ssh", "-oBatchMode=yes", MASTER_HOST, SEED_LOOP]
     remote = nodes.run(master, through, user=user, login_shell=True, timeout=30 + 2 * len(names))

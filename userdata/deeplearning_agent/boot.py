@@ -24,7 +24,7 @@ from deeplearning_agent.ssh_identity import authorize, read_host_key, wait_for_s
 from deeplearning_agent.user_scripts import run_setup_script
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.log_record import SECONDS, STEP
-from deeplearning_contract.membership import Member
+from deeplearning_contract.membership import Member, training_members, worker_gpu_count
 from deeplearning_contract.names import EFS_MOUNT_VARIABLE, WORKER_GPU_COUNT_VARIABLE
 
 T = TypeVar("T")
@@ -67,12 +67,18 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     run("run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
     if not installed_generation(node):  # A restart of the agent on a member is no boot.
         tell_phase("boot", node.clock.read() - started)
-    return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key)
+    trains = not (node.is_master and node.settings.needs.has_head_node)
+    return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key, trains)
 
 
-def install_membership(node: Node, state: ClusterState, gpu_count: int) -> None:
+def install_membership(node: Node, state: ClusterState, own: Member) -> None:
     """
     Make a published membership true on this node; the same state leaves the same bytes.
+
+    Args:
+        node: The node.
+        state: The item with the membership.
+        own: The node, as the cluster knows it.
 
     Raises:
         StageFailure: A file could not be written.
@@ -81,7 +87,8 @@ def install_membership(node: Node, state: ClusterState, gpu_count: int) -> None:
     def install() -> None:
         authorize(node, state.user_key)
         write_known_hosts(node, state.members)
-        write_environment(node, contract_variables(node, len(state.members), gpu_count))
+        counts = len(training_members(state.members)), worker_gpu_count(state.members, own)
+        write_environment(node, contract_variables(node, *counts))
         write_host_files(node, state)
 
     run_stage(node.clock, f"install generation {state.generation}", install, generation=state.generation)

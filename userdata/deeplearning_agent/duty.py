@@ -138,6 +138,6 @@ class Duty(ABC):
         if state.generation < max(self.installed, installed_generation(self.node)):
             LOG.warning("ignored generation %d: a higher one is installed", state.generation)
             return False
-        install_membership(self.node, state, self.member.gpu_count)
+        install_membership(self.node, state, self.member)
         self.installed = state.generation
         return True

@@ -13,7 +13,7 @@ from deeplearning_agent.node import Node
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.document import field, parse_object
 from deeplearning_contract.errors import ContractError
-from deeplearning_contract.membership import Member, named_members
+from deeplearning_contract.membership import Member, named_members, training_members
 from deeplearning_contract.names import (
     DISCOVER_HOSTS,
     HOSTFILE,
@@ -39,11 +39,12 @@ def write_host_files(node: Node, state: ClusterState) -> None:
 
     Effects: a block in /etc/hosts and the files below /opt/deeplearning.
     """
-    members = state.members
-    write_block(node.path("/etc/hosts"), "\n".join(hosts_lines(members)))
-    write_file(node.path(WORKERS_FILE), "".join(f"{name}\n" for name, _ in named_members(members)))
+    members = training_members(state.members)
+    named = [(name, member) for name, member in named_members(state.members) if member in members]
+    write_block(node.path("/etc/hosts"), "\n".join(hosts_lines(state.members)))
+    write_file(node.path(WORKERS_FILE), "".join(f"{name}\n" for name, _ in named))
     write_file(node.path(WORKER_ADDRESSES_FILE), "".join(f"{member.address}\n" for member in members))
-    write_file(node.path(HOSTFILE), "".join(f"{name} slots={m.slots}\n" for name, m in named_members(members)))
+    write_file(node.path(HOSTFILE), "".join(f"{name} slots={m.slots}\n" for name, m in named))
     write_file(node.path(DISCOVER_HOSTS), DISCOVER_SCRIPT, 0o755)
     if not node.is_master:  # The master knows better, and says so itself.
         write_ready_hosts(node, members)
@@ -62,7 +63,7 @@ def write_ready_hosts(node: Node, members: Iterable[Member]) -> None:
 def hosts_lines(members: tuple[Member, ...]) -> list[str]:
     """Return the lines of /etc/hosts: name by rank, for the first also the master's, and instance id."""
     return [
-        f"{member.address} {name} {MASTER_HOST + ' ' if rank == 0 else ''}{member.instance_id}"
+        " ".join(dict.fromkeys([member.address, name, *([MASTER_HOST] if rank == 0 else []), member.instance_id]))
         for rank, (name, member) in enumerate(named_members(members))
     ]
 
@@ -70,7 +71,8 @@ def hosts_lines(members: tuple[Member, ...]) -> list[str]:
 def membership_text(state: ClusterState) -> str:
     """Return the membership document of a state."""
     members = [{"host": name, **member.to_document()} for name, member in named_members(state.members)]
-    rendezvous = f"{state.members[0].address}:{RENDEZVOUS_PORT}"
+    meeting = next(iter(training_members(state.members)), state.members[0])
+    rendezvous = f"{meeting.address}:{RENDEZVOUS_PORT}"
     document = {
         "cluster": state.cluster,
         "generation": state.generation,

@@ -12,7 +12,7 @@ from deeplearning_agent.replacements import Replacements
 from deeplearning_agent.roster import Roster
 from deeplearning_agent.succession import Change
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.membership import Member
+from deeplearning_contract.membership import Member, training_members
 
 if TYPE_CHECKING:
     from deeplearning_agent.deadline import Deadline
@@ -161,10 +161,10 @@ class Keeper:
 
     def write_ready_hosts(self, state: ClusterState, left: Collection[str] = ()) -> None:
         """
-        Write whom a job may use now: the master and those that have acknowledged, but not those that leave.
+        Write whom a job may use now: the master, if it trains, and those that have acknowledged and do not leave.
 
         Effects: /opt/deeplearning/ready_hosts.
         """
         first, *workers = state.members
         ready = [m for m in workers if self._roster.is_ready(m.instance_id, 1) and m.instance_id not in left]
-        write_ready_hosts(self._node, [first, *ready])
+        write_ready_hosts(self._node, training_members((first, *ready)))

@@ -178,8 +178,8 @@ class Master(Duty):
             self.outcome.tell_success(state)
             self.keeper.write_ready_hosts(state)  # A run script asks for it at once.
             if self.run_script.is_due and not state.run_ended:
-                counts = len(state.members), self.member.gpu_count
-                run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(*counts))
+                members, own = state.members, self.member
+                run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(members, own))
             self.idle_service.ensure()
         self.heed_notice(state.notice or read_notice(self.metadata))
         until = self.node.limit(SERVE_SECONDS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.node import Node
 from deeplearning_contract.document import field, object_list, parse_object
-from deeplearning_contract.membership import Member
+from deeplearning_contract.membership import Member, training_members
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_contract.setting_parts import NO_NEEDS, JobNeeds
 
@@ -113,6 +113,12 @@ class InstalledMembership:
             generation=field(document, "generation", int, "membership"),
             members=tuple((field(member, "host", str, "member"), Member.from_document(member)) for member in members),
         )
+
+    @property
+    def hosts(self) -> tuple[tuple[str, Member], ...]:
+        """Those that train, which the workers file lists."""
+        trains = set(training_members(tuple(member for _, member in self.members)))
+        return tuple((host, member) for host, member in self.members if member in trains)
 
     def find(self, instance_id: str) -> Member | None:
         """Return how an instance described itself when it joined; None when it is no member."""

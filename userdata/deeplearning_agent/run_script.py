@@ -18,6 +18,7 @@ from deeplearning_agent.troubles import tell_tail
 from deeplearning_agent.user_scripts import script_path
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member, training_members, worker_gpu_count
 
 LOG = logging.getLogger(__name__)
 RUN_LOG = "/var/log/deeplearning-run-script.log"
@@ -78,13 +79,13 @@ class RunScript:
             with contextlib.suppress(OSError):  # On a full disk it is told again after a restart.
                 write_file(self._told_file, f"{status}\n")
 
-    def start(self, workers_count: int, gpu_count: int) -> None:
+    def start(self, members: tuple[Member, ...], own: Member) -> None:
         """
         Start the script that was fetched, as the login user.
 
         Args:
-            workers_count: Nodes of the cluster.
-            gpu_count: GPUs of this one.
+            members: Nodes of the cluster.
+            own: This one.
 
         Effects: its output in /var/log/deeplearning-run-script.log.
 
@@ -94,7 +95,7 @@ class RunScript:
         """
         node = self._node
         user = node.login_user()
-        variables = contract_variables(node, workers_count, gpu_count)
+        variables = contract_variables(node, len(training_members(members)), worker_gpu_count(members, own))
         log = node.path(RUN_LOG)
         log.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.parent.mkdir(parents=True, exist_ok=True)

@@ -101,7 +101,7 @@ def write_known_hosts(node: Node, members: tuple[Member, ...]) -> None:
 def known_hosts_lines(members: tuple[Member, ...]) -> list[str]:
     """Return a line a member, master first."""
     return [
-        ",".join([name, *([MASTER_HOST] if rank == 0 else []), member.instance_id, member.address])
+        ",".join(dict.fromkeys([name, *([MASTER_HOST] if rank == 0 else []), member.instance_id, member.address]))
         + f" {member.host_key}"
         for rank, (name, member) in enumerate(named_members(members))
     ]

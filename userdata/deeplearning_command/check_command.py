@@ -81,7 +81,7 @@ def _check_node(root: Path, programs: Programs) -> list[Check]:
         detail = trouble or f"generation {membership.generation} does not name this node"
         return [Check("membership", "fault", detail, "wait until the cluster has formed, or read the agent's log")]
     probe = Probe(root, programs, user, is_root=os.geteuid() == 0)
-    expected = Expected.of(len(membership.members), member.gpu_count, facts.mount_point)
+    expected = Expected.of(membership, member, facts.mount_point)
     return [
         Check("membership", "ok", f"generation {membership.generation} names {len(membership.members)} nodes"),
         *check_environment(probe, expected),

@@ -65,7 +65,7 @@ def _look(name: str, look: Callable[[], str], remedy: str) -> Check:
 
 
 def _compare_files(probe: Probe, membership: InstalledMembership) -> str:
-    members = membership.members
+    members = membership.hosts
     expected = {
         WORKERS_FILE: [host for host, _ in members],
         WORKER_ADDRESSES_FILE: [member.address for _, member in members],
@@ -109,7 +109,7 @@ def _compare_host_keys(probe: Probe, membership: InstalledMembership) -> str:
 
 
 def _run_loop(probe: Probe, membership: InstalledMembership, *, is_master: bool) -> str:
-    count = len(membership.members)
+    count = len(membership.hosts)
     loop = SSH_LOOP if is_master else ECHO_LOOP
     output = probe.run_login(f"{loop}\ntrue", 30 + HOST_SECONDS * count)
     lines = [line for line in output.splitlines() if not line.startswith("Warning: Permanently added")]
@@ -131,7 +131,7 @@ def _write_shared(probe: Probe, mount_point: str) -> str:
 
 def _discover(probe: Probe, membership: InstalledMembership) -> str:
     lines = probe.run([str(probe.path(DISCOVER_HOSTS))]).splitlines()
-    slots = {member.instance_id: member.slots for _, member in membership.members}
+    slots = {member.instance_id: member.slots for _, member in membership.hosts}
     for line in lines:
         found = _HOST_LINE.fullmatch(line)
         if found is None or slots.get(found[1]) != int(found[2]):

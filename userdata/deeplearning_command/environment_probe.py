@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from deeplearning_agent.node_facts import InstalledMembership
 from deeplearning_agent.programs import ProgramError
 from deeplearning_command.probe import Check, Probe, explain
 from deeplearning_command.remote import Remote
+from deeplearning_contract.membership import Member, worker_gpu_count
 from deeplearning_contract.names import (
     CONTRACT_VARIABLES,
     EFS_MOUNT_VARIABLE,
@@ -34,13 +36,14 @@ class Expected:
     values: Mapping[str, str]
 
     @classmethod
-    def of(cls, count: int, gpu_count: int, mount_point: str) -> "Expected":
-        """Return the variables for a cluster of so many nodes, on a node of so many GPUs."""
+    def of(cls, membership: InstalledMembership, own: Member, mount_point: str) -> "Expected":
+        """Return the variables on one node of a cluster."""
+        members = tuple(member for _, member in membership.members)
         return cls(
             {
                 WORKERS_PATH_VARIABLE: WORKERS_FILE,
-                WORKERS_COUNT_VARIABLE: str(count),
-                WORKER_GPU_COUNT_VARIABLE: str(gpu_count),
+                WORKERS_COUNT_VARIABLE: str(len(membership.hosts)),
+                WORKER_GPU_COUNT_VARIABLE: str(worker_gpu_count(members, own)),
                 EFS_MOUNT_VARIABLE: mount_point,
             }
         )
@@ -76,7 +79,7 @@ def check_ssh(remote: Remote) -> Check:
     results = remote.run_all(remote.hosts, PRINT, seconds=SSH_SECONDS)
     wrong = []
     for result, (host, member) in zip(results, remote.membership.members, strict=True):
-        expected = Expected.of(len(remote.hosts), member.gpu_count, remote.facts.mount_point)
+        expected = Expected.of(remote.membership, member, remote.facts.mount_point)
         difference = result.cause or expected.compare(result.output)
         if difference:
             wrong.append(f"{host}: {difference}")

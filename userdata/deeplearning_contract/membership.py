@@ -8,7 +8,7 @@ from typing import Any
 
 from deeplearning_contract.document import excerpt, field
 from deeplearning_contract.errors import ContractError
-from deeplearning_contract.names import host_name
+from deeplearning_contract.names import MASTER_HOST, host_name
 
 _MOST_GPUS = 1024
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
@@ -26,12 +26,14 @@ class Member:
         address: Private IPv4 address.
         gpu_count: GPUs measured on the node; 0 on a CPU node.
         host_key: The node's SSH host public key, `<type> <base64>`.
+        trains: Whether ranks run on it. Only a master may lead without training.
     """
 
     instance_id: str
     address: str
     gpu_count: int
     host_key: str
+    trains: bool = True
 
     def __post_init__(self) -> None:
         if not _INSTANCE_ID.fullmatch(self.instance_id):
@@ -65,11 +67,15 @@ class Member:
             address=field(document, "address", str, "member"),
             gpu_count=field(document, "gpu_count", int, "member"),
             host_key=field(document, "host_key", str, "member"),
+            trains=field({"trains": True, **document}, "trains", bool, "member"),
         )
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_document` reads."""
-        return asdict(self)
+        document = asdict(self)
+        if self.trains:  # The default; older agents know no other.
+            del document["trains"]
+        return document
 
 
 def is_unicast(address: ipaddress.IPv4Address) -> bool:
@@ -83,6 +89,28 @@ def is_public_key(text: str) -> bool:
     return _PUBLIC_KEY.fullmatch(text) is not None
 
 
+def has_head_node(members: tuple[Member, ...]) -> bool:
+    """Tell whether the first member, the master, leads without training."""
+    return bool(members) and not members[0].trains
+
+
+def training_members(members: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Return the members on which ranks run, in rank order."""
+    return members[1:] if has_head_node(members) else members
+
+
 def named_members(members: tuple[Member, ...]) -> tuple[tuple[str, Member], ...]:
-    """Pair each member with its host name; rank order, master first."""
-    return tuple((host_name(rank), member) for rank, member in enumerate(members))
+    """
+    Pair each member with its host name, master first.
+
+    Members that train are named by rank, from `deeplearning-worker1`; a master that does not is `deeplearning-master`.
+    """
+    head = ((MASTER_HOST, members[0]),) if has_head_node(members) else ()
+    return head + tuple((host_name(rank), member) for rank, member in enumerate(training_members(members)))
+
+
+def worker_gpu_count(members: tuple[Member, ...], own: Member) -> int:
+    """Return the GPUs that scripts on a node may count on: its own, or the first worker's where it does not train."""
+    if own.trains:
+        return own.gpu_count
+    return next((member.gpu_count for member in training_members(members)), 0)

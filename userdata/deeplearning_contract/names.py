@@ -60,7 +60,7 @@ def host_name(rank: int) -> str:
     Name the node that holds a rank.
 
     Args:
-        rank: Position in the membership, from 0; 0 is the master.
+        rank: Position among the members that train, from 0; 0 is the master where it trains.
 
     Returns:
         `deeplearning-worker1` for rank 0, and so on.

@@ -156,12 +156,14 @@ class JobNeeds:
         data: What is staged from S3.
         environment: The software that jobs run in; None for the image's own.
         lustre: How FSx for Lustre is mounted; None without one.
+        has_head_node: Whether the master leads without training, because it lacks the workers' accelerators.
     """
 
     hardware: Mapping[str, HardwareSettings]
     data: tuple[DataSettings, ...] = ()
     environment: EnvironmentSettings | None = None
     lustre: FileSystemSettings | None = None
+    has_head_node: bool = False
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "JobNeeds":
@@ -182,6 +184,7 @@ class JobNeeds:
             if environment is None
             else EnvironmentSettings.from_document(field(document, "environment", dict, "needs")),
             lustre=None if document.get("lustre") is None else FileSystemSettings.read(document, "lustre"),
+            has_head_node=field({"has_head_node": False, **document}, "has_head_node", bool, "needs"),
         )
 
 

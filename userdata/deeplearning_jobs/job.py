@@ -58,13 +58,18 @@ class Job:
 
     @property
     def master(self) -> Host:
-        """The host of rank 0, on which launchers run."""
+        """The cluster's master, on which the launchers of Horovod and MPI run."""
+        return self.layout.master
+
+    @property
+    def first(self) -> Host:
+        """The host of rank 0, where all ranks meet."""
         return self.layout.hosts[0]
 
     @property
     def is_on_one_host(self) -> bool:
-        """Whether all ranks meet on one host for the life of the job."""
-        return len(self.layout.hosts) == 1 and not self.request.elastic
+        """Whether launcher and ranks meet on one host for the life of the job."""
+        return self.layout.hosts == (self.master,) and not self.request.elastic
 
     def path(self, name: str) -> str:
         """Return the path of a file in the run's folder."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deeplearning_contract.names import MASTER_HOST
+
 LAUNCHERS = ("horovod", "mpi", "torchrun", "mxnet", "tf-ps", "tf-multiworker")
 
 
@@ -36,6 +38,11 @@ class Host:
     efa_cards: int
     interface: str
     expected_gpu_count: int = 0
+
+    @property
+    def trains(self) -> bool:
+        """Whether ranks run on it: a master that trains is named by its rank, another has the master's name alone."""
+        return self.name != MASTER_HOST
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class LaunchPlan:
 
     Attributes:
         launcher: One of `LAUNCHERS`.
-        hosts: Those that take part, the master first.
+        hosts: Those that take part, that of rank 0 first.
         slots: Ranks a host.
         ranks: Always hosts x slots.
         processes: In the order of their start. horovod and mpi: one `launcher` on the master; the others: one or more

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from deeplearning_contract.names import MASTER_HOST
 from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
 from deeplearning_jobs.launch_plan import Host
 
@@ -61,6 +62,11 @@ class Preflight:
                     faults.append(f"{host} ({instance_id}) does not answer: {cause}; see `deeplearning health`")
                 continue
             faults += [f"{host}: {fault}" for fault in self._judge(answer, instance_id)]
+            # A master that does not train has the workers' image, and so a driver without a GPU.
+            if answer.gpu_count is None and host != MASTER_HOST:
+                faults.append(
+                    f"{host}: its NVIDIA driver does not answer: {answer.gpu_detail}; see `deeplearning health`"
+                )
         return [*faults, *self._find_jobs(), *self._find_missing()]
 
     def find_unready(self) -> dict[str, dict[str, StepAnswer]]:
@@ -82,8 +88,6 @@ class Preflight:
             )
         if not answer.interface:
             yield f"has no network interface with the address {answer.address}; see `ip address` there"
-        if answer.gpu_count is None:
-            yield f"its NVIDIA driver does not answer: {answer.gpu_detail}; see `deeplearning health`"
 
     def _find_jobs(self) -> Iterable[str]:
         jobs: dict[str, list[str]] = {}

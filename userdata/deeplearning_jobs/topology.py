@@ -1,7 +1,8 @@
 """
 Which hosts take part, with how many ranks each, and what of a host each rank gets.
 
-Ranks are hosts x slots, always, and a host's ranks are neighbours: rank 0 is on the master.
+Ranks are hosts x slots, always, and a host's ranks are neighbours. Rank 0 is on the master, or on the first worker
+where the master does not train.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +25,14 @@ class Layout:
     The hosts that take part, and ranks a host.
 
     Attributes:
-        hosts: The master first.
+        hosts: That of rank 0 first.
         slots: Ranks a host.
+        master: Where launchers run, whether it takes part or not.
     """
 
     hosts: tuple[Host, ...]
     slots: int
+    master: Host
 
     @property
     def ranks(self) -> int:
@@ -102,13 +105,16 @@ def choose_layout(hosts: Sequence[Host], request: JobRequest) -> Layout:
     """
     if not hosts:
         raise PlanError("hosts must be at least one, got none; wait until the cluster has formed")
-    slots = _choose_slots(hosts, request)
+    training = tuple(host for host in hosts if host.trains)
+    if not training:
+        raise PlanError("a worker must be there, got none: the master does not train; wait for one, or add one")
+    slots = _choose_slots(training, request)
     if request.ranks is None:
-        return Layout(tuple(hosts), slots)
-    _check_ranks(request.ranks, len(hosts), slots)
+        return Layout(training, slots, hosts[0])
+    _check_ranks(request.ranks, len(training), slots)
     if request.ranks <= slots:
-        return Layout((hosts[0],), request.ranks)
-    return Layout(tuple(hosts[: request.ranks // slots]), slots)
+        return Layout(training[:1], request.ranks, hosts[0])
+    return Layout(training[: request.ranks // slots], slots, hosts[0])
 
 
 def _choose_slots(hosts: Sequence[Host], request: JobRequest) -> int:

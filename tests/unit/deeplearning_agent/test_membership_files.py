@@ -84,9 +84,9 @@ def test_known_hosts_name_every_node_by_names_and_address():
 
 @pytest.mark.fault(56)
 def test_an_address_that_was_another_nodes_has_only_its_new_key(lab, node, state):
-    install_membership(node, state, 2)
+    install_membership(node, state, members(2)[0])
     moved = replace(state.members[1], host_key=f"{KEY}New")
-    install_membership(node, replace(state, generation=2, members=(state.members[0], moved)), 2)
+    install_membership(node, replace(state, generation=2, members=(state.members[0], moved)), members(2)[0])
     known = lab.read(0, "/etc/ssh/ssh_known_hosts")
     assert f"{KEY}New" in known
     assert f"{KEY}1" not in known
@@ -94,11 +94,11 @@ def test_an_address_that_was_another_nodes_has_only_its_new_key(lab, node, state
 
 
 def test_other_lines_of_shared_files_stay(lab, node, state):
-    install_membership(node, state, 2)
+    install_membership(node, state, members(2)[0])
     assert lab.read(0, "/etc/hosts").startswith("127.0.0.1 localhost\n")
     ssh = node.path(f"{node.login_user().home}/.ssh/authorized_keys")
     ssh.write_text(f"ssh-rsa users-own-key\n{ssh.read_text()}")
-    install_membership(node, replace(state, generation=2), 2)
+    install_membership(node, replace(state, generation=2), members(2)[0])
     assert ssh.read_text().startswith("ssh-rsa users-own-key\n")
     assert ssh.stat().st_mode & 0o777 == 0o600
 
@@ -120,7 +120,7 @@ def test_a_member_cannot_carry_a_second_line(changes):
 def test_a_user_key_with_options_or_lines_is_refused(lab, node, state):
     for key in (f'command="id" {KEY}', f"{KEY}\n{KEY}", ""):
         with pytest.raises(StageFailure, match="user_key must be an SSH public key"):
-            install_membership(node, replace(state, user_key=key), 2)
+            install_membership(node, replace(state, user_key=key), members(2)[0])
 
 
 def test_d36_variables_are_everywhere_that_a_script_may_start_from(lab, node):

@@ -492,3 +492,36 @@ def test_d19_adjuster_runs_on_a_current_python_from_our_own_asset(synthesize: An
 def test_d63_nodes_fetch_nothing_but_our_own_assets(synthesize: Any) -> None:
     text = synthesize().user_data(NodeRole.WORKER)
     assert not re.search(r"curl|wget|pip install|git clone|apt-get|http://(?!169\.254)", text)
+
+
+NEURON = NodeImage.from_ssm_parameter("/team/neuron", login_user="ubuntu")
+
+
+@pytest.mark.parametrize(
+    ("types", "leads"),
+    [
+        ({"worker_instance_type": "g5.12xlarge", "master_instance_type": "m5.large"}, True),
+        ({"worker_instance_type": "trn1.32xlarge", "master_instance_type": "m5.large", "image": NEURON}, True),
+        ({"worker_instance_type": "g5.12xlarge"}, False),
+        ({"worker_instance_type": "g5.12xlarge", "master_instance_type": "g5.xlarge"}, False),
+        ({"worker_instance_type": "m5.large", "master_instance_type": "g5.xlarge"}, False),
+        ({"worker_instance_type": "m5.large"}, False),
+    ],
+)
+def test_a_master_without_the_workers_accelerators_leads_and_does_not_train(
+    synthesize: Any, types: dict[str, Any], *, leads: bool
+) -> None:
+    synthesis = synthesize(**types)
+    assert {synthesis.settings(role).needs.has_head_node for role in NodeRole} == {leads}
+
+
+def test_workers_are_near_each_other_without_a_master_that_does_not_train(synthesize: Any) -> None:
+    synthesis = synthesize(worker_instance_type="g5.12xlarge", master_instance_type="m5.large")
+    assert "PlacementGroup" in synthesis.group(NodeRole.WORKER)["Properties"]
+    assert "PlacementGroup" not in synthesis.group(NodeRole.MASTER)["Properties"]
+
+
+def test_a_master_without_gpus_installs_no_driver(synthesize: Any) -> None:
+    synthesis = synthesize(worker_instance_type="p3dn.24xlarge", master_instance_type="m5.large")
+    assert "nvidia-smi" in synthesis.settings(NodeRole.WORKER).packages
+    assert "nvidia-smi" not in synthesis.settings(NodeRole.MASTER).packages

@@ -47,6 +47,7 @@ PROMISED = {
     "breaker",
     "capacity-none",
     "capacity-one-of-three",
+    "cpu-master",
     "events-lost",
     "gpu-ecc",
     "gpu-missing",
@@ -71,6 +72,7 @@ PROMISED = {
 }
 
 NO_ROWS = {
+    "cpu-master",
     "data-corrupt",
     "data-disk-full",
     "data-on-lustre",
@@ -82,7 +84,7 @@ NO_ROWS = {
     "stop-after",
     "stop-when-idle",
 }
-"""Jobs, their data and a size are no faults of the catalogue."""
+"""Jobs, their data, a size and types are no faults of the catalogue."""
 
 
 def _parse(text: str) -> Case:

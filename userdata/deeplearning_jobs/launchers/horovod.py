@@ -18,7 +18,7 @@ def draft_horovod(job: Job) -> Draft:
     Plan a job of Horovod with Gloo.
 
     Raises:
-        PlanError: An elastic job was asked for with a size, or in a container.
+        PlanError: An elastic job was asked for with a size, in a container, or under a master that does not train.
     """
     return _draft_elastic(job) if job.request.elastic else _draft_fixed(job)
 
@@ -61,6 +61,11 @@ def _draft_elastic(job: Job) -> Draft:
         raise PlanError(
             f"--elastic must go without a container, got {job.request.container}; "
             "use --launcher torchrun, or declare a requirements or conda file"
+        )
+    if not job.master.trains:
+        raise PlanError(
+            f"--elastic must go with --launcher torchrun where the master does not train, got horovod on "
+            f"{job.master.name}: Horovod Elastic keeps rank 0 on the host that starts it"
         )
     parts = [
         Part((job.path(START),), "puts the environment's programs first in PATH"),

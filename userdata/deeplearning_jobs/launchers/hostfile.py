@@ -14,6 +14,6 @@ def hostfile_reason(job: Job) -> str:
     """Say what slots are here."""
     if not job.layout.has_gpus:
         return f"the run's own: ranks {job.layout.slots} a host, which has no GPUs"
-    if job.layout.slots == job.master.gpu_count:
+    if job.layout.slots == job.first.gpu_count:
         return "the run's own: a slot a GPU"
-    return f"the run's own: {job.layout.slots} of {job.master.gpu_count} GPUs a host, as asked for"
+    return f"the run's own: {job.layout.slots} of {job.first.gpu_count} GPUs a host, as asked for"

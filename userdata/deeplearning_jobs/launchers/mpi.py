@@ -21,7 +21,8 @@ def draft_mpi(job: Job) -> Draft:
             "to its daemon on the host; use --launcher horovod or torchrun"
         )
     layout = job.layout
-    network = find_network(layout.hosts)
+    meeting = tuple(dict.fromkeys((job.master, *layout.hosts)))
+    network = find_network(meeting)
     parts = [
         Part((job.path(START),), f"puts the environment's programs first in PATH, then {OPENMPI_FOLDER} where it is"),
         Part(("mpirun",)),
@@ -31,7 +32,7 @@ def draft_mpi(job: Job) -> Draft:
         Part(("--map-by", "slot"), "ranks of a host are neighbours, as the topology shows"),
         Part(("--mca", "pml", "ob1"), "messages go by the transports of btl, and by no other"),
         Part(("--mca", "btl", "tcp,self"), "TCP between ranks: tensors of GPU ranks go by NCCL, not by MPI"),
-        Part(("--mca", "btl_tcp_if_include", network), _explain_network(layout.hosts)),
+        Part(("--mca", "btl_tcp_if_include", network), _explain_network(meeting)),
         Part(("--mca", "oob_tcp_if_include", network), "the same for Open MPI's daemons"),
         Part(("--mca", "plm_rsh_agent", job.path(SSH)), "checks host keys, which the cluster's agent installed"),
         Part(("--mca", "plm_rsh_no_tree_spawn", "1"), "only the master's login is sure to open every node"),

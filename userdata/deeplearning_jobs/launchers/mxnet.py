@@ -20,9 +20,9 @@ def draft_mxnet(job: Job) -> Draft:
         PlanError: The master offered no port.
     """
     layout = job.layout
-    (port,) = take_ports(job, job.master, 1)
+    (port,) = take_ports(job, job.first, 1)
     shared = {
-        "DMLC_PS_ROOT_URI": job.master.address,
+        "DMLC_PS_ROOT_URI": job.first.address,
         "DMLC_PS_ROOT_PORT": str(port),
         "DMLC_NUM_SERVER": str(len(layout.hosts)),
         "DMLC_NUM_WORKER": str(layout.ranks),
@@ -37,7 +37,7 @@ def draft_mxnet(job: Job) -> Draft:
         environment = {**shared, **place, TASK_VARIABLE: name, **own, **job.variables}
         return Process(host.name, name, join_parts(parts), environment, is_essential=is_essential)
 
-    servers = [make(job.master, "scheduler", "scheduler", NO_GPUS, is_essential=False)]
+    servers = [make(job.first, "scheduler", "scheduler", NO_GPUS, is_essential=False)]
     servers += [
         make(host, "server", f"server-{index}", NO_GPUS, is_essential=False) for index, host in enumerate(layout.hosts)
     ]

@@ -49,7 +49,7 @@ def draft_parameter_servers(job: Job) -> Draft:
         _make(job, host, Task("ps", index, NO_GPUS, is_essential=False)) for index, host in enumerate(job.layout.hosts)
     ]
     processes += _make_workers(job, is_essential=False)
-    processes.append(_make(job, job.master, Task("chief", 0, NO_GPUS, is_essential=True)))
+    processes.append(_make(job, job.first, Task("chief", 0, NO_GPUS, is_essential=True)))
     ends = Reason("chief-0", "tells the workers what to compute; they and the parameter servers serve until it ends")
     return Draft(tuple(processes), _cluster_file(job, cluster), (*_explain(job), ends), job.path("chief-0.log"))
 

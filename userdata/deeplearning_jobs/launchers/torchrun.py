@@ -23,7 +23,7 @@ def draft_torchrun(job: Job) -> Draft:
     Raises:
         PlanError: The master offered no port.
     """
-    (port,) = take_ports(job, job.master, 1)
+    (port,) = take_ports(job, job.first, 1)
     commands = [_list_parts(job, node, port) for node in range(len(job.layout.hosts))]
     processes = tuple(
         Process(host.name, f"node-{node}", join_parts(commands[node]), job.variables, is_essential=True)
@@ -57,7 +57,7 @@ def _static_parts(job: Job, node: int, port: int) -> list[Part]:
         Part(("--nnodes", str(len(job.layout.hosts))), "hosts that take part"),
         Part(("--node_rank", str(node)), "the host's place in the membership: rank 0 is on the master"),
         Part(("--rdzv_backend", "static"), "ranks are known beforehand, so that they follow the topology"),
-        Part(("--master_addr", job.master.address), "the master's address of the cluster; a name may mean another"),
+        Part(("--master_addr", job.first.address), "the master's address of the cluster; a name may mean another"),
         Part(("--master_port", str(port)), "free on the master when it was asked"),
     ]
 
@@ -68,7 +68,7 @@ def _elastic_parts(job: Job, node: int, port: int) -> list[Part]:
         Part(("--max_restarts", str(RESTARTS)), "so often may ranks fail on a host before the job does"),
         Part(("--rdzv_backend", "c10d"), "hosts meet anew whenever one leaves or comes back"),
         Part(("--rdzv_id", job.name.replace("/", "-")), "no other run meets there; torchrun names a folder after it"),
-        Part(("--rdzv_endpoint", f"{job.master.address}:{port}"), "on the master; the port was free when it was asked"),
+        Part(("--rdzv_endpoint", f"{job.first.address}:{port}"), "on the master; the port was free when it was asked"),
         Part(
             ("--rdzv_conf", f"is_host={int(node == 0)}"), "the master serves; torchrun would guess it from host names"
         ),
@@ -78,4 +78,4 @@ def _elastic_parts(job: Job, node: int, port: int) -> list[Part]:
 def _explain_slots(job: Job) -> str:
     if not job.layout.has_gpus:
         return "ranks a host, which has no GPUs"
-    return "a rank a GPU" if job.layout.slots == job.master.gpu_count else "ranks a host, as asked for"
+    return "a rank a GPU" if job.layout.slots == job.first.gpu_count else "ranks a host, as asked for"

@@ -35,6 +35,6 @@ def explain_gpus(job: Job) -> Reason:
     if not job.layout.has_gpus:
         return Reason(f"{VISIBLE} not set", "for workers: these hosts have no GPUs")
     is_whole = job.request.launcher in WHOLE_HOST_LAUNCHERS
-    each = (job.master.gpu_count or 0) // job.layout.slots if is_whole else 1
+    each = (job.first.gpu_count or 0) // job.layout.slots if is_whole else 1
     servers = "" if job.request.launcher == "tf-multiworker" else "; none for servers, which would take memory of each"
     return Reason(VISIBLE, f"{each} GPU{'s' if each > 1 else ''} a worker{servers}")
