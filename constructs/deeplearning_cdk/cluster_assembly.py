@@ -55,6 +55,7 @@ class ClusterAssembly(ClusterAccess):
         self.node_log = make_log_group(self, "NodeLog", key=self.encryption.log_key)
         self.adjuster = self._make_adjuster()
         self._nodes = self._make_nodes()
+        self.node.default_child = self.workers.group
         self.monitoring = self._make_monitoring()
         self._order_creation()
 

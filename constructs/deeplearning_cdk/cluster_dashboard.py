@@ -70,8 +70,7 @@ class ClusterDashboard(Construct):
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
-            # Dashboards belong to the account, not to a region, and one of the same name would be written over.
-            dashboard_name=f"{watched.cluster}-{region}",
+            # CloudFormation chooses a name: dashboards belong to the account, and one of the same name is written over.
             default_interval=_SHOWN,
         )
         self.dashboard.add_widgets(_write_head(watched, region))

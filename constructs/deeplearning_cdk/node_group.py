@@ -1,6 +1,7 @@
 """Nodes of one role: launch template and Auto Scaling group."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import jsii
 from aws_cdk import CfnAutoScalingScheduledAction, CfnUpdatePolicy, Duration, Size
@@ -121,7 +122,7 @@ class NodeGroup(Construct):
         self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
         if is_public:
             acknowledge(self.launch_template, "public-route")
-        self.group = autoscaling.CfnAutoScalingGroup(
+        self.group = self.node.default_child = autoscaling.CfnAutoScalingGroup(
             self,
             "Group",
             min_size="0",
@@ -154,6 +155,14 @@ class NodeGroup(Construct):
     def group_name(self) -> str:
         """Name of the Auto Scaling group."""
         return self.group.ref
+
+    @property
+    def auto_scaling_group(self) -> autoscaling.IAutoScalingGroup:
+        """The group as the CDK's interface: schedules, lifecycle hooks and policies are added to it."""
+        known = self.node.try_find_child("AutoScalingGroup")
+        if known is not None:
+            return cast("autoscaling.IAutoScalingGroup", known)
+        return autoscaling.AutoScalingGroup.from_auto_scaling_group_name(self, "AutoScalingGroup", self.group_name)
 
     def launch_after(self, *dependencies: IDependable) -> None:
         """Launch no node before something is there."""

@@ -183,6 +183,7 @@ class SharedFileSystem(Construct):
             file_system_policy=_ENCRYPTED_ONLY if self.mode == "efs" else None,
             file_system_tags=[efs.CfnFileSystem.ElasticFileSystemTagProperty(key="Name", value=self.node.path)],
         )
+        self.node.default_child = file_system
         file_system.apply_removal_policy(removal_policy)
         return file_system.ref
 

@@ -183,15 +183,6 @@ def test_dashboard_shows_every_metric_or_it_is_named_as_left_out(
     assert shown == every
 
 
-def test_dashboard_is_told_apart_by_cluster_and_region(synthesize: Any) -> None:
-    synthesis = synthesize()
-    cluster = synthesis.part("AWS::Lambda::Function", "Adjuster")["Properties"]["Environment"]["Variables"]
-    name = synthesis.only("AWS::CloudWatch::Dashboard")["DashboardName"]
-    assert name == {"Fn::Join": ["", [f"{cluster['DEEPLEARNING_CLUSTER']}-", {"Ref": "AWS::Region"}]]}
-    named = synthesize(region="eu-west-1").only("AWS::CloudWatch::Dashboard")["DashboardName"]
-    assert named == f"{cluster['DEEPLEARNING_CLUSTER']}-eu-west-1"
-
-
 def test_dashboard_begins_with_the_way_in_and_ends_with_the_last_warnings(synthesize: Any) -> None:
     synthesis = synthesize()
     first, second, *_, last = _widgets(synthesis)

@@ -6,6 +6,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
@@ -179,6 +180,47 @@ def test_roles_that_cannot_be_those_of_nodes_are_refused(make_stack: Any) -> Non
     mine = _make_role(stack)
     with pytest.raises(ValueError, match="worker_role must not be that of the master, got Stack/Mine twice; pass two"):
         TrainingCluster(stack, "Third", master_role=mine, worker_role=mine, **CPU)
+
+
+# --- Ways in for what is not a prop ---------------------------------------------------------------------
+
+
+def test_escape_hatches_find_the_main_resource_of_cluster_node_groups_and_file_system(make_stack: Any) -> None:
+    cluster = TrainingCluster(make_stack(), "Cluster", **CPU)
+    assert cluster.node.default_child is cluster.workers.group
+    assert cluster.workers.node.default_child is cluster.workers.group
+    assert cluster.master.node.default_child is cluster.master.group
+    made = cluster.file_system.node.default_child
+    assert isinstance(made, efs.CfnFileSystem)
+
+
+def test_an_existing_file_system_has_no_resource_of_its_own(make_stack: Any) -> None:
+    cluster = TrainingCluster(make_stack(), "Cluster", file_system_id="fs-0123456789abcdef0", **CPU)
+    assert cluster.file_system.node.default_child is None
+
+
+def test_schedules_and_hooks_are_added_to_a_node_group_by_the_interface_of_the_cdk(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack, plain = make_stack(), make_stack()
+    workers = TrainingCluster(stack, "Cluster", **CPU).workers
+    TrainingCluster(plain, "Cluster", **CPU)
+    night = autoscaling.Schedule.cron(hour="20", minute="0")
+    workers.auto_scaling_group.scale_on_schedule("Night", schedule=night, desired_capacity=0)
+    workers.auto_scaling_group.add_lifecycle_hook(
+        "Farewell", lifecycle_transition=autoscaling.LifecycleTransition.INSTANCE_TERMINATING
+    )
+    synthesis = read_stack(stack)
+    group = {"Ref": synthesis.group_id(NodeRole.WORKER)}
+    for kind in ("ScheduledAction", "LifecycleHook"):
+        assert synthesis.only(f"AWS::AutoScaling::{kind}")["AutoScalingGroupName"] == group
+    assert len(synthesis.template["Resources"]) == len(read_stack(plain).template["Resources"]) + 2
+
+
+def test_a_dashboard_has_a_name_that_no_other_stack_or_region_can_have(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", **CPU)
+    assert "DashboardName" not in read_stack(stack).only("AWS::CloudWatch::Dashboard")
 
 
 # --- Security groups ----------------------------------------------------------------------------------

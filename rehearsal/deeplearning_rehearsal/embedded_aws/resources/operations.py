@@ -54,7 +54,7 @@ def _create_alarm(creation: Creation) -> Created:
 
 def _create_dashboard(creation: Creation) -> Created:
     properties = creation.properties
-    name, body = properties["DashboardName"], properties["DashboardBody"]
+    name, body = properties.get("DashboardName") or creation.name(255), properties["DashboardBody"]
     require_known_metrics(json.loads(body))
     creation.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=body)
     return Created(name)
