@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """
-Trains a classifier of handwritten digits with Apache MXNet and its key-value store.
+Trains a classifier of handwritten digits, or of CIFAR-10 with --data_dir, with Apache MXNet and its key-value store.
 
 Workers push their gradients to the servers, which sum them; rank 0 writes a checkpoint after each epoch, measures the
 accuracy on held-out digits and prints the result as one line of JSON. A process whose DMLC_ROLE is server or scheduler
-becomes one as soon as it imports MXNet. MXNet is retired: 1.9.1 is its last release and needs NumPy before 1.24.
+becomes one as soon as it imports MXNet. MXNet is retired: 1.9.1 is its last release and needs NumPy before 1.24. Its
+wheel has no GPU, so that GPUs which are asked for are the CPU, unless an image brings an MXNet of its own.
 
-    deeplearning run --launcher mxnet -- python3 train_mxnet.py [--network resnet --num-layers 50]
+    deeplearning run --launcher mxnet -- python3 train_mxnet.py --data_dir $EFS_MOUNT/cifar10_data [--network resnet]
     mxnet/launch.py -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python3 train_mxnet.py
 """
 
@@ -14,13 +15,14 @@ import argparse
 import json
 import os
 import socket
+import sys
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
+import digits
 import numpy as np
-from digits import SEED, load_digits, split
 
 warnings.filterwarnings("ignore", "`np.bool`", DeprecationWarning)  # MXNet 1.9.1 uses what NumPy 1.24 took away
 import mxnet as mx  # noqa: E402
@@ -37,6 +39,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train on handwritten digits with MXNet's key-value store.")
     parser.add_argument(
         "--gpus", nargs="?", const="", default="", help="this host's GPUs, such as 0,1; none: the CPU (default: none)"
+    )
+    parser.add_argument(
+        "--data_dir", type=Path, help="CIFAR-10's binary files; digits in their form where none are (default: digits)"
     )
     parser.add_argument("--network", choices=("mlp", "resnet"), default="mlp", help="default: %(default)s")
     parser.add_argument(
@@ -58,9 +63,32 @@ def parse_arguments() -> argparse.Namespace:
 def choose_devices(gpus: str) -> list[mx.Context]:
     """Return the GPUs of this process; a launcher that gives each worker its own GPU shows only that one."""
     numbers = [int(number) for number in gpus.split(",") if number]
-    if not numbers and os.environ.get("CUDA_VISIBLE_DEVICES") and mx.context.num_gpus():
-        numbers = list(range(mx.context.num_gpus()))
+    found = mx.context.num_gpus()
+    if not numbers and os.environ.get("CUDA_VISIBLE_DEVICES"):
+        numbers = list(range(found))
+    if numbers and max(numbers) >= found:
+        sys.stderr.write(f"--gpus must name GPUs that MXNet sees, got {gpus}, it sees {found}; training on the CPU\n")
+        numbers = []
     return [mx.gpu(number) for number in numbers] or [mx.cpu()]
+
+
+def load_parts(folder: Path | None, *, is_first: bool) -> tuple[str, digits.Part, digits.Part]:
+    """
+    Return the dataset's name, images (channels first) with labels for training, and held-out ones.
+
+    Args:
+        folder: Where CIFAR-10 is; None for digits.
+        is_first: Whether this process writes digits there when it is not; the others wait for them.
+    """
+    if folder is None:
+        name, images, labels = digits.load_digits()
+        return name, *digits.split(images.reshape(-1, 1, 8, 8), labels)
+    place = digits.prepare_cifar(folder) if is_first else digits.wait_for_cifar(folder)
+    parts = (
+        digits.read_cifar(place / file for file in files) for files in (digits.TRAINING_FILES, (digits.HELD_OUT_FILE,))
+    )
+    train, held_out = ((np.ascontiguousarray(images.transpose(0, 3, 1, 2)), labels) for images, labels in parts)
+    return digits.name_cifar(place), train, held_out
 
 
 def gather_hosts(store: mx.kvstore.KVStore) -> list[str]:
@@ -103,15 +131,17 @@ def make_resnet(layers: int) -> gluon.HybridBlock:
     return network
 
 
-def make_network(arguments: argparse.Namespace, devices: list[mx.Context]) -> tuple[gluon.HybridBlock, int]:
-    """Return the network with the weights from which it goes on, and the epochs behind them."""
+def make_network(
+    arguments: argparse.Namespace, devices: list[mx.Context], shape: tuple[int, ...]
+) -> tuple[gluon.HybridBlock, int]:
+    """Return the network for images of a shape with the weights from which it goes on, and the epochs behind them."""
     if arguments.network == "resnet":
         network = make_resnet(arguments.num_layers)
     else:
         network = gluon.nn.HybridSequential()
         network.add(gluon.nn.Dense(128, activation="relu"), gluon.nn.Dense(10))
     network.initialize(mx.init.Xavier(), ctx=devices)
-    network(mx.nd.zeros((1, 1, 8, 8), ctx=devices[0]))  # shapes follow from the first images
+    network(mx.nd.zeros((1, *shape), ctx=devices[0]))  # shapes follow from the first images
     network.hybridize()
     path = os.environ.get("DEEPLEARNING_RESUME_FROM")
     if not path:
@@ -172,12 +202,11 @@ def main() -> None:
     store = mx.kv.create(arguments.kv_store)
     hosts = gather_hosts(store)
     devices = choose_devices(arguments.gpus)
-    mx.random.seed(SEED)
-    network, done = make_network(arguments, devices)
+    mx.random.seed(digits.SEED)
+    name, (x, y), (held_out_x, held_out_y) = load_parts(arguments.data_dir, is_first=store.rank == 0)
+    network, done = make_network(arguments, devices, x.shape[1:])
     settings = {"learning_rate": arguments.lr, "momentum": 0.9}
     trainer = gluon.Trainer(network.collect_params(), "sgd", settings, kvstore=store)
-    name, images, labels = load_digits()
-    (x, y), (held_out_x, held_out_y) = split(images.reshape(-1, 1, 8, 8), labels)
     share = len(y) // store.num_workers  # the same on all workers, or the servers would wait for ever
     batch = min(share, max(len(devices), arguments.batch_size // store.num_workers))
     folder = open_folder(arguments)
@@ -185,7 +214,7 @@ def main() -> None:
     is_first = os.environ.get("DEEPLEARNING_RANK", str(store.rank)) == "0"
     begin = time.monotonic()
     for epoch in range(done, arguments.num_epochs):
-        order = np.random.default_rng(SEED + epoch).permutation(len(y))
+        order = np.random.default_rng(digits.SEED + epoch).permutation(len(y))
         mine = order[store.rank :: store.num_workers][:share]
         train(network, trainer, (x[mine], y[mine]), (batch, batch * store.num_workers), devices)
         if is_first:

@@ -14,6 +14,7 @@ is ended on all hosts, and when this program is ended too.
 import argparse
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -97,6 +98,8 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
         parser.error(f"--env must be NAME:VALUE, got {' '.join(options.env)}")
     if not options.command:
         parser.error("a program must be given, such as python3 train_mxnet.py")
+    if options.command[0] == "python" and not shutil.which("python"):
+        options.command[0] = "python3"  # What Ubuntu calls it.
     return options
 
 

@@ -1,6 +1,13 @@
-"""The page for users of the predecessor: no cell is empty, its commands exist, and so does what tries them."""
+"""
+The page for users of the predecessor: no cell is empty, and what it names is there.
 
+Of a command that is its program, its options, the files and variables that it names; of a single word that it is a
+prop, an output, a path or a program; of the last cell that there is such a test or case.
+"""
+
+import ast
 import contextlib
+import inspect
 import io
 import itertools
 import re
@@ -10,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_cdk import TrainingCluster
 from deeplearning_cli.main import make_parser as make_user_parser
 from deeplearning_command.main import make_parser as make_node_parser
+from deeplearning_contract import names
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +28,16 @@ PAGE = ROOT / "docs" / "from-deeplearning-cfn.md"
 CASES = ROOT / "rehearsal" / "deeplearning_rehearsal" / "cases"
 LEAST_STEPS = {"Mask R-CNN with TensorPack and Horovod": 20, "MXNet and TensorFlow": 17}
 STACK_KEYS = {"regions", "stack_name", "tags", "availability_zones"}
+EXAMPLES = ROOT / "examples"
+NODE_PROGRAMS = {"bash", "git", "hostname", "mpirun", "pkill", "python3"}
+"""What nodes have besides our own command. Ubuntu has no `python`: https://packages.ubuntu.com/noble/python-is-python3."""
+OWN_PROGRAMS = {"train.py"}
+"""What stands for a program of the user's."""
+PROPS = set(inspect.signature(TrainingCluster.__init__).parameters)
+PATHS = {value for value in vars(names).values() if isinstance(value, str) and value.startswith("/")}
+OUTPUTS = set(
+    re.findall(r'CfnOutput\(\w+, "(\w+)"', "".join(path.read_text() for path in (ROOT / "stacks").glob("*.py")))
+)
 
 
 def read_steps(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -37,8 +56,10 @@ def find_mistakes(cells: list[str]) -> list[str]:
     """Say what is wrong with a row."""
     if len(cells) != 3 or not all(cell.strip("`. ") for cell in cells):
         return ["each of three cells must say something"]
-    _, here, trial = cells
-    mistakes = [f"{text}: {why}" for text in re.findall(r"`([^`]+)`", here) if (why := refuse_command(text))]
+    there, here, trial = cells
+    mistakes = [f"{text}: {why}" for text in re.findall(r"`([^`]+)`", here) if (why := refuse_text(text))]
+    variables = set(re.findall(r"\$\(*([A-Z_]+)", f"{there} {here}"))
+    mistakes += [f"${name}: no such variable" for name in sorted(variables - set(names.CONTRACT_VARIABLES))]
     found = re.findall(r"`([^`]+)`", trial)
     if not found:
         mistakes.append("the last cell must name a test or a case")
@@ -50,25 +71,89 @@ def find_mistakes(cells: list[str]) -> list[str]:
     return mistakes
 
 
-def refuse_command(text: str) -> str:
-    """Say why a text that is one of our commands would not be accepted; empty when it would, or is none."""
-    words = shlex.split(text.replace("...", "x"))
-    if words[:1] == ["deeplearning"]:
-        return refuse_arguments(make_node_parser(), words[1:])
-    if words[:1] == ["deeplearning-cdk"]:
-        return refuse_arguments(make_user_parser(), words[1:])
-    if words[:2] == ["npx", "cdk"]:
-        keys = {word.partition("=")[0] for before, word in itertools.pairwise(words) if before == "-c"}
-        return ", ".join(sorted(keys - set(CLUSTER_KEYS) - set(PLACE_KEYS) - STACK_KEYS))
-    if words[:1] == ["make"]:
-        return "" if re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE) else "no such target"
-    return refuse_paths(words)
+def refuse_text(text: str) -> str:
+    """Say why a text in backquotes names what is not there; empty when it does not."""
+    plain = re.sub(r"\$\((?:[^()]|\(\([^()]*\)\)|\(([^()]|\([^()]*\))*\))*\)", "x", text.replace("...", "x"))
+    words = shlex.split(re.sub(r"<[^>]*>", "x", plain))
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words = words[1:]
+    return (
+        refuse_word(words[0]) if len(words) == 1 and words[0] not in ("deeplearning", "make") else refuse_command(words)
+    )
 
 
-def refuse_paths(words: list[str]) -> str:
-    """Say which named example is not there."""
-    named = [word.partition("deeplearning-cdk/")[2] or word for word in words if "examples/" in word]
-    return ", ".join(name for name in named if not (ROOT / name).exists())
+def refuse_word(word: str) -> str:
+    """Say why a single word is neither prop nor output, path or program."""
+    is_path = word in PATHS or word.startswith(f"E/{names.JOBS_FOLDER}/") or find_example(word)
+    return "" if is_path or word in PROPS | OUTPUTS | NODE_PROGRAMS else "neither prop, output, path nor program"
+
+
+def refuse_command(words: list[str]) -> str:
+    """Say why a command would not be accepted; empty when it would."""
+    if words[0] in REFUSALS:
+        return REFUSALS[words[0]](words[1:])
+    if example := find_example(words[0]):
+        return refuse_flags(example, words[1:])
+    return "" if words[0] in NODE_PROGRAMS else f"{words[0]}: no node has it"
+
+
+def refuse_node_command(words: list[str]) -> str:
+    """Say why `deeplearning` would not accept its arguments, or what it starts would not be there."""
+    program = words[words.index("--") + 1 :] if "--" in words else []
+    return refuse_arguments(make_node_parser(), words) or (refuse_command(program) if program else "")
+
+
+def refuse_cdk(words: list[str]) -> str:
+    """Say which context keys app.py does not know."""
+    keys = {word.partition("=")[0] for before, word in itertools.pairwise(words) if before == "-c"}
+    return ", ".join(sorted(keys - set(CLUSTER_KEYS) - set(PLACE_KEYS) - STACK_KEYS))
+
+
+def refuse_target(words: list[str]) -> str:
+    """Say that there is no such target of make."""
+    is_there = re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return "" if is_there else "no such target"
+
+
+def refuse_python(words: list[str]) -> str:
+    """Say that there is no such example, or which flags it does not take."""
+    if example := find_example(words[0]):
+        return refuse_flags(example, words[1:])
+    return "" if words[0] in OWN_PROGRAMS else f"{words[0]}: no such example"
+
+
+REFUSALS = {
+    "deeplearning": refuse_node_command,
+    "deeplearning-cdk": lambda words: refuse_arguments(make_user_parser(), words),
+    "npx": refuse_cdk,
+    "make": refuse_target,
+    "python3": refuse_python,
+}
+
+
+def find_example(word: str) -> Path | None:
+    """Return the example that a word names, as it is called in the checkout, on the file system or in its folder."""
+    name = (
+        word.removeprefix("$EFS_MOUNT/").removeprefix("E/").removeprefix("deeplearning-cdk/").removeprefix("examples/")
+    )
+    path = EXAMPLES / name
+    return path if path.is_file() else None
+
+
+def refuse_flags(example: Path, words: list[str]) -> str:
+    """Say which flags an example does not take; those behind a program that it starts are that program's."""
+    begin = next((index for index, word in enumerate(words) if word.startswith("python")), len(words))
+    if started := words[begin + 1 :]:
+        return refuse_flags(example, words[:begin]) or refuse_python(started)
+    programs = [example, *filter(None, map(find_example, words))]  # What it starts takes the rest.
+    taken = {
+        node.value
+        for program in programs
+        for node in ast.walk(ast.parse(program.read_text()))
+        if isinstance(node, ast.Constant)
+    }
+    flags = [word.partition("=")[0] for word in words if word.startswith("-") and word != "--"]
+    return ", ".join(f"{example.name} takes no {flag}" for flag in flags if flag not in taken)
 
 
 def refuse_arguments(parser, arguments: list[str]) -> str:
@@ -108,6 +193,22 @@ def test_both_guides_are_there_from_their_first_step_to_their_last():
         (["a step", "`npx cdk deploy -c wings=2`", "case `quota`"], "wings"),
         (["a step", "`make fly`", "case `quota`"], "no such target"),
         (["a step", "`python3 E/deeplearning-cdk/examples/fly.py`", "case `quota`"], "examples/fly.py"),
+        (["a step", "`python3 train_fly.py`", "case `quota`"], "train_fly.py: no such example"),
+        (["a step", "`deeplearning run -- python3 fly.py`", "case `quota`"], "fly.py: no such example"),
+        (["a step", "`deeplearning run -- python train_mxnet.py`", "case `quota`"], "python: no node has it"),
+        (
+            ["a step", "`examples/mxnet/launch.py -n 2 python train_mxnet.py --wings`", "case `quota`"],
+            "takes no --wings",
+        ),
+        (
+            ["a step", "`examples/mxnet/launch.py python train_mxnet.py --gpus $(seq $((2 - 1))) --wings`", "x"],
+            "no --wings",
+        ),
+        (["a step", "`python3 examples/evaluate_cifar10.py --wings=2`", "case `quota`"], "takes no --wings"),
+        (["a step", "`ls $EFS_MOUNTS`", "case `quota`"], "$EFS_MOUNTS: no such variable"),
+        (["`echo $DEEPLEARNING_WORKER_COUNT`", "words", "case `quota`"], "$DEEPLEARNING_WORKER_COUNT: no such"),
+        (["a step", "prop `wings`", "case `quota`"], "wings: neither prop"),
+        (["a step", "`/opt/deeplearning/wings`", "case `quota`"], "wings: neither prop"),
     ],
 )
 def test_a_planted_mistake_is_found(cells, mistake):

@@ -19,7 +19,12 @@ _MPIRUN = (
     "-x PATH -x EFS_MOUNT -x DEEPLEARNING_WORKERS_COUNT python3"
 )
 
-_LAUNCH_PY = "mxnet/launch.py -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH"
+_LAUNCH_PY = (
+    "mxnet/launch.py -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH "
+    "python train_mxnet.py --data_dir $EFS_MOUNT/cifar10_data --network mlp --kv-store dist_device_sync "
+    "--gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1)))"
+)
+"""As the predecessors have it, with their CIFAR-10 where it is; their network of 50 layers takes a GPU."""
 
 _SCRIPTS = "$EFS_MOUNT/rehearsal/tensorflow"
 _GENERATE = (
@@ -87,7 +92,7 @@ TRIALS = (
         looks=(_EVALUATE, _TENSORBOARD),
     ),
     _make("tf-multiworker", "train_parameter_server.py"),
-    _make("mxnet", "train_mxnet.py", f"{ENVIRONMENT_PATH} {_LAUNCH_PY} python3 train_mxnet.py"),
+    _make("mxnet", "train_mxnet.py", f"{ENVIRONMENT_PATH}; {_LAUNCH_PY}"),
 )
 
 _MASK_RCNN = "python3 mask_rcnn/job.py --schedule 1x --images 64"

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,6 +122,27 @@ def test_all_processes_know_one_scheduler_and_the_same_numbers(hosts):
     assert {one["DMLC_PS_ROOT_URI"] for one in everyone} == {"127.0.0.1"}
     assert len({one["DMLC_PS_ROOT_PORT"] for one in everyone}) == 1
     assert {(one["DMLC_NUM_WORKER"], one["DMLC_NUM_SERVER"]) for one in everyone} == {("2", "1")}
+
+
+def test_the_seeds_python_is_python3_where_there_is_no_other(hosts):
+    """Ubuntu has no `python`: https://packages.ubuntu.com/noble/python-is-python3."""
+    for name in ("bash", "cat", "env", "kill", "setsid", "sh", "sleep"):
+        (hosts.folder / "bin" / name).symlink_to(shutil.which(name))
+    (hosts.folder / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (hosts.folder / "bin" / "python3").chmod(0o755)
+    command = [*hosts.command("-n", "1")[:-3], "python", str(hosts.folder / "program.py"), "work"]
+    environment = hosts.environment() | {"PATH": str(hosts.folder / "bin")}
+    answer = subprocess.run(
+        command,
+        env=environment,
+        cwd=hosts.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=GENEROUS_SECONDS,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert len(hosts.seen("worker")) == 1
 
 
 def test_names_of_hosts_become_addresses(hosts):

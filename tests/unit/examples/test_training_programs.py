@@ -18,7 +18,7 @@ RESULT = {"framework", "launcher", "ranks", "hosts", "dataset", "accuracy", "sec
 SEED_FLAGS = {
     "train_parameter_server": {"--data_dir", "--train_dir", "--batch_size", "--max_steps", "--log_dir"},
     "evaluate_cifar10": {"--data_dir", "--eval_dir", "--checkpoint_dir"},
-    "train_mxnet": {"--gpus", "--network", "--num-layers", "--kv-store"},
+    "train_mxnet": {"--data_dir", "--gpus", "--network", "--num-layers", "--kv-store"},
 }
 
 
@@ -87,3 +87,25 @@ def test_rank_zero_reports_its_throughput_as_the_agent_reads_it(monkeypatch, tmp
         report(value)
         found = parse_throughput(path.read_text()) if path.exists() else None
         assert found == (value if is_told else None)
+
+
+def choose_devices(gpus, sees):
+    """Call the function of train_mxnet.py where MXNet sees so many GPUs."""
+    [function] = [node for node in walk("train_mxnet") if getattr(node, "name", "") == "choose_devices"]
+    function.returns = None
+    mx = types.SimpleNamespace(
+        context=types.SimpleNamespace(num_gpus=lambda: sees), gpu=lambda number: f"gpu{number}", cpu=lambda: "cpu"
+    )
+    names = {"mx": mx, "os": types.SimpleNamespace(environ={}), "sys": sys}
+    exec(compile(ast.Module([function], []), "train_mxnet.py", "exec"), names)  # noqa: S102 - our own program
+    return names["choose_devices"](gpus)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sees", "devices"),
+    [("", 0, ["cpu"]), ("0,1", 2, ["gpu0", "gpu1"]), ("0,1,2,3,4,5,6,7", 0, ["cpu"]), ("0,1", 1, ["cpu"])],
+)
+def test_gpus_that_mxnets_wheel_does_not_see_are_the_cpu_and_said_so(gpus, sees, devices, capsys):
+    """The seeds' `--gpus $(seq ...)` names those of the driver; MXNet's wheel is built without CUDA."""
+    assert choose_devices(gpus, sees) == devices
+    assert ("training on the CPU" in capsys.readouterr().err) is (bool(gpus) and devices == ["cpu"])
