@@ -92,6 +92,7 @@ def newest_of_each(reports: Iterable[NodeReport]) -> tuple[NodeReport, ...]:
     for report in reports:
         is_ready = report.stage is ReportStage.READY
         known = newest.pop((report.instance_id, is_ready), report)
+        is_uncounted = not is_ready and report.sequence == 0
         is_newer = report.generation >= known.generation if is_ready else report.sequence >= known.sequence
-        newest[report.instance_id, is_ready] = report if is_newer or report.sequence == 0 else known
+        newest[report.instance_id, is_ready] = report if is_newer or is_uncounted else known
     return tuple(newest.values())

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deeplearning_agent.aws_clients import AwsClients, AwsError
@@ -45,11 +45,11 @@ class Replacements:
 
     def has_ordered(self, instance_id: str) -> bool:
         """Tell whether a worker is being replaced, so that it is not admitted again."""
-        return instance_id in self._ordered
+        return instance_id in self._ordered or instance_id in self._refused
 
     def condemn(self, causes: Mapping[str, str]) -> None:
         """Note that nodes are to be replaced, by instance id -> why, which are no members."""
-        for name in causes.keys() - self._ordered - self._due:
+        for name in causes.keys() - self._ordered - self._refused.keys():
             LOG.warning("%s is not admitted: %s", name, causes[name])
             self._due.add(name)
 
@@ -70,7 +70,7 @@ class Replacements:
             elif name in found.silent and found.has_answer and not self._roster.is_leaving(name):
                 limits = self._node.limit(SILENT_SECONDS), self._node.limit(RETURN_SECONDS)
                 self._silences[name] = _Silence(member, *limits)
-        self._due |= set(self._roster.failed()) - self._ordered
+        self._due |= set(self._roster.failed()) - self._ordered - self._refused.keys()
 
     def carry_out(self, kept: Collection[str], found: "Findings") -> None:
         """
@@ -87,27 +87,28 @@ class Replacements:
         for name, silence in list(self._silences.items()):
             is_time = found.has_answer if name in found.mute else silence.last.is_over
             is_due = silence.due.is_over and is_time
-            if name in kept or is_due:
+            if name in kept or (is_due and self._replace(name)):
                 del self._silences[name]
-            if is_due and name not in kept:
-                self._due.add(name)
+            elif is_due:  # Until the next call it may answer again.
+                self._silences[name] = replace(silence, due=self._node.limit(RETRY_SECONDS))
         for name in sorted(self._due):
             self._due.discard(name)
-            if name not in kept:
-                self._replace(name)
+            self._refused.pop(name, None)
+            if name not in kept and not self._replace(name):
+                self._refused[name] = self._node.limit(RETRY_SECONDS)
 
-    def _replace(self, instance_id: str) -> None:
-        self._ordered.add(instance_id)
-        self._refused.pop(instance_id, None)
+    def _replace(self, instance_id: str) -> bool:
+        """Ask Auto Scaling to replace a worker; return whether that is settled."""
         try:
             self._clients.autoscaling.set_instance_health(
                 InstanceId=instance_id, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
             )
         except AwsError as error:
-            if "not found" in str(error):
-                LOG.info("Auto Scaling has replaced %s already", instance_id)
-            else:
+            if "not found" not in str(error):
                 LOG.warning("Auto Scaling does not replace %s yet: %s", instance_id, error)
-                self._refused[instance_id] = self._node.limit(RETRY_SECONDS)
+                return False
+            LOG.info("Auto Scaling has replaced %s already", instance_id)
         else:
             LOG.info("asked Auto Scaling to replace %s", instance_id)
+        self._ordered.add(instance_id)
+        return True

@@ -31,6 +31,13 @@ ORDER_IS_LOST = History(
     0, 2, 0, (Event(70.0, "GPU fails"), Event(70.0, "cut off", 1, 34), Event(70.0, "cut off"), Event(0.3, "GPU fails"))
 )
 """The call that asks for a replacement fails: it must be made again."""
+ORDER_IS_LOST_AND_THE_NODE_COMES_BACK = History(
+    0,
+    4,
+    0,
+    (Event(70.0, "GPU fails"), Event(70.0, "cut off", 7, 35), Event(70.0, "cut off", 0, 1), Event(10.0, "grow")),
+)
+"""The same call fails, and the node that was silent answers again before the next one."""
 
 
 def count_allowed_calls(nodes, seconds):
@@ -44,6 +51,7 @@ def count_allowed_calls(nodes, seconds):
 @example(NEW_HOLDER_OF_A_DEAD_MASTERS_ADDRESS)
 @example(SICK_AND_SILENT)
 @example(ORDER_IS_LOST)
+@example(ORDER_IS_LOST_AND_THE_NODE_COMES_BACK)
 def test_no_history_breaks_a_promise(history):
     play(history)
 
