@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
-from deeplearning_cdk.prop_check import Rule, checked, show_value
+from deeplearning_cdk.prop_check import Rule, check_fields, checked, show_value
 from deeplearning_cdk.prop_rules import is_file, matching
 from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
 
@@ -83,9 +83,13 @@ class JobEnvironment:
     """
 
     kind: Literal["requirements", "conda", "container"]
-    path: str = ""
-    image: str = ""
-    horovod: str = ""
+    path: Literal[""] | EnvironmentFile = ""
+    image: Literal[""] | ContainerImage = ""
+    horovod: Literal[""] | Horovod = ""
+
+    def __post_init__(self) -> None:
+        """Check the values, which nodes are told as they are."""
+        check_fields(self)
 
     @classmethod
     @checked

@@ -1,22 +1,59 @@
 """How nodes are paid for, and what launch template and Auto Scaling group say of it."""
 
-import re
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from aws_cdk import Token
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
+
+from deeplearning_cdk.prop_check import Rule, check_fields
+from deeplearning_cdk.prop_rules import matching
 
 _Template = ec2.CfnLaunchTemplate
 _Group = autoscaling.CfnAutoScalingGroup
 PurchaseKind = Literal["on-demand", "spot", "reservation", "capacity-block"]
-_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}")
-_RESOURCE_GROUP = re.compile(r"arn:[a-z-]+:resource-groups:[a-z0-9-]+:\d{12}:group/[A-Za-z0-9._-]{1,300}")
-_PLACEMENT_GROUP = re.compile(r"[A-Za-z0-9 ._:/()#,@\[\]+=&;{}!$*-]{1,255}")
 _LEAST_PRICE = 0.001
 """USD an hour; a launch template takes more than that (CloudFormation, LaunchTemplate SpotOptions)."""
+_MOST_PRICE = 1000
+"""Above every price of an instance; a typing error."""
 _LIST = "list yours with `aws ec2 describe-capacity-reservations`"
+
+ReservationId = Annotated[
+    str, matching(r"cr-[0-9a-f]{8,17}", "be cr- and 8 to 17 hex digits", _LIST, takes_tokens=True)
+]
+"""Id of a reservation."""
+
+ResourceGroupArn = Annotated[
+    str,
+    matching(
+        r"arn:[a-z-]+:resource-groups:[a-z0-9-]+:[0-9]{12}:group/[A-Za-z0-9._-]{1,300}",
+        "be the ARN of a resource group",
+        "list yours with `aws resource-groups list-groups`",
+        takes_tokens=True,
+    ),
+]
+"""ARN of a resource group of reservations."""
+
+PlacementGroupName = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9 ._:/()#,@\[\]+=&;{}!*-]{1,255}",
+        "be the name of a placement group without $",
+        "list yours with `aws ec2 describe-placement-groups`",
+        takes_tokens=True,
+    ),
+]
+"""Name of a placement group; it is written into the template alone."""
+
+MaxPrice = Annotated[
+    float,
+    Rule(
+        must=f"be over {_LEAST_PRICE} USD an hour and at most {_MOST_PRICE}",
+        remedy="raise it, or leave it out",
+        is_kept=lambda price: _LEAST_PRICE < price <= _MOST_PRICE,
+    ),
+]
+"""The most that a spot instance may cost, in USD an hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +74,17 @@ class Purchase:
     """
 
     kind: PurchaseKind = "on-demand"
-    reservation_id: str = ""
-    resource_group_arn: str = ""
-    max_price: float | None = None
-    placement_group: str = ""
+    reservation_id: Literal[""] | ReservationId = ""
+    resource_group_arn: Literal[""] | ResourceGroupArn = ""
+    max_price: MaxPrice | None = None
+    placement_group: Literal[""] | PlacementGroupName = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(PurchaseKind):
-            raise ValueError(f"kind must be one of {', '.join(get_args(PurchaseKind))}, got {self.kind!r}; take one")
+        check_fields(self)
         self._check_reservation()
-        if self.placement_group:
-            rule, remedy = "the name of a placement group", "list yours with `aws ec2 describe-placement-groups`"
-            _check("placement_group", self.placement_group, _PLACEMENT_GROUP, rule, remedy)
-        if self.max_price is not None and (self.kind != "spot" or not self.max_price > _LEAST_PRICE):
+        if self.max_price is not None and self.kind != "spot":
             raise ValueError(
-                f"max_price must be over {_LEAST_PRICE} USD an hour, and for spot instances only, got {self.max_price} "
-                f"with {self.kind}; raise it, or leave it out"
+                f"max_price must be for spot instances, got {self.max_price:g} with {self.kind}; leave it out"
             )
 
     def _check_reservation(self) -> None:
@@ -62,11 +94,6 @@ class Purchase:
         if len(given) != bool(allowed) or not set(given) <= set(allowed):
             rule = f"one of {' and '.join(allowed)}" if allowed else "no reservation"
             raise ValueError(f"{self.kind} must have {rule}, got {' and '.join(given) or 'none'}; {_LIST}")
-        if self.reservation_id:
-            _check("reservation_id", self.reservation_id, _RESERVATION, "cr- and 8 to 17 hex digits", _LIST)
-        if self.resource_group_arn:
-            rule, remedy = "the ARN of a resource group", "list yours with `aws resource-groups list-groups`"
-            _check("resource_group_arn", self.resource_group_arn, _RESOURCE_GROUP, rule, remedy)
 
     @classmethod
     def on_demand(cls) -> "Purchase":
@@ -202,8 +229,3 @@ def check_purchase(prop: str, value: Purchase | None, availability_zone: str | N
             f"read it with `aws ec2 describe-capacity-reservations --capacity-reservation-ids {value.reservation_id}`"
         )
     return value
-
-
-def _check(name: str, value: str, form: re.Pattern[str], rule: str, remedy: str) -> None:
-    if not Token.is_unresolved(value) and not form.fullmatch(value):
-        raise ValueError(f"{name} must be {rule}, got {value!r}; {remedy}")

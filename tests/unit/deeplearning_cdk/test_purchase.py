@@ -157,8 +157,8 @@ def test_what_is_not_a_purchase_is_refused_with_one(value: Any) -> None:
         ({"kind": "reservation", "reservation_id": "cr-XYZ"}, "reservation_id must be cr- and 8 to 17 hex digits"),
         ({"kind": "reservation", "resource_group_arn": "arn:x"}, "resource_group_arn must be the ARN of a resource"),
         ({"kind": "spot", "max_price": 0.001}, "max_price must be over 0.001 USD an hour"),
-        ({"kind": "spot", "max_price": float("nan")}, "max_price must be over 0.001 USD an hour"),
-        ({"kind": "on-demand", "max_price": 5}, "for spot instances only, got 5 with on-demand"),
+        ({"kind": "spot", "max_price": float("nan")}, "max_price must be a number, got nan"),
+        ({"kind": "on-demand", "max_price": 5}, "max_price must be for spot instances, got 5 with on-demand"),
         (
             {"kind": "reservation", "reservation_id": RESERVATION, "placement_group": "a\nb"},
             "placement_group must be the name of a placement group",
