@@ -46,7 +46,9 @@ class ClusterAssembly(ClusterAccess):
         """
         plan = self._plan
         self.cluster_name = tag_costs(self, name_cluster(self))
-        self.encryption = ClusterEncryption(self, "Encryption", key=plan.encryption_key, is_kept=plan.keeps_data)
+        self.encryption = ClusterEncryption(
+            self, "Encryption", key=plan.encryption_key, is_kept=plan.keeps_data, has_spot=plan.has_spot
+        )
         self.network = self._make_network(place, isolated=isolated)
         warn_about(self, plan, isolated=isolated)
         self._storage = ClusterStorage(self, plan.storage, self.network, self.encryption.key)

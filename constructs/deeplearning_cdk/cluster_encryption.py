@@ -10,6 +10,7 @@ from deeplearning_cdk.acknowledged_rules import acknowledge
 IMPORTED_KEY_POLICY = "deeplearning_cdk:importedKeyPolicy"
 
 _SCALING_ROLE = "aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+_SPOT_ROLE = "aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 _DATA_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 _TOPIC_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey*")
 
@@ -25,6 +26,7 @@ class ClusterEncryption(Construct):
         construct_id: The id in the parent.
         key: The user's key. Default: one of the cluster's own, rotated every year.
         is_kept: What is encrypted with it may outlive the stack, so that an own key must. Default: it does.
+        has_spot: Spot instances have volumes that are encrypted with it. Default: they have not.
 
     Attributes:
         key: The key.
@@ -32,7 +34,13 @@ class ClusterEncryption(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, key: kms.IKey | None = None, is_kept: bool = True
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        key: kms.IKey | None = None,
+        is_kept: bool = True,
+        has_spot: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self.log_key = key
@@ -46,10 +54,14 @@ class ClusterEncryption(Construct):
         )
         if key is None:
             acknowledge(self.key, "wildcard-resources", findings=["*"])
-        statements = [*_scaling_statements(), *_topic_statements(), *([_log_statement()] if key else [])]
+        statements = [
+            *_scaling_statements(has_spot=has_spot),
+            *_topic_statements(),
+            *([_log_statement()] if key else []),
+        ]
         results = [self.key.add_to_resource_policy(statement) for statement in statements]
         if not all(result.statement_added for result in results):
-            Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements))
+            Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements, has_spot=has_spot))
         else:
             acknowledge(self.key, "wildcard-resources", findings=["*"])
 
@@ -62,18 +74,25 @@ def _owner_statement() -> iam.PolicyStatement:
 
 def scaling_role_arn() -> str:
     """Return the ARN of the account's role as which Auto Scaling launches nodes and publishes events."""
-    return f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{_SCALING_ROLE}"
+    return _role_arn(_SCALING_ROLE)
 
 
-def _scaling_statements() -> list[iam.PolicyStatement]:
+def _role_arn(path: str) -> str:
+    return f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{path}"
+
+
+def _scaling_statements(*, has_spot: bool) -> list[iam.PolicyStatement]:
     """
     Let Auto Scaling make encrypted volumes and publish to an encrypted topic.
 
     The role is named by a condition, because an account that never used Auto Scaling has none yet, and KMS refuses a
     policy that names an absent principal (EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with
     encrypted volumes"; SNS developer guide, "Enable compatibility between event sources and encrypted topics").
+    With encrypted images and snapshots, spot instances are launched by a role of their own (EC2 user guide, "Grant
+    access to customer managed keys for use with encrypted AMIs and EBS snapshots").
     """
-    is_scaling = {"aws:PrincipalArn": scaling_role_arn(), "kms:CallerAccount": Aws.ACCOUNT_ID}
+    launchers = [scaling_role_arn(), _role_arn(_SPOT_ROLE)] if has_spot else scaling_role_arn()
+    is_scaling = {"aws:PrincipalArn": launchers, "kms:CallerAccount": Aws.ACCOUNT_ID}
     return [
         iam.PolicyStatement(
             sid="AutoScalingUsesTheKey",
@@ -129,11 +148,12 @@ def _log_statement() -> iam.PolicyStatement:
     )
 
 
-def _describe(statements: list[iam.PolicyStatement]) -> str:
+def _describe(statements: list[iam.PolicyStatement], *, has_spot: bool) -> str:
+    roles = f"roles {_SCALING_ROLE} and {_SPOT_ROLE}" if has_spot else f"role {_SCALING_ROLE}"
     names = ", ".join(str(statement.sid) for statement in statements)
     return (
-        "the policy of encryption_key cannot be changed from here, since it was imported: it must let the role "
-        f"{_SCALING_ROLE} of this account do {', '.join(_DATA_ACTIONS)}, and kms:CreateGrant where "
+        "the policy of encryption_key cannot be changed from here, since it was imported: it must let the "
+        f"{roles} of this account do {', '.join(_DATA_ACTIONS)}, and kms:CreateGrant where "
         "kms:GrantIsForAWSResource is true; let cloudwatch.amazonaws.com and budgets.amazonaws.com (with "
         "aws:SourceAccount) and events.amazonaws.com (without it; where kms:EncryptionContext:aws:sns:topicArn is a "
         f"topic of this account) do {' and '.join(_TOPIC_ACTIONS)}; and let logs.<region>.amazonaws.com do what the "

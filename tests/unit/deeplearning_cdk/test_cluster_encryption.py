@@ -9,7 +9,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_kms as kms
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import Purchase, TrainingCluster
 from deeplearning_cdk.cluster_encryption import IMPORTED_KEY_POLICY, ClusterEncryption
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "encryption.md"
@@ -161,3 +161,19 @@ def test_the_documented_statements_are_those_that_the_library_writes() -> None:
 @pytest.mark.parametrize("part", ["queue", "topic", "table", "volume", "log group", "backup"])
 def test_the_document_names_everything_that_is_encrypted(part: str) -> None:
     assert part in DOCUMENT.read_text()
+
+
+@pytest.mark.parametrize("buyer", ["worker_purchase", "master_purchase"])
+def test_with_spot_instances_the_key_admits_the_role_that_launches_them(
+    make_stack: Any, read_stack: Any, buyer: str
+) -> None:
+    """EC2 user guide, "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots"."""
+    stack, bought = make_stack(), {buyer: Purchase.spot()}
+    TrainingCluster(stack, "Cluster", worker_instance_type="m5.large", **bought)
+    spot = "arn:aws:iam::111122223333:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    _, *scaling = _read_policy(stack, read_stack, "Encryption")[: 1 + len(SCALING)]
+    for statement, without_spot in zip(scaling, SCALING, strict=True):
+        named = statement["Condition"]["StringEquals"].pop("aws:PrincipalArn")
+        assert named == [IS_SCALING["aws:PrincipalArn"], spot]
+        statement["Condition"]["StringEquals"]["aws:PrincipalArn"] = named[0]
+        assert statement == without_spot
