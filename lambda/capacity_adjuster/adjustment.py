@@ -10,6 +10,9 @@ from typing import Any
 
 from deeplearning_contract.document import field, parse_object, text_list
 
+LONGEST_LEASE_SECONDS = 1800
+"""No lease of ours ends later than that from now: Lambda ends every function after 15 minutes."""
+
 
 @dataclass(frozen=True)
 class Adjustment:
@@ -42,6 +45,10 @@ class Adjustment:
     def is_open(self) -> bool:
         """Whether its processes may still be suspended."""
         return self.lease_until > 0
+
+    def is_held(self, now: float) -> bool:
+        """Tell whether its invocation may be alive; a lease that ends too far ahead is none of ours."""
+        return now < self.lease_until <= now + LONGEST_LEASE_SECONDS
 
     def explains(self, group: str, desired: int) -> bool:
         """Tell whether a group's desired capacity is what this shrink left, or found."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from capacity_adjuster.activity import Activity
+from capacity_adjuster.adjustment import LONGEST_LEASE_SECONDS
 from capacity_adjuster.observation import GroupObservation
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import field, parse_object, text_list
@@ -127,7 +128,7 @@ def judge_breaker(
     if found is not None and found.is_tripped and not found.lease_until:
         # Before a roster is published the cluster fails of it, whatever became of the suspension.
         return None if is_held or not _is_published(state) else Rearm(found)
-    if found is not None and now < found.lease_until:
+    if found is not None and now < found.lease_until <= now + LONGEST_LEASE_SECONDS:
         return None
     failed = find_failures(workers, state, found, now)
     known = found.members if found else ()

@@ -84,7 +84,7 @@ def decide(
         now: Seconds since the epoch.
     """
     if adjustment is not None and adjustment.is_open:
-        return Wait("another invocation adjusts") if now < adjustment.lease_until else Resume(adjustment)
+        return Wait("another invocation adjusts") if adjustment.is_held(now) else Resume(adjustment)
     if state is not None and state.phase is Phase.FAILED:
         return Wait("the cluster has failed")
     master, workers = observed.master, observed.workers

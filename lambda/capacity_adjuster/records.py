@@ -6,8 +6,11 @@ compare-and-set.
 """
 
 import json
+import logging
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
@@ -15,7 +18,10 @@ from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker
 from capacity_adjuster.stop_record import StopRecord
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
+from deeplearning_contract.errors import ContractError
 
+logger = logging.getLogger(__name__)
+_Record = TypeVar("_Record", Adjustment, Breaker, StopRecord)
 _DENIALS_APART_SECONDS = 150
 """Denials that the timer meets are a minute apart; Lambda's retries come in between."""
 LOST_RACE_CODE = "ConditionalCheckFailedException"
@@ -57,8 +63,8 @@ class ClusterRecords:
 
     def read_adjustment(self) -> Adjustment | None:
         """Read the record of the last shrink; None when there is none."""
-        item = self._get(get_request(self._table, self._adjustment_key))
-        return Adjustment.from_json(item.get("document", {}).get("S", "")) if item else None
+        blank = Adjustment(0, "", requested=0, before=0, target=0, reason="", processes=(), lease_until=0)
+        return self._read_record(self._adjustment_key, Adjustment.from_json, blank)
 
     def write_adjustment(self, adjustment: Adjustment) -> bool:
         """Write the record of a shrink, and tell whether no other writer was faster."""
@@ -66,8 +72,7 @@ class ClusterRecords:
 
     def read_breaker(self) -> Breaker | None:
         """Read the breaker's record; None when there is none."""
-        item = self._get(get_request(self._table, self._breaker_key))
-        return Breaker.from_json(item.get("document", {}).get("S", "")) if item else None
+        return self._read_record(self._breaker_key, Breaker.from_json, Breaker(0, ""))
 
     def write_breaker(self, breaker: Breaker) -> bool:
         """Write the breaker's record, and tell whether no other writer was faster."""
@@ -75,8 +80,7 @@ class ClusterRecords:
 
     def read_stop(self) -> StopRecord | None:
         """Read the record of stops; None when there is none."""
-        item = self._get(get_request(self._table, self._stop_key))
-        return StopRecord.from_json(item.get("document", {}).get("S", "")) if item else None
+        return self._read_record(self._stop_key, StopRecord.from_json, StopRecord())
 
     def write_stop(self, record: StopRecord) -> bool:
         """Write the record of stops, and tell whether no other writer was faster."""
@@ -120,6 +124,18 @@ class ClusterRecords:
     def _watch_item(self, until: float) -> dict[str, Any]:
         item = {TABLE_KEY: {"S": self._watch_key}, "until": {"N": str(math.ceil(until))}}
         return {"TableName": self._table, "Item": item}
+
+    def _read_record(self, key: str, read: Callable[[str], _Record], blank: _Record) -> _Record | None:
+        """Read a record; a blank one of the item's revision where it says what no version of ours writes."""
+        item = self._get(get_request(self._table, key))
+        if not item:
+            return None
+        try:
+            return read(item.get("document", {}).get("S", ""))
+        except ContractError:
+            revision = item.get("revision", {}).get("N", "0")
+            logger.exception("record %s must be readable, got revision %s; it is written anew", key, revision)
+            return replace(blank, revision=int(revision))
 
     def _put_record(self, key: str, revision: int, document: dict[str, Any]) -> bool:
         item = {

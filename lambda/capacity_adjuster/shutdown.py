@@ -85,18 +85,19 @@ class Shutdown:
     def is_under_way(self) -> bool:
         """Tell whether the cluster is stopped, or is just being stopped."""
         record = self._edges.records.read_stop() if self._settings.has_end else None
-        return record is not None and (record.is_open or record.is_stopped)
+        if record is None:
+            return False
+        believed = record.believe(self._edges.clock.now())
+        return believed.is_open or believed.is_stopped
 
     def _stop(self, begun: StopRecord) -> str:
         edges, record = self._edges, begun.hold(self._end_lease())
         if not edges.records.write_stop(record):
             return LOST_RACE
         shrink = edges.records.read_adjustment()
-        if shrink is not None and shrink.is_open:
-            is_alive = edges.clock.now() < shrink.lease_until
-            if is_alive or not self._resume(shrink):
-                edges.records.write_stop(replace(record, revision=record.revision + 1, lease_until=_OVER))
-                return "the stop waits for a shrink"
+        if shrink is not None and shrink.is_open and (shrink.is_held(edges.clock.now()) or not self._resume(shrink)):
+            edges.records.write_stop(replace(record, revision=record.revision + 1, lease_until=_OVER))
+            return "the stop waits for a shrink"
         groups = sorted(self._lookout.observed.groups, key=lambda group: group.role is NodeRole.MASTER)
         if is_up(groups):
             logger.warning("the cluster stops: %s", record.cause)

@@ -62,6 +62,7 @@ def judge_stop(
     """
     if not groups or any(group.is_deleting for group in groups):
         return None
+    record = record.believe(now)
     if record.is_open:
         if now < record.lease_until:
             return Rest("another invocation stops the cluster")
@@ -88,6 +89,7 @@ def plan_notice(
     groups: Sequence[GroupObservation], record: StopRecord, *, settings: AdjusterSettings, now: float
 ) -> str:
     """Say what the nodes are to know about the end of the cluster; empty while it is far, and after it."""
+    record = record.believe(now)
     deadline = find_deadline(groups, record, settings)
     if deadline is None or record.is_stopped or now < deadline - WARNING_SECONDS:
         return ""

@@ -8,6 +8,7 @@ allowance.
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from capacity_adjuster.adjustment import LONGEST_LEASE_SECONDS
 from deeplearning_contract.document import field, parse_object
 
 
@@ -43,6 +44,20 @@ class StopRecord:
     def is_stopped(self) -> bool:
         """Whether the cluster was stopped and its user has not been seen to scale it up again."""
         return self.stopped_at > 0
+
+    def believe(self, now: float) -> "StopRecord":
+        """
+        Return the same revision without times that no invocation of ours can have written, because they lie far ahead.
+
+        Such a record would keep the cluster from ever stopping.
+        """
+        limit = now + LONGEST_LEASE_SECONDS
+        return replace(
+            self,
+            counted_from=self.counted_from if self.counted_from <= limit else 0,
+            stopped_at=self.stopped_at if self.stopped_at <= limit else 0,
+            lease_until=self.lease_until if self.lease_until <= limit else 0,
+        )
 
     def begin(self, cause: str, message_id: str) -> "StopRecord":
         """Return the next revision, with a stop begun but for its lease."""

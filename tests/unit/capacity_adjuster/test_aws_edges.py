@@ -565,11 +565,15 @@ def test_the_slower_of_two_writers_loses(cloud):
     assert records.read_adjustment() == replace(record, revision=2, processes=(), lease_until=0)
 
 
-def test_records_of_another_shape_are_errors(cloud):
-    item = {"cluster": {"S": "training#adjustment"}, "document": {"S": '{"revision": "one"}'}}
+@pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
+def test_a_record_of_another_shape_is_reported_and_written_anew(cloud, caplog, revision):
+    item = {"cluster": {"S": "training#adjustment"}, "document": {"S": '{"revision": "one"}'}, **revision}
     cloud.dynamodb.put_item(TableName="state", Item=item)
-    with pytest.raises(ContractError, match=r"adjustment.revision must be of type int"):
-        cloud.records().read_adjustment()
+    blank = cloud.records().read_adjustment()
+    assert "adjustment.revision must be of type int" in caplog.text
+    following = replace(blank, revision=blank.revision + 1, group="workers")
+    assert cloud.records().write_adjustment(following)
+    assert cloud.records().read_adjustment() == following
 
 
 @pytest.fixture

@@ -434,6 +434,11 @@ def test_another_invocations_shrink_is_waited_for_until_it_cannot_be_alive(judge
     assert judge(adjustment=ADJUSTMENT, now=NOW + 31) == Resume(ADJUSTMENT)
 
 
+def test_a_lease_that_no_invocation_can_have_is_not_waited_for(judge):
+    forged = replace(ADJUSTMENT, lease_until=int(NOW) + 10**8)
+    assert judge(adjustment=forged) == Resume(forged)
+
+
 @pytest.mark.fault(10)
 @pytest.mark.defect("D15")
 def test_an_orphaned_suspension_is_resumed_after_the_verdict_too(judge):

@@ -130,3 +130,20 @@ def test_the_ends_travel_through_the_environment():
     assert AdjusterSettings.from_environment(never.to_environment()) == never
     assert not {"DEEPLEARNING_STOP_AFTER_SECONDS", "DEEPLEARNING_BUDGET_TOPIC_ARN"} & never.to_environment().keys()
     assert (never.has_end, chosen.has_end) == (False, True)
+
+
+FAR = int(START) + 10_000 * HOUR
+FORGED = [StopRecord(7, lease_until=FAR), StopRecord(7, stopped_at=FAR), StopRecord(7, counted_from=FAR)]
+
+
+@pytest.mark.parametrize("record", FORGED, ids=["lease", "stop", "allowance"])
+def test_a_time_that_lies_far_ahead_holds_up_no_stop(record):
+    decision = judge(START + HOUR, record)
+    assert isinstance(decision, Begin)
+    assert decision.record.revision == 8
+
+
+def test_a_lease_that_an_invocation_can_have_is_believed_to_its_end():
+    record = StopRecord(7, cause="deadline", lease_until=int(START) + HOUR + 125)
+    assert isinstance(judge(START + HOUR, record), Rest)
+    assert isinstance(judge(START + HOUR + 125, record), Begin)
