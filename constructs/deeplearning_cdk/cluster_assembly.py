@@ -19,6 +19,7 @@ from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.image_pin import pin_image
 from deeplearning_cdk.network_fit import check_network
 from deeplearning_cdk.shared_file_system import SharedFileSystem
+from deeplearning_contract.names import NodeRole
 
 if TYPE_CHECKING:
     from constructs import IDependable
@@ -46,8 +47,9 @@ class ClusterAssembly(ClusterAccess):
         """
         plan = self._plan
         self.cluster_name = tag_costs(self, name_cluster(self))
+        has_spot = any(plan.purchase_of(role).kind == "spot" for role in NodeRole)
         self.encryption = ClusterEncryption(
-            self, "Encryption", key=plan.encryption_key, is_kept=plan.keeps_data, has_spot=plan.has_spot
+            self, "Encryption", key=plan.encryption_key, is_kept=plan.keeps_data, has_spot=has_spot
         )
         self.network = self._make_network(place, isolated=isolated)
         warn_about(self, plan, isolated=isolated)

@@ -117,11 +117,6 @@ class ClusterPlan:
         """Return the instance type of a role."""
         return self.master if role is NodeRole.MASTER else self.workers
 
-    @property
-    def has_spot(self) -> bool:
-        """Whether any node is a spot instance."""
-        return any(self.purchase_of(role).kind == "spot" for role in NodeRole)
-
     def purchase_of(self, role: NodeRole) -> Purchase:
         """Return how the nodes of a role are paid for."""
         return self.master_purchase if role is NodeRole.MASTER else self.purchase
