@@ -19,6 +19,7 @@ from deeplearning_agent.notices import read_notice
 from deeplearning_agent.outcome import Outcome, is_decided
 from deeplearning_agent.queues import POLL_SECONDS, WorkerBell
 from deeplearning_agent.replacements import Replacements
+from deeplearning_agent.resignation import Resignation
 from deeplearning_agent.run_script import RunScript
 from deeplearning_agent.ssh_identity import make_user_key
 from deeplearning_agent.succession import Change, explain, follow_up, publish, take_over
@@ -49,7 +50,7 @@ class Master(Duty):
         """Bind the node to its cluster, as every duty; nothing is called yet."""
         super().__init__(node, clients, poll_seconds)
         self.store = self.chronicle = Chronicle(node, clients)
-        self.outcome = Outcome(node, self.store, self.call)
+        self.outcome = Outcome(node, self.store, self.call, Resignation(node, clients))
         self.bell = WorkerBell(clients, node.settings, self.call)
 
     def perform(self) -> NoReturn:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deeplearning_agent.node import Node
+from deeplearning_agent.resignation import Resignation
 from deeplearning_agent.signals import StackSignal
 from deeplearning_agent.state_store import StateStore
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -18,7 +19,9 @@ SIGNAL_ATTEMPTS = 3
 class Outcome:
     """The one outcome of a formation."""
 
-    def __init__(self, node: Node, store: StateStore, call: Callable[[Callable[[], Any]], Any]) -> None:
+    def __init__(
+        self, node: Node, store: StateStore, call: Callable[[Callable[[], Any]], Any], resignation: Resignation
+    ) -> None:
         """
         Bind what is told.
 
@@ -26,7 +29,9 @@ class Outcome:
             node: The master.
             store: The state item.
             call: Calls AWS, again and again for a while.
+            resignation: Counts what fails after the cluster has formed.
         """
+        self._resignation = resignation
         self._node = node
         self._store = store
         self._call = call
@@ -50,7 +55,7 @@ class Outcome:
         Tell CloudFormation, and write the item unless the cluster has formed: nothing undoes that. Raises nothing.
 
         The signal comes first and waits for nothing. When an earlier master has signalled success, CloudFormation
-        ignores it.
+        ignores it. A master that goes on failing in a cluster that has formed has itself replaced.
 
         Returns:
             Whether the cluster has failed for good.
@@ -73,6 +78,7 @@ class Outcome:
         """Write it over whatever was written meanwhile, but not over a decision; return whether it is one."""
         for _ in range(WRITE_ATTEMPTS):
             state = self._call(self._store.read)
+            self._resignation.count(state, reason)
             if state is not None and is_decided(state):
                 return state.phase is Phase.FAILED
             absent = ClusterState(self._node.settings.cluster, 1, 0, Phase.FAILED, 0, (), reason)

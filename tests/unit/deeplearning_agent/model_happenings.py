@@ -136,6 +136,13 @@ def stick_in_preparation(world, event):
         machine.is_stuck = True
 
 
+def fail_masters_preparation(world, event):
+    """Let a master that is still booting fail its preparation."""
+    for machine in world.live(NodeRole.MASTER):
+        if machine.duty is None:
+            machine.is_ruined = True
+
+
 HAPPENINGS = {
     "die": on_machine(lambda machine, _: machine.world.terminate(machine)),
     "worker dies": on_machine(lambda machine, _: machine.world.terminate(machine), NodeRole.WORKER),
@@ -151,6 +158,7 @@ HAPPENINGS = {
     "master is deaf": on_machine(deafen, NodeRole.MASTER),
     "two masters": double_master,
     "preparation fails": fail_preparation,
+    "master's preparation fails": fail_masters_preparation,
     "preparation hangs": stick_in_preparation,
     "grow": lambda world, _: world.resize(1),
     "shrink": lambda world, _: world.resize(-1),

@@ -70,6 +70,7 @@ class Machine:
         return (
             self.answers
             and not self.is_sick
+            and not self.is_ruined
             and not self.is_deaf
             and self.world.scheduler.now - self._unsound >= JUDGEMENT_SECONDS
         )

@@ -193,7 +193,8 @@ class Promises:
         require(not is_deposed, f"M9: {caller.instance_id}, which was deposed, reports")
         is_sound = machine.has_been_sound and machine.instance_id not in self.complained and self.world.is_calm
         workers = self.world.live(NodeRole.WORKER)
-        is_blamed_alone = not machine.is_alive or machine.is_sick or machine.instance_id in self.complained
+        is_useless = machine.is_sick or machine.is_ruined or machine.instance_id in self.complained
+        is_blamed_alone = not machine.is_alive or is_useless
         is_anybody_there = is_blamed_alone or any(not worker.is_given_up for worker in workers)
         require(is_anybody_there, f"M12: {machine.instance_id} was blamed, and nobody answers")
         is_excused = machine.is_silent_for_a_moment and not is_blamed_alone

@@ -38,6 +38,10 @@ ORDER_IS_LOST_AND_THE_NODE_COMES_BACK = History(
     (Event(70.0, "GPU fails"), Event(70.0, "cut off", 7, 35), Event(70.0, "cut off", 0, 1), Event(10.0, "grow")),
 )
 """The same call fails, and the node that was silent answers again before the next one."""
+MASTER_CANNOT_PREPARE_ITSELF = History(
+    3, 2, 0, (Event(150.0, "master dies"), *[Event(2.0, "master's preparation fails")] * 40)
+)
+"""The replacement of a master fails its preparation: it must have itself replaced."""
 
 
 def count_allowed_calls(nodes, seconds):
@@ -50,6 +54,7 @@ def count_allowed_calls(nodes, seconds):
 @given(histories())
 @example(NEW_HOLDER_OF_A_DEAD_MASTERS_ADDRESS)
 @example(SICK_AND_SILENT)
+@example(MASTER_CANNOT_PREPARE_ITSELF)
 @example(ORDER_IS_LOST)
 @example(ORDER_IS_LOST_AND_THE_NODE_COMES_BACK)
 def test_no_history_breaks_a_promise(history):

@@ -3,7 +3,10 @@
 import logging
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
+from deeplearning_agent.remark import read_remark
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -132,3 +135,55 @@ def test_the_failure_of_a_node_that_does_not_count_is_only_logged(lab, caplog):
 @pytest.fixture(autouse=True)
 def _log_everything(caplog):
     caplog.set_level(logging.INFO, "deeplearning_agent")
+
+
+class Group:
+    """Auto Scaling, as far as a master calls it; refuses so many calls first."""
+
+    def __init__(self, refusals=0):
+        self.refusals = refusals
+        self.calls = []
+
+    def set_instance_health(self, **request):
+        if self.refusals:
+            self.refusals -= 1
+            raise EndpointConnectionError(endpoint_url="autoscaling")
+        self.calls.append(request)
+
+
+def break_master(lab, clock, group):
+    """Form a cluster, and run its master again where it cannot prepare itself."""
+    lab.write_state(1)
+    lab.run(lab.agent(0))
+    lab.program(0, "nvidia-smi", None)
+    agent = lab.agent(0, clock)
+    agent.clients.autoscaling = group
+    lab.run(agent)
+
+
+@pytest.mark.parametrize("refusals", [0, 2])
+def test_a_master_that_cannot_prepare_itself_has_its_group_replace_it(lab, ticking_clock, caplog, refusals):
+    group = Group(refusals)
+    break_master(lab, ticking_clock(3000), group)
+    request = {"InstanceId": lab.instance(0), "HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
+    assert group.calls[0] == request
+    events = [read_remark(record).event for record in caplog.records if read_remark(record).event]
+    told = [event for event in events if "cannot prepare itself and is replaced" in event.reason]
+    assert told[0].kind is EventKind.DEGRADED
+    assert "failed to count GPUs" in told[0].reason
+    assert lab.read_state().phase is Phase.FORMED
+
+
+def test_a_master_whose_trouble_passes_within_a_quarter_of_an_hour_is_kept(lab, ticking_clock):
+    group = Group()
+    break_master(lab, ticking_clock(1850), group)
+    assert group.calls == []
+
+
+def test_a_master_that_fails_before_the_cluster_has_formed_is_not_replaced(lab, ticking_clock):
+    lab.node(0)
+    lab.program(0, "nvidia-smi", None)
+    agent = lab.agent(0, ticking_clock(20_000))
+    agent.clients.autoscaling = group = Group()
+    lab.run(agent)
+    assert group.calls == []
