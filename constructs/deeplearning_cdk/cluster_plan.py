@@ -32,7 +32,7 @@ from deeplearning_cdk.cluster_props import (
 )
 from deeplearning_cdk.cluster_storage import StorageProps
 from deeplearning_cdk.data_source import DataSource, check_data
-from deeplearning_cdk.image_choice import take_image
+from deeplearning_cdk.image_choice import ChosenImage, take_image
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_client import add_lustre_client
@@ -153,7 +153,7 @@ def plan_cluster(
     worker_purchase: ChosenPurchase | None = None,
     master_purchase: ChosenPurchase | None = None,
     availability_zone: AvailabilityZone | None = None,
-    image: NodeImage | None = None,
+    image: ChosenImage | None = None,
     ssh_peer: SshPeer | None = None,
     key_pair: KeyPair | None = None,
     mount_point: MountPoint = "/efs",

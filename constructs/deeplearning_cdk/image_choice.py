@@ -1,7 +1,17 @@
 """The image that nodes start from: the user's if it fits the instance types, or one that drives them."""
 
+from typing import Annotated
+
+from deeplearning_cdk.image_props import BASE_UBUNTU_ARM64
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
-from deeplearning_cdk.node_image import BASE_UBUNTU_ARM64, NodeImage
+from deeplearning_cdk.node_image import NodeImage
+
+ChosenImage = Annotated[
+    NodeImage,
+    "take a class method of NodeImage; an image of the CDK says neither who logs in nor which Python it has: "
+    "NodeImage.from_machine_image(image, like=NodeImage.ubuntu())",
+]
+"""The user's image."""
 
 # Families that the release notes of the x86 images with the open NVIDIA driver list (July 2026).
 DEEP_LEARNING_FAMILIES = frozenset(

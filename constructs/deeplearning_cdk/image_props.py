@@ -5,6 +5,10 @@ from typing import Annotated
 
 from deeplearning_cdk.prop_rules import matching
 
+PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
+PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023"
+BASE_UBUNTU_ARM64 = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
+
 _PATH = r"(/[A-Za-z0-9._-]+)+"
 
 LoginUser = Annotated[
@@ -48,3 +52,9 @@ ImageName = Annotated[
     matching(r"[A-Za-z0-9._-]{1,128}", "be the name of a Deep Learning AMI", "copy it from the image's release notes"),
 ]
 """A name between the slashes of AWS's parameters."""
+
+
+def require_ubuntu(prop: str, login_user: str, remedy: str) -> None:
+    """Refuse to take what Ubuntu has for an image with the login user of another distribution."""
+    if login_user != "ubuntu":
+        raise ValueError(f"{prop} must be given with login_user {login_user!r}, got none; {remedy}")

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from aws_cdk import Stack, Token
-from aws_cdk import aws_ssm as ssm
+from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from deeplearning_cdk.image_id import read_ami_id
 from deeplearning_cdk.image_props import (
+    PYTORCH_AMAZON_LINUX,
+    PYTORCH_UBUNTU,
     AmiId,
     ImageName,
     Interpreter,
@@ -17,15 +19,12 @@ from deeplearning_cdk.image_props import (
     ParameterName,
     RegionName,
     RootDevice,
+    require_ubuntu,
 )
 from deeplearning_cdk.instance_catalog import Architecture, DriverBranch
 from deeplearning_cdk.prop_check import check_fields, checked
 
 FileSystemMode = Literal["nfs4", "efs"]
-
-PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
-PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023"
-BASE_UBUNTU_ARM64 = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 
 _UBUNTU_PACKAGES = {"mount.nfs4": ("nfs-common",)}
 _AMAZON_LINUX_PACKAGES = {"mount.efs": ("amazon-efs-utils",)}
@@ -39,6 +38,7 @@ class NodeImage:
     Attributes:
         parameter: Public SSM parameter that holds the AMI id, read at each deployment; empty with `ami_ids`.
         ami_ids: AMI id by region, or under `*` for any region; empty with `parameter`.
+        machine_image: An image of the CDK; None with either.
         login_user: Who logs in and trains.
         architecture: Processor architecture of the image.
         file_system_mode: `nfs4` (plain NFS 4.1 inside the security groups) or `efs` (efs-utils: access point, IAM
@@ -54,6 +54,7 @@ class NodeImage:
 
     parameter: Literal[""] | ParameterName = ""
     ami_ids: Mapping[RegionName, AmiId] = field(default_factory=dict)
+    machine_image: ec2.IMachineImage | None = None
     login_user: LoginUser
     architecture: Architecture = "x86_64"
     file_system_mode: FileSystemMode = "nfs4"
@@ -66,10 +67,8 @@ class NodeImage:
     def __post_init__(self) -> None:
         """Refuse what could not be written into user data as it is."""
         check_fields(self)
-        if bool(self.parameter) == bool(self.ami_ids):
-            raise ValueError(
-                "image must have a parameter or ami_ids, got both or none; use a class method of NodeImage"
-            )
+        if [bool(self.parameter), bool(self.ami_ids), self.machine_image is not None].count(True) != 1:
+            raise ValueError("image must come from one source, got several or none; use a class method of NodeImage")
 
     @classmethod
     @checked
@@ -169,7 +168,7 @@ class NodeImage:
         """
         for prop, value in (("interpreter", interpreter), ("root_device", root_device)):
             if value is None:
-                _require_ubuntu(prop, login_user, "name that of the image")
+                require_ubuntu(prop, login_user, "name that of the image")
         return cls(
             parameter=parameter,
             login_user=login_user,
@@ -205,10 +204,27 @@ class NodeImage:
             ValueError: A value is of another form, or the image is not Ubuntu's by its login user and like none.
         """
         if like is None:
-            _require_ubuntu("like", login_user, "pass the image that it was made from or is most like")
-        ami_ids = {"*": ami_id} if isinstance(ami_id, str) else dict(ami_id)
+            require_ubuntu("like", login_user, "pass the image that it was made from or is most like")
+        ids = {"*": ami_id} if isinstance(ami_id, str) else dict(ami_id)
         base = like or cls.ubuntu()
-        return replace(base, parameter="", ami_ids=ami_ids, login_user=login_user, has_packages=has_packages)
+        return replace(
+            base, parameter="", machine_image=None, ami_ids=ids, login_user=login_user, has_packages=has_packages
+        )
+
+    @classmethod
+    @checked
+    def from_machine_image(
+        cls, image: ec2.IMachineImage, *, like: "NodeImage", has_packages: bool = False
+    ) -> "NodeImage":
+        """
+        Take an image of the CDK, such as one that `ec2.MachineImage.lookup` finds.
+
+        Args:
+            image: The image; one of a parameter is read at each deployment, unless it is cached in context.
+            like: The image whose system it has: login user, interpreter, root device, packages, file-system mode.
+            has_packages: Nodes need no Internet for its packages. Default: they do.
+        """
+        return replace(like, parameter="", ami_ids={}, machine_image=image, has_packages=has_packages)
 
     @checked
     def with_nvidia_driver(self, branch: DriverBranch) -> "NodeImage":
@@ -227,23 +243,6 @@ class NodeImage:
         Return the AMI id in the stack of a construct, as a token where a parameter holds it.
 
         Raises:
-            ValueError: No id was given for the stack's region.
+            ValueError: No id was given for the stack's region, or the image is not of Linux.
         """
-        if self.parameter:
-            return ssm.StringParameter.value_for_typed_string_parameter_v2(
-                scope, self.parameter, ssm.ParameterValueType.AWS_EC2_IMAGE_ID
-            )
-        if "*" in self.ami_ids:
-            return self.ami_ids["*"]
-        region = Stack.of(scope).region
-        if Token.is_unresolved(region):
-            raise ValueError("image must have one AMI id in a stack without a region, got one a region; set env.region")
-        if region not in self.ami_ids:
-            raise ValueError(f"image must have an AMI id for {region}, got {sorted(self.ami_ids)}; add it")
-        return self.ami_ids[region]
-
-
-def _require_ubuntu(prop: str, login_user: str, remedy: str) -> None:
-    """Refuse to take what Ubuntu has for an image with the login user of another distribution."""
-    if login_user != "ubuntu":
-        raise ValueError(f"{prop} must be given with login_user {login_user!r}, got none; {remedy}")
+        return read_ami_id(scope, self.parameter, self.ami_ids, self.machine_image)

@@ -27,11 +27,11 @@ from deeplearning_cdk.cluster_props import (
     WorkerCount,
 )
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.image_choice import ChosenImage
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
 from deeplearning_cdk.mount_point import MountPoint
-from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.purchase import ChosenPurchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import Spending
@@ -123,7 +123,7 @@ class TrainingCluster(ClusterAssembly):
         worker_max_capacity: WorkerCount | None = None,
         worker_purchase: ChosenPurchase | None = None,
         master_purchase: ChosenPurchase | None = None,
-        image: NodeImage | None = None,
+        image: ChosenImage | None = None,
         volume_size: VolumeSize | None = None,
         ssh_peer: SshPeer | None = None,
         key_pair: KeyPair | None = None,

@@ -5,8 +5,10 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import NodeImage
+from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_contract.names import NodeRole
 
 
 @pytest.mark.parametrize("user", ["", "Root", "ubuntu\nSETTINGS", "a b", "$(id)", "x" * 33])
@@ -33,7 +35,7 @@ def test_parameter_must_be_a_full_name() -> None:
 
 
 def test_image_without_an_id_is_refused() -> None:
-    with pytest.raises(ValueError, match="image must have a parameter or ami_ids, got both or none"):
+    with pytest.raises(ValueError, match="image must come from one source, got several or none"):
         NodeImage(login_user="ubuntu")
 
 
@@ -85,3 +87,53 @@ def test_d65_images_are_found_in_any_region() -> None:
 def test_d51_packages_are_named_by_what_the_image_lacks() -> None:
     assert NodeImage.ubuntu().packages == {"mount.nfs4": ("nfs-common",)}
     assert NodeImage.deep_learning_amazon_linux().packages == {"mount.efs": ("amazon-efs-utils",)}
+
+
+# --- Images of the CDK --------------------------------------------------------------------------------
+
+
+def test_an_image_of_the_cdk_is_taken_with_the_system_of_another(make_stack: Any, read_stack: Any) -> None:
+    machine = ec2.MachineImage.generic_linux({"us-east-1": "ami-0123456789abcdef0"})
+    stack = make_stack(region="us-east-1")
+    image = NodeImage.from_machine_image(machine, like=NodeImage.deep_learning_amazon_linux())
+    TrainingCluster(stack, "Cluster", image=image, worker_instance_type="m5.large")
+    synthesis = read_stack(stack)
+    data = synthesis.launch_data(NodeRole.WORKER)
+    assert data["ImageId"] == "ami-0123456789abcdef0"
+    assert data["BlockDeviceMappings"][0]["DeviceName"] == "/dev/xvda"
+    settings = synthesis.settings(NodeRole.MASTER)
+    assert (settings.login_user, settings.file_system.kind) == ("ec2-user", "efs")
+    # Nothing is read, so nothing is pinned.
+    assert not synthesis.of_type("Custom::PinnedImage")
+
+
+def test_an_image_of_a_parameter_of_the_cdk_is_read_by_the_template(make_stack: Any, read_stack: Any) -> None:
+    machine = ec2.MachineImage.from_ssm_parameter("/team/image", os=ec2.OperatingSystemType.LINUX)
+    stack = make_stack()
+    image = NodeImage.from_machine_image(machine, like=NodeImage.ubuntu())
+    TrainingCluster(stack, "Cluster", image=image, worker_instance_type="m5.large")
+    synthesis = read_stack(stack)
+    reference = synthesis.launch_data(NodeRole.WORKER)["ImageId"]["Ref"]
+    assert synthesis.template["Parameters"][reference]["Default"] == "/team/image"
+
+
+def test_another_source_takes_the_place_of_an_image_of_the_cdk() -> None:
+    machine = ec2.MachineImage.generic_linux({"us-east-1": "ami-0123456789abcdef0"})
+    made = NodeImage.from_machine_image(machine, like=NodeImage.from_ami_id("ami-00000001", login_user="ubuntu"))
+    assert (made.ami_ids, made.parameter, made.machine_image) == ({}, "", machine)
+    again = NodeImage.from_ami_id("ami-00000002", login_user="ubuntu", like=made)
+    assert (again.ami_ids, again.machine_image) == ({"*": "ami-00000002"}, None)
+
+
+def test_an_image_of_windows_is_refused(make_stack: Any) -> None:
+    windows = ec2.MachineImage.generic_windows({"us-east-1": "ami-0123456789abcdef0"})
+    image = NodeImage.from_machine_image(windows, like=NodeImage.ubuntu())
+    with pytest.raises(ValueError, match="image must be of Linux, got one of Windows; take Ubuntu"):
+        TrainingCluster(make_stack(region="us-east-1"), "Cluster", image=image, worker_instance_type="m5.large")
+
+
+@pytest.mark.parametrize("image", [ec2.MachineImage.latest_amazon_linux2023(), ec2.MachineImage.lookup(name="ubuntu*")])
+def test_an_image_that_does_not_say_who_logs_in_is_refused_with_the_way_to_say_it(make_stack: Any, image: Any) -> None:
+    expected = r"image must be a NodeImage, got an? \w+; .*NodeImage\.from_machine_image\(image, like="
+    with pytest.raises(ValueError, match=expected):
+        TrainingCluster(make_stack(), "Cluster", image=image, worker_instance_type="m5.large")
