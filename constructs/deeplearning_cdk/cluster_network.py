@@ -16,6 +16,7 @@ from deeplearning_cdk.flow_log import FlowLog
 from deeplearning_cdk.looked_up import is_stand_in
 from deeplearning_cdk.network_endpoints import add_gateways, add_interfaces
 from deeplearning_cdk.prop_check import check_fields, checked
+from deeplearning_cdk.s3_route import warn_of_missing_gateway
 from deeplearning_cdk.security_rules import admit
 from deeplearning_cdk.subnet_sizes import VpcCidr, plan_subnets
 
@@ -109,6 +110,8 @@ class ClusterNetwork(Construct):
         if vpc is None or isolated:
             subnets = list({subnet.subnet_id: subnet for subnet in (self.worker_subnet, self.master_subnet)}.values())
             needs += add_gateways(self, self.vpc, subnets, isolated=isolated)
+        else:
+            warn_of_missing_gateway(self, vpc)
         if isolated:
             needs += add_interfaces(self, self.vpc, self.worker_subnet, self.security_group)
         self.connectivity: IDependable = DependencyGroup(*needs)

@@ -5,7 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,27 @@ import pytest
 from cfnlint import api as cfnlint
 from cfnlint.config import ManualArgs
 
+from tests.foreign_dependencies import find_foreign_dependencies
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 APPS = sorted(path.parent.name for path in EXAMPLES.glob("*/app.py"))
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Mapping[str, Any]]:
-    """Return a function that runs an app as the CDK CLI does and returns its one template; each app is run once."""
-    known: dict[str, Mapping[str, Any]] = {}
+@dataclass(frozen=True)
+class Assembly:
+    """What an app writes: templates by stack name, and the keys of the context that the CLI is to look up."""
 
-    def run(name: str, **context: str) -> Mapping[str, Any]:
+    templates: Mapping[str, Mapping[str, Any]]
+    missing: Sequence[str]
+
+
+@pytest.fixture(scope="module")
+def assemble(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly]:
+    """Return a function that runs an app as the CDK CLI does; each app is run once."""
+    known: dict[str, Assembly] = {}
+
+    def run(name: str, **context: Any) -> Assembly:
         key = json.dumps([name, context], sort_keys=True)
         if key not in known:
             out = tmp_path_factory.mktemp(name)
@@ -31,9 +42,23 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Mapping[str, 
             environment |= {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": json.dumps(context)}
             command = [sys.executable, "app.py"]
             subprocess.run(command, cwd=EXAMPLES / name, env=environment, check=True, capture_output=True)
-            (template,) = out.glob("*.template.json")
-            known[key] = json.loads(template.read_text())
+            manifest = json.loads((out / "manifest.json").read_text())
+            known[key] = Assembly(
+                {path.name.partition(".")[0]: json.loads(path.read_text()) for path in out.glob("*.template.json")},
+                [entry["key"] for entry in manifest.get("missing", [])],
+            )
         return known[key]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def app(assemble: Callable[..., Assembly]) -> Callable[..., Mapping[str, Any]]:
+    """Return a function that runs an app and returns its one template."""
+
+    def run(name: str, **context: Any) -> Mapping[str, Any]:
+        (template,) = assemble(name, **context).templates.values()
+        return template
 
     return run
 
@@ -53,14 +78,19 @@ def _settings(template: Mapping[str, Any], part: str) -> Any:
 
 
 def test_the_examples_are_those_that_are_tried_here() -> None:
-    assert APPS == ["capacity_block_app", "consumer_app", "data_from_s3_app", "two_clusters_app"]
+    assert APPS == ["capacity_block_app", "consumer_app", "data_from_s3_app", "own_estate_app", "two_clusters_app"]
 
 
 @pytest.mark.parametrize("name", APPS)
-def test_app_says_how_it_is_run_and_has_no_lint_errors(app: Any, name: str) -> None:
+def test_app_says_how_it_is_run_and_has_no_lint_errors(assemble: Any, name: str) -> None:
     assert json.loads((EXAMPLES / name / "cdk.json").read_text())["app"] == "python app.py"
-    matches = cfnlint.lint(json.dumps(app(name)), config=ManualArgs(regions=["us-east-1"]))
-    assert [f"{match.rule.id} {match.message}" for match in matches if match.rule.id.startswith("E")] == []
+    assembly = assemble(name)
+    if assembly.missing:
+        assembly = assemble(name, **_look_up(assembly.missing))
+    for template in assembly.templates.values():
+        assert find_foreign_dependencies(template) == []
+        matches = cfnlint.lint(json.dumps(template), config=ManualArgs(regions=["us-east-1"]))
+        assert [f"{match.rule.id} {match.message}" for match in matches if match.rule.id.startswith("E")] == []
 
 
 def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: Any) -> None:
@@ -107,3 +137,57 @@ def test_two_clusters_share_one_vpc_and_one_file_system(app: Any) -> None:
         for part in ("TrainingNodesWorkers", "EvaluationNodesWorkers")
     }
     assert len(sources) == 1
+
+
+_FILTER = "filter.vpc-id=vpc-0123456789abcdef0"
+VPC_KEY = f"vpc-provider:account=111122223333:{_FILTER}:region=us-east-1:returnAsymmetricSubnets=true"
+
+
+def _look_up(missing: Sequence[str]) -> dict[str, Any]:
+    """Return what the CLI would write to cdk.context.json."""
+    (image_key,) = (key for key in missing if key.startswith("ami:"))
+    subnets = [
+        {
+            "subnetId": f"subnet-0123456789abcdef{zone}",
+            "routeTableId": f"rtb-0123456789abcdef{zone}",
+            "availabilityZone": f"us-east-1{zone}",
+            "cidr": f"10.0.{number}.0/24",
+        }
+        for number, zone in enumerate("ab")
+    ]
+    vpc = {
+        "vpcId": "vpc-0123456789abcdef0",
+        "vpcCidrBlock": "10.0.0.0/16",
+        "availabilityZones": [],
+        "subnetGroups": [{"name": "Private", "type": "Private", "subnets": subnets}],
+    }
+    return {VPC_KEY: vpc, image_key: "ami-0123456789abcdef0"}
+
+
+def test_an_estate_is_looked_up_at_the_first_run_and_taken_at_the_next(assemble: Any) -> None:
+    first = assemble("own_estate_app")
+    assert VPC_KEY in first.missing
+    context = _look_up(first.missing)
+    assert set(first.missing) == set(context)
+    second = assemble("own_estate_app", **context)
+    assert second.missing == []
+    for assembly in (first, second):
+        assert sorted(assembly.templates) == ["team-estate", "team-estate-training"]
+        assert [find_foreign_dependencies(template) for template in assembly.templates.values()] == [[], []]
+    training = second.templates["team-estate-training"]
+    for part, groups in (("Master", 3), ("Workers", 2)):
+        (data,) = (
+            entry["Properties"]["LaunchTemplateData"]
+            for name, entry in _of_type(training, "AWS::EC2::LaunchTemplate").items()
+            if part in name
+        )
+        assert data["ImageId"] == "ami-0123456789abcdef0"
+        (interface,) = data["NetworkInterfaces"]
+        assert len(interface["Groups"]) == groups
+        assert "team-estate:ExportsOutput" in json.dumps(interface["Groups"][-1])
+    assert {json.dumps(entry["Properties"]["VPCZoneIdentifier"]) for entry in _of_type(training, GROUP).values()} == {
+        '["subnet-0123456789abcdefa"]'
+    }
+    assert not _of_type(training, "AWS::EFS::FileSystem")
+    profiles = _of_type(training, "AWS::IAM::InstanceProfile").values()
+    assert [entry for entry in profiles if "team-estate:ExportsOutput" in json.dumps(entry["Properties"]["Roles"])]
