@@ -95,6 +95,12 @@ class CloudProcess:
         answer = self.client("cloudformation").describe_stack_resources(StackName="sample")["StackResources"]
         return next(entry["PhysicalResourceId"] for entry in answer if entry["LogicalResourceId"] == logical_id)
 
+    def ask(self, logical_id, desired):
+        """Set the desired capacity of a group of the sample stack once the group is complete."""
+        self.observation(f"{logical_id} CREATE_COMPLETE")
+        name = self.physical_id(logical_id)
+        self.client("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
+
     def put_signal(self, url, body, content_type=""):
         """PUT a body to a handle's URL with a content type, and return the HTTP status."""
         parts = urllib.parse.urlsplit(url)
@@ -164,6 +170,15 @@ def assemble():
 def sample_assembly(tmp_path_factory):
     """The sample template as a cloud assembly."""
     template = json.loads((HERE / "sample_template.json").read_text())
+    return write_assembly(tmp_path_factory.mktemp("assembly") / "cdk.out", template)
+
+
+@pytest.fixture(scope="module")
+def asking_assembly(tmp_path_factory):
+    """The sample template as a cloud assembly, whose groups have nothing until somebody asks."""
+    template = json.loads((HERE / "sample_template.json").read_text())
+    for name in ("MasterGroup", "WorkerGroup"):
+        del template["Resources"][name]["Properties"]["DesiredCapacity"]
     return write_assembly(tmp_path_factory.mktemp("assembly") / "cdk.out", template)
 
 

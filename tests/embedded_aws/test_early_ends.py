@@ -43,12 +43,14 @@ def deploy(start_cloud, assemble, sample_template, tmp_path):
 
     def start(statements, **options):
         resources = sample_template["Resources"]
+        del resources["WorkerGroup"]["Properties"]["DesiredCapacity"]
         policy = {"Version": "2012-10-17", "Statement": statements}
         resources["Key"] = {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": policy}}
         (disk,) = resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["BlockDeviceMappings"]
         disk["Ebs"]["KmsKeyId"] = {"Fn::GetAtt": ["Key", "Arn"]}
         cloud = start_cloud(**options)
         cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+        cloud.ask("WorkerGroup", 2)
         return cloud
 
     return start
@@ -95,10 +97,11 @@ def test_without_a_right_of_auto_scaling_each_launch_is_cancelled_the_instance_e
     ],
 )
 def test_an_instance_that_ec2_ends_for_another_reason_is_cancelled_in_its_words(
-    start_cloud, sample_assembly, code, words
+    start_cloud, asking_assembly, code, words
 ):
     cloud = start_cloud(faults=[{"code": code, "role": "worker", "ordinals": [1]}], pace={"retries": [0.05]})
-    cloud.deploy(sample_assembly)
+    cloud.deploy(asking_assembly)
+    cloud.ask("WorkerGroup", 2)
     cloud.observation(f"launch failed: {code}")
     for _ in range(2):
         cloud.machine("worker")

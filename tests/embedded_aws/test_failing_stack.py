@@ -1,15 +1,33 @@
 """Stacks that fail: launch faults, failure signals, time-outs, groups that do not stabilize, and refusals."""
 
 import json
-import re
+
+import pytest
+
+
+@pytest.fixture
+def deploy(start_cloud, assemble, sample_template, tmp_path):
+    """Return a function that deploys the sample with other sizes of its group of workers, and a fault of launches."""
+
+    def start(sizes, fault):
+        properties = sample_template["Resources"]["WorkerGroup"]["Properties"]
+        del properties["DesiredCapacity"]
+        properties.update(sizes)
+        cloud = start_cloud(faults=[fault], pace={"retries": [3600]})
+        cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+        return cloud
+
+    return start
 
 
 def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_signal_rolls_back(
-    start_cloud, sample_assembly
+    start_cloud, asking_assembly
 ):
     fault = {"code": "InsufficientInstanceCapacity", "role": "worker", "ordinals": [2]}
     cloud = start_cloud(faults=[fault], pace={"retries": [0.3], "failure": 0.2})
-    cloud.deploy(sample_assembly)
+    cloud.deploy(asking_assembly)
+    cloud.ask("MasterGroup", 1)
+    cloud.ask("WorkerGroup", 2)
     cloud.observation("launch failed: InsufficientInstanceCapacity")
     machines = [cloud.machine("master"), cloud.machine("worker"), cloud.machine("worker")]
     cloud.observation("sns → ")
@@ -44,10 +62,12 @@ def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_s
     assert cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []
 
 
-def test_an_error_before_the_notifications_are_set_is_told_to_nobody(start_cloud, sample_assembly):
+def test_an_error_before_the_notifications_are_set_is_told_to_nobody(start_cloud, asking_assembly):
     fault = {"code": "VcpuLimitExceeded", "role": "worker"}
     cloud = start_cloud(faults=[fault], pace={"retries": [3600], "notification_gap": 3600})
-    cloud.deploy(sample_assembly)
+    cloud.deploy(asking_assembly)
+    cloud.ask("MasterGroup", 1)
+    cloud.ask("WorkerGroup", 2)
     for _ in range(2):
         cloud.observation("launch failed: VcpuLimitExceeded")
     cloud.machine("master")
@@ -91,17 +111,37 @@ def test_a_rollback_keeps_what_is_retained_and_nothing_else(start_cloud, sample_
     assert {group["logGroupName"] for group in groups} & policies.keys() == {"Kept"}
 
 
-def test_a_group_that_cannot_reach_its_minimum_does_not_stabilize(start_cloud, sample_template, assemble, tmp_path):
-    sample_template["Resources"]["WorkerGroup"]["Properties"]["MinSize"] = "2"
-    cloud = start_cloud(faults=[{"code": "InsufficientInstanceCapacity", "role": "worker", "from_ordinal": 2}])
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+@pytest.mark.parametrize("minimum", ["0", "2"])
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("InsufficientInstanceCapacity", "We currently do not have sufficient c5.large capacity"),
+        (
+            "Client.VolumeLimitExceeded",
+            "Instance became unhealthy while waiting for instance to be in InService state.",
+        ),
+    ],
+)
+def test_a_group_that_does_not_reach_its_desired_capacity_does_not_stabilize(deploy, minimum, code, reason):
+    """The property's text: "marks … as successful … when the desired capacity is reached", whatever the minimum is."""
+    cloud = deploy({"MinSize": minimum, "DesiredCapacity": "3"}, {"code": code, "role": "worker", "from_ordinal": 2})
     outcome = cloud.command("wait", seconds=30)
 
     assert outcome["status"] == "ROLLBACK_COMPLETE"
-    assert re.match(
-        r"Group did not stabilize\. Last scaling activity: We currently do not have sufficient c5\.large capacity",
-        outcome["reason"],
-    )
+    assert outcome["reason"].startswith(f"Group did not stabilize. Last scaling activity: {reason}")
+
+
+@pytest.mark.parametrize("sizes", [{"MinSize": "0"}, {"MinSize": "0", "DesiredCapacity": "0"}])
+def test_a_group_without_desired_capacity_is_complete_and_its_launches_may_fail_later(deploy, sizes):
+    """Without a desired capacity the default is the minimum (API reference of CreateAutoScalingGroup)."""
+    cloud = deploy(sizes, {"code": "InsufficientInstanceCapacity", "role": "worker", "from_ordinal": 3})
+    cloud.ask("WorkerGroup", 3)
+    cloud.observation("launch failed: InsufficientInstanceCapacity")
+    for _ in range(2):
+        cloud.machine("worker")
+    body = {"Status": "SUCCESS", "Reason": "formed", "UniqueId": "sample", "Data": ""}
+    assert cloud.put_signal(cloud.physical_id("Handle"), json.dumps(body).encode()) == 200
+    assert cloud.command("wait", seconds=30)["status"] == "CREATE_COMPLETE"
 
 
 def test_a_function_without_permission_is_not_invoked(start_cloud, sample_template, assemble, tmp_path):

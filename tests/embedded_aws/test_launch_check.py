@@ -75,8 +75,8 @@ def test_a_missing_image_or_a_used_up_quota_may_fail_the_group(fail, code, messa
 
 
 @pytest.mark.parametrize("code", ["InvalidAMIID.NotFound", "VcpuLimitExceeded"])
-def test_the_same_may_be_found_by_the_first_launch_alone(start_cloud, sample_assembly, code):
+def test_the_same_may_be_found_by_the_first_launch_alone(start_cloud, asking_assembly, code):
     cloud = start_cloud(faults=[{"code": code, "role": "worker", "message": "words of EC2."}])
-    cloud.deploy(sample_assembly)
+    cloud.deploy(asking_assembly)
+    cloud.ask("WorkerGroup", 1)
     cloud.observation(f"launch failed: {code}")
-    cloud.machine("master")

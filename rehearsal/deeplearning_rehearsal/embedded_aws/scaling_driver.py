@@ -104,7 +104,7 @@ class ScalingDriver:
         return activity
 
     def settle_group(self, group: ScalingGroup) -> Verdict | None:
-        """Tell whether a new group has reached its minimum size, as CloudFormation waits for it."""
+        """Tell whether a new group has reached its desired capacity, as CloudFormation waits for it."""
         with self.lock:
             return group.settle()
 

@@ -53,6 +53,11 @@ class Activity:
     start_time: datetime = field(default_factory=now)
     end_time: datetime | None = None
 
+    @property
+    def is_failed_launch(self) -> bool:
+        """Whether it was a launch that came to nothing for a reason of EC2's."""
+        return self.status_code in ("Failed", "Cancelled") and bool(self.status_message)
+
     def to_api(self) -> dict[str, Any]:
         """Return the API's form."""
         document: dict[str, Any] = {
@@ -111,6 +116,7 @@ class ScalingGroup:
     The state of a group; the driver's lock guards it.
 
     Attributes:
+        awaited: Instances in service that complete the resource of a new group: its desired capacity then.
         pending_launches: Launches under way that have no instance yet.
         attempts: Launches begun so far.
         replacements: Unhealthy instances whose replacement was not launched yet.
@@ -142,6 +148,7 @@ class ScalingGroup:
     activities: list[Activity] = field(default_factory=list)
     suspended: dict[str, str] = field(default_factory=dict)
     notifications: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    awaited: int = 0
     pending_launches: int = 0
     attempts: int = 0
     replacements: int = 0
@@ -170,11 +177,18 @@ class ScalingGroup:
         return next((entry for entry in self.instances if entry.instance_id == instance_id), None)
 
     def settle(self) -> Verdict | None:
-        """Tell whether the new group has reached its minimum size, as CloudFormation waits for it; None: not yet."""
-        if self.in_service >= self.min_size:
+        """
+        Tell whether the new group is complete, as CloudFormation waits for it; None: not yet.
+
+        CloudFormation "marks the Auto Scaling group as successful (by setting its status to CREATE_COMPLETE) when the
+        desired capacity is reached" (the property's documentation). When it gives up is not documented; groups have
+        failed with their last activity ("Group did not stabilize", eksctl-io/eksctl#8383), so here a launch that fails
+        is enough.
+        """
+        if self.in_service >= self.awaited:
             return Verdict()
-        last = self.activities[0] if self.activities else None
-        if last is not None and last.status_code == "Failed" and self.pending_launches == 0:
+        last = next((activity for activity in self.activities if activity.is_failed_launch), None)
+        if last is not None and self.pending_launches == 0:
             return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
         return None
 
