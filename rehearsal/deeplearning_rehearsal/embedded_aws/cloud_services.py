@@ -69,6 +69,7 @@ def open_services(
         bus=EventBus(place, _invoke(functions, gatekeeper), observations),
         handles=handles,
         custom_resources=custom_resources,
+        waits_for_desired=options.waits_for_desired,
         disturbance=MessageDisturbance(options.message_faults, observations) if options.message_faults else None,
     )
 

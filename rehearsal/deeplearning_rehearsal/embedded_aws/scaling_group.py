@@ -116,7 +116,7 @@ class ScalingGroup:
     The state of a group; the driver's lock guards it.
 
     Attributes:
-        awaited: Instances in service that complete the resource of a new group: its desired capacity then.
+        awaited: Instances in service that complete the resource of a new group.
         pending_launches: Launches under way that have no instance yet.
         attempts: Launches begun so far.
         replacements: Unhealthy instances whose replacement was not launched yet.

@@ -35,6 +35,7 @@ class Services:
     handles: WaitConditionHandles
     custom_resources: CustomResources
     gatekeeper: Gatekeeper
+    waits_for_desired: bool
     disturbance: MessageDisturbance | None = None
 
 
