@@ -1,7 +1,8 @@
-"""Begins and ends scaling activities, in the words of Auto Scaling."""
+"""Begins and ends scaling activities, and what they make of a new group, in the words of Auto Scaling."""
 
 from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError
 from deeplearning_rehearsal.embedded_aws.scaling_group import Activity, ScalingGroup, now, stamp
+from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
 
 
 def begin_launch(group: ScalingGroup) -> Activity:
@@ -53,6 +54,23 @@ def cancel_launch(activity: Activity, reason: str) -> None:
     if reason:
         activity.description += f".  Status Reason: {reason}"
     _end(activity, "Cancelled")
+
+
+def settle(group: ScalingGroup) -> Verdict | None:
+    """
+    Tell whether the new group is complete, as CloudFormation waits for it; None: not yet.
+
+    CloudFormation "marks the Auto Scaling group as successful (by setting its status to CREATE_COMPLETE) when the
+    desired capacity is reached" (the property's documentation). When it gives up is not documented; groups have
+    failed with their last activity ("Group did not stabilize", eksctl-io/eksctl#8383), so here a launch that fails
+    is enough.
+    """
+    if group.in_service >= group.awaited:
+        return Verdict()
+    last = next((activity for activity in group.activities if activity.is_failed_launch), None)
+    if last is not None and group.pending_launches == 0:
+        return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
+    return None
 
 
 def _begin(group: ScalingGroup, description: str, cause: str) -> Activity:

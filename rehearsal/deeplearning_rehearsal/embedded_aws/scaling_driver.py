@@ -106,7 +106,7 @@ class ScalingDriver:
     def settle_group(self, group: ScalingGroup) -> Verdict | None:
         """Tell whether a new group has reached its desired capacity, as CloudFormation waits for it."""
         with self.lock:
-            return group.settle()
+            return scaling_activity.settle(group)
 
     def activities(self) -> tuple[dict[str, Any], ...]:
         """Return the activities of all groups in the API's form, newest first; those of deleted groups too."""

@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from deeplearning_contract.names import ROLE_TAG
-from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
 
 LifecycleState = Literal["Pending", "InService", "Terminating"]
 HealthStatus = Literal["Healthy", "Unhealthy"]
@@ -175,22 +174,6 @@ class ScalingGroup:
     def find(self, instance_id: str) -> GroupInstance | None:
         """Return an instance of the group."""
         return next((entry for entry in self.instances if entry.instance_id == instance_id), None)
-
-    def settle(self) -> Verdict | None:
-        """
-        Tell whether the new group is complete, as CloudFormation waits for it; None: not yet.
-
-        CloudFormation "marks the Auto Scaling group as successful (by setting its status to CREATE_COMPLETE) when the
-        desired capacity is reached" (the property's documentation). When it gives up is not documented; groups have
-        failed with their last activity ("Group did not stabilize", eksctl-io/eksctl#8383), so here a launch that fails
-        is enough.
-        """
-        if self.in_service >= self.awaited:
-            return Verdict()
-        last = next((activity for activity in self.activities if activity.is_failed_launch), None)
-        if last is not None and self.pending_launches == 0:
-            return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
-        return None
 
     def choose_victims(self, count: int) -> list[GroupInstance]:
         """Choose whom a scale-in terminates, by the first termination policy; protected instances are spared."""
