@@ -58,12 +58,18 @@ def follow_up(state: ClusterState, change: Change) -> ClusterState:
 
 
 def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterState:
-    """Return the generation in which a new master stands first and the workers stay; all must acknowledge it."""
+    """
+    Return the generation in which a new master stands first and the workers stay; all must acknowledge it.
+
+    EC2 gives an address anew only when its last holder has gone: a worker that had the new master's is none any more.
+    """
     generation = state.generation + 1
     old = state.members[0]
-    workers = tuple(m for m in state.members[1:] if m.instance_id != master.instance_id)
-    reason = {old.instance_id: f"replaced as master by {master.instance_id}"}
-    return state.depart(generation, reason).advance(
+    others = tuple(m for m in state.members[1:] if m.instance_id != master.instance_id)
+    workers = tuple(m for m in others if m.address != master.address)
+    gone = {m.instance_id: f"its address {m.address} is the master's now" for m in others if m not in workers}
+    reasons = {old.instance_id: f"replaced as master by {master.instance_id}", **gone}
+    return state.depart(generation, reasons).advance(
         Phase.PUBLISHED, generation=generation, members=(master, *workers), user_key=user_key
     )
 

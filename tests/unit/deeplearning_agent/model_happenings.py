@@ -1,7 +1,11 @@
 """What can happen to a cluster of the model, by name."""
 
-from model_aws import Weather
+from dataclasses import replace
 
+from model_aws import Weather
+from model_settings import CLUSTER
+
+from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
 
 STORMS = {
@@ -19,6 +23,8 @@ POISON = (
     '{"kind": "doorbell"}',
     '{"kind": "doorbell", "generation": "x"}',
 )
+
+STOLEN_SEQUENCE = 1_000_000
 
 
 def choose(world, event, machines):
@@ -143,6 +149,34 @@ def fail_masters_preparation(world, event):
             machine.is_ruined = True
 
 
+def lack_gpu(world, event):
+    """Let a worker that is still booting show one GPU less than its type has."""
+    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.duty is None])
+    if machine is not None:
+        machine.gpu_count -= 1
+
+
+def forge(machine, member):
+    """Let somebody report in a worker's name, and its owner find out a minute later."""
+    machine.is_stolen = True
+    report = NodeReport(CLUSTER, machine.instance_id, ReportStage.JOINED, member=member, sequence=STOLEN_SEQUENCE)
+    machine.world.note(f"{machine.instance_id} is stolen and says {member}")
+    machine.world.cloud.send("report", report.to_body(), machine.sender)
+    machine.world.scheduler.at(60, lambda: machine.world.terminate(machine))
+
+
+def forge_gpus(machine, event):
+    """Let a stolen worker say that it has more GPUs than the others."""
+    forge(machine, replace(machine.describe(), gpu_count=99))
+
+
+def forge_address(machine, event):
+    """Let a stolen worker claim the address of another."""
+    others = [other for other in machine.world.live(NodeRole.WORKER) if other is not machine]
+    if others:
+        forge(machine, replace(machine.describe(), address=others[int(event.value) % len(others)].address))
+
+
 HAPPENINGS = {
     "die": on_machine(lambda machine, _: machine.world.terminate(machine)),
     "worker dies": on_machine(lambda machine, _: machine.world.terminate(machine), NodeRole.WORKER),
@@ -158,6 +192,9 @@ HAPPENINGS = {
     "master is deaf": on_machine(deafen, NodeRole.MASTER),
     "two masters": double_master,
     "preparation fails": fail_preparation,
+    "GPU is missing": lack_gpu,
+    "GPU count is forged": on_machine(forge_gpus, NodeRole.WORKER),
+    "address is forged": on_machine(forge_address, NodeRole.WORKER),
     "master's preparation fails": fail_masters_preparation,
     "preparation hangs": stick_in_preparation,
     "grow": lambda world, _: world.resize(1),

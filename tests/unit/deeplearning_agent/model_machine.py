@@ -15,6 +15,8 @@ from deeplearning_agent.worker import Worker
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
 
+GPUS = 2
+"""What the instance type has."""
 PATIENCE_SECONDS = 60
 """How long a node may be silent before it is replaced."""
 RESTART_SECONDS = 5
@@ -46,6 +48,9 @@ class Machine:
         self.died = None
         self.is_sick = False
         """It answers, and an inspection finds that it is of no use."""
+        self.gpu_count = GPUS
+        self.is_stolen = False
+        """Somebody else reports in its name."""
         self.is_interrupted = False
         """EC2 has said that it takes it."""
         self.membership = None
@@ -70,7 +75,7 @@ class Machine:
         return (
             self.answers
             and not self.is_sick
-            and not self.is_ruined
+            and not self.is_useless
             and not self.is_deaf
             and self.world.scheduler.now - self._unsound >= JUDGEMENT_SECONDS
         )
@@ -97,7 +102,13 @@ class Machine:
             or self.is_stuck
             or self.is_sick
             or self.is_interrupted
+            or self.is_useless
         )
+
+    @property
+    def is_useless(self):
+        """Whether it cannot do its work although it answers, or does another's."""
+        return self.is_ruined or self.is_stolen or self.gpu_count < GPUS
 
     @property
     def is_silent_for_a_moment(self):
@@ -205,7 +216,7 @@ class Machine:
 
     def describe(self):
         """Return the member that its preparation ends with."""
-        return Member(self.instance_id, self.address, 2, f"ssh-ed25519 {self.number:020d}host")
+        return Member(self.instance_id, self.address, self.gpu_count, f"ssh-ed25519 {self.number:020d}host")
 
     def _start_up(self, number):
         if self.is_alive and number == self._boots:

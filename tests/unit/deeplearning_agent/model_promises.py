@@ -21,6 +21,9 @@ What the cluster promises, as checks that run whenever the model changes.
 | M18 | the cluster forms within the set-up time, or fails |
 | M17 | the cluster fails of a node's trouble only: not of a throttled call, and not of an agent that died |
 | M16 | who failed or leaves is not admitted again |
+| M19 | nothing is published or formed with fewer workers than the minimum before the cluster has formed |
+| M20 | no two members have one address |
+| M21 | a stolen worker does not fail a cluster in which enough others are |
 """
 
 import json
@@ -97,14 +100,25 @@ class Promises:
             require(is_telling(new.reason), f"M8: the failure's reason names nothing: {new.reason!r}")
             is_fair = any(machine.has_had_trouble for machine in self.world.machines.values())
             require(is_fair, f"M17: the cluster failed, and nothing was wrong with any node: {new.reason}")
+            self._check_theft(new)
         if new.members and new.phase is not Phase.FAILED:
             self._check_roster(name, old, new)
         self.state = new
+
+    def _check_theft(self, new):
+        machines = self.world.machines.values()
+        is_theft_alone = all(machine.is_stolen for machine in machines if machine.has_had_trouble)
+        sound = [m for m in machines if m.role is NodeRole.WORKER and not m.has_had_trouble]
+        is_fair = not is_theft_alone or len(sound) < self.world.minimum
+        require(is_fair or not self.world.is_calm, f"M21: stolen workers failed the cluster: {new.reason}")
 
     def _check_roster(self, name, old, new):
         roster = self.rosters.setdefault(new.generation, new.members)
         require(roster == new.members, f"M2: generation {new.generation} has two memberships")
         require(len({m.instance_id for m in roster}) == len(roster), "M2: a member is there twice")
+        require(len({m.address for m in roster}) == len(roster), "M20: two members have one address")
+        is_enough = old.has_formed or len(roster) > self.world.minimum
+        require(is_enough, f"M19: {len(roster) - 1} workers, where at least {self.world.minimum} must remain")
         master = self.world.machines[roster[0].instance_id]
         require(master.role is NodeRole.MASTER, "M5: the first member is no master")
         require(all(self.world.machines[m.instance_id].role is NodeRole.WORKER for m in roster[1:]), "M5: two masters")
@@ -193,7 +207,7 @@ class Promises:
         require(not is_deposed, f"M9: {caller.instance_id}, which was deposed, reports")
         is_sound = machine.has_been_sound and machine.instance_id not in self.complained and self.world.is_calm
         workers = self.world.live(NodeRole.WORKER)
-        is_useless = machine.is_sick or machine.is_ruined or machine.instance_id in self.complained
+        is_useless = machine.is_sick or machine.is_useless or machine.instance_id in self.complained
         is_blamed_alone = not machine.is_alive or is_useless
         is_anybody_there = is_blamed_alone or any(not worker.is_given_up for worker in workers)
         require(is_anybody_there, f"M12: {machine.instance_id} was blamed, and nobody answers")

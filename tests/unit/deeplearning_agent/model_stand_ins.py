@@ -7,6 +7,7 @@ from model_programs import FIRST_GROUP
 
 from deeplearning_agent import liveness
 from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.inspection import find_short
 from deeplearning_contract.cluster_state import ClusterState
 
 
@@ -57,8 +58,12 @@ class StandIns:
 
     def inspect(self, _node, members):
         """Stand for the inspection over SSH."""
-        machines = [self.world.machines[member.instance_id] for member in members]
-        return {machine.instance_id: "gpu: one has gone" for machine in machines if machine.is_sick}
+        machines = {member: self.world.machines[member.instance_id] for member in members}
+        strange = {
+            m.instance_id: "ssh: another host key" for m, machine in machines.items() if machine.address != m.address
+        }
+        sick = {machine.instance_id: "gpu: one has gone" for machine in machines.values() if machine.is_sick}
+        return find_short(members[1:]) | strange | sick
 
     def Thread(self, *, target, args, daemon):  # noqa: N802 - it stands for threading.Thread
         """Return a thread that does its work at once, three seconds after its start."""

@@ -621,6 +621,13 @@ def a_new_master_stands_first_and_asks_for_acknowledgements():
 
 
 @check
+def a_worker_whose_address_the_new_master_has_is_gone():
+    following = succession.take_over(Bench().state(), member(9, address=member(1).address), "ssh-ed25519 key")
+    assert [m.instance_id for m in following.members] == [name(9), name(2)]
+    assert [gone.instance_id for gone in following.departed] == [name(0), name(1)]
+
+
+@check
 def the_first_roster_says_who_was_left_out():
     state = ClusterState(CLUSTER, 1, 0, Phase.LAUNCHED, 3, ())
     following = succession.publish(state, [member(0), member(1)], {name(2): "x" * 5000}, "ssh-ed25519 key")

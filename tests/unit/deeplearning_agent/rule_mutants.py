@@ -476,6 +476,11 @@ def the_old_master_becomes_a_worker(patch):
 
 
 @mutant
+def the_new_master_shares_its_address(patch):
+    change_following(patch, "take_over", lambda old, new: replace(new, members=(new.members[0], *old.members[1:])))
+
+
+@mutant
 def a_taken_over_cluster_has_never_formed(patch):
     change_following(patch, "take_over", lambda _, new: replace(new, has_formed=False))
 
