@@ -89,7 +89,7 @@ def make_session_command(
         through = shlex.join([*start, "TARGET", "--document-name", _SSH_DOCUMENT, "--parameters", "portNumber=PORT"])
         proxy = through.replace("TARGET", "%h").replace("PORT", "%p")
         # Addresses come back to other instances; an instance id never does.
-        options = ["-A", "-o", f"ProxyCommand={proxy}", "-o", f"HostKeyAlias={instance_id}"]
+        options = ["-o", f"ProxyCommand={proxy}", "-o", f"HostKeyAlias={instance_id}"]
         return ["ssh", *options, f"{user}@{instance_id}", *([shlex.join(command)] if command else [])]
     run = shlex.join(["sudo", "--login", f"--user={user}", "--", *command])
     parameters = json.dumps({"command": [run]})

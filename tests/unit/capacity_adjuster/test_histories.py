@@ -187,7 +187,18 @@ def test_a_master_that_cannot_be_replaced_before_the_roster_fails_the_cluster():
     assert state.reason.startswith("master did not launch: InsufficientInstanceCapacity in eu-west-1a")
 
 
-@pytest.mark.fault(4, 14)
+@pytest.mark.fault(4)
+def test_capacity_that_comes_back_after_a_shrink_is_not_taken_silently():
+    world = make_world(["", "", "capacity"])
+    shrunk = settle(world)
+    assert (shrunk.requested, len(shrunk.expected), world.workers.desired) == (4, 3, 2)
+    world.pass_time(600)
+    world.react(WORKER)
+    assert settle(world) == shrunk
+    assert (world.workers.desired, len(world.workers.nodes)) == (2, 2)
+
+
+@pytest.mark.fault(14)
 def test_capacity_that_a_user_adds_before_the_roster_is_expected_too():
     world = launch(spare=2)
     world.user_sets_desired(5)

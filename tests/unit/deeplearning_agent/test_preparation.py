@@ -28,6 +28,7 @@ def node(lab, ticking_clock):
 
 
 @pytest.mark.fault(49)
+@pytest.mark.defect("D54")
 def test_mounts_once_and_writes_fstab_so_that_a_reboot_mounts_again(lab, node):
     mount_file_systems(node, node.limit(1000))
     mount_file_systems(node, node.limit(1000))

@@ -1,5 +1,6 @@
 """Images say everything that a node depends on, and nothing that could break user data."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +138,35 @@ def test_an_image_that_does_not_say_who_logs_in_is_refused_with_the_way_to_say_i
     expected = r"image must be a NodeImage, got an? \w+; .*NodeImage\.from_machine_image\(image, like="
     with pytest.raises(ValueError, match=expected):
         TrainingCluster(make_stack(), "Cluster", image=image, worker_instance_type="m5.large")
+
+
+IMAGES = {
+    "stock": NodeImage.ubuntu,
+    "ubuntu": NodeImage.deep_learning_ubuntu,
+    "amazon-linux": NodeImage.deep_learning_amazon_linux,
+    "own-of-amazon-linux": lambda: NodeImage.from_ami_id(
+        "ami-0123456789abcdef0", login_user="ec2-user", like=NodeImage.deep_learning_amazon_linux()
+    ),
+}
+ROOT_DEVICES = {"ubuntu": "/dev/sda1", "ec2-user": "/dev/xvda"}
+
+
+@pytest.mark.defect("D50")
+@pytest.mark.parametrize("name", IMAGES)
+def test_every_image_that_can_be_chosen_has_its_id_its_familys_device_and_its_interpreter(
+    synthesize: Any, name: str
+) -> None:
+    """The predecessor had a choice of two images, one of which had no id, and one device for both."""
+    image = IMAGES[name]()
+    synthesis = synthesize(image=image, worker_instance_type="g5.12xlarge", volume_size=cdk.Size.gibibytes(200))
+    for role in NodeRole:
+        launch = synthesis.launch_data(role)
+        assert launch["ImageId"]
+        assert [volume["DeviceName"] for volume in launch["BlockDeviceMappings"]] == [ROOT_DEVICES[image.login_user]]
+        assert image.interpreter in json.dumps(launch["UserData"])
+
+
+@pytest.mark.defect("D50")
+def test_an_image_of_another_family_needs_the_one_that_it_was_made_from() -> None:
+    with pytest.raises(ValueError, match="like"):
+        NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ec2-user")

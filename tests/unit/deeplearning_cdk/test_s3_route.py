@@ -34,6 +34,7 @@ def warn(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> Callable[...,
     return make
 
 
+@pytest.mark.defect("D57")
 def test_a_vpc_without_the_endpoint_is_warned_about_once_with_the_way_to_add_it(warn: Any) -> None:
     (warning,) = warn()
     assert "vpc.add_gateway_endpoint(" in warning
