@@ -18,6 +18,7 @@ from deeplearning_cdk.coordination import Coordination, name_cluster
 from deeplearning_cdk.cost_tags import tag_costs
 from deeplearning_cdk.image_pin import pin_image
 from deeplearning_cdk.network_fit import check_network
+from deeplearning_cdk.requested_capacity import RequestedCapacity
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_contract.names import NodeRole
 
@@ -131,5 +132,13 @@ class ClusterAssembly(ClusterAccess):
             *self._storage.back_up(self.coordination.state_table),
         ]
         self.master.launch_after(*needs)
-        self.workers.launch_after(*needs)
+        # One after the other: in a fresh account two groups at once race for Auto Scaling's service-linked role.
+        self.workers.launch_after(*needs, self.master.group)
+        request = RequestedCapacity(
+            self,
+            "RequestedCapacity",
+            adjuster=self.adjuster,
+            worker_desired_capacity=self._plan.capacity.desired,
+        )
+        request.ask_after(*needs, self.master.group, self.workers.group)
         self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)

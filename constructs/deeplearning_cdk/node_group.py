@@ -23,7 +23,7 @@ from deeplearning_cdk.node_interfaces import plan_interfaces
 from deeplearning_cdk.prop_rules import count_gibibytes
 from deeplearning_cdk.purchase import ON_DEMAND, Purchase
 from deeplearning_cdk.tag_keys import InstanceTagKeys
-from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
 
 DEFAULT_VOLUME_GIBIBYTES = 150
 
@@ -45,8 +45,9 @@ class NodeGroup(Construct):
     Nodes of one role in one subnet.
 
     Instances ask for IMDSv2 with one hop, read their tags there, and have encrypted gp3 volumes. The group's
-    minimum is 0 in the template, because CloudFormation fails a group that cannot reach its minimum before the adjuster
-    can decide; later deployments leave an adjusted capacity alone.
+    minimum is 0 in the template and its desired capacity is not there: a new group then has none, and a deployment
+    changes nothing (UpdateAutoScalingGroup: "Any properties that you don't specify are not changed"). A literal 0 would
+    be set again by the rollback of an update, in which CloudFormation ignores the update policy below.
 
     Args:
         scope: The parent.
@@ -60,7 +61,6 @@ class NodeGroup(Construct):
         subnet: The subnet of all nodes.
         security_groups: Groups of every interface.
         topic: Where the group's events go.
-        desired_capacity: Nodes to launch.
         max_capacity: Most nodes that a user may scale to.
         image_id: The id of the image, where it is pinned. Default: what the image's parameter names at each deployment.
         purchase: How the nodes are paid for. Default: on demand.
@@ -90,7 +90,6 @@ class NodeGroup(Construct):
         subnet: ec2.ISubnet,
         security_groups: Sequence[ec2.ISecurityGroup],
         topic: sns.ITopic,
-        desired_capacity: int,
         max_capacity: int,
         image_id: str | None = None,
         purchase: Purchase = ON_DEMAND,
@@ -127,7 +126,6 @@ class NodeGroup(Construct):
             "Group",
             min_size="0",
             max_size=str(max_capacity),
-            desired_capacity=str(desired_capacity),
             launch_template=autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
                 launch_template_id=self.launch_template.ref, version=self.launch_template.attr_latest_version_number
             ),
@@ -217,7 +215,12 @@ def _describe_volume(
 
 def _tag_nodes(cluster: str, node_role: NodeRole) -> list[autoscaling.CfnAutoScalingGroup.TagPropertyProperty]:
     name = f"{cluster}-{node_role.value}"
-    tags = {CLUSTER_TAG: cluster, ROLE_TAG: node_role.value, NAME_TAG: name}
+    tags = {
+        CANDIDATE_TAG: FIRST_CANDIDATE,
+        CLUSTER_TAG: cluster,
+        ROLE_TAG: node_role.value,
+        NAME_TAG: name,
+    }
     return [_propagate(key, value) for key, value in tags.items()]
 
 

@@ -180,6 +180,8 @@ def _judge_workers(situation: _Situation) -> Decision:
     shortfall = Shortfall(NodeRole.WORKER, launched=len(workers.launched), requested=requested, minimum=minimum)
     if shortfall.launched < minimum or is_hopeless(workers):
         return _fail(situation, explain_failure(shortfall, failure, _types(workers), situation.settings.encryption_key))
+    if workers.elsewhere:
+        return Wait("workers of another group are asked for too, so that none is lowered")
     return Shrink(
         group=workers.name,
         desired=workers.desired,

@@ -9,6 +9,7 @@ from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker
 from capacity_adjuster.observation import GroupObservation
 from capacity_adjuster.stop_record import StopRecord
+from capacity_adjuster.wish import Wish
 from deeplearning_contract.cluster_event import ClusterEvent
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.messages import Doorbell
@@ -72,6 +73,12 @@ class Records(Protocol):
 
     def write_stop(self, record: StopRecord) -> bool:
         """Write the record of stops by compare-and-set."""
+
+    def read_wish(self) -> Wish | None:
+        """Read the record of what capacity the stack asks for."""
+
+    def write_wish(self, wish: Wish) -> bool:
+        """Write the record of what capacity the stack asks for by compare-and-set."""
 
     def begin_watch(self, now: float, until: float) -> bool:
         """Become the one invocation that looks closely, unless another one is."""

@@ -17,6 +17,8 @@ def describe_event(event: Any) -> str:
     """Say in one line what an event is; anything at all is described, and nothing is raised."""
     if not isinstance(event, Mapping):
         return f"an unknown event: {_shorten(event)}"
+    if "RequestType" in event and "ResponseURL" in event:  # The URL is a secret of the stack.
+        return _shorten(f"CloudFormation: {event['RequestType']} {event.get('ResourceProperties')}")
     records = event.get("Records")
     if isinstance(records, list) and records:
         described = ", ".join(_describe_record(record) for record in records[:_MOST_RECORDS])

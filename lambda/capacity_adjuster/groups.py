@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from capacity_adjuster.activity import Activity
 from capacity_adjuster.observation import GroupObservation, Instance
-from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
 
 _KINDS = (("launching", "launch"), ("terminating", "terminate"))
 _INSTANCE = re.compile(r"EC2 instance: (i-[0-9a-f]+)")
@@ -103,6 +103,7 @@ def _read_group(document: Mapping[str, Any], cluster: str) -> GroupObservation |
         suspended=frozenset(entry["ProcessName"] for entry in document.get("SuspendedProcesses", ())),
         created=_read_time(document.get("CreatedTime")) or 0.0,
         is_deleting=bool(document.get("Status")),
+        candidate=tags.get(CANDIDATE_TAG) or FIRST_CANDIDATE,
     )
 
 

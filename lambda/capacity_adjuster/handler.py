@@ -2,7 +2,7 @@
 The Lambda's entry point: every event, whatever it is, leads to one reconciliation.
 
 Only a test of the notifications leads to none, and the warning that a capacity block ends is told to the nodes. What
-AWS Budgets says on its own topic stops the cluster.
+AWS Budgets says on its own topic stops the cluster. CloudFormation's requests say what capacity is wanted.
 """
 
 import logging
@@ -24,6 +24,7 @@ from capacity_adjuster.groups import AutoScalingGroups
 from capacity_adjuster.log_lines import write_lines
 from capacity_adjuster.reconciliation import Reconciliation
 from capacity_adjuster.records import ClusterRecords
+from capacity_adjuster.stack_request import answer_stack, is_stack_request
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
@@ -65,8 +66,8 @@ def handle(event: Any, context: Any) -> dict[str, str]:
     Reconcile the cluster's capacity.
 
     Args:
-        event: What Lambda was invoked with; it is only logged, but for a warning that a capacity block ends and for
-            a message of AWS Budgets.
+        event: What Lambda was invoked with; it is only logged, but for a warning that a capacity block ends, for a
+            message of AWS Budgets and for CloudFormation's requests.
         context: Lambda's context object.
 
     Returns:
@@ -81,7 +82,10 @@ def handle(event: Any, context: Any) -> dict[str, str]:
     try:
         settings = AdjusterSettings.from_environment(os.environ)
         edges, warning = make_edges(settings, InvocationClock(context)), read_warning(event)
-        if warning is None:
+        if is_stack_request(event):
+            asking = Reconciliation(settings, edges).asking
+            outcome = answer_stack(event, edges=edges, asking=asking, send=send_signal)
+        elif warning is None:
             message_id = read_budget_message(event, settings.budget_topic_arn)
             reconciliation = Reconciliation(settings, edges, message_id)
             outcome = reconciliation.run()

@@ -57,6 +57,12 @@ class Lookout:
         """Whether the membership is the master's, or nobody's any more."""
         return self.state is not None and self.state.phase is not Phase.LAUNCHED
 
+    @property
+    def may_have_wish(self) -> bool:
+        """Whether a wish is looked for; while instances come for all groups it is not, and one that waits is later."""
+        found = self.observed.groups
+        return needs_decision(found) or any(not group.desired for group in found)
+
     def glance(self) -> str:
         """Tell in words why nothing needs a closer look; empty when something may."""
         self._found = self._edges.groups.find()

@@ -6,11 +6,11 @@ progress: Auto Scaling adds states, and waiting costs less than deciding on one 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from capacity_adjuster.activity import Activity
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.names import NodeRole
+from deeplearning_contract.names import FIRST_CANDIDATE, NodeRole
 
 SUSPENDED_PROCESSES = ("Launch", "AZRebalance", "ReplaceUnhealthy")
 """What a group must not do while its desired capacity is set to what it has."""
@@ -53,6 +53,8 @@ class GroupObservation:
         suspended: Processes that somebody suspended.
         created: When it was made, seconds since the epoch.
         is_deleting: Whether it is being deleted.
+        candidate: Value of its candidate tag, its place among the groups of its role.
+        elsewhere: Desired capacity of the other groups of its role, which `desired` counts too.
     """
 
     name: str
@@ -65,6 +67,8 @@ class GroupObservation:
     suspended: frozenset[str] = frozenset()
     created: float = 0.0
     is_deleting: bool = False
+    candidate: str = FIRST_CANDIDATE
+    elsewhere: int = 0
 
     @property
     def launched(self) -> tuple[str, ...]:
@@ -126,19 +130,24 @@ class GroupObservation:
 
 @dataclass(frozen=True)
 class ClusterObservation:
-    """The groups of one cluster; a role without exactly one group has none yet."""
+    """
+    The groups of one cluster.
+
+    A role may have several, its candidates, of which one is asked for capacity at a time. Together they count as one
+    group: what launched, what is busy and what is desired is that of all of them.
+    """
 
     groups: tuple[GroupObservation, ...] = ()
 
     @property
     def master(self) -> GroupObservation | None:
-        """The master's group."""
-        return _only(self.groups, NodeRole.MASTER)
+        """The master's groups, as one."""
+        return _join(self.groups, NodeRole.MASTER)
 
     @property
     def workers(self) -> GroupObservation | None:
-        """The workers' group."""
-        return _only(self.groups, NodeRole.WORKER)
+        """The workers' groups, as one."""
+        return _join(self.groups, NodeRole.WORKER)
 
     @property
     def is_busy(self) -> bool:
@@ -186,6 +195,26 @@ def is_standing(observed: ClusterObservation, state: ClusterState | None) -> boo
     return launched == state.expected and all(len(group.launched) == group.desired for group in groups)
 
 
-def _only(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:
-    found = [group for group in groups if group.role is role]
-    return found[0] if len(found) == 1 else None
+def _join(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:
+    """Join the groups of a role under the name of the one that is asked: the first candidate that wants instances."""
+    found = sorted((group for group in groups if group.role is role), key=_rank)
+    if not found[1:]:
+        return found[0] if found else None
+    asked = next((group for group in found if group.desired > group.min_size), found[0])
+    read = [group.activities for group in found if group.activities is not None]
+    desired = sum(group.desired for group in found)
+    return replace(
+        asked,
+        min_size=sum(group.min_size for group in found),
+        desired=desired,
+        max_size=sum(group.max_size for group in found),
+        instances=tuple(instance for group in found for instance in group.instances),
+        activities=tuple(each for part in read for each in part) if len(read) == len(found) else None,
+        created=min(group.created for group in found),
+        is_deleting=any(group.is_deleting for group in found),
+        elsewhere=desired - asked.desired,
+    )
+
+
+def _rank(group: GroupObservation) -> tuple[int, str, str]:
+    return (len(group.candidate), group.candidate, group.name)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from botocore.exceptions import ClientError
 
 from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.asking import Asking
 from capacity_adjuster.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
 from capacity_adjuster.decision import judge_denial
 from capacity_adjuster.decision_kinds import Resume, Shrink, Verdict, Wait
@@ -39,6 +40,9 @@ class Reconciliation:
         settings: The adjuster's settings.
         edges: What it acts on.
         budget_message: Id of the message by which AWS Budgets asks for a stop. Default: it does not.
+
+    Attributes:
+        asking: Carries out what the stack asks for.
     """
 
     def __init__(self, settings: AdjusterSettings, edges: Edges, budget_message: str = "") -> None:
@@ -47,6 +51,7 @@ class Reconciliation:
         self._budget_message = budget_message
         self._lookout = Lookout(settings, edges)
         self._shutdown = Shutdown(settings, edges, self._lookout, end_lease=self._end_lease, resume=self._resume)
+        self.asking = Asking(edges, end_lease=self._end_lease, resume=self._resume)
         self._is_watching = False
 
     @property
@@ -68,6 +73,8 @@ class Reconciliation:
         lookout = self._lookout
         try:
             why = lookout.glance()
+            if lookout.may_have_wish and (asked := self.asking.run(lookout.observed.groups)):
+                return asked
             why = self._shutdown.run(self._budget_message) or why
             if why:
                 return why

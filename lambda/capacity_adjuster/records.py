@@ -1,8 +1,8 @@
 """
 The DynamoDB edge: the state item, and beside it items of the adjuster's own.
 
-They record a shrink, the breaker, stops and which invocation looks closely. All are read consistently and written by
-compare-and-set.
+They record what the stack asks for, a shrink, the breaker, stops and which invocation looks closely. All are read
+consistently and written by compare-and-set.
 """
 
 import json
@@ -17,11 +17,12 @@ from botocore.exceptions import ClientError
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.breaker import Breaker
 from capacity_adjuster.stop_record import StopRecord
+from capacity_adjuster.wish import BLANK_WISH, Wish
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
 from deeplearning_contract.errors import ContractError
 
 logger = logging.getLogger(__name__)
-_Record = TypeVar("_Record", Adjustment, Breaker, StopRecord)
+_Record = TypeVar("_Record", Adjustment, Breaker, StopRecord, Wish)
 _DENIALS_APART_SECONDS = 150
 """Denials that the timer meets are a minute apart; Lambda's retries come in between."""
 LOST_RACE_CODE = "ConditionalCheckFailedException"
@@ -44,6 +45,7 @@ class ClusterRecords:
         self._adjustment_key = f"{cluster}#adjustment"
         self._breaker_key = f"{cluster}#breaker"
         self._stop_key = f"{cluster}#stop"
+        self._wish_key = f"{cluster}#wish"
         self._watch_key = f"{cluster}#watch"
         self._denial_key = f"{cluster}#denial"
 
@@ -85,6 +87,14 @@ class ClusterRecords:
     def write_stop(self, record: StopRecord) -> bool:
         """Write the record of stops, and tell whether no other writer was faster."""
         return self._put_record(self._stop_key, record.revision, record.to_document())
+
+    def read_wish(self) -> Wish | None:
+        """Read the record of what capacity the stack asks for; None when there is none."""
+        return self._read_record(self._wish_key, Wish.from_json, BLANK_WISH)
+
+    def write_wish(self, wish: Wish) -> bool:
+        """Write the record of what capacity the stack asks for, and tell whether no other writer was faster."""
+        return self._put_record(self._wish_key, wish.revision, wish.to_document())
 
     def begin_watch(self, now: float, until: float) -> bool:
         """

@@ -2,8 +2,8 @@
 Stops the cluster when its time or its budget is over, and tells the nodes before.
 
 The record of a stop comes first, so that one that dies in the middle is carried on; what comes after it is safe to
-repeat. A shrink raises desired from nothing when a stop comes between its last look and its own call, so each of the
-two writes its record and then reads the other's: one of them sees the other and gives way.
+repeat. A shrink, or a wish that is carried out, raises desired from nothing when a stop comes between its last look and
+its own call, so each writes its record and then reads the others': one of them sees the other and gives way.
 """
 
 import logging
@@ -16,6 +16,7 @@ from capacity_adjuster.edges import Edges
 from capacity_adjuster.lookout import Lookout
 from capacity_adjuster.stop_policy import NOTICE_BEGIN, Allow, Begin, Rest, is_up, judge_stop, plan_notice
 from capacity_adjuster.stop_record import StopRecord
+from capacity_adjuster.wish import is_held
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
@@ -94,10 +95,9 @@ class Shutdown:
         edges, record = self._edges, begun.hold(self._end_lease())
         if not edges.records.write_stop(record):
             return LOST_RACE
-        shrink = edges.records.read_adjustment()
-        if shrink is not None and shrink.is_open and (shrink.is_held(edges.clock.now()) or not self._resume(shrink)):
+        if why := self._find_hindrance():
             edges.records.write_stop(replace(record, revision=record.revision + 1, lease_until=_OVER))
-            return "the stop waits for a shrink"
+            return why
         groups = sorted(self._lookout.observed.groups, key=lambda group: group.role is NodeRole.MASTER)
         if is_up(groups):
             logger.warning("the cluster stops: %s", record.cause)
@@ -108,6 +108,17 @@ class Shutdown:
         if not edges.records.write_stop(record.close(math.floor(edges.clock.now()))):
             return LOST_RACE
         return f"stopped: {record.cause}"
+
+    def _find_hindrance(self) -> str:
+        """Say which invocation may raise again what a stop lowers; a shrink that died is ended."""
+        edges, now = self._edges, self._edges.clock.now()
+        if is_held(edges.records.read_wish(), now):
+            return "the stop waits for capacity that is being asked for"
+        shrink = edges.records.read_adjustment()
+        if shrink is None or not shrink.is_open:
+            return ""
+        is_ended = not shrink.is_held(now) and self._resume(shrink)
+        return "" if is_ended else "the stop waits for a shrink"
 
     def _send_end(self, cause: str) -> None:
         state = self._lookout.state or self._edges.records.read_state()

@@ -8,15 +8,18 @@ from deeplearning_rehearsal.assembly import AssemblyStack
 from deeplearning_rehearsal.errors import AssemblyError, UnavailableError
 
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
+_REQUEST = "Custom::RequestedCapacity"
 
 WORKER_MINIMUM_VARIABLE = "DEEPLEARNING_WORKER_MIN_CAPACITY"
 """Variable of the capacity adjuster's environment that holds the fewest workers."""
 
 
 def count_requested(template: Mapping[str, Any]) -> int:
-    """Return the nodes that the groups of a template ask for."""
-    groups = [r for r in template["Resources"].values() if r["Type"] == _GROUP]
-    return sum(int(group["Properties"]["DesiredCapacity"]) for group in groups)
+    """Return the nodes that a template asks for, in its request for capacity or in its groups."""
+    resources = [(each["Type"], each["Properties"]) for each in template["Resources"].values() if "Properties" in each]
+    asked = sum(int(wanted["Master"]) + int(wanted["Workers"]) for kind, wanted in resources if kind == _REQUEST)
+    sizes = [group.get("DesiredCapacity", group.get("MinSize", 0)) for kind, group in resources if kind == _GROUP]
+    return asked or sum(int(size) for size in sizes)
 
 
 def require_cluster(stack: AssemblyStack) -> None:

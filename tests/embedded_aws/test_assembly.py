@@ -54,6 +54,16 @@ def test_sets_the_workers_number_and_raises_their_maximum(sample_template):
     assert json.dumps(sample_template) == before
 
 
+def test_sets_what_the_stack_asks_for_where_its_groups_ask_for_nothing(sample_template):
+    request = {"Type": "Custom::RequestedCapacity", "Properties": {"Master": "1", "Workers": "3"}}
+    sample_template["Resources"]["Request"] = request
+    del sample_template["Resources"]["WorkerGroup"]["Properties"]["DesiredCapacity"]
+    changed, listing = apply_overrides(sample_template, Overrides(worker_desired_capacity=40))
+    assert changed["Resources"]["Request"]["Properties"]["Workers"] == "40"
+    assert "DesiredCapacity" not in changed["Resources"]["WorkerGroup"]["Properties"]
+    assert listing == {"Request.Workers": "40", "WorkerGroup.MaxSize": "40"}
+
+
 def test_leaves_a_maximum_alone_that_is_high_enough(sample_template):
     changed, listing = apply_overrides(sample_template, Overrides(worker_desired_capacity=0))
     assert changed["Resources"]["WorkerGroup"]["Properties"]["MaxSize"] == "3"

@@ -104,8 +104,8 @@ def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: A
     assert [data["InstanceMarketOptions"]["MarketType"] for data in reserved] == ["capacity-block"]
     target = reserved[0]["CapacityReservationSpecification"]["CapacityReservationTarget"]
     assert target["CapacityReservationId"] == "cr-0fedcba9876543210"
-    desired = sorted(group["Properties"]["DesiredCapacity"] for group in _of_type(template, GROUP).values())
-    assert desired == ["0", "1"]
+    (request,) = (each["Properties"] for each in _of_type(template, "Custom::RequestedCapacity").values())
+    assert (request["Master"], request["Workers"]) == ("1", "0")
     command = "".join(map(str, template["Outputs"]["WhenTheBlockBegins"]["Value"]["Fn::Join"][1]))
     assert command.startswith("aws autoscaling set-desired-capacity ")
     assert command.endswith(" --desired-capacity 4")

@@ -110,9 +110,8 @@ def test_lint_errors_would_be_seen() -> None:
 )
 def test_choices_reach_the_workers_group(synthesize: Any, case: str, workers: str) -> None:
     (template,) = synthesize(CASES[case]).values()
-    groups = [entry["Properties"] for entry in template["Resources"].values() if entry["Type"].endswith("ScalingGroup")]
-    sizes = {tag["Value"]: group["DesiredCapacity"] for group in groups for tag in group["Tags"]}
-    assert (sizes["master"], sizes["worker"]) == ("1", workers)
+    requests = [entry for entry in template["Resources"].values() if entry["Type"] == "Custom::RequestedCapacity"]
+    assert [(each["Properties"]["Master"], each["Properties"]["Workers"]) for each in requests] == [("1", workers)]
 
 
 def test_existing_file_system_and_own_vpc_reach_the_template(synthesize: Any) -> None:

@@ -46,6 +46,9 @@ RENDEZVOUS_PORT = 29400
 
 CLUSTER_TAG = "deeplearning:cluster"
 ROLE_TAG = "deeplearning:role"
+CANDIDATE_TAG = "deeplearning:candidate"
+"""Of the groups of a role: their place in the order in which they are asked for capacity, from 0."""
+FIRST_CANDIDATE = "0"
 
 
 class NodeRole(str, Enum):

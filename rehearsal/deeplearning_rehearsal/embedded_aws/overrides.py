@@ -8,6 +8,8 @@ from typing import Any
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.errors import AssemblyError
 
+REQUESTED_CAPACITY = "Custom::RequestedCapacity"
+
 
 @dataclass(frozen=True)
 class Overrides:
@@ -15,7 +17,7 @@ class Overrides:
     What is changed.
 
     Attributes:
-        worker_desired_capacity: Desired capacity of the workers' group; raises its maximum where that is lower.
+        worker_desired_capacity: Workers that the stack asks for; raises the maximum of their group where that is lower.
             Default: as the template says.
         parameters: Values of the template's parameters. Default: their defaults.
     """
@@ -50,8 +52,15 @@ def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[
             f"got {sorted(groups)}"
         )
     name, properties = next(iter(groups.items()))
-    properties["DesiredCapacity"] = str(desired)
-    listing[f"{name}.DesiredCapacity"] = str(desired)
+    requests = {
+        request: resource["Properties"]
+        for request, resource in changed["Resources"].items()
+        if resource.get("Type") == REQUESTED_CAPACITY
+    }
+    for request, wanted in requests.items():
+        wanted["Workers"] = listing[f"{request}.Workers"] = str(desired)
+    if not requests:  # Of a template whose groups ask for themselves.
+        properties["DesiredCapacity"] = listing[f"{name}.DesiredCapacity"] = str(desired)
     if int(properties["MaxSize"]) < desired:
         properties["MaxSize"] = str(desired)
         listing[f"{name}.MaxSize"] = str(desired)

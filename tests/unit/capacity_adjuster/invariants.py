@@ -155,6 +155,47 @@ def s4_a_stop_is_told_once(world, stops):
 
 
 @invariant
+def w1_no_more_is_asked_for_than_wished(world, role, desired):
+    wanted = world.wanted(role)
+    assert desired <= wanted, f"{wanted} were wished of {role.value}, and {desired} are asked for"
+
+
+@invariant
+def w2_nobodys_own_scaling_is_overwritten(role, by_hand):
+    assert role not in by_hand, f"the user had scaled {role.value} by hand since the wish was read"
+
+
+@invariant
+def w3_nothing_is_asked_for_after_the_end(world):
+    is_going = any(group.is_deleting for group in world.groups.values())
+    is_over = world.is_deleted or is_going
+    assert not is_over, "capacity was asked for of a cluster that is deleted"
+    is_failed = world.state is not None and world.state.phase is Phase.FAILED
+    assert not is_failed, "capacity was asked for of a cluster that has failed"
+
+
+@invariant
+def w4_the_wish_is_carried_out(world):
+    is_failed = world.state is not None and world.state.phase is Phase.FAILED
+    is_stopped = world.stop is not None and (world.stop.is_open or world.stop.is_stopped)
+    if world.is_deleted or is_failed or is_stopped:
+        return
+    assert not world.wish.is_open, "the wish is still open"
+    for role, group in world.groups.items():
+        is_shrunk = role.value == "worker" and world.adjustment is not None
+        is_free = role in world.by_hand or is_shrunk or world.had_capacity
+        assert is_free or group.desired == world.wanted(role), f"{role.value} has {group.desired}, not what was wished"
+
+
+@invariant
+def w5_a_wish_gives_way(world):
+    is_shrinking = world.adjustment is not None and world.adjustment.is_open
+    assert not is_shrinking, "a shrink under way may lower again what is raised"
+    is_stopped = world.stop is not None and world.stop.is_stopped
+    assert not is_stopped, "a stopped cluster was raised"
+
+
+@invariant
 def e1_a_failure_is_told_once(world, event):
     said = world.state.reason if world.state is not None and world.state.phase is Phase.FAILED else None
     assert event.reason == said, "a failure was told that the item does not say"

@@ -4,6 +4,7 @@ One invocation of the adjuster in the model: every call is checked against the t
 It may die around any call, be told what was true ten seconds ago, and find the world changed between two calls.
 """
 
+import json
 from dataclasses import replace
 
 import invariants
@@ -12,14 +13,15 @@ from scaling_model import SETTLE_SECONDS
 from capacity_adjuster.capacity_block import ExpiryWarning, announce_expiry
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.reconciliation import Reconciliation
+from capacity_adjuster.stack_request import answer_stack
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
 MUTATING = frozenset(
     {
-        "suspend", "resume", "set_desired", "write_adjustment", "write_breaker", "write_state", "write_stop", "signal",
-        "ring", "send_event",
+        "suspend", "resume", "set_desired", "write_adjustment", "write_breaker", "write_state", "write_stop",
+        "write_wish", "signal", "ring", "send_event", "answer",
     }
 )  # fmt: skip
 """All but the watch, which only spares calls."""
@@ -37,6 +39,13 @@ def warn(world, *, crash_at=None):
     """Run one invocation for the warning that the capacity block ends; return it."""
     invocation = Invocation(world, crash_at=crash_at, lag=0.0, meanwhile=[])
     invocation.attempt(invocation.announce)
+    return invocation
+
+
+def ask(world, event, *, crash_at=None, lag=0.0, meanwhile=()):
+    """Run one invocation for a request of CloudFormation; return it."""
+    invocation = Invocation(world, crash_at=crash_at, lag=lag, meanwhile=list(meanwhile))
+    invocation.attempt(lambda: invocation.answer_stack(event))
     return invocation
 
 
@@ -66,17 +75,27 @@ class Invocation:
         self.outcome = ""
         self.read = self.written = None
         self.is_stopping = False
+        self.is_asking = False
+        self.seen_by_hand = frozenset()
 
     def attempt(self, work):
         """Work until the end, or until it dies."""
         try:
             self.outcome = work()
-        except Crash:
+        except (Crash, RuntimeError, TimeoutError):
             self.outcome = "crashed"
 
     def run(self, message_id=""):
         edges = Edges(self, self, self.ring, self.signal, self, self.send_event)
         return Reconciliation(self.world.settings, edges, message_id).run()
+
+    def answer_stack(self, event):
+        edges = Edges(self, self, self.ring, self.signal, self, self.send_event)
+        asking = Reconciliation(self.world.settings, edges).asking
+        return answer_stack(event, edges=edges, asking=asking, send=self.send)
+
+    def send(self, url, body):
+        self.call("answer", lambda: self.world.answers.append(json.loads(body)))
 
     def announce(self):
         warning = ExpiryWarning(RESERVATION, "2026-11-21T12:00:00Z")
@@ -117,7 +136,11 @@ class Invocation:
     # Groups
 
     def find(self):
-        return self.call("find", lambda: tuple(replace(group, activities=None) for group in self._shots()))
+        def effect():
+            self.seen_by_hand = frozenset(self.world.by_hand)
+            return tuple(replace(group, activities=None) for group in self._shots())
+
+        return self.call("find", effect)
 
     def read_activities(self, name, since=0.0):
         return self.call("read_activities", lambda: self._shot(name).activities)
@@ -180,7 +203,19 @@ class Invocation:
             group.desired = desired
             world.changed(group)
 
-        self.call("set_desired", stop if self.is_stopping else effect)
+        def raise_to():
+            world, role = self.world, NodeRole(name.removesuffix("-group"))
+            invariants.w1_no_more_is_asked_for_than_wished(world, role, desired)
+            invariants.w2_nobodys_own_scaling_is_overwritten(role, self.seen_by_hand)
+            invariants.w3_nothing_is_asked_for_after_the_end(world)
+            invariants.w5_a_wish_gives_way(world)
+            world.groups[role].desired = desired
+            if role is NodeRole.WORKER:
+                world.asked = desired
+            world.changed(world.groups[role])
+
+        chosen = stop if self.is_stopping else raise_to if self.is_asking else effect
+        self.call("set_desired", chosen)
 
     # Records
 
@@ -214,6 +249,27 @@ class Invocation:
             return is_written
 
         return self.call("write_stop", effect)
+
+    def read_wish(self):
+        return self.call("read_wish", lambda: self.world.wish)
+
+    def write_wish(self, wish):
+        def effect():
+            before = self.world.wish
+            is_written = self._write("wish", wish)
+            self.is_asking = is_written and wish.is_open and wish.lease_until > 0
+            if is_written and wish.asks and not (before and before.asks):
+                self.world.by_hand.clear()
+                self.seen_by_hand = frozenset()
+            if is_written and wish.lease_until and not (wish.asks or wish.is_over):
+                self.world.had_capacity = True
+            elif is_written and wish.lease_until:
+                self.world.had_capacity = False
+            if is_written and wish.is_over:
+                self.world.is_deleted = True
+            return is_written
+
+        return self.call("write_wish", effect)
 
     def send_event(self, event):
         def effect():

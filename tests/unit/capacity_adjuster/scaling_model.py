@@ -148,6 +148,14 @@ class World:
         self.adjustment = None
         self.breaker = None
         self.stop = None
+        self.wish = None
+        self.requests = []
+        self.answers = []
+        self.by_hand = set()
+        """Roles that a user has scaled since the last wish was read."""
+        self.is_deleted = False
+        self.had_capacity = False
+        """Whether the first request met a cluster that had capacity, so that it asks for none."""
         self.allowed_from = START
         """When the present allowance began at the earliest: with the groups, or when a user scaled up after a stop."""
         self.has_ended = False
@@ -272,6 +280,8 @@ class World:
 
     def is_ambiguous(self, desired):
         """Tell whether a user's wish would look like what a shrink left."""
+        if self.wish is not None and self.wish.is_open:
+            return True
         return self.adjustment is not None and desired in (self.adjustment.before, self.adjustment.target)
 
     def user_sets_desired(self, desired):
@@ -281,6 +291,7 @@ class World:
             return
         self.note_scale_up(group, desired)
         group.desired = self.asked = desired
+        self.by_hand.add(NodeRole.WORKER)
         self.forget_old_answers(group)
 
     def user_starts_again(self, desired):
@@ -299,6 +310,39 @@ class World:
 
     def end_stop(self):
         self.has_ended, self.is_budget_spent = True, False
+
+    # What the stack does.
+
+    def wait_for_the_stack(self):
+        """Take the groups back to what the template says of them."""
+        for group in self.groups.values():
+            group.desired = 0
+            self.forget_old_answers(group)
+
+    def stack_request(self, kind, workers):
+        """Return a request of CloudFormation as it reaches the function."""
+        event = {
+            "RequestType": kind,
+            "RequestId": f"request-{len(self.requests)}",
+            "StackId": "stack",
+            "LogicalResourceId": "RequestedCapacity",
+            "ResponseURL": "https://cloudformation.example",
+            "ResourceProperties": {"Master": "1", "Workers": str(workers), "Candidate": "0"},
+        }
+        if kind != "Create":
+            event["PhysicalResourceId"] = self.wish.request.resource
+        self.requests.append(event)
+        return event
+
+    @property
+    def has_request(self):
+        return self.wish is not None
+
+    def wanted(self, role):
+        """Return what the wish wants of a role, within what the group allows; not said by the code under test."""
+        group, request = self.groups[role], self.wish.request
+        count = request.workers if role is NodeRole.WORKER else request.master
+        return max(group.min_size, min(count, group.max_size))
 
     def user_deletes_the_stack(self):
         for group in self.groups.values():

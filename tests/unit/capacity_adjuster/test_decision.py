@@ -390,10 +390,39 @@ def test_a_group_that_is_not_found_is_not_there_yet(judge, groups):
     assert isinstance(judge(*groups), Wait)
 
 
-def test_two_groups_of_one_role_are_none_yet(settings):
-    observed = ClusterObservation((MASTER, WORKERS, replace(WORKERS, name="w2")))
-    decision = decide(observed, state=None, adjustment=None, breaker=None, settings=settings, now=NOW)
-    assert isinstance(decision, Wait)
+SECOND = replace(WORKERS, name="w2", candidate="1", desired=0, instances=(), activities=())
+
+
+def decide_among(settings, *groups):
+    observed = ClusterObservation((MASTER, *groups))
+    return decide(observed, state=None, adjustment=None, breaker=None, settings=settings, now=NOW)
+
+
+def test_a_candidate_that_is_not_asked_changes_nothing(settings):
+    for groups in ((WORKERS, SECOND), (SECOND, WORKERS)):
+        assert decide_among(settings, *groups) == decide_among(settings, WORKERS)
+
+
+def test_the_groups_of_a_role_count_together(settings):
+    second = replace(SECOND, desired=2, instances=nodes(2, first=50))
+    assert_launched(decide_among(settings, WORKERS, second), requested=6, count=6)
+    for busy in (nodes(2, "Pending", first=50), nodes(1, first=50)):
+        assert isinstance(decide_among(settings, WORKERS, replace(second, instances=busy)), Wait)
+    assert isinstance(decide_among(settings, WORKERS, replace(second, activities=None)), Wait)
+    assert isinstance(decide_among(settings, WORKERS, replace(second, is_deleting=True)), Wait)
+
+
+def test_the_candidate_that_is_asked_is_shrunk_and_no_other(settings):
+    asked = replace(SHORT, name="w2", candidate="1")
+    empty = replace(WORKERS, desired=0, instances=(), activities=())
+    assert decide_among(settings, empty, asked).group == "w2"
+    both = replace(SHORT, desired=3), replace(SECOND, desired=1, instances=nodes(1, first=50))
+    assert isinstance(decide_among(settings, *both), Wait)
+
+
+def test_candidates_are_ordered_by_number():
+    groups = tuple(replace(WORKERS, name=f"w{n}", candidate=str(n), desired=1) for n in (10, 9, 2))
+    assert ClusterObservation(groups).workers.name == "w2"
 
 
 @pytest.mark.parametrize("workers", [SHORT, EMPTY, WORKERS])

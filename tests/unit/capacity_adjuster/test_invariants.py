@@ -7,6 +7,7 @@ from model_invocation import invoke
 from scaling_model import World
 from test_crashes import make_world
 from test_histories import boot_in_vain, form, kill, launch
+from test_wish import create
 
 from capacity_adjuster.stop_record import StopRecord
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
@@ -23,6 +24,11 @@ def test_every_invariant_of_the_catalogue_is_checked():
         "S3",
         "S4",
         "E1",
+        "W1",
+        "W2",
+        "W3",
+        "W4",
+        "W5",
     }
 
 
@@ -78,7 +84,25 @@ def break_e1():
     invariants.e1_a_failure_is_told_once(world, event)
 
 
+def break_w4():
+    world = create()
+    world.workers.desired = 1
+    invariants.w4_the_wish_is_carried_out(world)
+
+
+def wish(**changes):
+    world = create()
+    for name, value in changes.items():
+        setattr(world, name, value)
+    return world
+
+
 BREAKS = {
+    "W1": lambda: invariants.w1_no_more_is_asked_for_than_wished(wish(), NodeRole.WORKER, 4),
+    "W2": lambda: invariants.w2_nobodys_own_scaling_is_overwritten(NodeRole.WORKER, {NodeRole.WORKER}),
+    "W3": lambda: invariants.w3_nothing_is_asked_for_after_the_end(wish(is_deleted=True)),
+    "W4": break_w4,
+    "W5": lambda: invariants.w5_a_wish_gives_way(wish(stop=StopRecord(stopped_at=1))),
     "E1": break_e1,
     "I1": lambda: invariants.i1_desired_keeps_to_the_policy(World(minimum=2, workers=3), 1),
     "I2": lambda: invariants.i2_desired_is_only_lowered(World(minimum=1, workers=3), 3),

@@ -171,6 +171,7 @@ UNTAGGED = {
     "AWS::SNS::TopicPolicy",
     "AWS::SQS::QueuePolicy",
     "Custom::PinnedImage",
+    "Custom::RequestedCapacity",
 }
 """Types that take no tags and cost nothing by themselves; a placement group would be replaced by another tag."""
 
@@ -206,6 +207,7 @@ def test_volumes_and_interfaces_bear_every_tag_that_the_group_gives_its_instance
     synthesis = read_stack(stack)
     expected = {
         "Name": f"{cluster.cluster_name}-{role.value}",
+        "deeplearning:candidate": "0",
         "deeplearning:cluster": cluster.cluster_name,
         "deeplearning:role": role.value,
         "team": "vision",

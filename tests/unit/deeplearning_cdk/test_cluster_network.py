@@ -403,4 +403,6 @@ def test_d58_own_subnet_too_small_for_the_workers_is_refused(make_stack: Callabl
 def test_d58_own_subnet_of_just_the_right_size_is_taken(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
     stack = make_stack()
     TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack, cidr="10.1.0.0/27"), worker_desired_capacity=25)
-    assert read_stack(stack).group(NodeRole.WORKER)["Properties"]["DesiredCapacity"] == "25"
+    resources = read_stack(stack).template["Resources"].values()
+    (request,) = (each["Properties"] for each in resources if each["Type"] == "Custom::RequestedCapacity")
+    assert request["Workers"] == "25"

@@ -77,8 +77,8 @@ def test_a_cluster_in_a_nested_stack_waits_for_what_its_parent_has(make_app):
     assert set(outer.find_resources("AWS::EC2::Route")) <= set(resource["DependsOn"])
 
 
-AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"}
-"""What watches the groups by their names; everything else is made before a node costs anything."""
+AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "Custom::RequestedCapacity"}
+"""What asks the groups for nodes, and what watches them by name; all else is made before a node costs anything."""
 PROPS = {
     "default": {},
     "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True)},

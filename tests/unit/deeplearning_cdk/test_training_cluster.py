@@ -52,8 +52,9 @@ def test_groups_have_a_minimum_of_zero_and_keep_an_adjusted_capacity(synthesize:
 def test_d67_workers_have_the_capacity_asked_for_and_may_grow(
     synthesize: Any, props: dict[str, int], desired: str, most: str
 ) -> None:
-    workers = synthesize(**props).group(NodeRole.WORKER)["Properties"]
-    assert (workers["DesiredCapacity"], workers["MaxSize"]) == (desired, most)
+    synthesis = synthesize(**props)
+    workers = synthesis.group(NodeRole.WORKER)["Properties"]
+    assert (_request(synthesis)["Workers"], workers["MaxSize"]) == (desired, most)
 
 
 @pytest.mark.fault(12)
@@ -68,8 +69,48 @@ def test_adjuster_holds_the_users_minimum(synthesize: Any, props: dict[str, int]
 
 
 def test_there_is_one_master_however_many_workers(synthesize: Any) -> None:
-    master = synthesize(worker_desired_capacity=40).group(NodeRole.MASTER)["Properties"]
-    assert (master["DesiredCapacity"], master["MaxSize"]) == ("1", "1")
+    synthesis = synthesize(worker_desired_capacity=40)
+    assert (_request(synthesis)["Master"], synthesis.group(NodeRole.MASTER)["Properties"]["MaxSize"]) == ("1", "1")
+
+
+def _request(synthesis: Any) -> Any:
+    (request,) = (r for r in synthesis.template["Resources"].values() if r["Type"] == "Custom::RequestedCapacity")
+    return request["Properties"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("workers", [0, 3])
+def test_no_group_asks_for_capacity_by_itself(synthesize: Any, role: NodeRole, workers: int) -> None:
+    """
+    A group is complete for CloudFormation "when the desired capacity is reached", by default its minimum.
+
+    (`AWS::AutoScaling::AutoScalingGroup`, `DesiredCapacity`.) A literal 0 would be set again where CloudFormation reads
+    `IgnoreUnmodifiedGroupSizeProperties` for all sizes together, and by the rollback of an update, in which it "is
+    ignored" (`UpdatePolicy`); what is left out "will remain untouched" (aws/aws-cdk#5507).
+    """
+    properties = synthesize(worker_desired_capacity=workers).group(role)["Properties"]
+    assert "DesiredCapacity" not in properties
+    assert properties["MinSize"] == "0"
+    assert {"Key": "deeplearning:candidate", "PropagateAtLaunch": True, "Value": "0"} in properties["Tags"]
+
+
+def test_the_groups_are_made_one_after_the_other(synthesize: Any) -> None:
+    """In a fresh account two at once race for the service-linked role: it "has been taken in this account"."""
+    synthesis = synthesize()
+    assert synthesis.group_id(NodeRole.MASTER) in synthesis.group(NodeRole.WORKER)["DependsOn"]
+
+
+def test_capacity_is_asked_for_when_all_that_nodes_need_is_there_and_the_wait_needs_no_group(synthesize: Any) -> None:
+    synthesis = synthesize()
+    resources = synthesis.template["Resources"]
+    (request,) = (r for r in resources.values() if r["Type"] == "Custom::RequestedCapacity")
+    (wait,) = (r for r in resources.values() if r["Type"] == "AWS::CloudFormation::WaitCondition")
+    groups = {synthesis.group_id(role) for role in ROLES}
+    assert groups <= set(request["DependsOn"])
+    for role in ROLES:
+        assert set(synthesis.group(role)["DependsOn"]) - groups <= set(request["DependsOn"])
+    assert not groups & set(wait["DependsOn"])
+    assert request["Properties"]["ServiceToken"]["Fn::GetAtt"][0].startswith("ClusterCapacityAdjusterFunction")
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -175,10 +216,12 @@ def test_d49_groups_come_after_everything_that_their_nodes_need(synthesize: Any,
         assert found <= before, kind
 
 
-def test_d68_groups_start_in_parallel(synthesize: Any) -> None:
+def test_d68_no_group_waits_for_the_nodes_of_another(synthesize: Any) -> None:
+    """They are made one after the other and empty, and asked for their nodes together."""
     synthesis = synthesize()
+    request = set(synthesis.of_type("Custom::RequestedCapacity"))
     for role in ROLES:
-        assert not set(synthesis.of_type(GROUP)) & synthesis.before(synthesis.group_id(role))
+        assert not request & synthesis.before(synthesis.group_id(role))
 
 
 def test_d43_wait_starts_with_the_groups_and_never_waits_for_them(synthesize: Any) -> None:
@@ -187,7 +230,7 @@ def test_d43_wait_starts_with_the_groups_and_never_waits_for_them(synthesize: An
     before = synthesis.before(wait)
     assert not set(synthesis.of_type(GROUP)) & before
     needs = {name for role in ROLES for name in synthesis.group(role)["DependsOn"]}
-    assert needs <= before
+    assert needs - set(synthesis.of_type(GROUP)) <= before
 
 
 def test_nothing_depends_on_itself(synthesize: Any) -> None:

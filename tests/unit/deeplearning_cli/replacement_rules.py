@@ -12,7 +12,9 @@ import tomllib
 ROOT = Path(__file__).parents[3]
 TARGET = ROOT / "cli/deeplearning_cli/replacement_rules.json"
 SUPPORT = ROOT / "rehearsal/deeplearning_rehearsal/embedded_aws/resource_support.toml"
-CUSTOM = {"Custom::PinnedImage": {"always": ["ServiceToken"], "sometimes": []}}
+CUSTOM = {
+    name: {"always": ["ServiceToken"], "sometimes": []} for name in ("Custom::PinnedImage", "Custom::RequestedCapacity")
+}
 """CloudFormation has no schema for these; its user guide says that another function is another resource."""
 
 

@@ -63,6 +63,16 @@ def test_requested_nodes_are_those_of_all_groups() -> None:
     assert count_requested(_template("1")) == 4
 
 
+def test_nodes_that_the_stack_asks_for_are_counted_whatever_its_groups_say() -> None:
+    template = _template("1")
+    for name in ("Master", "Workers"):
+        template["Resources"][name]["Properties"] = {"MinSize": "0"}
+    assert count_requested(template) == 0
+    request = {"Type": "Custom::RequestedCapacity", "Properties": {"Master": "1", "Workers": "5"}}
+    template["Resources"]["Request"] = request
+    assert count_requested(template) == 6
+
+
 def test_fewer_nodes_than_the_stack_is_content_with_are_refused_before_anything_is_deployed() -> None:
     with pytest.raises(UnavailableError) as caught:
         require_worker_minimum(_template("2"), 2)

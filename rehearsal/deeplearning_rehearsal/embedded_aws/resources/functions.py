@@ -1,6 +1,7 @@
 """Creates Lambda functions, their permissions, and the rules that invoke them."""
 
 import json
+import time
 import uuid
 from collections.abc import Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 
 _DEFAULT_TIMEOUT = 3
+_POLL_SECONDS = 0.05
 _DEFAULT_MEMORY = 128
 _MOST_ERROR_CHARACTERS = 1024
 """Lambda writes the first KiB of the error into a dead letter (Lambda Developer Guide)."""
@@ -139,22 +141,41 @@ def _create_rule(creation: Creation) -> Created:
 def _create_pinned_image(creation: Creation) -> Created:
     """Let the function answer which image a parameter names; the rehearsal knows the public parameters."""
     properties = creation.properties
-    services = creation.services
     if str(properties["Parameter"]).startswith("/aws/service/"):
-        services.images.seed_parameter(properties["Parameter"])
+        creation.services.images.seed_parameter(properties["Parameter"])
+    resource = _invoke_for(creation, "Create", "Custom::PinnedImage")
+    return Created(creation.logical_id, {"ImageId": lambda: resource.data["ImageId"]}, settle=resource.settle)
+
+
+def _create_requested_capacity(creation: Creation) -> Created:
+    """Let the function ask the groups for capacity, and say when they are to be deleted."""
+    resource = _invoke_for(creation, "Create", "Custom::RequestedCapacity")
+
+    def delete() -> None:
+        ending = _invoke_for(creation, "Delete", "Custom::RequestedCapacity", resource.physical_id)
+        while ending.settle() is None:
+            time.sleep(_POLL_SECONDS)
+
+    return Created(creation.logical_id, {}, settle=resource.settle, delete=delete)
+
+
+def _invoke_for(creation: Creation, request_type: str, resource_type: str, physical_id: str = "") -> CustomResource:
+    """Invoke the function of a custom resource, as CloudFormation does; return what its answer goes to."""
+    properties, services = creation.properties, creation.services
     resource = CustomResource(creation.logical_id, float(properties.get("ServiceTimeout", SERVICE_TIMEOUT_SECONDS)))
     event = {
-        "RequestType": "Create",
+        "RequestType": request_type,
         "ResponseURL": services.custom_resources.open(services.place, creation.stack_arn, resource),
         "StackId": creation.stack_arn,
         "RequestId": str(uuid.uuid4()),
-        "ResourceType": "Custom::PinnedImage",
+        "ResourceType": resource_type,
         "LogicalResourceId": creation.logical_id,
+        **({"PhysicalResourceId": physical_id} if physical_id else {}),
         # CloudFormation gives the function every property as a text.
         "ResourceProperties": {name: str(value) for name, value in properties.items()},
     }
     services.functions.invoke_for_operator(properties["ServiceToken"], event, source="cloudformation")
-    return Created(creation.logical_id, {"ImageId": lambda: resource.data["ImageId"]}, settle=resource.settle)
+    return resource
 
 
 CREATORS: dict[str, Creator] = {
@@ -162,4 +183,5 @@ CREATORS: dict[str, Creator] = {
     "AWS::Lambda::Permission": _create_permission,
     "AWS::Events::Rule": _create_rule,
     "Custom::PinnedImage": _create_pinned_image,
+    "Custom::RequestedCapacity": _create_requested_capacity,
 }
