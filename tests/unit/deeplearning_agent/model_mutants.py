@@ -68,6 +68,9 @@ REPORTS_ARE_LOST = tell((19.5, "retention passes"), minimum=3)
 LATE_VERDICT = tell((0.0, "cut off", 2, 36.0), (30.0, "worker dies"), (200.0, "script ends"), workers=2)
 """The adjuster counts anew while the master, which has heard of all that were expected before, is about to publish."""
 OLD_REPORTS = tell((FORMED, "master dies"), *[(1.0, "old report", pick) for pick in range(8)] * 12)
+GPU_IS_MISSING = tell((0.0, "GPU is missing"), minimum=3)
+ADDRESS_IS_FORGED = tell((16.0, "address is forged", 0, 0.0))
+GPU_COUNT_IS_FORGED = tell((16.0, "GPU count is forged"), (200.0, "script ends"), workers=2)
 
 
 MUTANTS = (
@@ -98,5 +101,8 @@ MUTANTS = (
     Mutant("rule", plants.start_the_run_script_whatever_the_item_says, MASTER_DIES_AT_REST, "M10|M15"),
     Mutant("rule", plants.report_only_once, REPORTS_ARE_LOST, "M17"),
     Mutant("rule", plants.write_the_same_again_and_again, CALM, "M4|M11"),
+    Mutant("rule", plants.form_below_the_minimum, GPU_IS_MISSING, "M19"),
+    Mutant("rule", plants.keep_the_first_claimant, ADDRESS_IS_FORGED, "M20"),
+    Mutant("rule", plants.believe_the_larger_gpu_count, GPU_COUNT_IS_FORGED, "M12|M13|M21"),
     Mutant("rule", plants.fail_of_a_deletion_that_was_throttled, CALM, "M17"),
 )

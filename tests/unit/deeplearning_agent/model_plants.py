@@ -194,3 +194,20 @@ def fail_of_a_deletion_that_was_throttled(patch):
         raise formation.StageFailure("throttled", "")
 
     patch.setattr(queues, "delete_messages", delete)
+
+
+def form_below_the_minimum(patch):
+    patch.setattr(Formation, "_minimum", lambda *_: 0)
+
+
+def keep_the_first_claimant(patch):
+    patch.setattr(Roster, "_refute", lambda *_: None)
+
+
+def believe_the_larger_gpu_count(patch):
+    def find(workers):
+        usual = max((worker.gpu_count for worker in workers), default=0)
+        return {worker.instance_id: "GPU count" for worker in workers if worker.gpu_count < usual}
+
+    for module in (formation, keeper):
+        patch.setattr(module, "find_short", find)
