@@ -11,7 +11,7 @@ import aws_cdk as cdk
 import pytest
 
 import deeplearning_cdk
-from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_cdk import NodeImage, Purchase, Spending, TrainingCluster
 
 ROOT = Path(__file__).parents[3]
 CLI_FLAGS = ROOT / "build/node/node_modules/aws-cdk/lib/init-templates/.recommended-feature-flags.json"
@@ -21,6 +21,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
     "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), "worker_instance_type": "m5.large"},
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", "worker_instance_type": "m5.large"},
+    "guarded-spending": {
+        "spending": Spending(monthly_budget_usd=5000, budget_stops=True),
+        "worker_instance_type": "m5.large",
+    },
+    "capacity-block": {
+        "worker_purchase": Purchase.capacity_block("cr-0123456789abcdef0"),
+        "availability_zone": "us-east-1a",
+        "spending": Spending(monthly_budget_usd=5000),
+        "worker_instance_type": "p5.48xlarge",
+    },
 }
 
 
