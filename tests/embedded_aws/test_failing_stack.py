@@ -13,7 +13,7 @@ def deploy(start_cloud, assemble, sample_template, tmp_path):
         properties = sample_template["Resources"]["WorkerGroup"]["Properties"]
         del properties["DesiredCapacity"]
         properties.update(sizes)
-        cloud = start_cloud(faults=[fault], pace={"retries": [3600]}, waits_for_desired=True)
+        cloud = start_cloud(faults=[fault], pace={"retries": [3600]})
         cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
         return cloud
 

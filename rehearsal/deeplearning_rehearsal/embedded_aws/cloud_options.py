@@ -27,7 +27,7 @@ class CloudOptions:
         lose_answers: Let each invocation of a function fail after it has done its work. Default: none does.
         object_seconds: How much later S3 answers a request for an object, in seconds. Default: no later.
         waits_for_desired: Whether a new group is complete when its desired capacity is in service, as CloudFormation
-            documents, or already with its minimum. Default: with its minimum.
+            documents, or already with its minimum. Default: with its desired capacity.
         prepare: Puts into the account what it holds before the stack is created. Default: nothing.
     """
 
@@ -41,5 +41,5 @@ class CloudOptions:
     key_pairs: Mapping[str, str] = field(default_factory=dict)
     lose_answers: bool = False
     object_seconds: float = 0.0
-    waits_for_desired: bool = False
+    waits_for_desired: bool = True
     prepare: Callable[[Place], None] = lambda _: None
