@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import aws_cdk as cdk
+from jsii.errors import JavaScriptError
 
 from stacks.context import read_choices, read_context
 from stacks.horovod_stack import HorovodStack
@@ -32,3 +33,8 @@ if __name__ == "__main__":
         main()
     except ValueError as error:
         sys.exit(f"error: {error}")
+    except RuntimeError as error:
+        # What the CDK itself refuses, such as the findings of its validations at the end.
+        if not isinstance(error.__cause__, JavaScriptError):
+            raise
+        sys.exit(f"error: {' '.join(str(error).split())}")

@@ -8,13 +8,17 @@ asked for by other keys, and the stack makes it.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
 
 from deeplearning_cdk import InstanceTypeFacts, LustreFileSystem, NodeImage, Purchase
 from deeplearning_cdk.cluster_plan import plan_cluster
+from deeplearning_cdk.cluster_props import AvailabilityZone
+from deeplearning_cdk.prop_check import Rule, check_fields, show_value
+from deeplearning_cdk.prop_rules import matching
 from deeplearning_cdk.purchase import PurchaseKind
+from deeplearning_cdk.subnet_sizes import is_ipv4_network
 from stacks.context_values import (
     ContextError,
     Reader,
@@ -37,6 +41,16 @@ _IMAGES: Mapping[str, Callable[..., NodeImage]] = {
 }
 
 
+def _id_of(kind: str) -> Rule:
+    return matching(rf"{kind}-[0-9a-f]{{1,17}}", f"be {kind}- and hex digits", "copy it from the VPC's page")
+
+
+VpcId = Annotated[str, _id_of("vpc")]
+SubnetId = Annotated[str, _id_of("subnet")]
+RouteTableId = Annotated[str, _id_of("rtb")]
+SubnetCidr = Annotated[str, Rule(must="be an IPv4 network", remedy="write e.g. 10.0.0.0/24", is_kept=is_ipv4_network)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class VpcIds:
     """
@@ -51,12 +65,16 @@ class VpcIds:
         master_subnet_id: Public subnet of the master. Default: the workers' one.
     """
 
-    vpc_id: str
-    availability_zone: str
-    worker_subnet_id: str
-    worker_route_table_id: str | None = None
-    worker_subnet_cidr: str | None = None
-    master_subnet_id: str | None = None
+    vpc_id: VpcId
+    availability_zone: AvailabilityZone
+    worker_subnet_id: SubnetId
+    worker_route_table_id: RouteTableId | None = None
+    worker_subnet_cidr: SubnetCidr | None = None
+    master_subnet_id: SubnetId | None = None
+
+    def __post_init__(self) -> None:
+        """Check each of them."""
+        check_fields(self)
 
 
 def read_instance_type(key: str, value: Any) -> str | InstanceTypeFacts:
@@ -104,13 +122,14 @@ def read_purchase(key: str, value: Any) -> Purchase:
     kind, colon, target = read_text(key, value).partition(":")
     if kind.startswith("cr-"):
         raise ContextError(
-            f"{key} must name the kind of a reservation, got {value!r}; write reservation:{value} for an On-Demand "
+            f"{key} must name the kind of a reservation, got {show_value(value)}; "
+            f"write reservation:{value} for an On-Demand "
             f"Capacity Reservation, or capacity-block:{value}"
         )
     if kind not in get_args(PurchaseKind) or bool(colon) != (kind in {"reservation", "capacity-block"}):
         raise ContextError(
             f"{key} must be on-demand, spot, reservation:<id or ARN of a resource group> or capacity-block:<id>, "
-            f"got {value!r}; write one of them"
+            f"got {show_value(value)}; write one of them"
         )
     name = "resource_group_arn" if target.startswith("arn:") else "reservation_id"
     return build(key, Purchase, {"kind": kind, **({name: target} if colon else {})})

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deeplearning_cdk.prop_check import check_prop, show_value
+from deeplearning_cdk.tag_keys import TagKey, TagValue
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds, check_cluster
 from stacks.context_values import ContextError, Reader, read_pairs, read_regions, read_text
 
 DEFAULT_STACK_NAME = "deeplearning-cluster"
 
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
-# Instance metadata shows tags as paths, so EC2 refuses to launch with other characters in a key.
-_TAG_KEY = re.compile(r"[A-Za-z0-9:_-]{1,128}")
 _STACK_KEYS: Mapping[str, Reader] = {
     "stack_name": read_text,
     "regions": read_regions,
@@ -135,14 +135,16 @@ def _is_ours(key: str) -> bool:
     if "@" in key or ":" in key or key.startswith("cli-") or key == "acknowledged-issue-numbers":
         return False
     nearest = difflib.get_close_matches(key, _READERS, n=1, cutoff=0)
-    raise ContextError(f"context must have only known keys, got {key!r}; did you mean {nearest[0]}?")
+    raise ContextError(f"context must have only known keys, got {show_value(key)}; did you mean {nearest[0]}?")
 
 
 def _read_zones(values: Mapping[str, Any]) -> dict[str, str]:
     zones: dict[str, str] = values.get("availability_zones", {})
     for region, zone in zones.items():
         if region not in values.get("regions", []):
-            raise ContextError(f"availability_zones must be of chosen regions, got {region!r}; add it to regions")
+            raise ContextError(
+                f"availability_zones must be of chosen regions, got {show_value(region)}; add it to regions"
+            )
         if not zone.startswith(region):
             raise ContextError(f"availability_zones must be of their region, got {region}={zone}; write {region}a")
     return zones
@@ -151,13 +153,15 @@ def _read_zones(values: Mapping[str, Any]) -> dict[str, str]:
 def _name_stack(values: Mapping[str, Any], region: str | None) -> str:
     name = values.get("stack_name", DEFAULT_STACK_NAME)
     if not _STACK_NAME.fullmatch(name):
-        raise ContextError(f"stack_name must be letters, digits and hyphens, got {name!r}; begin it with a letter")
+        raise ContextError(
+            f"stack_name must be letters, digits and hyphens, got {show_value(name)}; begin it with a letter"
+        )
     return f"{name}-{region}" if region else str(name)
 
 
 def _read_tags(values: Mapping[str, Any]) -> dict[str, str]:
     tags: dict[str, str] = values.get("tags", {})
-    for key in tags:
-        if not _TAG_KEY.fullmatch(key):
-            raise ContextError(f"tags must have keys of letters, digits, colon, _ and -, got {key!r}; rename it")
+    for key, value in tags.items():
+        check_prop("tag key", key, TagKey)
+        check_prop(f"tag {key}", value, TagValue)
     return {"application": "deeplearning-cdk"} | tags

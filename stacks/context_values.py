@@ -5,11 +5,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from deeplearning_cdk.prop_check import show_value
+
 Reader = Callable[[str, Any], Any]
 Choice = TypeVar("Choice")
 Built = TypeVar("Built")
 
-_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]")
 
 
 class ContextError(ValueError):
@@ -24,20 +26,20 @@ def read_text(key: str, value: Any) -> str:
         ContextError: It is something else.
     """
     if not isinstance(value, str) or not value:
-        raise ContextError(f"{key} must be a text, got {value!r}; write -c {key}=…")
+        raise ContextError(f"{key} must be a text, got {show_value(value)}; write -c {key}=…")
     return value
 
 
 def read_number(key: str, value: Any) -> int:
     """
-    Read a whole number.
+    Read a whole number that is not negative.
 
     Raises:
         ContextError: It is something else.
     """
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,9}", text):
-        raise ContextError(f"{key} must be a whole number, got {value!r}; write e.g. -c {key}=3")
+    text = show_value(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ContextError(f"{key} must be a whole number from 0, got {show_value(value)}; write e.g. -c {key}=3")
     return int(text)
 
 
@@ -48,9 +50,9 @@ def read_flag(key: str, value: Any) -> bool:
     Raises:
         ContextError: It is something else.
     """
-    flag = {"true": True, "false": False}.get(str(value).lower())
+    flag = {"true": True, "false": False}.get(show_value(value).strip("'").lower())
     if flag is None:
-        raise ContextError(f"{key} must be true or false, got {value!r}; write -c {key}=true")
+        raise ContextError(f"{key} must be true or false, got {show_value(value)}; write -c {key}=true")
     return flag
 
 
@@ -59,7 +61,7 @@ def read_choice(choices: Mapping[str, Choice]) -> Callable[[str, Any], Choice]:
 
     def read(key: str, value: Any) -> Choice:
         if not isinstance(value, str) or value not in choices:
-            raise ContextError(f"{key} must be one of {', '.join(choices)}, got {value!r}; write one of them")
+            raise ContextError(f"{key} must be one of {', '.join(choices)}, got {show_value(value)}; write one of them")
         return choices[value]
 
     return read
@@ -74,7 +76,7 @@ def read_list(key: str, value: Any) -> list[str]:
     """
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list) or not items or not all(isinstance(item, str) and item.strip() for item in items):
-        raise ContextError(f"{key} must be a list, got {value!r}; write -c {key}=first,second")
+        raise ContextError(f"{key} must be a list, got {show_value(value)}; write -c {key}=first,second")
     return [item.strip() for item in items]
 
 
@@ -88,10 +90,14 @@ def read_pairs(key: str, value: Any) -> dict[str, str]:
     if isinstance(value, str):
         parts = [item.partition("=") for item in read_list(key, value)]
         if not all(name and sign and text for name, sign, text in parts):
-            raise ContextError(f"{key} must be name=value pairs, got {value!r}; write -c {key}=name=value,name=value")
+            raise ContextError(
+                f"{key} must be name=value pairs, got {show_value(value)}; write -c {key}=name=value,name=value"
+            )
         return {name: text for name, _, text in parts}
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise ContextError(f"{key} must be name=value pairs, got {value!r}; write -c {key}=name=value,name=value")
+        raise ContextError(
+            f"{key} must be name=value pairs, got {show_value(value)}; write -c {key}=name=value,name=value"
+        )
     return value
 
 
@@ -105,9 +111,11 @@ def read_object(key: str, value: Any) -> dict[str, Any]:
     try:
         document = json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise ContextError(f"{key} must be a JSON object, got {value!r} ({error}); quote it for the shell") from error
+        raise ContextError(
+            f"{key} must be a JSON object, got {show_value(value)} ({error}); quote it for the shell"
+        ) from error
     if not isinstance(document, dict):
-        raise ContextError(f"{key} must be a JSON object, got {value!r}; write it between braces")
+        raise ContextError(f"{key} must be a JSON object, got {show_value(value)}; write it between braces")
     return document
 
 
@@ -121,7 +129,9 @@ def read_regions(key: str, value: Any) -> list[str]:
     regions = read_list(key, value)
     wrong = [region for region in regions if not _REGION.fullmatch(region)]
     if wrong:
-        raise ContextError(f"{key} must be AWS regions, got {wrong[0]!r}; write e.g. -c {key}=us-east-1,eu-west-1")
+        raise ContextError(
+            f"{key} must be AWS regions, got {show_value(wrong[0])}; write e.g. -c {key}=us-east-1,eu-west-1"
+        )
     if len(set(regions)) < len(regions):
         raise ContextError(f"{key} must name each region once, got {','.join(regions)}; leave the second one out")
     return regions
@@ -141,4 +151,4 @@ def build(key: str, make: Callable[..., Built], arguments: Mapping[str, Any]) ->
             f"{key} must have the right names, got {sorted(arguments)} ({error}); see the README"
         ) from error
     except ValueError as error:
-        raise ContextError(f"{key} cannot be read: {error}") from error
+        raise ContextError(f"{key}: {error}") from error

@@ -17,6 +17,7 @@ from typing import Any
 from aws_cdk import Size
 
 from deeplearning_cdk import DataSource, JobEnvironment
+from deeplearning_cdk.prop_check import show_value
 from stacks.context_values import ContextError, Reader, build, read_number, read_object, read_text
 
 DEFAULT_STORAGE = Size.gibibytes(1200)
@@ -37,7 +38,7 @@ def read_throughput(key: str, value: Any) -> str | Size:
         return Size.mebibytes(read_number(key, value))
     except ContextError as error:
         raise ContextError(
-            f"{key} must be {', '.join(_WORDS)} or MiB each second, got {value!r}; write e.g. -c {key}=128"
+            f"{key} must be {', '.join(_WORDS)} or MiB each second, got {show_value(value)}; write e.g. -c {key}=128"
         ) from error
 
 
@@ -53,12 +54,14 @@ def read_data(key: str, value: Any) -> tuple[DataSource, ...]:
         try:
             entries = json.loads(value)
         except ValueError as error:
-            raise ContextError(f"{key} must be a JSON list, got {value!r} ({error}); write e.g. {_EXAMPLE}") from error
+            raise ContextError(
+                f"{key} must be a JSON list, got {show_value(value)} ({error}); write e.g. {_EXAMPLE}"
+            ) from error
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise ContextError(f"{key} must be a JSON list of objects, got {value!r}; write e.g. {_EXAMPLE}")
+        raise ContextError(f"{key} must be a JSON list of objects, got {show_value(value)}; write e.g. {_EXAMPLE}")
     if odd := [value for entry in entries for value in entry.values() if not isinstance(value, str)]:
-        raise ContextError(f"{key} must have texts alone, got {odd[0]!r}; write e.g. {_EXAMPLE}")
-    return tuple(build(key, DataSource, entry) for entry in entries)
+        raise ContextError(f"{key} must have texts alone, got {show_value(odd[0])}; write e.g. {_EXAMPLE}")
+    return tuple(build(f"{key}[{index}]", DataSource, entry) for index, entry in enumerate(entries))
 
 
 _EXAMPLE = """[{"name": "train", "bucket": "my-bucket", "key": "train.tar.gz"}]"""
@@ -94,7 +97,7 @@ JOB_KEYS: Mapping[str, Reader] = {
     "environment": read_environment,
     "container": read_container,
     "lustre_storage_gib": lambda key, value: Size.gibibytes(read_number(key, value)),
-    "lustre_bucket": lambda key, value: build(key, DataSource, {"name": value, "bucket": value}).name,
+    "lustre_bucket": lambda key, value: build(key, DataSource, {"bucket": value, "name": value}).name,
 }
 
 

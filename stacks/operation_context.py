@@ -9,16 +9,15 @@ Reads from the context how a cluster is operated: key, alarms, backups, the imag
     -c monthly_budget_usd=5000 -c budget_stops=true
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from aws_cdk import Duration
 
 from deeplearning_cdk import Spending
+from deeplearning_cdk.prop_check import show_value
+from deeplearning_cdk.prop_rules import is_arn
 from stacks.context_values import ContextError, Reader, read_flag, read_number, read_text
-
-_ARN = re.compile(r"arn:[a-z-]+:(?P<service>[a-z]+):(?P<region>[a-z0-9-]+):\d{12}:\S+")
 
 
 def read_arn(service: str) -> Reader:
@@ -31,10 +30,9 @@ def read_arn(service: str) -> Reader:
 
     def read(key: str, value: Any) -> str:
         text = read_text(key, value)
-        found = _ARN.fullmatch(text)
-        if found is None or found["service"] != service:
+        if not is_arn(service, text):
             raise ContextError(
-                f"{key} must be an ARN of {service}, got {text!r}; write arn:aws:{service}:region:account:…"
+                f"{key} must be an ARN of {service}, got {show_value(text)}; write arn:aws:{service}:region:account:…"
             )
         return text
 

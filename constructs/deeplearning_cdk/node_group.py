@@ -22,7 +22,7 @@ from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
 from deeplearning_cdk.prop_rules import count_gibibytes
 from deeplearning_cdk.purchase import ON_DEMAND, Purchase
-from deeplearning_cdk.tag_keys import InstanceTagKeys
+from deeplearning_cdk.tag_keys import InstanceTags
 from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
 
 DEFAULT_VOLUME_GIBIBYTES = 150
@@ -121,6 +121,7 @@ class NodeGroup(Construct):
         self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
         if is_public:
             acknowledge(self.launch_template, "public-route")
+        tags = _name_tags(cluster, node_role)
         self.group = self.node.default_child = autoscaling.CfnAutoScalingGroup(
             self,
             "Group",
@@ -133,9 +134,9 @@ class NodeGroup(Construct):
             placement_group=placement_group_name,
             capacity_reservation_specification=purchase.group_reservation,
             notification_configurations=[_notify(topic)],
-            tags=_tag_nodes(cluster, node_role),
+            tags=[_propagate(key, value) for key, value in tags.items()],
         )
-        self.group.node.add_validation(InstanceTagKeys(self.group))
+        self.group.node.add_validation(InstanceTags(self.group, tags))
         _keep_adjusted_capacity(self.group)
         prune_dependencies(self.group)
 
@@ -213,15 +214,13 @@ def _describe_volume(
     )
 
 
-def _tag_nodes(cluster: str, node_role: NodeRole) -> list[autoscaling.CfnAutoScalingGroup.TagPropertyProperty]:
-    name = f"{cluster}-{node_role.value}"
-    tags = {
+def _name_tags(cluster: str, node_role: NodeRole) -> dict[str, str]:
+    return {
         CANDIDATE_TAG: FIRST_CANDIDATE,
         CLUSTER_TAG: cluster,
         ROLE_TAG: node_role.value,
-        NAME_TAG: name,
+        NAME_TAG: f"{cluster}-{node_role.value}",
     }
-    return [_propagate(key, value) for key, value in tags.items()]
 
 
 def _propagate(key: str, value: str) -> autoscaling.CfnAutoScalingGroup.TagPropertyProperty:

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +13,9 @@ import pytest
 from aws_cdk import RemovalPolicy
 
 from deeplearning_cdk import DataSource, InstanceTypeFacts, JobEnvironment, TrainingCluster
+from deeplearning_cdk.prop_check import show_value
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds
-from stacks.context import read_choices, read_context
+from stacks.context import _READERS, read_choices, read_context
 from stacks.context_values import ContextError
 
 ROOT = Path(__file__).parents[2]
@@ -159,15 +162,15 @@ def test_own_vpc_is_given_by_ids() -> None:
         ({"region": "us-east-1"}, "context must have only known keys, got 'region'; did you mean regions?"),
         (
             {"worker_desired_capacity": "three"},
-            "worker_desired_capacity must be a whole number, got 'three'; write e.g. -c worker_desired_capacity=3",
+            "worker_desired_capacity must be a whole number from 0, got 'three'; write e.g. -c worker_desired_capacity=3",
         ),
         (
             {"worker_desired_capacity": 2.5},
-            "worker_desired_capacity must be a whole number, got 2.5; write e.g. -c worker_desired_capacity=3",
+            "worker_desired_capacity must be a whole number from 0, got 2.5; write e.g. -c worker_desired_capacity=3",
         ),
         (
             {"worker_desired_capacity": True},
-            "worker_desired_capacity must be a whole number, got True; write e.g. -c worker_desired_capacity=3",
+            "worker_desired_capacity must be a whole number from 0, got True; write e.g. -c worker_desired_capacity=3",
         ),
         ({"isolated": "yes"}, "isolated must be true or false, got 'yes'; write -c isolated=true"),
         ({"mount_point": 7}, "mount_point must be a text, got 7; write -c mount_point=…"),
@@ -203,7 +206,10 @@ def test_own_vpc_is_given_by_ids() -> None:
             {"stack_name": "1st"},
             "stack_name must be letters, digits and hyphens, got '1st'; begin it with a letter",
         ),
-        ({"tags": "a/b=c"}, "tags must have keys of letters, digits, colon, _ and -, got 'a/b'; rename it"),
+        (
+            {"tags": "a/b=c"},
+            "tag key must have 1 to 128 letters, digits and :_.,=+@-, and not begin with aws:, got 'a/b'; ",
+        ),
         (
             {"removal_policy": "keep"},
             "removal_policy must be one of retain-on-update-or-delete, retain, destroy, got 'keep'; write one of them",
@@ -218,32 +224,32 @@ def test_own_vpc_is_given_by_ids() -> None:
         ({"vpc": {**VPC, "vpc_cidr": "x"}}, "vpc must have the right names, got "),
         ({"vpc": "{"}, "vpc must be a JSON object, got '{' ("),
         ({"vpc": VPC, "vpc_cidr": "10.0.0.0/16"}, "vpc_cidr must be left out with vpc, got '10.0.0.0/16'; "),
-        ({"worker_instance_type": '{"name": "P"}'}, "worker_instance_type cannot be read: name must be an instance"),
+        ({"worker_instance_type": '{"name": "P"}'}, "worker_instance_type: name must be an instance"),
         ({"vpc_cidr": "10.0.0.0/33"}, "vpc_cidr must be an IPv4 network with its host bits 0, got '10.0.0.0/33'; "),
         ({"worker_min_capacity": 5, "worker_desired_capacity": 4}, "worker_min_capacity must not exceed "),
         ({"worker_instance_type": "p5.big"}, "worker_instance_type must be an instance type of the catalogue of "),
         ({"vpc_cidr": "10.0.0.0/26", "worker_desired_capacity": 40}, "worker_max_capacity must not exceed the 25 "),
         ({"mount_point": "efs"}, "mount_point must be an absolute path "),
         ({"data": "coco"}, "data must be a JSON list, got 'coco' ("),
-        ({"data": {"name": "coco"}}, "data must be a JSON list of objects, got {'name': 'coco'}; write e.g. [{"),
-        ({"data": []}, "data must be a JSON list of objects, got []; "),
+        ({"data": {"name": "coco"}}, "data must be a JSON list of objects, got a dict; write e.g. [{"),
+        ({"data": []}, "data must be a JSON list of objects, got a list; "),
         ({"data": [{"name": 7}]}, "data must have texts alone, got 7; write e.g. [{"),
-        ({"data": [{"name": "a", "bucket": "b", "path": "c/"}]}, "data must have the right names, got ['bucket', "),
-        ({"data": [{"name": "a", "bucket": "my-b", "key": "c"}]}, "data cannot be read: data key must be an archive "),
+        ({"data": [{"name": "a", "bucket": "b", "path": "c/"}]}, "data[0] must have the right names, got ['bucket', "),
+        ({"data": [{"name": "a", "bucket": "my-b", "key": "c"}]}, "data[0]: data key must be an archive "),
         ({"data": [{"name": "a", "bucket": "my-b", "target": "lustre"}]}, "lustre must be given for data a with the "),
         (
             {"data": [{"name": "a", "bucket": "my-b", "key": "c.tar"}] * 2},
             "data must have different names, got 'a' twice; rename one",
         ),
-        ({"environment": "nowhere.txt"}, "environment cannot be read: path must be a file, got 'nowhere.txt'; "),
+        ({"environment": "nowhere.txt"}, "environment: path must be a file, got 'nowhere.txt'; "),
         ({"environment": {"file": "x"}}, "environment must have the right names, got ['file'] ("),
-        ({"container": "a b"}, "container cannot be read: image must be the name of an image, got 'a b'; "),
+        ({"container": "a b"}, "container: image must be the name of an image, got 'a b'; "),
         (
             {"container": "image", "environment": str(ROOT / "requirements.lock")},
             "container must be left out with environment, got both; the container is the environment",
         ),
         ({"lustre_storage_gib": 1000}, "storage must be whole GiB from 1200 to 2400000, got 1000 GiB; "),
-        ({"lustre_bucket": "s3://b"}, "lustre_bucket cannot be read: data name must be letters, "),
+        ({"lustre_bucket": "s3://b"}, "lustre_bucket: data name must be letters, "),
         (
             {"file_system_throughput": "fast"},
             (
@@ -310,3 +316,53 @@ def test_app_says_what_is_wrong_in_one_line_and_writes_nothing(tmp_path: Path) -
     (line,) = (line for line in answer.stderr.splitlines() if not line.startswith("b'!!"))
     assert line.startswith("error: worker_min_capacity must not exceed worker_desired_capacity, got 5 > 4; ")
     assert list(tmp_path.iterdir()) == []
+
+
+HOSTILE = ("a\n", "a\0b", "$(reboot)", "/efs;reboot", "", "-5", "٣", "{", "[", '{"kind": 5}', "x" * 300, "99999999")
+IN_ONE_LINE = re.compile(r"[A-Za-z_][\w .:\[\]$()@\"'-]* must .+, got .+; .+")
+
+
+@pytest.mark.parametrize("key", [*_READERS])
+def test_a_key_takes_any_value_or_refuses_it_in_one_line(key: str) -> None:
+    for value in (*HOSTILE, None, 5, -5, 10**5000, 1.5, True, [], {}, ["a"], [None], {"a": 1}, {"name": None}):
+        refusal = "none must be, got none; none"
+        try:
+            read_choices({"worker_instance_type": "m5.large", key: value})
+        except ValueError as error:
+            refusal = str(error)
+        assert IN_ONE_LINE.fullmatch(refusal), f"{key}={show_value(value)}: {refusal}"
+
+
+@pytest.mark.parametrize(
+    ("choice", "start"),
+    [
+        ("volume_size=-5", "volume_size must be a whole number from 0, got '-5'; "),
+        ("volume_size=0", "volume_size must be whole GiB from 1 to 65536, got 0 GiB; "),
+        ("setup_timeout=-5", "setup_timeout must be a whole number from 0, got '-5'; "),
+        ("stop_after_hours=-1", "stop_after_hours must be a whole number from 0, got '-1'; "),
+        ("stop_when_idle_minutes=-1", "stop_when_idle_minutes must be a whole number from 0, got '-1'; "),
+        ("file_system_throughput=-1", "file_system_throughput must be elastic, bursting or MiB each second, "),
+        ("key_pair=$(reboot)", "key_pair must be the name of an EC2 key pair "),
+        ("tags=aws:x=y", "tag key must have 1 to 128 letters, "),
+        ("tags=deeplearning:cluster=y", "tag key must not begin with deeplearning:, "),
+        ("tags=team=a\nb", "tag team must have at most 256 letters, "),
+        ("encryption_key=arn:aws:kms:us-east-1:111122223333:key/$(reboot)", "encryption_key must be an ARN of kms, "),
+        ("availability_zone=$(reboot)", "availability_zone must be the name of an availability zone, "),
+    ],
+)
+def test_a_wrong_prop_is_refused_by_its_key(choice: str, start: str) -> None:
+    key, _, value = choice.partition("=")
+    with pytest.raises(ValueError, match="must") as caught:
+        read_choices({"worker_instance_type": "m5.large", key: value})
+    assert str(caught.value)[: len(start)] == start
+
+
+def test_the_app_ends_with_one_line_for_what_the_cdk_itself_refuses(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    environment = os.environ | {"CDK_OUTDIR": str(tmp_path / "taken" / "cdk.out")}
+    command = [sys.executable, str(ROOT / "app.py"), "-c", "worker_instance_type=m5.large"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    (line,) = (line for line in answer.stderr.splitlines() if not line.startswith("b'!!"))
+    assert answer.returncode == 1
+    assert line.startswith("error: ")
+    assert "/taken/cdk.out" in line

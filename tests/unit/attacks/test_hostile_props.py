@@ -27,6 +27,7 @@ METACHARACTERS = (
     "*",
 )
 IMAGE = {"login_user": "ubuntu"}
+VPC = {"vpc_id": "vpc-1", "availability_zone": "us-east-1a", "worker_subnet_id": "subnet-1"}
 PLACES = {
     "mount_point": lambda text: plan_cluster(mount_point=f"/efs{text}"),
     "file_system_id": lambda text: plan_cluster(file_system_id=f"fs-01234567{text}"),
@@ -42,6 +43,14 @@ PLACES = {
     "ami_id": lambda text: NodeImage.from_ami_id(f"ami-01234567{text}", **IMAGE),
     "interpreter": lambda text: NodeImage.from_ssm_parameter("/a/b", interpreter=f"/usr/bin/python3{text}", **IMAGE),
     "parameter": lambda text: NodeImage.from_ssm_parameter(f"/a{text}", **IMAGE),
+    "key_pair": lambda text: plan_cluster(key_pair=f"mine{text}"),
+    "prefix list": lambda text: plan_cluster(ssh_peer=f"pl-0123abcd{text}"),
+    "availability_zone": lambda text: plan_cluster(availability_zone=f"us-east-1a{text}"),
+    "encryption_key": lambda text: read_choices({"encryption_key": f"arn:aws:kms:us-east-1:111122223333:key/a{text}"}),
+    "alarm_topic": lambda text: read_choices({"alarm_topic": f"arn:aws:sns:us-east-1:111122223333:a{text}"}),
+    "root_device": lambda text: NodeImage.from_ssm_parameter("/a", root_device=f"/dev/sda{text}", **IMAGE),
+    "packages": lambda text: NodeImage.from_ssm_parameter("/a", packages={"mount.nfs4": (f"nfs{text}",)}, **IMAGE),
+    "vpc": lambda text: read_choices({"vpc": VPC | {"worker_subnet_id": f"subnet-1{text}"}}),
     "data name": lambda text: DataSource(f"train{text}", "bucket", "train.tar"),
     "data bucket": lambda text: DataSource("train", f"bucket{text}", "train.tar"),
     "container": lambda text: JobEnvironment.from_container(f"registry/team/train:1{text}"),
@@ -60,6 +69,56 @@ def test_a_prop_with_a_metacharacter_is_refused_by_name(place, text):
 @pytest.mark.parametrize("place", PLACES)
 def test_the_same_prop_without_it_is_taken(place):
     PLACES[place]("")
+
+
+@pytest.mark.parametrize(
+    "folder", ["/etc/ssh", "/usr/bin", "/var/lib", "/home", "/home/ubuntu", "/proc/self", "/opt/deeplearning/data"]
+)
+def test_a_mount_point_that_would_hide_the_system_is_refused(folder):
+    with pytest.raises(ValueError, match="mount_point must not be or lie in a folder of the system"):
+        plan_cluster(mount_point=folder)
+
+
+@pytest.mark.parametrize("folder", ["/efs", "/data", "/mnt/x", "/srv/x", "/home/ubuntu/efs"])
+def test_a_mount_point_beside_the_system_is_taken(folder):
+    plan_cluster(worker_instance_type="m5.large", mount_point=folder)
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\0", "$(reboot)", "`reboot`", ";", "x" * 257])
+def test_a_value_of_a_tag_is_plain(text):
+    with pytest.raises(ValueError, match="tag team must have at most 256 letters"):
+        read_choices({"tags": {"team": text}})
+
+
+@pytest.mark.parametrize("key", ["deeplearning:cluster", "Deeplearning:role", "aws:x", "AWS:x", ".."])
+def test_a_tag_that_is_not_the_users_is_refused(key):
+    with pytest.raises(ValueError, match="tag key must"):
+        read_choices({"tags": {key: "x"}})
+
+
+@pytest.mark.parametrize(
+    "key", ["../../etc/x.tar", "a/../b/", "./a.tar", "x" * 3000 + ".tar", "a\n.tar", "$(reboot).tar"]
+)
+def test_a_key_of_data_that_leaves_its_place_or_is_too_long_is_refused(key):
+    with pytest.raises(ValueError, match="data key must be a path of at most 1017 printable bytes"):
+        DataSource("train", "bucket", key)
+
+
+@pytest.mark.parametrize("bucket", ["b..b", "192.168.1.1", "xn--a", "a-s3alias", "a--x-s3", "ab", "-ab", "a.-b"])
+def test_a_bucket_that_s3_does_not_name_so_is_refused(bucket):
+    with pytest.raises(ValueError, match="data bucket must"):
+        DataSource("train", bucket)
+
+
+@pytest.mark.parametrize(
+    "script", [b"#!/bin/bash\r\ntrue\r\n", b"#!/bin/bash\n\0", b"#!\ntrue\n", b"#!bash\n", b"true\n", b""]
+)
+@pytest.mark.parametrize("prop", ["setup_script", "run_script"])
+def test_a_script_that_linux_would_not_run_is_refused(tmp_path, prop, script):
+    path = tmp_path / "script"
+    path.write_bytes(script)
+    with pytest.raises(ValueError, match=f"{prop} must (say what runs it|end its lines as Linux does)"):
+        plan_cluster(**{prop: str(path)})
 
 
 @given(values=st.dictionaries(st.text(max_size=8), st.text() | st.sampled_from(METACHARACTERS), max_size=4))

@@ -195,9 +195,7 @@ def test_a_reservation_of_no_kind_is_refused_with_both_remedies() -> None:
 
 @pytest.mark.parametrize("text", ["cheap", "ON-DEMAND", "spot:1", "reservation", "capacity-block", "reservation:cr-"])
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"worker_purchase (must be on-demand, spot, reservation:|cannot be read)|must"
-    ):
+    with pytest.raises(ValueError, match=r"worker_purchase (must be on-demand, spot, reservation:)|must"):
         _read(text)
 
 
