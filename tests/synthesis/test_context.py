@@ -162,7 +162,7 @@ def test_own_vpc_is_given_by_ids() -> None:
         ({"region": "us-east-1"}, "context must have only known keys, got 'region'; did you mean regions?"),
         (
             {"worker_desired_capacity": "three"},
-            "worker_desired_capacity must be a whole number from 0, got 'three'; write e.g. -c worker_desired_capacity=3",
+            "worker_desired_capacity must be a whole number from 0, got 'three'; write e.g. -c worker",
         ),
         (
             {"worker_desired_capacity": 2.5},
