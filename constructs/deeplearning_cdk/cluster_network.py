@@ -37,6 +37,13 @@ class Place:
         """Check each prop."""
         check_fields(self)
 
+    @property
+    def zone(self) -> str | None:
+        """Zone of all nodes; None when neither prop nor subnet names it."""
+        if self.worker_subnet is None:
+            return self.availability_zone
+        return self.availability_zone or find_zone("worker_subnet", self.worker_subnet)
+
 
 @jsii.implements(ec2.IConnectable)
 class ClusterNetwork(Construct):
@@ -65,6 +72,7 @@ class ClusterNetwork(Construct):
         vpc: The VPC.
         worker_subnet: Where the workers live.
         master_subnet: Where the master lives.
+        zone: Zone of all nodes.
         has_public_master: Whether the master's subnet is a public one.
         security_group: Group of every node; its members may say anything to each other.
         connectivity: What must exist before a node can reach what it needs.
@@ -98,8 +106,9 @@ class ClusterNetwork(Construct):
             FlowLog(self, "FlowLog", vpc=self.vpc, log_key=log_key)
         zone = availability_zone if vpc else None
         self.worker_subnet = worker_subnet or self._find_private_subnet(zone)
+        self.zone = find_zone("worker_subnet", self.worker_subnet, zone)
         if master_subnet is None and public_master:
-            master_subnet = self._find_public_subnet(zone or self.worker_subnet.availability_zone)
+            master_subnet = self._find_public_subnet(zone or self.zone)
         self.master_subnet = master_subnet or self.worker_subnet
         self._check_zones(availability_zone)
         public = {subnet.subnet_id for subnet in self.vpc.public_subnets}
@@ -155,7 +164,7 @@ class ClusterNetwork(Construct):
         return _first_in_zone(self.vpc.public_subnets, zone, "master_subnet", "public")
 
     def _check_zones(self, zone: str | None) -> None:
-        zones = [self.worker_subnet.availability_zone, self.master_subnet.availability_zone, *([zone] if zone else [])]
+        zones = [self.zone, find_zone("master_subnet", self.master_subnet, zone), *([zone] if zone else [])]
         resolved = [Stack.of(self).resolve(name) for name in zones]
         region = Stack.of(self).region
         if zone and not Token.is_unresolved(zone) and not Token.is_unresolved(region) and not zone.startswith(region):
@@ -192,6 +201,29 @@ class ClusterNetwork(Construct):
             description="Anything among the nodes",
         )
         return group
+
+
+def find_zone(prop: str, subnet: ec2.ISubnet, zone: str | None = None) -> str:
+    """
+    Return the zone of a subnet.
+
+    Args:
+        prop: The user's name for the subnet.
+        subnet: The subnet.
+        zone: Zone of all nodes, which a subnet that names none lies in. Default: not known.
+
+    Raises:
+        ValueError: Nothing names it.
+    """
+    try:
+        return subnet.availability_zone
+    except RuntimeError as error:  # An imported subnet: `Subnet.from_subnet_id` cannot know it.
+        if zone is not None:
+            return zone
+        raise ValueError(
+            f"{prop} must name its availability zone, got none; import it by ec2.Subnet.from_subnet_attributes with "
+            "one, or pass availability_zone to the cluster whose subnet it is"
+        ) from error
 
 
 def _first_in_zone(subnets: Sequence[ec2.ISubnet], zone: str | None, prop: str, kind: str) -> ec2.ISubnet:

@@ -11,7 +11,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.cluster_backup import ClusterBackup
-from deeplearning_cdk.cluster_network import ClusterNetwork
+from deeplearning_cdk.cluster_network import ClusterNetwork, find_zone
 from deeplearning_cdk.cluster_props import FileSystemThroughput, check_throughput
 from deeplearning_cdk.coordination import name_cluster
 from deeplearning_cdk.cost_tags import tag_costs
@@ -182,7 +182,7 @@ def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: 
         raise ValueError(
             "vpc must be that of file_system, got another or none; pass vpc=<the other cluster>.network.vpc"
         )
-    theirs, ours = (resolve(subnet.availability_zone) for subnet in (file_system.subnet, network.worker_subnet))
+    theirs, ours = resolve(find_zone("subnet of file_system", file_system.subnet)), resolve(network.zone)
     if theirs != ours and not is_stand_in(theirs) and not is_stand_in(ours):
         raise ValueError(
             f"worker_subnet must lie in the zone of file_system, got {ours} and {theirs}; pass a subnet of that zone"

@@ -70,7 +70,8 @@ class TrainingCluster(ClusterAssembly):
         setup_timeout: Time that the stack waits for the cluster. Default: 55 minutes.
         vpc: The user's VPC. Default: a new one.
         vpc_cidr: Addresses of a new VPC, /16 to /26. Default: 10.0.0.0/16.
-        availability_zone: Zone of all nodes. Default: the region's first, or that of the user's subnet.
+        availability_zone: Zone of all nodes; needed with a subnet that does not name its own. Default: the region's
+            first, or that of the user's subnet.
         worker_subnet: Subnet of the workers in the user's VPC. Default: the zone's first private one.
         master_subnet: Subnet of the master in the user's VPC. Default: the workers' one, or with `ssh_peer` the
             zone's first public one where the VPC has one.
@@ -164,7 +165,7 @@ class TrainingCluster(ClusterAssembly):
             worker_max_capacity=worker_max_capacity,
             worker_purchase=worker_purchase,
             master_purchase=master_purchase,
-            availability_zone=availability_zone or (worker_subnet.availability_zone if worker_subnet else None),
+            availability_zone=place.zone,
             image=image,
             ssh_peer=ssh_peer,
             key_pair=key_pair,

@@ -8,10 +8,11 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import ClusterNetwork, LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 ZONE = "us-east-1a"
+CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
 HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
 ISOLATED: dict[str, Any] = {"isolated": True, "image": HAS_PACKAGES, "worker_instance_type": "m5.large"}
 
@@ -373,6 +374,51 @@ def test_zone_without_a_subnet_is_refused(make_stack: Callable[..., cdk.Stack]) 
         ValueError, match="worker_subnet must be given when the vpc has no private subnet in us-east-1z"
     ):
         TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), availability_zone="us-east-1z")
+
+
+def test_a_subnet_that_does_not_name_its_zone_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    vpc, subnet = _import_vpc(stack), ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-2a")
+    for prop, others in (("worker_subnet", {}), ("master_subnet", {"worker_subnet": vpc.private_subnets[0]})):
+        said = f"{prop} must name its availability zone, got none; import it by ec2.Subnet.from_subnet_attributes"
+        with pytest.raises(ValueError, match=said):
+            ClusterNetwork(cdk.Stack(stack, f"Network{prop}"), "Network", vpc=vpc, **others, **{prop: subnet})
+        with pytest.raises(ValueError, match=said):
+            TrainingCluster(cdk.Stack(stack, f"Cluster{prop}"), "Cluster", vpc=vpc, **others, **{prop: subnet})
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_subnet_that_does_not_name_its_zone_lies_in_the_wanted_zone(
+    make_stack: Callable[..., cdk.Stack],
+    read_stack: Any,
+    isolated: bool,  # noqa: FBT001
+) -> None:
+    stack = make_stack(region="us-east-1")
+    # Endpoints want to know the route table, too.
+    subnet = ec2.Subnet.from_subnet_attributes(stack, "Subnet", subnet_id="subnet-2a", route_table_id="rtb-2a")
+    props = ISOLATED if isolated else {"ssh_peer": "203.0.113.7/32"}
+    TrainingCluster(
+        stack, "Cluster", vpc=_import_vpc(stack), availability_zone=ZONE, worker_subnet=subnet, **CPU | props
+    )
+    synthesis = read_stack(stack)
+    assert synthesis.group(NodeRole.WORKER)["Properties"]["VPCZoneIdentifier"] == ["subnet-2a"]
+    master = "subnet-2a" if isolated else "subnet-10"
+    assert synthesis.group(NodeRole.MASTER)["Properties"]["VPCZoneIdentifier"] == [master]
+
+
+def test_a_subnet_in_another_zone_than_the_wanted_one_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack(region="us-east-1")
+    vpc = _import_vpc(stack, zones=(ZONE, "us-east-1b"))
+    nameless = ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-2a")
+    with pytest.raises(ValueError, match="must lie in one availability zone"):
+        TrainingCluster(
+            stack,
+            "Cluster",
+            vpc=vpc,
+            availability_zone=ZONE,
+            worker_subnet=nameless,
+            master_subnet=vpc.private_subnets[1],
+        )
 
 
 def test_zone_of_another_region_is_refused(synthesize: Any) -> None:
