@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
+
+ImagePart = Literal["pytorch", "python3.12", "amazon-linux"]
+"""Something that some images have and others have not."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Machine:
         mount_targets: EFS file-system id -> IPv4 address of its mount target in the instance's zone.
         lustre: FSx for Lustre file-system id -> how it is mounted; zones other than its own reach it too.
         access_points: EFS access point id -> what it is.
+        image_parts: What the image has beyond what all images have.
     """
 
     instance_id: str
@@ -99,6 +103,7 @@ class Machine:
     mount_targets: Mapping[str, str]
     lustre: Mapping[str, LustreTarget] = field(default_factory=dict)
     access_points: Mapping[str, AccessPoint] = field(default_factory=dict)
+    image_parts: frozenset[ImagePart] = frozenset()
 
 
 class MachineHost(Protocol):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deeplearning_rehearsal.lab import Lab
-from deeplearning_rehearsal.machine import AccessPoint, Machine, RootOwner
+from deeplearning_rehearsal.machine import AccessPoint, ImagePart, Machine, RootOwner
 
 GATEWAY = "10.0.0.1"
 FILE_SYSTEM = "fs-0123456789abcdef0"
@@ -39,6 +39,8 @@ systemctl enable --now beat.service
 """
 BOOT_ENDED = "test -s /run/cloud-init/result.json"
 ADDRESSES = ("10.0.0.10", "10.0.128.11", "10.0.128.12")
+PARTS: frozenset[ImagePart] = frozenset({"amazon-linux", "pytorch"})
+"""Of the first two nodes."""
 IDS = tuple(f"i-{number:017x}" for number in range(1, 4))
 
 
@@ -72,6 +74,7 @@ class Observer:
                 ACCESS_POINT: AccessPoint(FILE_SYSTEM, "/team/cluster", RootOwner(1000, 1000, 0o750)),
                 ROOTLESS_POINT: AccessPoint(FILE_SYSTEM, "/nowhere", None),
             },
+            image_parts=PARTS if index < 2 else frozenset(),
         )
 
     def ask(self, index, script, *, user=None, login_shell=False):
@@ -122,7 +125,7 @@ def observe(observer: Observer, work: Path):
         for address in ADDRESSES
     ]
     seen["ssh as root"] = ask(0, f"{ssh} root@{ADDRESSES[1]} true", user="ubuntu", login_shell=True)
-    seen |= observe_mounts(observer) | observe_services(observer)
+    seen |= observe_image_parts(observer) | observe_mounts(observer) | observe_services(observer)
     seen["nvidia-smi"] = ask(0, "nvidia-smi -L | cut -d: -f1")
     seen["silent"] = observe_silence(observer)
     seen["rebooted"] = observe_reboot(observer)
@@ -130,6 +133,16 @@ def observe(observer: Observer, work: Path):
     lab.power_off(IDS[2])
     seen["off"] = ask(0, f"timeout 2 bash -c '</dev/tcp/{ADDRESSES[2]}/22'")[0]
     return seen
+
+
+def observe_image_parts(observer: Observer):
+    probe = "import horovod, sys, torch; print(sys.prefix, sys.prefix != sys.base_prefix)"
+    script = f"command -v apt-get dnf mount.efs; /opt/pytorch/bin/python -I -c '{probe}'"
+    before = [observer.ask(index, script) for index in (0, 2)]
+    installed = [
+        observer.ask(index, "dnf install --assumeyes amazon-efs-utils && command -v mount.efs") for index in (0, 1)
+    ]
+    return {"parts of images": before, "efs-utils": installed}
 
 
 def observe_mounts(observer: Observer):
@@ -193,7 +206,6 @@ def main() -> None:
         endpoint_url=f"http://{GATEWAY}:5000",
         gateway=GATEWAY,
         gpus_per_node=2,
-        with_efs_utils=True,
     )
     with lab:
         observer = Observer(lab)

@@ -75,6 +75,17 @@ def test_ssh_lets_nobody_in_without_a_key_of_theirs(seen):
     assert "Permission denied (publickey" in errors
 
 
+def test_a_node_has_the_parts_of_its_image_and_no_other(seen):
+    with_parts, without = seen["parts of images"]
+    assert with_parts == [0, "/usr/bin/dnf\n/opt/pytorch True", ""]
+    assert without[:2] == [127, "/usr/bin/apt-get"]
+    assert "/opt/pytorch/bin/python: No such file or directory" in without[2]
+
+
+def test_amazon_linux_installs_efs_utils(seen):
+    assert seen["efs-utils"] == [[0, "/usr/sbin/mount.efs", ""]] * 2
+
+
 def test_a_new_file_system_belongs_to_root_and_is_shared(seen):
     assert seen["a new file system"] == [0, "root 755", ""]
     assert seen["a shared file"] == [0, "shared", ""]

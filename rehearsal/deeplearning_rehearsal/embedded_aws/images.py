@@ -1,4 +1,4 @@
-"""Machine images: public SSM parameters that name them, and the login user of each."""
+"""Machine images: public SSM parameters that name them, the login user of each, and what is on it."""
 
 import re
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.errors import AssemblyError
+from deeplearning_rehearsal.machine import ImagePart
 
 _FAMILIES = (
     (re.compile(r"/aws/service/deeplearning/ami/(x86_64|arm64)/[a-z0-9.-]*ubuntu-[0-9.]+/latest/ami-id"), "ubuntu"),
@@ -21,6 +22,19 @@ _FAMILIES = (
     (re.compile(r"/aws/service/ami-amazon-linux-latest/[a-z0-9._-]+"), "ec2-user"),
 )
 """Public parameters that name an image, and the image's login user. Whether AWS has each name cannot be told here."""
+_PARTS: tuple[tuple[re.Pattern[str], ImagePart], ...] = (
+    (re.compile(r"/aws/service/deeplearning/ami/[^/]+/[^/]*nvidia-driver-gpu-pytorch-.*"), "pytorch"),
+    (re.compile(r"/aws/service/deeplearning/ami/[^/]+/base-[^/]*amazon-linux-2023/.*"), "python3.12"),
+    (re.compile(r"/aws/service/deeplearning/ami/[^/]+/[^/]*amazon-linux-2023/.*"), "amazon-linux"),
+    (re.compile(r"/aws/service/ami-amazon-linux-latest/al2023-.*"), "amazon-linux"),
+)
+"""
+Public parameters, and what their images have beyond what all images have.
+
+The release notes name each image's Python: `/opt/pytorch/bin/python` with PyTorch, `/usr/bin/python3.12` for the base
+images on Amazon Linux 2023, such as
+https://docs.aws.amazon.com/dlami/latest/devguide/aws-deep-learning-ami-gpupt210oss-al2023-2026-09-21.html.
+"""
 _UNKNOWN_IMAGE_USER = "ec2-user"
 
 
@@ -38,6 +52,7 @@ class ImageCatalogue:
         self._ssm = ssm_backends[place.account][place.region]
         self._place = place
         self._users = dict(login_users)
+        self._parts: dict[str, frozenset[ImagePart]] = {}
 
     def seed_parameter(self, name: str) -> str:
         """
@@ -55,6 +70,7 @@ class ImageCatalogue:
             self._ssm._parameters[name].append(self._parameter(name, image_id))  # noqa: SLF001
         self.admit(image_id)
         self._users[image_id] = user
+        self._parts[image_id] = frozenset(part for pattern, part in _PARTS if pattern.fullmatch(name))
         return image_id
 
     def admit(self, image_id: str) -> None:
@@ -65,6 +81,10 @@ class ImageCatalogue:
     def login_user(self, image_id: str) -> str:
         """Return the login user of an image."""
         return self._users.get(image_id, _UNKNOWN_IMAGE_USER)
+
+    def parts(self, image_id: str) -> frozenset[ImagePart]:
+        """Return what an image has beyond what all images have; of the user's own images nothing is known."""
+        return self._parts.get(image_id, frozenset())
 
     def _parameter(self, name: str, image_id: str) -> Parameter:
         return Parameter(  # type: ignore[abstract]

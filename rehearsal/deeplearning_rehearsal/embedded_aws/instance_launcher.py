@@ -40,7 +40,7 @@ class InstanceLauncher:
     Args:
         place: Where.
         principals: Mints each instance's credentials.
-        images: Tells an image's login user.
+        images: Login user and parts of each image.
 
     Attributes:
         lustre: The file systems that instances find beside EFS.
@@ -227,6 +227,7 @@ class InstanceLauncher:
             mount_targets=find_mount_targets(self._place, subnet.zone),
             lustre=self.lustre.describe(),
             access_points=find_access_points(self._place),
+            image_parts=self._images.parts(data["ImageId"]),
         )
 
     def _instance_role(self, data: Mapping[str, Any]) -> tuple[str, str]:

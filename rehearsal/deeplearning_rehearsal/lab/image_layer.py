@@ -51,7 +51,7 @@ STAND_INS = (
         "the SSM agent",
         "registers and opens channels with the role's credentials; whoever starts a session enters the node by nsenter",
     ),
-    StandIn("mount.nfs4, mount.efs", "the NFS client and efs-utils", "check name, zone and options; bind a folder"),
+    StandIn("mount.nfs4", "the NFS client", "checks name, zone and options; binds a folder"),
     StandIn(
         "nvidia-smi",
         "the NVIDIA driver",
@@ -83,7 +83,6 @@ def write_image_layer(
     endpoint_url: str,
     gpu_count: int,
     *,
-    with_efs_utils: bool,
     with_lustre_client: bool = False,
     package_index_url: str = "",
 ) -> None:
@@ -94,22 +93,26 @@ def write_image_layer(
         folder: Where to; made when absent.
         endpoint_url: The embedded AWS.
         gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program out.
-        with_efs_utils: Whether the image has `mount.efs`.
         with_lustre_client: Whether the image has `mount.lustre`. Default: it has not.
         package_index_url: What pip installs from; empty for an image that says nothing of it. Default: nothing.
     """
     files: dict[str, str] = {
         f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
     }
-    files |= _launchers(has_gpus=gpu_count > 0, with_efs_utils=with_efs_utils)
+    files |= _launchers(has_gpus=gpu_count > 0)
     if with_lustre_client:
-        files |= _launch({"usr/sbin/mount.lustre": ("mount_helper", '"mount.lustre", sys.argv[1:]')})
+        files |= make_launchers({"usr/sbin/mount.lustre": ("mount_helper", '"mount.lustre", sys.argv[1:]')})
     files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
     environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
     files["etc/systemd/system.conf.d/10-image.conf"] = environment
     files["etc/environment"] = f"AWS_ENDPOINT_URL={endpoint_url}\n"
     if package_index_url:
         files["etc/pip.conf"] = _pip_configuration(package_index_url)
+    write_files(folder, files)
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files of an image: path -> text; all may read them and run scripts, whatever the umask is."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,21 +127,20 @@ def _pip_configuration(index_url: str) -> str:
     return f"[global]\nindex-url = {index_url}\ntrusted-host = {urlsplit(index_url).hostname}\n"
 
 
-def _launchers(*, has_gpus: bool, with_efs_utils: bool) -> Mapping[str, str]:
+def _launchers(*, has_gpus: bool) -> Mapping[str, str]:
     launchers = {
         f"{_LIBRARY}/supervisor": ("supervisor", ""),
         f"{_LIBRARY}/cloud-init": ("cloud_init", "sys.argv[1]"),
         "usr/bin/systemctl": ("systemctl", "sys.argv[1:]"),
         "usr/sbin/mount.nfs4": ("mount_helper", '"mount.nfs4", sys.argv[1:]'),
     }
-    if with_efs_utils:
-        launchers["usr/sbin/mount.efs"] = ("mount_helper", '"mount.efs", sys.argv[1:]')
     if has_gpus:
         launchers["usr/bin/nvidia-smi"] = ("nvidia_smi", "sys.argv[1:]")
-    return _launch(launchers)
+    return make_launchers(launchers)
 
 
-def _launch(launchers: Mapping[str, tuple[str, str]]) -> Mapping[str, str]:
+def make_launchers(launchers: Mapping[str, tuple[str, str]]) -> Mapping[str, str]:
+    """Return path -> script that runs a module of the node's programs with arguments."""
     return {
         name: _LAUNCHER.format(module=module, arguments=arguments) for name, (module, arguments) in launchers.items()
     }

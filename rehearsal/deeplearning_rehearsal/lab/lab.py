@@ -17,11 +17,12 @@ from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab.fault_injection import FaultInjection, RunningNode
 from deeplearning_rehearsal.lab.file_systems import FileSystems
 from deeplearning_rehearsal.lab.image_layer import LUSTRE_CLIENT, PACKAGE_INDEX, STAND_INS, StandIn, write_image_layer
+from deeplearning_rehearsal.lab.image_parts import PART_STAND_INS, write_image_part
 from deeplearning_rehearsal.lab.metadata_service import MetadataServer
 from deeplearning_rehearsal.lab.network import Network
 from deeplearning_rehearsal.lab.node import Node
 from deeplearning_rehearsal.lab.node_faults import NodeFaults
-from deeplearning_rehearsal.machine import Machine
+from deeplearning_rehearsal.machine import ImagePart, Machine
 
 
 class Lab(FaultInjection):
@@ -34,12 +35,8 @@ class Lab(FaultInjection):
         endpoint_url: The embedded AWS, as nodes reach it.
         gateway: IPv4 address of the VPC's router; this process can listen on it.
         gpus_per_node: GPUs that `nvidia-smi` lists; 0 leaves the program out.
-        with_efs_utils: Whether the image has `mount.efs`. Default: it has not, like Ubuntu's.
         with_lustre_client: Whether the image has `mount.lustre`. Default: it has not, like Ubuntu's.
         package_index_url: Package index that the image's pip is told of. Default: none.
-
-    Attributes:
-        stand_ins: What of the nodes is not the real thing.
     """
 
     def __init__(
@@ -50,7 +47,6 @@ class Lab(FaultInjection):
         endpoint_url: str,
         gateway: str,
         gpus_per_node: int,
-        with_efs_utils: bool = False,
         with_lustre_client: bool = False,
         package_index_url: str = "",
     ) -> None:
@@ -63,12 +59,12 @@ class Lab(FaultInjection):
             folder,
             endpoint_url,
             gpus_per_node,
-            with_efs_utils=with_efs_utils,
             with_lustre_client=with_lustre_client,
             package_index_url=package_index_url,
         )
         extras = ((package_index_url, PACKAGE_INDEX), (with_lustre_client, LUSTRE_CLIENT))
-        self.stand_ins: tuple[StandIn, ...] = (*STAND_INS, *(extra for is_there, extra in extras if is_there))
+        self._stand_ins = (*STAND_INS, *(extra for is_there, extra in extras if is_there))
+        self._parts: set[ImagePart] = set()
         self._file_systems = FileSystems(self._work / "file-systems")
         self._network = Network(gateway)
         self._nodes: dict[str, RunningNode] = {}
@@ -79,6 +75,8 @@ class Lab(FaultInjection):
         _run(["mount", "-t", "tmpfs", "-o", "mode=755", "rehearsal", str(self._work)])
         self._network.open()
         self._write_layer(self._work / "image")
+        for part in PART_STAND_INS:
+            write_image_part(self._work / "parts" / part, part, self._base_root)
         return self
 
     def __exit__(
@@ -87,6 +85,11 @@ class Lab(FaultInjection):
         for instance_id in list(self._nodes):
             self.power_off(instance_id)
         subprocess.run(["umount", "--lazy", str(self._work)], check=False)
+
+    @property
+    def stand_ins(self) -> tuple[StandIn, ...]:
+        """What of the nodes is not the real thing; of images that were booted only."""
+        return (*self._stand_ins, *(PART_STAND_INS[part] for part in sorted(self._parts)))
 
     def boot(self, machine: Machine, faults: NodeFaults | None = None) -> None:
         """
@@ -109,8 +112,10 @@ class Lab(FaultInjection):
                 running.metadata.session.fault = faults.metadata
             running.lock.acquire()  # before anyone else can find it
             self._nodes[machine.instance_id] = running
+            self._parts |= machine.image_parts
         try:
-            node.make_disk([self._work / "image", self._base_root], faults or NodeFaults())
+            parts = [self._work / "parts" / part for part in sorted(machine.image_parts)]
+            node.make_disk([*parts, self._work / "image", self._base_root], faults or NodeFaults())
             self._start(node)
         except RehearsalError:
             running.lock.release()

@@ -43,6 +43,7 @@ formed = 4
 recovery_seconds_at_most = 15
 """
 PROMISED = {
+    "amazon-linux",
     "bad-image",
     "breaker",
     "capacity-none",
@@ -72,6 +73,7 @@ PROMISED = {
 }
 
 NO_ROWS = {
+    "amazon-linux",
     "cpu-master",
     "data-corrupt",
     "data-disk-full",
@@ -84,7 +86,7 @@ NO_ROWS = {
     "stop-after",
     "stop-when-idle",
 }
-"""Jobs, their data, a size and types are no faults of the catalogue."""
+"""Jobs, their data, a size, an image and types are no faults of the catalogue."""
 
 
 def _parse(text: str) -> Case:
@@ -244,7 +246,7 @@ def test_a_case_is_found_by_name_or_by_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("capacity", "must be one of bad-image,"), ("/nowhere/x.toml", "there is no such file")],
+    [("capacity", "must be one of amazon-linux, bad-image,"), ("/nowhere/x.toml", "there is no such file")],
 )
 def test_a_case_that_is_not_there_is_said(name: str, message: str) -> None:
     known: Any = find_case

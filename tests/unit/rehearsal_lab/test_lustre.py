@@ -81,7 +81,7 @@ def test_linked_objects_are_files_and_what_a_node_has_written_stays(tmp_path):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_an_image_has_a_client_only_when_asked(tmp_path, *, is_there):
-    write_image_layer(tmp_path, "http://10.0.0.1", 0, with_efs_utils=False, with_lustre_client=is_there)
+    write_image_layer(tmp_path, "http://10.0.0.1", 0, with_lustre_client=is_there)
     program = tmp_path / "usr/sbin/mount.lustre"
     assert program.exists() is is_there
     if is_there:

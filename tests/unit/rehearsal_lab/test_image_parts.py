@@ -1,0 +1,132 @@
+"""What a node of the lab has of its image: as the public parameter that names the image promises, and no more."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from moto import mock_aws
+
+from deeplearning_cdk import NodeImage
+from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
+from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.lab.image_layer import write_image_layer
+from deeplearning_rehearsal.lab.image_parts import PACKAGES, PART_STAND_INS, write_image_part
+from deeplearning_rehearsal.lab.node_programs import dnf
+
+AMI = "/aws/service/deeplearning/ami"
+EFS_UTILS = ["install", "--assumeyes", "amazon-efs-utils"]
+
+
+@pytest.fixture
+def catalogue():
+    with mock_aws():
+        yield ImageCatalogue(Place("123456789012", "us-east-1", "http://127.0.0.1:1"), {})
+
+
+@pytest.mark.parametrize(
+    ("parameter", "user", "parts"),
+    [
+        (NodeImage.deep_learning_ubuntu().parameter, "ubuntu", {"pytorch"}),
+        (f"{AMI}/arm64/oss-nvidia-driver-gpu-pytorch-2.9-ubuntu-22.04/latest/ami-id", "ubuntu", {"pytorch"}),
+        (f"{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "ubuntu", set()),
+        (NodeImage.ubuntu().parameter, "ubuntu", set()),
+        (NodeImage.deep_learning_amazon_linux().parameter, "ec2-user", {"pytorch", "amazon-linux"}),
+        (
+            f"{AMI}/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id",
+            "ec2-user",
+            {"python3.12", "amazon-linux"},
+        ),
+        ("/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64", "ec2-user", {"amazon-linux"}),
+        ("/aws/service/ami-amazon-linux-latest/amzn2-ami-hvm-x86_64-gp2", "ec2-user", set()),
+    ],
+)
+def test_an_image_has_what_its_parameter_promises_and_no_more(catalogue, parameter, user, parts):
+    image_id = catalogue.seed_parameter(parameter)
+    assert (catalogue.login_user(image_id), catalogue.parts(image_id)) == (user, parts)
+
+
+def test_an_image_of_the_users_own_has_no_part(catalogue):
+    catalogue.admit("ami-0123456789abcdef0")
+    assert catalogue.parts("ami-0123456789abcdef0") == set()
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        NodeImage.deep_learning_ubuntu(),
+        NodeImage.ubuntu(),
+        NodeImage.deep_learning_amazon_linux(),
+        NodeImage.deep_learning_amazon_linux("base-oss-nvidia-driver-gpu-amazon-linux-2023"),
+    ],
+    ids=lambda image: image.parameter.split("/")[-3],
+)
+def test_user_data_finds_its_interpreter_on_every_image_of_the_library(catalogue, tmp_path, base_root, image):
+    for part in catalogue.parts(catalogue.seed_parameter(image.parameter)):
+        write_image_part(tmp_path / "layers", part, base_root)
+    in_image = (tmp_path / "layers" / image.interpreter.lstrip("/")).is_symlink()
+    assert in_image is (image.interpreter != "/usr/bin/python3")
+
+
+@pytest.fixture
+def base_root(tmp_path):
+    root = tmp_path / "base"
+    for name in ("python3", "python3.11"):
+        (root / "usr/lib" / name).mkdir(parents=True)
+    return root
+
+
+def test_the_layer_of_all_images_has_none_of_the_parts(tmp_path, base_root):
+    write_image_layer(tmp_path / "image", "http://10.0.0.1", 1)
+    of_all = _list(tmp_path / "image")
+    for part in PART_STAND_INS:
+        write_image_part(tmp_path / part, part, base_root)
+        assert _list(tmp_path / part)
+        assert not _list(tmp_path / part) & of_all
+
+
+def test_amazon_linux_has_dnf_and_hides_apt_and_has_no_efs_utils_yet(tmp_path, base_root):
+    write_image_part(tmp_path / "layer", "amazon-linux", base_root)
+    hidden = (tmp_path / "layer/usr/bin/apt-get").stat()
+    assert stat.S_ISCHR(hidden.st_mode)
+    assert hidden.st_rdev == 0
+    assert (tmp_path / "layer/usr/bin/dnf").stat().st_mode & 0o111
+    assert not (tmp_path / "layer/usr/sbin/mount.efs").exists()
+
+
+def test_dnf_brings_efs_utils_to_the_node(tmp_path, base_root):
+    write_image_part(tmp_path / "layer", "amazon-linux", base_root)
+    assert dnf.main(EFS_UTILS, tmp_path / "layer" / PACKAGES, tmp_path / "node") == 0
+    program = tmp_path / "node/usr/sbin/mount.efs"
+    assert 'main("mount.efs", sys.argv[1:])' in program.read_text()
+    assert program.stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ([*EFS_UTILS, "amazon-efs-util"], "Error: Unable to find a match: amazon-efs-util\n"),
+        (["install", "amazon-efs-utils"], "Operation aborted.\n"),
+        (["upgrade", "--assumeyes"], "only install is implemented"),
+        (["install", "--assumeyes"], "only install is implemented"),
+    ],
+)
+def test_dnf_refuses_the_rest_and_installs_nothing(tmp_path, base_root, capsys, arguments, rule):
+    write_image_part(tmp_path / "layer", "amazon-linux", base_root)
+    assert dnf.main(arguments, tmp_path / "layer" / PACKAGES, tmp_path / "node") == 1
+    assert rule in capsys.readouterr().err
+    assert not (tmp_path / "node").exists()
+
+
+def test_the_python_of_pytorch_images_is_an_environment_with_the_packages_of_the_base_root(tmp_path, base_root):
+    """As on AWS: a virtual environment, which does not see the system's packages as such."""
+    write_image_part(tmp_path / "layer", "pytorch", base_root)
+    folder = tmp_path / "layer/opt/pytorch"
+    assert "include-system-site-packages = false" in (folder / "pyvenv.cfg").read_text()
+    lines = (folder / "lib/python3.11/site-packages/base-root.pth").read_text()
+    assert lines.startswith("import site; ")
+    assert "'/usr/local/lib/python3.11/dist-packages'" in lines
+    assert "'/usr/lib/python3/dist-packages'" in lines
+
+
+def _list(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
