@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args
 
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
 
-from deeplearning_cdk import InstanceTypeFacts, LustreFileSystem, NodeImage, Purchase
+from deeplearning_cdk import InstanceTypeFacts, LustreFileSystem, NodeImage, Purchase, SetupScripts
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.cluster_props import AvailabilityZone
 from deeplearning_cdk.prop_check import Rule, check_fields, show_value
@@ -135,6 +135,18 @@ def read_purchase(key: str, value: Any) -> Purchase:
     return build(key, Purchase, {"kind": kind, **({name: target} if colon else {})})
 
 
+def read_setup(key: str, value: Any) -> str | SetupScripts:
+    """
+    Read the set-up script: a path, or an object with that of `master` and that of `worker`.
+
+    Raises:
+        ContextError: It is something else.
+    """
+    if isinstance(value, str) and not value.startswith("{"):
+        return read_text(key, value)
+    return build(key, SetupScripts, read_object(key, value))
+
+
 def read_vpc(key: str, value: Any) -> VpcIds:
     """
     Read the ids of the user's VPC.
@@ -158,7 +170,7 @@ CLUSTER_KEYS: Mapping[str, Reader] = {
     "ssh_peer": read_text,
     "key_pair": read_text,
     "mount_point": read_text,
-    "setup_script": read_text,
+    "setup_script": read_setup,
     "run_script": read_text,
     "setup_timeout": lambda key, value: Duration.minutes(read_number(key, value)),
     "vpc_cidr": read_text,

@@ -17,6 +17,7 @@ from deeplearning_cdk.purchase import Purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import Spending
 from deeplearning_cdk.training_cluster import TrainingCluster
+from deeplearning_cdk.user_scripts import SetupScripts
 
 __all__ = [
     "CapacityAdjuster",
@@ -29,6 +30,7 @@ __all__ = [
     "NodeGroup",
     "NodeImage",
     "Purchase",
+    "SetupScripts",
     "SharedFileSystem",
     "Spending",
     "TrainingCluster",

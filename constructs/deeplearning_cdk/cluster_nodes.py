@@ -63,7 +63,7 @@ class ClusterNodes(Construct):
         self._storage, self._coordination = storage, coordination
         self._encryption_key, self._log_group, self._image_id = encryption_key, log_group, image_id
         self._programs = NodePrograms(
-            self, "Programs", setup_script=plan.setup_script, run_script=plan.run_script, environment=plan.environment
+            self, "Programs", setup_scripts=plan.setup_scripts, run_script=plan.run_script, environment=plan.environment
         )
         own = {NodeRole.MASTER: plan.access.master_role, NodeRole.WORKER: plan.access.worker_role}
         self._identities = {role: self._make_role(role, own[role]) for role in NodeRole}

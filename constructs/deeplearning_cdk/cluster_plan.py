@@ -20,7 +20,6 @@ from deeplearning_cdk.cluster_props import (
     ImageRelease,
     KeyPair,
     NewRemovalPolicy,
-    Script,
     SetupTimeout,
     SshPeer,
     VolumeSize,
@@ -47,6 +46,7 @@ from deeplearning_cdk.purchase import ChosenPurchase, Purchase, check_purchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import NO_LIMIT, Spending, check_spending
 from deeplearning_cdk.subnet_sizes import VpcCidr
+from deeplearning_cdk.user_scripts import Script, SetupScripts, take_setup
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 
@@ -73,8 +73,8 @@ class ClusterPlan:
         storage: What the nodes mount, and the data that is brought there.
         environment: The software that jobs run in; None for the image's own.
         volume_size: Size of each root volume; None for the default.
-        setup_script: Path of a script that runs as root on every node; None without.
-        run_script: Path of a script that runs on the formed master; None without.
+        setup_scripts: What runs as root on the nodes of each role.
+        run_script: What runs on the formed master; None without.
         image_release: Changed to take the image's current release.
         encryption_key: The user's key; None for one of the cluster's own.
         alarm_topic: Where the user's alarms go; None for a topic of the cluster's own.
@@ -95,8 +95,8 @@ class ClusterPlan:
     storage: StorageProps
     environment: JobEnvironment | None = None
     volume_size: Size | int | None = None
-    setup_script: str | None = None
-    run_script: str | None = None
+    setup_scripts: SetupScripts = field(default_factory=SetupScripts)
+    run_script: str | ec2.UserData | None = None
     image_release: str = "1"
     encryption_key: kms.IKey | None = None
     alarm_topic: sns.ITopic | None = None
@@ -157,7 +157,7 @@ def plan_cluster(
     ssh_peer: SshPeer | None = None,
     key_pair: KeyPair | None = None,
     mount_point: MountPoint = "/efs",
-    setup_script: Script | None = None,
+    setup_script: SetupScripts | Script | None = None,
     run_script: Script | None = None,
     setup_timeout: SetupTimeout | None = None,
     vpc_cidr: VpcCidr | None = DEFAULT_VPC_CIDR,
@@ -218,7 +218,7 @@ def plan_cluster(
         ),
         environment=environment,
         volume_size=volume_size,
-        setup_script=setup_script,
+        setup_scripts=take_setup(setup_script),
         run_script=run_script,
         image_release=image_release,
         encryption_key=encryption_key,

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from aws_cdk import Duration, RemovalPolicy, Size
@@ -11,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk.prop_check import Rule
-from deeplearning_cdk.prop_rules import between, count_mebibytes, is_arn, is_file, lasting, matching, sized
+from deeplearning_cdk.prop_rules import between, count_mebibytes, is_arn, lasting, matching, sized
 from deeplearning_cdk.subnet_sizes import LARGEST_SUBNET_ADDRESSES, is_everyone, is_ipv4_network
 
 DEFAULT_WORKERS = 3
@@ -23,13 +22,6 @@ _LEAST_MEBIBYTES, _MOST_MEBIBYTES = 1, 3414
 _LEAST_GIBIBYTES, _MOST_GIBIBYTES = 1, 65_536
 
 _PREFIX_LIST = re.compile(r"pl-[0-9a-f]{8,17}")
-
-
-def _read_program(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError):
-        return b""
 
 
 def _admits_few(peer: str | ec2.IPeer) -> bool:
@@ -46,22 +38,6 @@ VolumeSize = Annotated[
     sized(_LEAST_GIBIBYTES, _MOST_GIBIBYTES, "pass e.g. Size.gibibytes(300), and not below the image's"),
 ]
 """Size of a root volume; a number is GiB."""
-
-Script = Annotated[
-    str,
-    Rule(must="be a file", remedy="pass its path from the folder in which the app runs", is_kept=is_file),
-    Rule(
-        must="say what runs it",
-        remedy="begin it with e.g. #!/bin/bash",
-        is_kept=lambda path: _read_program(path).startswith((b"#!/", b"#! /")),
-    ),
-    Rule(
-        must="end its lines as Linux does, without CR and NUL",
-        remedy="convert it with dos2unix",
-        is_kept=lambda path: not {b"\r"[0], 0} & set(_read_program(path)),
-    ),
-]
-"""Path of a script that nodes run."""
 
 _NOT_EVERYONE = Rule(must="not be everyone", remedy="name your own network, e.g. 203.0.113.7/32", is_kept=_admits_few)
 _NETWORK = Rule(

@@ -1,12 +1,10 @@
 """What nodes run: the agent, the user's scripts, and the settings that tell the agent about its cluster."""
 
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
 from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from deeplearning_cdk.coordination import Coordination
@@ -15,8 +13,9 @@ from deeplearning_cdk.job_environment import EnvironmentAsset, JobEnvironment
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_permissions import read_statement
 from deeplearning_cdk.node_user_data import AgentAsset, render_user_data
+from deeplearning_cdk.user_scripts import ScriptAsset, SetupScripts
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds, ScriptSettings
+from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
 from deeplearning_contract.settings import NodeSettings
 
 
@@ -27,8 +26,8 @@ class NodePrograms(Construct):
     Args:
         scope: The parent.
         construct_id: The id in the parent.
-        setup_script: Path of a script that runs as root on every node. Default: none.
-        run_script: Path of a script that runs on the formed master. Default: none.
+        setup_scripts: What runs as root on the nodes of each role.
+        run_script: What runs on the formed master. Default: nothing.
         environment: The software that jobs run in. Default: the image's own.
 
     Attributes:
@@ -40,22 +39,22 @@ class NodePrograms(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        setup_script: str | None = None,
-        run_script: str | None = None,
+        setup_scripts: SetupScripts,
+        run_script: str | ec2.UserData | None = None,
         environment: JobEnvironment | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._agent = AgentAsset(self, "Agent")
-        self._setup = self._add_script("SetupScript", setup_script)
-        self._run = self._add_script("RunScript", run_script)
+        self._setup = {role: self._add_script("setup_script", role, setup_scripts.of(role)) for role in NodeRole}
+        self._run = {NodeRole.MASTER: self._add_script("run_script", NodeRole.MASTER, run_script)}
         file = EnvironmentAsset(self, "Environment", environment=environment) if environment else None
         self.environment = file.settings if file else None
         self._environment_asset = file.asset if file else None
 
     def read_statement(self, node_role: NodeRole) -> iam.PolicyStatement:
         """Return the right to read what nodes of a role run."""
-        scripts = [self._setup, self._run if node_role is NodeRole.MASTER else None]
-        assets = [self._agent.asset, *(script[0] for script in scripts if script)]
+        scripts = [self._setup[node_role], self._run.get(node_role)]
+        assets = [self._agent.asset, *(script.asset for script in scripts if script)]
         return read_statement([*assets, *([self._environment_asset] if self._environment_asset else [])])
 
     def user_data(
@@ -109,19 +108,18 @@ class NodePrograms(Construct):
             worker_min_capacity=worker_min_capacity,
             setup_seconds=setup_seconds,
             log_group=log_group,
-            setup_script=self._setup[1] if self._setup else None,
-            run_script=self._run[1] if self._run and is_master else None,
+            setup_script=setup.settings if (setup := self._setup[node_role]) else None,
+            run_script=run.settings if (run := self._run.get(node_role)) else None,
             needs=needs,
             stop_when_idle_seconds=stop_when_idle_seconds if is_master else 0,
         )
         return render_user_data(self, settings, self._agent, image.interpreter)
 
-    def _add_script(self, construct_id: str, path: str | None) -> tuple[s3_assets.Asset, ScriptSettings] | None:
-        if path is None:
+    def _add_script(self, prop: str, role: NodeRole, script: str | ec2.UserData | None) -> ScriptAsset | None:
+        if script is None:
             return None
-        asset = s3_assets.Asset(self, construct_id, path=path)
-        sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        return asset, ScriptSettings(bucket=asset.s3_bucket_name, key=asset.s3_object_key, sha256=sha256)
+        name = role.value.title() + "".join(word.title() for word in prop.split("_"))
+        return ScriptAsset(self, name, prop=prop, script=script)
 
 
 def _list_packages(image: NodeImage, facts: InstanceTypeFacts) -> Mapping[str, tuple[str, ...]]:

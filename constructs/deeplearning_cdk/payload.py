@@ -69,6 +69,22 @@ def pack_image_pin() -> Archive:
     return _pack("image-pin.zip", [find_payload("image_pin"), _CONTRACT])
 
 
+def keep_file(name: str, content: bytes) -> str:
+    """
+    Write a file that CDK copies as an asset later in the life of the process.
+
+    Args:
+        name: The end of its name.
+        content: Its bytes, of which there is one file.
+
+    Returns:
+        Its path.
+    """
+    path = _scratch() / f"{hashlib.sha256(content).hexdigest()}-{name}"
+    path.write_bytes(content)
+    return str(path)
+
+
 def zip_bytes(sources: list[Path]) -> bytes:
     """
     Return a zip of files and folders, each under its own name at the root.

@@ -145,7 +145,7 @@ def show_value(value: Any) -> str:
     if value is None or isinstance(value, Enum | str | bytes | int | float):
         text = str(value) if isinstance(value, Enum) else repr(value)
         return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-    return _with_article(type(value).__name__.lstrip("_"))
+    return _with_article(type(value).__name__.lstrip("_").removesuffix("Proxy"))
 
 
 @functools.cache
@@ -207,7 +207,7 @@ def _describe(choices: list[tuple[Any, tuple[Any, ...]]]) -> str:
 
 
 def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
 def _find_remedy(choices: list[tuple[Any, tuple[Any, ...]]]) -> str:

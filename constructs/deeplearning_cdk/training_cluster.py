@@ -20,7 +20,6 @@ from deeplearning_cdk.cluster_props import (
     ImageRelease,
     KeyPair,
     NewRemovalPolicy,
-    Script,
     SetupTimeout,
     SshPeer,
     VolumeSize,
@@ -36,6 +35,7 @@ from deeplearning_cdk.purchase import ChosenPurchase
 from deeplearning_cdk.shared_file_system import SharedFileSystem
 from deeplearning_cdk.spending import Spending
 from deeplearning_cdk.subnet_sizes import VpcCidr
+from deeplearning_cdk.user_scripts import Script, SetupScripts
 
 
 class TrainingCluster(ClusterAssembly):
@@ -64,9 +64,10 @@ class TrainingCluster(ClusterAssembly):
             public subnet. Default: nobody; log in through Session Manager.
         key_pair: EC2 key pair of the login user. Default: none.
         mount_point: Where nodes mount the shared file system, the value of `EFS_MOUNT`. Default: /efs.
-        setup_script: Path of a script that runs as root on every node before it joins. Default: none.
-        run_script: Path of a script that runs as the login user on the master once the cluster has formed.
-            Default: none.
+        setup_script: Path of a script that runs as root on every node before it joins, `ec2.UserData` for Linux in
+            its place, or `SetupScripts` with one for each role. Default: none.
+        run_script: Path of a script, or `ec2.UserData`, that runs as the login user on the master once the cluster
+            has formed; from there `deeplearning exec` runs a command on every node. Default: none.
         setup_timeout: Time that the stack waits for the cluster. Default: 55 minutes.
         vpc: The user's VPC. Default: a new one.
         vpc_cidr: Addresses of a new VPC, /16 to /26. Default: 10.0.0.0/16.
@@ -129,7 +130,7 @@ class TrainingCluster(ClusterAssembly):
         ssh_peer: SshPeer | None = None,
         key_pair: KeyPair | None = None,
         mount_point: MountPoint = "/efs",
-        setup_script: Script | None = None,
+        setup_script: SetupScripts | Script | None = None,
         run_script: Script | None = None,
         setup_timeout: SetupTimeout | None = None,
         vpc: ec2.IVpc | None = None,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aws_cdk import RemovalPolicy
 
-from deeplearning_cdk import DataSource, InstanceTypeFacts, JobEnvironment, TrainingCluster
+from deeplearning_cdk import DataSource, InstanceTypeFacts, JobEnvironment, SetupScripts, TrainingCluster
 from deeplearning_cdk.prop_check import show_value
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds
 from stacks.context import _READERS, read_choices, read_context
@@ -118,6 +118,14 @@ def test_packages_of_a_described_image_are_read() -> None:
     }
     image = read_choices({"image": value})[0].cluster["image"]
     assert image.packages == {"mount.nfs4": ("nfs-utils",)}
+
+
+def test_a_set_up_script_is_that_of_all_nodes_or_of_a_role(tmp_path: Path) -> None:
+    (tmp_path / "setup.sh").write_text("#!/bin/sh\n")
+    path = str(tmp_path / "setup.sh")
+    assert read_choices({"setup_script": path})[0].cluster["setup_script"] == path
+    for value in ({"worker": path}, json.dumps({"worker": path})):
+        assert read_choices({"setup_script": value})[0].cluster["setup_script"] == SetupScripts(worker=path)
 
 
 def test_data_is_a_list_of_objects_from_json_or_the_command_line() -> None:
@@ -242,6 +250,8 @@ def test_own_vpc_is_given_by_ids() -> None:
             "data must have different names, got 'a' twice; rename one",
         ),
         ({"environment": "nowhere.txt"}, "environment: path must be a file, got 'nowhere.txt'; "),
+        ({"setup_script": {"every": "x"}}, "setup_script must have the right names, got ['every'] ("),
+        ({"setup_script": {"worker": "nowhere.sh"}}, "setup_script: setup_script.worker must be a file, got 'nowhere"),
         ({"environment": {"file": "x"}}, "environment must have the right names, got ['file'] ("),
         ({"container": "a b"}, "container: image must be the name of an image, got 'a b'; "),
         (

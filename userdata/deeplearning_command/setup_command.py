@@ -25,12 +25,13 @@ SCRIPT = f"{STATE_DIRECTORY}/scripts/setup"
 SECONDS = 1800
 KILL_SECONDS = 10
 CONNECTION_SECONDS = 30
+NO_SCRIPT = "this node has no set-up script"
 LATE, KILLED, ABSENT = 124, 137, 127
 TOLD_LINES = 5
 DESCRIPTION = f"""
 Run the cluster's set-up script again as root, on all nodes at the same time. Every node has run it once before it
 joined; a new node runs it by itself. What it writes is in {SETUP_LOG} on each node; the end of it is shown here for the
-nodes where it failed. Run it on the master.
+nodes where it failed. A node whose role has no set-up script is left out. Run it on the master.
 """
 EPILOG = "exit status: 0 the script ended with 0 on every node, 1 not on every one, 2 it was not run at all"
 
@@ -53,27 +54,32 @@ def run_setup(options: argparse.Namespace, root: Path, programs: Programs) -> in
         The exit status.
 
     Raises:
-        RefusedError: No script was given, or the nodes cannot be asked.
+        RefusedError: No node has a script, or the nodes cannot be asked.
     """
     if options.timeout < 1:
         raise RefusedError(f"--timeout must be at least 1, got {options.timeout}")
     remote = Remote.open(root, programs)
-    if not (root / SCRIPT.lstrip("/")).exists():
-        raise RefusedError("the cluster must have a set-up script, got none; set setup_script and deploy")
     hosts = remote.hosts if options.hosts is None else split_hosts(options.hosts)
     for host in hosts:
         remote.find(host)
 
     def tell(result: HostResult) -> None:
-        if result.status != 0:
+        if result.status != 0 and not _has_none(result):
             for line in result.output.splitlines()[-TOLD_LINES:]:
                 sys.stdout.write(f"{result.host} | {clean(line)}\n")
             sys.stdout.flush()
 
     limit = options.timeout + KILL_SECONDS + CONNECTION_SECONDS
     results = remote.run_all(hosts, write_text(options.timeout), seconds=limit, on_result=tell)
+    if all(map(_has_none, results)):
+        raise RefusedError("these nodes must have a set-up script, got none; set setup_script and deploy")
     sys.stdout.write(_draw_table(results, options.timeout))
-    return ALL_WELL if all(result.status == 0 for result in results) else SOME_FAILED
+    return ALL_WELL if all(result.status == 0 or _has_none(result) for result in results) else SOME_FAILED
+
+
+def _has_none(result: HostResult) -> bool:
+    """Return whether the node's role has no script; a script may end with the same status."""
+    return result.status == ABSENT and result.output.strip() == NO_SCRIPT
 
 
 def write_text(seconds: int, script: str = SCRIPT, variables: str = ENVIRONMENT_FILE, log: str = SETUP_LOG) -> str:
@@ -88,7 +94,7 @@ def write_text(seconds: int, script: str = SCRIPT, variables: str = ENVIRONMENT_
     """
     script, variables, log = map(shlex.quote, (script, variables, log))
     inner = (
-        f"[ -x {script} ] || {{ echo 'this node has no set-up script'; exit {ABSENT}; }}; "
+        f"[ -x {script} ] || {{ echo '{NO_SCRIPT}'; exit {ABSENT}; }}; "
         f"set -a; . {variables}; HOME=/root; USER=root; set +a; "
         f"timeout --kill-after={KILL_SECONDS} {seconds} {script} >{log} 2>&1 </dev/null; "
         f"status=$?; tail -n {TOLD_LINES} {log}; exit $status"
@@ -97,10 +103,13 @@ def write_text(seconds: int, script: str = SCRIPT, variables: str = ENVIRONMENT_
 
 
 def _draw_table(results: Sequence[HostResult], seconds: int) -> str:
-    known = {LATE: f"took longer than {seconds} s", KILLED: "was killed", ABSENT: "was not found"}
+    known = {LATE: f"took longer than {seconds} s", KILLED: "was killed"}
     rows = [("HOST", "STATUS", "")]
     for result in results:
+        if _has_none(result):
+            rows.append((result.host, "-", "has no set-up script"))
+            continue
         status = "none" if result.status is None else str(result.status)
         rows.append((result.host, status, clean(result.cause or known.get(result.status or 0, ""))))
-    good = sum(result.status == 0 for result in results)
-    return "\n".join([*align(rows), "", f"the set-up script ended with status 0 on {good} of {len(results)} nodes", ""])
+    good, asked = sum(result.status == 0 for result in results), sum(not _has_none(result) for result in results)
+    return "\n".join([*align(rows), "", f"the set-up script ended with status 0 on {good} of {asked} nodes", ""])

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from deeplearning_agent import user_scripts
-from deeplearning_command.setup_command import SCRIPT, SETUP_LOG, write_text
+from deeplearning_command.setup_command import NO_SCRIPT, SCRIPT, SETUP_LOG, write_text
 from tests.unit.deeplearning_command.master_node import run, write_membership
 
 ANSWER = """
@@ -28,9 +28,6 @@ def hosts(lab, node):
         "ssh",
         ANSWER.replace("exit 100", 'printf "\\\\001100\\\\n"; exit 100').replace("echo ok", 'printf "\\\\0010\\\\n"'),
     )
-    script = node.path(SCRIPT)
-    script.parent.mkdir(parents=True)
-    script.touch()
     return node
 
 
@@ -62,10 +59,33 @@ def test_only_the_named_nodes_run_it(lab, hosts, capsys):
     assert (lab.directory / "programs0/asked").read_text().split() == ["10.0.0.9"]
 
 
-def test_it_is_refused_without_a_script(hosts, capsys):
-    hosts.path(SCRIPT).unlink()
+def test_it_is_refused_when_no_node_has_a_script(lab, hosts, capsys):
+    lab.program(0, "ssh", f"""echo '{NO_SCRIPT}'; printf '\\001127\\n'; exit 127""")
     assert run(hosts, "setup") == 2
-    assert "must have a set-up script, got none" in capsys.readouterr().err
+    assert "these nodes must have a set-up script, got none" in capsys.readouterr().err
+
+
+def test_a_node_whose_role_has_no_script_is_no_failure(lab, hosts, capsys):
+    lab.program(
+        0,
+        "ssh",
+        f"""case "$*" in *10.0.0.9*) echo '{NO_SCRIPT}'; printf '\\001127\\n'; exit 127 ;; esac; printf '\\0010\\n'""",
+    )
+    assert run(hosts, "setup") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "HOST                  STATUS",
+        "deeplearning-worker1  -       has no set-up script",
+        "deeplearning-worker2  0",
+        "deeplearning-worker3  0",
+        "",
+        "the set-up script ended with status 0 on 2 of 2 nodes",
+    ]
+
+
+def test_a_script_that_ends_with_127_itself_is_a_failure(lab, hosts, capsys):
+    lab.program(0, "ssh", """echo 'frob: not found'; printf '\\001127\\n'; exit 127""")
+    assert run(hosts, "setup") == 1
+    assert "frob: not found" in capsys.readouterr().out
 
 
 def test_it_is_refused_for_a_node_that_is_none(hosts, capsys):
