@@ -32,8 +32,9 @@ _PARTS: tuple[tuple[re.Pattern[str], ImagePart], ...] = (
 Public parameters, and what their images have beyond what all images have.
 
 The release notes name each image's Python: `/opt/pytorch/bin/python` with PyTorch, `/usr/bin/python3.12` for the base
-images on Amazon Linux 2023, such as
-https://docs.aws.amazon.com/dlami/latest/devguide/aws-deep-learning-ami-gpupt210oss-al2023-2026-09-21.html.
+images on Amazon Linux 2023 (`python_location`, such as
+https://docs.amazonaws.cn/dlami/latest/devguide/aws-deep-learning-ami-gpupt213oss-al2023-2026-10-05.md and
+https://docs.amazonaws.cn/dlami/latest/devguide/aws-deep-learning-ami-gpubaseoss-al2023-2026-09-04.md).
 """
 _UNKNOWN_IMAGE_USER = "ec2-user"
 
