@@ -5,6 +5,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from deeplearning_cdk.alarm_topic import admit_budgets, make_topic
@@ -34,6 +35,7 @@ class BudgetGuard(Construct):
         monthly_usd: What a month may cost, in US dollars.
         alarm_topic: Who is told; its policy must admit `budgets.amazonaws.com`.
         stopped_by: The function that stops the cluster when the budget is used up. Default: nothing stops it.
+        dead_letters: Keeps what that topic cannot deliver to the function.
         encryption_key: Encrypts the topic through which that function hears of it.
 
     Attributes:
@@ -52,11 +54,12 @@ class BudgetGuard(Construct):
         monthly_usd: float,
         alarm_topic: sns.ITopic,
         stopped_by: lambda_.Function | None = None,
+        dead_letters: sqs.IQueue,
         encryption_key: kms.IKey,
     ) -> None:
         super().__init__(scope, construct_id)
         _check_region(Stack.of(self).region)
-        self.used_up = self._make_topic(stopped_by, encryption_key) if stopped_by else None
+        self.used_up = self._make_topic(stopped_by, dead_letters, encryption_key) if stopped_by else None
         budgets.CfnBudget(
             self,
             "Budget",
@@ -75,7 +78,9 @@ class BudgetGuard(Construct):
             ],
         )
 
-    def _make_topic(self, stopped_by: lambda_.Function, encryption_key: kms.IKey) -> sns.Topic:
+    def _make_topic(
+        self, stopped_by: lambda_.Function, dead_letters: sqs.IQueue, encryption_key: kms.IKey
+    ) -> sns.Topic:
         topic = make_topic(self, "BudgetUsedUp", encryption_key=encryption_key)
         admit_budgets(topic)
         stopped_by.add_environment(_TOPIC_VARIABLE, topic.topic_arn)
@@ -93,6 +98,7 @@ class BudgetGuard(Construct):
             topic=topic,
             protocol=sns.SubscriptionProtocol.LAMBDA,
             endpoint=stopped_by.function_arn,
+            dead_letter_queue=dead_letters,
         )
         return topic
 

@@ -8,13 +8,15 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.cluster_encryption import ClusterEncryption
 from deeplearning_cdk.cluster_logs import make_log_group
-from deeplearning_cdk.coordination import Coordination, keep_dead_letters
+from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.creation_order import prune_dependencies
+from deeplearning_cdk.dead_letters import admit_rule, keep_dead_letters, keep_undelivered
 from deeplearning_cdk.node_permissions import event_statement, group_arns, meeting_key_statements
 from deeplearning_cdk.node_roles import attach_rights
 from deeplearning_cdk.payload import pack_adjuster
@@ -96,14 +98,14 @@ class CapacityAdjuster(Construct):
         prune_dependencies(self.function)
         acknowledge(self.function, "function-concurrency")
         acknowledge(self.function, "function-outside-vpc")
-        self._wake_by_topic(coordination.topic)
-        self._wake_by_timer()
+        self._wake_by_topic(coordination.topic, coordination.dead_letters)
+        self._wake_by_timer(coordination.dead_letters)
         if capacity_reservation_id:
-            self._wake_by_end_of_block(capacity_reservation_id)
+            self._wake_by_end_of_block(capacity_reservation_id, coordination.dead_letters)
         self.alarm = self._make_alarm()
         self.readiness: IDependable = DependencyGroup(self)
 
-    def _wake_by_topic(self, topic: sns.ITopic) -> None:
+    def _wake_by_topic(self, topic: sns.ITopic, dead_letters: sqs.Queue) -> None:
         # The ids that LambdaSubscription and the rule's target would give depend on the stack's name.
         self.function.add_permission(
             "AllowTopic", principal=iam.ServicePrincipal("sns.amazonaws.com"), source_arn=topic.topic_arn
@@ -114,19 +116,29 @@ class CapacityAdjuster(Construct):
             topic=topic,
             protocol=sns.SubscriptionProtocol.LAMBDA,
             endpoint=self.function.function_arn,
+            dead_letter_queue=dead_letters,
         )
 
-    def _wake_by_timer(self) -> None:
+    def _wake_by_timer(self, dead_letters: sqs.Queue) -> None:
         timer = events.CfnRule(
             self,
             "Timer",
             schedule_expression="rate(1 minute)",
             state="ENABLED",
-            targets=[events.CfnRule.TargetProperty(arn=self.function.function_arn, id="Adjuster")],
+            targets=[self._make_target(dead_letters)],
         )
+        self._admit(timer, "AllowTimer", dead_letters)
+
+    def _make_target(self, dead_letters: sqs.Queue) -> events.CfnRule.TargetProperty:
+        return events.CfnRule.TargetProperty(
+            arn=self.function.function_arn, id="Adjuster", dead_letter_config=keep_undelivered(dead_letters)
+        )
+
+    def _admit(self, rule: events.CfnRule, permission_id: str, dead_letters: sqs.Queue) -> None:
         self.function.add_permission(
-            "AllowTimer", principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=timer.attr_arn
+            permission_id, principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=rule.attr_arn
         )
+        admit_rule(dead_letters, rule, self.function.node.find_child(permission_id))
 
     def _make_alarm(self) -> cloudwatch.Alarm:
         """Make an alarm about what goes on; an event that was lost is worth nothing, since the timer looks anew."""
@@ -140,7 +152,7 @@ class CapacityAdjuster(Construct):
             alarm_description="The capacity adjuster of a deep-learning cluster fails again and again",
         )
 
-    def _wake_by_end_of_block(self, reservation_id: str) -> None:
+    def _wake_by_end_of_block(self, reservation_id: str, dead_letters: sqs.Queue) -> None:
         # The wording differs between AWS's own pages.
         end = events.CfnRule(
             self,
@@ -154,11 +166,9 @@ class CapacityAdjuster(Construct):
                 "detail": {"capacity-reservation-id": [reservation_id]},
             },
             state="ENABLED",
-            targets=[events.CfnRule.TargetProperty(arn=self.function.function_arn, id="Adjuster")],
+            targets=[self._make_target(dead_letters)],
         )
-        self.function.add_permission(
-            "AllowEndOfBlock", principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=end.attr_arn
-        )
+        self._admit(end, "AllowEndOfBlock", dead_letters)
 
     def _make_role(self, cluster: str, coordination: Coordination, key: kms.IKey, log_group: logs.LogGroup) -> iam.Role:
         statements = [

@@ -12,7 +12,7 @@ IMPORTED_KEY_POLICY = "deeplearning_cdk:importedKeyPolicy"
 _SCALING_ROLE = "aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
 _SPOT_ROLE = "aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 _DATA_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
-_TOPIC_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey*")
+_MESSAGE_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey*")
 
 
 class ClusterEncryption(Construct):
@@ -57,6 +57,7 @@ class ClusterEncryption(Construct):
         statements = [
             *_scaling_statements(has_spot=has_spot),
             *_topic_statements(),
+            _queue_statement(),
             *([_log_statement()] if key else []),
         ]
         results = [self.key.add_to_resource_policy(statement) for statement in statements]
@@ -123,18 +124,36 @@ def _topic_statements() -> list[iam.PolicyStatement]:
         iam.PolicyStatement(
             sid="AlarmsReachTopics",
             principals=[iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("budgets", "cloudwatch")],
-            actions=list(_TOPIC_ACTIONS),
+            actions=list(_MESSAGE_ACTIONS),
             resources=["*"],
             conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
         ),
         iam.PolicyStatement(
             sid="EventsReachTopics",
             principals=[iam.ServicePrincipal("events.amazonaws.com")],
-            actions=list(_TOPIC_ACTIONS),
+            actions=list(_MESSAGE_ACTIONS),
             resources=["*"],
             conditions={"ArnLike": {"kms:EncryptionContext:aws:sns:topicArn": topics}},
         ),
     ]
+
+
+def _queue_statement() -> iam.PolicyStatement:
+    """
+    Let topics and rules send what they cannot deliver to the encrypted dead letters of this account.
+
+    Both services need the key themselves (SNS developer guide, "Amazon SNS dead-letter queues"; SQS developer guide,
+    "Configure KMS permissions for AWS services"). What source EventBridge tells KMS there, no page says, and for topics
+    it tells none; but SQS names the queue in every use of its key.
+    """
+    queues = f"arn:{Aws.PARTITION}:sqs:{Aws.REGION}:{Aws.ACCOUNT_ID}:*"
+    return iam.PolicyStatement(
+        sid="UndeliveredReachesQueues",
+        principals=[iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("events", "sns")],
+        actions=list(_MESSAGE_ACTIONS),
+        resources=["*"],
+        conditions={"ArnLike": {"kms:EncryptionContext:aws:sqs:arn": queues}},
+    )
 
 
 def _log_statement() -> iam.PolicyStatement:
@@ -156,7 +175,8 @@ def _describe(statements: list[iam.PolicyStatement], *, has_spot: bool) -> str:
         f"{roles} of this account do {', '.join(_DATA_ACTIONS)}, and kms:CreateGrant where "
         "kms:GrantIsForAWSResource is true; let cloudwatch.amazonaws.com and budgets.amazonaws.com (with "
         "aws:SourceAccount) and events.amazonaws.com (without it; where kms:EncryptionContext:aws:sns:topicArn is a "
-        f"topic of this account) do {' and '.join(_TOPIC_ACTIONS)}; and let logs.<region>.amazonaws.com do what the "
-        "role does where kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no node "
+        f"topic of this account) do {' and '.join(_MESSAGE_ACTIONS)}; let sns.amazonaws.com and events.amazonaws.com "
+        "do the same where kms:EncryptionContext:aws:sqs:arn is a queue of this account; and let "
+        "logs.<region>.amazonaws.com do what the role does where kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no node "
         f"launches, and events, alarms and logs are lost (docs/encryption.md shows the statements {names})"
     )

@@ -4,8 +4,10 @@ import json
 
 from aws_cdk import aws_events as events
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from deeplearning_cdk.dead_letters import admit_rule, keep_undelivered
 from deeplearning_contract.cluster_event import EventKind, name_source
 
 FORWARDED = (EventKind.FAILED, EventKind.DEGRADED)
@@ -29,11 +31,14 @@ class ClusterEventRule(Construct):
         construct_id: The id in the parent.
         cluster: The cluster's name.
         topic: Where the texts go; its policy must admit `events.amazonaws.com`.
+        dead_letters: Keeps the events that the topic refuses.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster: str, topic: sns.ITopic) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster: str, topic: sns.ITopic, dead_letters: sqs.Queue
+    ) -> None:
         super().__init__(scope, construct_id)
-        events.CfnRule(
+        rule = events.CfnRule(
             self,
             "Rule",
             description=f"Tells what went wrong in the deep-learning cluster {cluster}",
@@ -52,6 +57,8 @@ class ClusterEventRule(Construct):
                         input_paths_map=_PATHS,
                         input_template=json.dumps(_TEXT),
                     ),
+                    dead_letter_config=keep_undelivered(dead_letters),
                 )
             ],
         )
+        admit_rule(dead_letters, rule)

@@ -26,7 +26,7 @@ class ClusterMonitoring(ClusterMetrics):
         construct_id: The id in the parent.
         cluster: The cluster's name, the dimension of its metrics.
         plan: What was chosen, with the topic of the user's alarms and the spending.
-        coordination: Whose dead letters are watched.
+        coordination: Whose dead letters are watched, and keep what rules and topics cannot deliver.
         adjuster: Whose errors are watched, and who stops the cluster when its budget is used up.
         node_log: What the nodes log.
         file_system: Whose throughput is shown.
@@ -67,8 +67,10 @@ class ClusterMonitoring(ClusterMetrics):
             has_gpus=has_gpus,
             topic=self.alarm_topic,
         )
-        ClusterEventRule(self, "Events", cluster=cluster, topic=self.alarm_topic)
-        self.budget = self._guard_budget(plan, adjuster, encryption_key)
+        ClusterEventRule(
+            self, "Events", cluster=cluster, topic=self.alarm_topic, dead_letters=coordination.dead_letters
+        )
+        self.budget = self._guard_budget(plan, adjuster, coordination, encryption_key)
         self.dashboard = ClusterDashboard(
             self,
             "Dashboard",
@@ -85,7 +87,7 @@ class ClusterMonitoring(ClusterMetrics):
         )
 
     def _guard_budget(
-        self, plan: ClusterPlan, adjuster: CapacityAdjuster, encryption_key: kms.IKey
+        self, plan: ClusterPlan, adjuster: CapacityAdjuster, coordination: Coordination, encryption_key: kms.IKey
     ) -> BudgetGuard | None:
         spending = plan.spending
         if spending.monthly_budget_usd is None:
@@ -97,6 +99,7 @@ class ClusterMonitoring(ClusterMetrics):
             monthly_usd=spending.monthly_budget_usd,
             alarm_topic=self.alarm_topic,
             stopped_by=adjuster.function if spending.budget_stops else None,
+            dead_letters=coordination.dead_letters,
             encryption_key=encryption_key,
         )
         if guard.used_up is not None:

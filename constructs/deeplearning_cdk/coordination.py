@@ -1,12 +1,9 @@
 """What the programs of a cluster meet at: state item, queues, topic and the stack's wait."""
 
-from typing import cast
-
 from aws_cdk import CfnWaitCondition, CfnWaitConditionHandle, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, DependencyGroup, IDependable
@@ -33,7 +30,8 @@ class Coordination(Construct):
 
     Attributes:
         state_table: Holds the state item, the one truth.
-        dead_letters: What nobody could handle: messages that killed the master, and events that the adjuster failed at.
+        dead_letters: What nobody could handle: messages that killed the master, events that a function failed at, and
+            what topics and rules could not deliver.
         master_queue: The adjuster rings the master.
         worker_queue: The master rings all workers.
         report_queue: The workers tell the master.
@@ -162,15 +160,3 @@ def name_cluster(scope: Construct) -> str:
         scope: The construct that is the cluster.
     """
     return f"{Stack.of(scope).stack_name}-{scope.node.addr[-8:]}"
-
-
-def keep_dead_letters(function: lambda_.Function, dead_letters: sqs.IQueue) -> None:
-    """
-    Keep the events that a function failed on for good; by CDK's own prop the right to send would be an inline policy.
-
-    Args:
-        function: The function, whose role may send there.
-        dead_letters: Where they go.
-    """
-    resource = cast("lambda_.CfnFunction", function.node.default_child)
-    resource.dead_letter_config = lambda_.CfnFunction.DeadLetterConfigProperty(target_arn=dead_letters.queue_arn)

@@ -9,8 +9,9 @@ from constructs import Construct
 from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.cluster_encryption import ClusterEncryption
 from deeplearning_cdk.cluster_logs import make_log_group
-from deeplearning_cdk.coordination import Coordination, keep_dead_letters
+from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.creation_order import prune_dependencies
+from deeplearning_cdk.dead_letters import keep_dead_letters
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_roles import attach_rights
 from deeplearning_cdk.payload import pack_image_pin
@@ -68,6 +69,7 @@ class PinnedImage(Construct):
             code=lambda_.Code.from_asset(pack_image_pin().path),
             role=role,
             timeout=_FUNCTION_TIME,
+            memory_size=128,
             log_group=log_group,
             description="Reads which image the nodes of a deep-learning cluster start from",
         )

@@ -112,3 +112,99 @@ def test_a_dead_letter_that_the_functions_role_may_not_encrypt_is_lost_and_told(
     fail_for_good(cloud)
     cloud.observation("a dead letter of")
     assert receive(cloud, "DeadLetters", wait_seconds=0) == []
+
+
+def admit(principal, source):
+    """Return a statement that lets a service send to the dead letters for one source."""
+    return {
+        "Effect": "Allow",
+        "Principal": {"Service": principal},
+        "Action": "sqs:SendMessage",
+        "Resource": {"Fn::GetAtt": ["DeadLetters", "Arn"]},
+        "Condition": {"ArnEquals": {"aws:SourceArn": source}},
+    }
+
+
+def keep_undelivered(template, *, may_send=True, may_use_key=True):
+    """Let topic and rules keep in the dead letters what they cannot deliver; no function admits them."""
+    resources = encrypt(template, may_use_key=True)["Resources"]
+    dead_letters = {"Fn::GetAtt": ["DeadLetters", "Arn"]}
+    del resources["TopicPermission"]
+    for entry in resources.values():
+        entry.get("Properties", {}).pop("NotificationConfigurations", None)
+        if "TopicPermission" in (needs := entry.get("DependsOn", [])):
+            needs.remove("TopicPermission")
+    resources["Subscription"]["Properties"]["RedrivePolicy"] = {"deadLetterTargetArn": dead_letters}
+    resources["Closed"] = {"Type": "AWS::SNS::Topic"}
+    for name, arn in (("ToFunction", {"Fn::GetAtt": ["Function", "Arn"]}), ("ToTopic", {"Ref": "Closed"})):
+        target = {"Id": "Target0", "Arn": arn, "DeadLetterConfig": {"Arn": dead_letters}}
+        pattern = {"source": ["mine"], "detail-type": [name]}
+        resources[name] = {
+            "Type": "AWS::Events::Rule",
+            "Properties": {"EventPattern": pattern, "State": "ENABLED", "Targets": [target]},
+        }
+    rules = ("ToFunction", "ToTopic") if may_send else ("Rule",)
+    statements = [
+        admit("sns.amazonaws.com", {"Ref": "Topic" if may_send else "Closed"}),
+        *(admit("events.amazonaws.com", {"Fn::GetAtt": [name, "Arn"]}) for name in rules),
+    ]
+    resources["DeadLettersPolicy"] = {
+        "Type": "AWS::SQS::QueuePolicy",
+        "Properties": {"Queues": [{"Ref": "DeadLetters"}], "PolicyDocument": {"Statement": statements}},
+    }
+    queues = {"Fn::Sub": "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:*"}
+    if may_use_key:
+        resources["Key"]["Properties"]["KeyPolicy"]["Statement"].append(
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": ["events.amazonaws.com", "sns.amazonaws.com"]},
+                "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
+                "Resource": "*",
+                "Condition": {"ArnLike": {"kms:EncryptionContext:aws:sqs:arn": queues}},
+            }
+        )
+    return template
+
+
+@pytest.fixture
+def undeliverable(start_cloud, sample_assembly, assemble, tmp_path):
+    """Deploy a stack whose topic and rules can deliver nothing, and let each of them try."""
+
+    def deploy(**rights):
+        cloud = start_cloud(minute_seconds=3600)
+        template = json.loads((sample_assembly / "sample.template.json").read_text())
+        cloud.deploy(assemble(tmp_path / "cdk.out", keep_undelivered(template, **rights)))
+        for name in ("Subscription", "DeadLettersPolicy"):
+            cloud.observation(f"{name} CREATE_COMPLETE")
+        cloud.client("sns").publish(TopicArn=cloud.physical_id("Topic"), Message=json.dumps({"Event": "undelivered"}))
+        for name in ("ToFunction", "ToTopic"):
+            assert cloud.command("send_event", source="mine", detail_type=name, detail={"n": 1}) == 1
+        return cloud
+
+    return deploy
+
+
+def test_what_topics_and_rules_cannot_deliver_is_kept_as_it_was(undeliverable):
+    cloud = undeliverable()
+    messages = [message for _ in range(3) for message in receive(cloud, "DeadLetters")]
+    found = {}
+    for message in messages:
+        body = json.loads(message["Body"])
+        found[body.get("detail-type") or json.loads(body["Message"])["Event"]] = message
+    assert set(found) == {"undelivered", "ToFunction", "ToTopic"}
+    function = cloud.client("lambda").get_function_configuration(FunctionName=cloud.physical_id("Function"))
+    for name, target in (("ToFunction", function["FunctionArn"]), ("ToTopic", cloud.physical_id("Closed"))):
+        attributes = found[name]["MessageAttributes"]
+        assert attributes["TARGET_ARN"]["StringValue"] == target
+        assert attributes["RULE_ARN"]["StringValue"].endswith(f"rule/{cloud.physical_id(name)}")
+        assert json.loads(found[name]["Body"])["detail"] == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("rights", "refused"), [({"may_send": False}, "sqs:SendMessage"), ({"may_use_key": False}, "kms:GenerateDataKey")]
+)
+def test_what_queue_or_key_does_not_admit_is_lost_and_told(undeliverable, rights, refused):
+    cloud = undeliverable(**rights)
+    for _ in range(3):
+        cloud.observation(refused)
+    assert receive(cloud, "DeadLetters", wait_seconds=0) == []

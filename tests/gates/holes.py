@@ -159,6 +159,15 @@ HOLES: dict[str, Hole] = {
         preset="lustre-in-existing-vpc",
         found_by={GUARD: "lustre_outlives_the_stack_where_its_subnet_does"},
     ),
+    # What is kept when it cannot be delivered
+    "subscription that drops messages": Hole(
+        edit=change("AWS::SNS::Subscription", "Properties.RedrivePolicy", None),
+        found_by={GUARD: "what_a_topic_cannot_deliver_is_kept"},
+    ),
+    "rule that drops events": Hole(
+        edit=change("AWS::Events::Rule", "Properties.Targets.0.DeadLetterConfig", None),
+        found_by={GUARD: "what_a_rule_cannot_deliver_is_kept"},
+    ),
     # What a customer's key is for
     "log without the customer's key": Hole(
         edit=change("AWS::Logs::LogGroup", "Properties.KmsKeyId", None),

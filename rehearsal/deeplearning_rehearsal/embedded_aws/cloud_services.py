@@ -1,12 +1,11 @@
 """Puts the parts of the embedded AWS together, and in front of moto's own."""
 
-from typing import Any
-
 from deeplearning_rehearsal.authorization.call_record import CallRecord
 from deeplearning_rehearsal.embedded_aws.account_state import AccountState
 from deeplearning_rehearsal.embedded_aws.cloud_options import CloudOptions
 from deeplearning_rehearsal.embedded_aws.custom_resource import CustomResources
-from deeplearning_rehearsal.embedded_aws.event_bus import EventBus, EventDelivery
+from deeplearning_rehearsal.embedded_aws.delivery import Delivery
+from deeplearning_rehearsal.embedded_aws.event_bus import EventBus
 from deeplearning_rehearsal.embedded_aws.event_delivery import install_event_delivery
 from deeplearning_rehearsal.embedded_aws.function_runner import FunctionRunner
 from deeplearning_rehearsal.embedded_aws.gatekeeper import Gatekeeper
@@ -57,6 +56,7 @@ def open_services(
     gatekeeper = Gatekeeper(AccountState(place, scaling), CallRecord(), observations)
     notifications.admits = gatekeeper.admits_notification
     launcher.admits_volume = gatekeeper.admits_volume
+    delivery = Delivery(place, functions, gatekeeper)
     return Services(
         place=place,
         principals=principals,
@@ -65,23 +65,13 @@ def open_services(
         scaling=scaling,
         gatekeeper=gatekeeper,
         functions=functions,
-        schedule=Schedule(place, _invoke(functions, gatekeeper), options.minute_seconds),
-        bus=EventBus(place, _invoke(functions, gatekeeper), observations),
+        schedule=Schedule(place, delivery.deliver_event, options.minute_seconds),
+        bus=EventBus(place, delivery.deliver_event, observations),
         handles=handles,
         custom_resources=custom_resources,
         waits_for_desired=options.waits_for_desired,
         disturbance=MessageDisturbance(options.message_faults, observations) if options.message_faults else None,
     )
-
-
-def _invoke(functions: FunctionRunner, gatekeeper: Gatekeeper) -> EventDelivery:
-    def deliver(function_arn: str, event: dict[str, Any], rule_arn: str) -> None:
-        gatekeeper.note_invocation("events.amazonaws.com", function_arn, rule_arn)
-        functions.invoke_asynchronously(
-            function_arn, event, source="events", principal="events.amazonaws.com", source_arn=rule_arn
-        )
-
-    return deliver
 
 
 def close_services(services: Services) -> None:
@@ -95,15 +85,9 @@ def close_services(services: Services) -> None:
 
 def install(services: Services, stack: Stack) -> None:
     """Replace the parts of moto that the services stand in for."""
-
-    def deliver_message(function_arn: str, event: dict[str, Any], topic_arn: str) -> None:
-        services.gatekeeper.note_invocation("sns.amazonaws.com", function_arn, topic_arn)
-        services.functions.invoke_asynchronously(
-            function_arn, event, source="sns", principal="sns.amazonaws.com", source_arn=topic_arn
-        )
-
+    delivery = Delivery(services.place, services.functions, services.gatekeeper)
     install_queue_delivery(services.disturbance)
-    install_topic_delivery(deliver_message, services.disturbance)
+    install_topic_delivery(delivery.deliver_message, services.disturbance)
     install_event_delivery(services.bus, services.place)
     install_scaling_api(services.scaling)
     install_stack_api(stack)

@@ -15,8 +15,8 @@ from deeplearning_rehearsal.errors import AssemblyError
 
 _PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")
 
-EventDelivery = Callable[[str, dict[str, Any], str], None]
-"""Takes function ARN, event and rule ARN."""
+EventDelivery = Callable[[Mapping[str, Any], dict[str, Any], str], None]
+"""Takes target, event and rule ARN."""
 
 
 def build_event(
@@ -80,7 +80,7 @@ class EventBus:
 
     Args:
         place: Where the rules are; their state is read there at each event.
-        deliver: Takes function ARN, event and rule ARN.
+        deliver: Takes target, event and rule ARN.
         observations: Told every event. Default: nobody is.
     """
 
@@ -111,13 +111,5 @@ class EventBus:
             matching = [rule for rule, pattern in self._patterns.items() if is_match(pattern, event)]
         deliveries = [(arn, target) for name, arn in matching for target in find_targets(self._place, name) or ()]
         for arn, target in deliveries:
-            if target["Arn"].split(":")[2] == "sns":
-                self._publish(target, event)
-            else:
-                self._deliver(target["Arn"], event, arn)
+            self._deliver(target, event, arn)
         return len(deliveries)
-
-    def _publish(self, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
-        transformer = target.get("InputTransformer")
-        text = transform(event, transformer) if transformer else json.dumps(event)
-        self._place.client("sns").publish(TopicArn=target["Arn"], Message=text)

@@ -1,7 +1,7 @@
 """Admits a call when the deployed policies allow it, and remembers what was asked."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from deeplearning_rehearsal.authorization.call_record import CallRecord
@@ -120,6 +120,31 @@ class Gatekeeper:
             ),
         )
         return all(self._decide("service", caller, need, AUTO_SCALING) is None for need in needs)
+
+    def admits_service(
+        self, service: str, operation: str, parameters: Mapping[str, object], *, source_arn: str = ""
+    ) -> bool:
+        """
+        Tell whether a service may make a call by itself; a refusal is told.
+
+        The source is known to the called resource alone: that EventBridge tells KMS one when it sends to a queue is
+        documented nowhere, and to an encrypted topic it does not (SNS developer guide, "Key management").
+
+        Args:
+            service: Name of the service.
+            operation: `service.Operation`.
+            parameters: Of the call.
+            source_arn: On whose behalf. Default: the service tells nobody.
+        """
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account} if source_arn else {}
+        caller = Caller.of_service(service)
+        for need in find_needs(operation, parameters, self.state):
+            if need.is_implied and self.state.find_resource_policy(need.resource) is None:
+                continue  # the policy of a key of the user's own cannot be read; it is taken to be in order
+            known = need if need.is_implied else replace(need, context={**need.context, **source})
+            if self._decide("service", caller, known, service) is not None:
+                return False
+        return True
 
     def note_invocation(self, service: str, function_arn: str, source_arn: str) -> None:
         """Record that a service invokes a function; whether it may is the function runner's to decide."""

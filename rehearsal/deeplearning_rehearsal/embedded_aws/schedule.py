@@ -32,7 +32,7 @@ class Schedule:
 
     Args:
         place: Where the rules are; their state is read there at each tick, so that a disabled rule is silent.
-        deliver: Takes function ARN, event and rule ARN.
+        deliver: Takes target, event and rule ARN.
         minute_seconds: Length of a minute, in seconds. Default: 60.
     """
 
@@ -57,4 +57,4 @@ class Schedule:
             if targets is None:
                 return  # deleted by a rollback
             for target in targets:
-                self._deliver(target["Arn"], build_event(self._place, "aws.events", "Scheduled Event", {}, [arn]), arn)
+                self._deliver(target, build_event(self._place, "aws.events", "Scheduled Event", {}, [arn]), arn)

@@ -1,5 +1,6 @@
 """Delivers what moto's topics publish to Lambda functions, in the form and with the permission that SNS needs."""
 
+import json
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -10,8 +11,8 @@ from moto.sns.models import Subscription
 
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageDisturbance
 
-FunctionDelivery = Callable[[str, dict[str, Any], str], None]
-"""Takes function ARN, event and topic ARN."""
+FunctionDelivery = Callable[[str, dict[str, Any], str, str], None]
+"""Takes function ARN, notification, subscription ARN, and the ARN of the dead-letter queue, empty without one."""
 
 _moto_publish = Subscription.publish
 _TEST = "autoscaling:TEST_NOTIFICATION"
@@ -44,13 +45,8 @@ def install_topic_delivery(deliver: FunctionDelivery, disturbance: MessageDistur
             "UnsubscribeUrl": f"https://sns.invalid/?Action=Unsubscribe&SubscriptionArn={self.arn}",
             "MessageAttributes": message_attributes or {},
         }
-        record = {
-            "EventSource": "aws:sns",
-            "EventVersion": "1.0",
-            "EventSubscriptionArn": self.arn,
-            "Sns": notification,
-        }
-        delivery = partial(deliver, self.endpoint, {"Records": [record]}, self.topic.arn)
+        redrive = json.loads(self.attributes.get("RedrivePolicy", "{}"))
+        delivery = partial(deliver, self.endpoint, notification, self.arn, redrive.get("deadLetterTargetArn", ""))
         # A test notification says nothing: to lose it instead of a first message would try nothing.
         if disturbance is None or _TEST in message:
             delivery()

@@ -79,6 +79,12 @@ TOPICS = [
         TOPIC_ACTIONS,
         ArnLike={"kms:EncryptionContext:aws:sns:topicArn": "arn:aws:sns:us-east-1:111122223333:*"},
     ),
+    _allow(
+        "UndeliveredReachesQueues",
+        {"Service": ["events.amazonaws.com", "sns.amazonaws.com"]},
+        TOPIC_ACTIONS,
+        ArnLike={"kms:EncryptionContext:aws:sqs:arn": "arn:aws:sqs:us-east-1:111122223333:*"},
+    ),
 ]
 LOGS = _allow(
     "LogGroupsUseTheKey",

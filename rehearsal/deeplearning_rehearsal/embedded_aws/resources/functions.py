@@ -124,7 +124,7 @@ def _create_rule(creation: Creation) -> Created:
     )["RuleArn"]
     if pattern:
         creation.services.bus.add_rule(name, arn, pattern)
-    names = ("Id", "Arn", "InputTransformer")
+    names = ("Id", "Arn", "InputTransformer", "DeadLetterConfig")
     targets = [{name: target[name] for name in names if name in target} for target in properties.get("Targets", [])]
     if targets:
         events.put_targets(Rule=name, Targets=targets)

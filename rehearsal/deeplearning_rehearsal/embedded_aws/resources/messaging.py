@@ -57,9 +57,11 @@ def _create_topic_policy(creation: Creation) -> Created:
 
 def _create_subscription(creation: Creation) -> Created:
     sns: Any = creation.client("sns")
-    arn = sns.subscribe(**creation.properties.select("TopicArn", "Protocol", "Endpoint"), ReturnSubscriptionArn=True)[
-        "SubscriptionArn"
-    ]
+    properties = creation.properties
+    redrive = {"RedrivePolicy": json.dumps(properties["RedrivePolicy"])} if "RedrivePolicy" in properties else {}
+    arn = sns.subscribe(
+        **properties.select("TopicArn", "Protocol", "Endpoint"), Attributes=redrive, ReturnSubscriptionArn=True
+    )["SubscriptionArn"]
     return Created(arn, {"Arn": arn}, delete=partial(sns.unsubscribe, SubscriptionArn=arn))
 
 

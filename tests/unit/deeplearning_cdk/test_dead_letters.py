@@ -1,0 +1,81 @@
+"""What topics and rules cannot deliver is kept in the cluster's dead letters, by right of queue and key."""
+
+from typing import Any
+
+import pytest
+
+from deeplearning_cdk import Purchase, Spending
+
+CPU = {"worker_instance_type": "m5.large"}
+BLOCK = {
+    "worker_instance_type": "p5.48xlarge",
+    "worker_purchase": Purchase.capacity_block("cr-0123456789abcdef0"),
+    "availability_zone": "us-east-1a",
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "capacity-block": BLOCK,
+    "budget": {"spending": Spending(monthly_budget_usd=100, budget_stops=True), **CPU},
+}
+every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
+
+
+def _dead_letters(synthesis: Any) -> dict[str, list[str]]:
+    (name,) = (name for name in synthesis.of_type("AWS::SQS::Queue") if "DeadLetters" in name)
+    return {"Fn::GetAtt": [name, "Arn"]}
+
+
+@every_variant
+def test_every_subscription_and_every_target_keeps_what_it_cannot_deliver(
+    synthesize: Any, props: dict[str, Any]
+) -> None:
+    synthesis = synthesize(**props)
+    queue = _dead_letters(synthesis)
+    subscriptions, rules = synthesis.of_type("AWS::SNS::Subscription"), synthesis.of_type("AWS::Events::Rule")
+    assert subscriptions
+    assert rules
+    for name, entry in subscriptions.items():
+        assert entry["Properties"].get("RedrivePolicy") == {"deadLetterTargetArn": queue}, name
+    for name, entry in rules.items():
+        for target in entry["Properties"]["Targets"]:
+            assert target.get("DeadLetterConfig") == {"Arn": queue}, name
+
+
+@every_variant
+def test_the_dead_letters_admit_each_topic_and_each_rule_and_nobody_else(
+    synthesize: Any, props: dict[str, Any]
+) -> None:
+    # SNS developer guide, "Configuring an Amazon SNS dead-letter queue for a subscription"; EventBridge user guide,
+    # "Using dead-letter queues to process undelivered events": both services tell SQS topic or rule.
+    synthesis = synthesize(**props)
+    topics = [entry["Properties"]["TopicArn"] for entry in synthesis.of_type("AWS::SNS::Subscription").values()]
+    rules = [{"Fn::GetAtt": [name, "Arn"]} for name in synthesis.of_type("AWS::Events::Rule")]
+    wanted = [("sns.amazonaws.com", topic) for topic in topics] + [("events.amazonaws.com", rule) for rule in rules]
+    statements = synthesis.policy_of("AWS::SQS::Queue", "DeadLetters")
+    admitted = [statement for statement in statements if statement["Effect"] == "Allow"]
+    assert len(admitted) == len(wanted)
+    for service, source in wanted:
+        assert {
+            "Effect": "Allow",
+            "Principal": {"Service": service},
+            "Action": "sqs:SendMessage",
+            "Resource": _dead_letters(synthesis),
+            "Condition": {"ArnEquals": {"aws:SourceArn": source}},
+        } in [{key: value for key, value in statement.items() if key != "Sid"} for statement in admitted]
+
+
+@every_variant
+def test_no_minute_becomes_a_dead_letter_before_the_function_admits_its_timer(
+    synthesize: Any, props: dict[str, Any]
+) -> None:
+    # A refused target is not tried again, and the event is a dead letter at once (EventBridge user guide, the same
+    # page); between a rule and the permission that names it CloudFormation takes seconds in which a minute may begin.
+    synthesis = synthesize(**props)
+    (policy,) = (name for name in synthesis.of_type("AWS::SQS::QueuePolicy") if "DeadLetters" in name)
+    permissions = {
+        name
+        for name, entry in synthesis.of_type("AWS::Lambda::Permission").items()
+        if entry["Properties"]["Principal"] == "events.amazonaws.com"
+    }
+    assert permissions
+    assert permissions <= synthesis.before(policy)
