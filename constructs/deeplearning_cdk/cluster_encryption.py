@@ -177,6 +177,7 @@ def _describe(statements: list[iam.PolicyStatement], *, has_spot: bool) -> str:
         "aws:SourceAccount) and events.amazonaws.com (without it; where kms:EncryptionContext:aws:sns:topicArn is a "
         f"topic of this account) do {' and '.join(_MESSAGE_ACTIONS)}; let sns.amazonaws.com and events.amazonaws.com "
         "do the same where kms:EncryptionContext:aws:sqs:arn is a queue of this account; and let "
-        "logs.<region>.amazonaws.com do what the role does where kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no node "
-        f"launches, and events, alarms and logs are lost (docs/encryption.md shows the statements {names})"
+        "logs.<region>.amazonaws.com do what the role does where kms:EncryptionContext:aws:logs:arn is a log group "
+        "of this account; otherwise no node launches, and events, alarms and logs are lost "
+        f"(docs/encryption.md shows the statements {names})"
     )
