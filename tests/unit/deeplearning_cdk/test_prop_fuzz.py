@@ -71,6 +71,10 @@ PLAIN: dict[Callable[..., Any], dict[str, Any]] = {
     NodeImage.deep_learning_amazon_linux: {},
     NodeImage.ubuntu: {},
     NodeImage.from_ssm_parameter: {"parameter": "/a", "login_user": "ubuntu"},
+    NodeImage.from_machine_image: {
+        "image": ec2.MachineImage.generic_linux({"us-east-1": "ami-01234567"}),
+        "like": NodeImage.ubuntu(),
+    },
     NodeImage.from_ami_id: {"ami_id": "ami-01234567", "login_user": "ubuntu"},
 }
 # Constructs, which are made in a stack of their own; TrainingCluster is covered by plan_cluster and Place.

@@ -12,6 +12,8 @@ from deeplearning_cdk import LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
+REQUEST = "Custom::RequestedCapacity"
+MOST_SECONDS_TO_ANSWER = 600
 CPU = {"worker_instance_type": "m5.large"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -37,7 +39,11 @@ def test_nothing_in_the_stack_can_hold_up_its_deletion(synthesize: Any, props: d
     )
     # A pinned image is nothing but an answer: CloudFormation forgets it without asking.
     waiting = [entry for entry in resources if entry.get("DeletionPolicy") != "Retain"]
-    assert not [entry["Type"] for entry in waiting if holders.match(entry["Type"])]
+    held = [entry for entry in waiting if holders.match(entry["Type"])]
+    # The request for capacity must be told that the cluster goes, or the timer could launch nodes into a group that is
+    # being deleted. It holds a deletion up for as long as CloudFormation waits for its answer, at most.
+    assert [entry["Type"] for entry in held] == [REQUEST]
+    assert int(held[0]["Properties"]["ServiceTimeout"]) <= MOST_SECONDS_TO_ANSWER
     protections = ("NewInstancesProtectedFromScaleIn", "DeletionProtectionEnabled", "DeletionProtection")
     assert not [name for entry in resources for name in protections if entry.get("Properties", {}).get(name)]
 
@@ -178,8 +184,8 @@ def _changes(before: Any, after: Any) -> set[str]:
         ({"worker_instance_type": "c5.large"}, {"AWS::EC2::LaunchTemplate"}),
         ({"volume_size": cdk.Size.gibibytes(300)}, {"AWS::EC2::LaunchTemplate"}),
         ({"key_pair": "mine"}, {"AWS::EC2::LaunchTemplate"}),
-        ({"worker_desired_capacity": 5}, {GROUP}),
-        ({"worker_desired_capacity": 0}, {GROUP, "AWS::EC2::LaunchTemplate", "AWS::Lambda::Function"}),
+        ({"worker_desired_capacity": 5}, {GROUP, REQUEST}),
+        ({"worker_desired_capacity": 0}, {GROUP, REQUEST, "AWS::EC2::LaunchTemplate", "AWS::Lambda::Function"}),
         ({"worker_min_capacity": 2}, {"AWS::EC2::LaunchTemplate", "AWS::Lambda::Function"}),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
