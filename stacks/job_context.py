@@ -17,7 +17,8 @@ from typing import Any
 from aws_cdk import Size
 
 from deeplearning_cdk import DataSource, JobEnvironment
-from deeplearning_cdk.prop_check import show_value
+from deeplearning_cdk.lustre_props import LustreStorage
+from deeplearning_cdk.prop_check import check_prop, show_value
 from stacks.context_values import ContextError, Reader, build, read_number, read_object, read_text
 
 DEFAULT_STORAGE = Size.gibibytes(1200)
@@ -92,11 +93,23 @@ def read_container(key: str, value: Any) -> JobEnvironment:
     return build(key, JobEnvironment.from_container, {"image": read_text(key, value)})
 
 
+def read_storage(key: str, value: Any) -> Size:
+    """
+    Read the size of FSx for Lustre in GiB.
+
+    Raises:
+        ValueError: It is no number, or Lustre has no such size.
+    """
+    storage = Size.gibibytes(read_number(key, value))
+    check_prop(key, storage, LustreStorage)
+    return storage
+
+
 JOB_KEYS: Mapping[str, Reader] = {
     "data": read_data,
     "environment": read_environment,
     "container": read_container,
-    "lustre_storage_gib": lambda key, value: Size.gibibytes(read_number(key, value)),
+    "lustre_storage_gib": read_storage,
     "lustre_bucket": lambda key, value: build(key, DataSource, {"bucket": value, "name": value}).name,
 }
 

@@ -216,7 +216,7 @@ def find_zone(prop: str, subnet: ec2.ISubnet, zone: str | None = None) -> str:
         ValueError: Nothing names it.
     """
     try:
-        return subnet.availability_zone
+        named = subnet.availability_zone
     except RuntimeError as error:  # An imported subnet: `Subnet.from_subnet_id` cannot know it.
         if zone is not None:
             return zone
@@ -224,6 +224,12 @@ def find_zone(prop: str, subnet: ec2.ISubnet, zone: str | None = None) -> str:
             f"{prop} must name its availability zone, got none; import it by ec2.Subnet.from_subnet_attributes with "
             "one, or pass availability_zone to the cluster whose subnet it is"
         ) from error
+    if "#{Token[" in named:
+        raise ValueError(
+            f"{prop} must name its availability zone, got a list of tokens; import the VPC with zones one by one, such "
+            "as availability_zones=[Fn.select(0, Fn.get_azs())]"
+        )
+    return named
 
 
 def _first_in_zone(subnets: Sequence[ec2.ISubnet], zone: str | None, prop: str, kind: str) -> ec2.ISubnet:

@@ -189,8 +189,8 @@ def plan_cluster(
     Raises:
         ValueError: A choice cannot work.
     """
-    workers = describe_instance_type("worker_instance_type", worker_instance_type or DEFAULT_INSTANCE_TYPE)
-    master = describe_instance_type("master_instance_type", master_instance_type or workers)
+    workers = describe_instance_type("worker_instance_type", worker_instance_type, DEFAULT_INSTANCE_TYPE)
+    master = describe_instance_type("master_instance_type", master_instance_type, workers)
     chosen = take_image(image, workers, master, isolated=isolated)
     timeout = setup_timeout or Duration.minutes(DEFAULT_SETUP_MINUTES)
     plan = ClusterPlan(
@@ -233,6 +233,7 @@ def plan_cluster(
 def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str | None, *, isolated: bool) -> None:
     if vpc_cidr is None:
         return
+    plan.storage.check_new_vpc()
     check_new_vpc(
         vpc_cidr,
         master=plan.master,

@@ -70,6 +70,18 @@ class StorageProps:
                     f"{self.mount_point} and {self.lustre.mount_point}; give one of them another mount_point"
                 )
 
+    def check_new_vpc(self) -> None:
+        """
+        Refuse, beside a new VPC, a file system of the user's app, whose mount targets are in a VPC that exists.
+
+        Raises:
+            ValueError: There is one.
+        """
+        if self.file_system is not None and not isinstance(self.file_system, SharedFileSystem):
+            raise ValueError(
+                "vpc must be given with file_system, got none; pass the VPC in which its mount targets are"
+            )
+
 
 class ClusterStorage:
     """

@@ -34,7 +34,7 @@ def adopt_file_system(
         mode: How nodes mount it.
 
     Raises:
-        ValueError: It has no security group to which nodes could be admitted.
+        ValueError: It has no security group to which nodes could be admitted, or one in another VPC.
     """
     groups = file_system.connections.security_groups
     if not groups:
@@ -42,6 +42,7 @@ def adopt_file_system(
             f"file_system must have a security group, got {file_system.node.path} without; import it with the "
             "security_group of its mount targets"
         )
+    _check_vpc(groups[0], vpc)
     shared = SharedFileSystem(
         scope,
         construct_id,
@@ -62,3 +63,20 @@ def adopt_file_system(
             "NodeImage.deep_learning_amazon_linux()",
         )
     return shared
+
+
+def _check_vpc(group: ec2.ISecurityGroup, vpc: ec2.IVpc) -> None:
+    """Refuse a file system whose mount targets, as far as the app shows by their group, are in another VPC."""
+    made = group.node.default_child
+    if not isinstance(made, ec2.CfnSecurityGroup):
+        return
+    theirs, ours = (Stack.of(vpc).resolve(vpc_id) for vpc_id in (made.vpc_id, vpc.vpc_id))
+    # One VPC may be known by its resource here and by its id there: only resources can be compared.
+    if _is_resource(theirs) and _is_resource(ours) and theirs != ours:
+        raise ValueError(
+            f"vpc must be that of file_system, got {vpc.node.path}; pass the VPC in which its mount targets are"
+        )
+
+
+def _is_resource(vpc_id: object) -> bool:
+    return isinstance(vpc_id, dict) and set(vpc_id) == {"Ref"}

@@ -90,20 +90,24 @@ NodeInstanceType = str | ec2.InstanceType | InstanceTypeFacts
 """How a user may name an instance type."""
 
 
-def describe_instance_type(prop: str, instance_type: NodeInstanceType) -> InstanceTypeFacts:
+def describe_instance_type(
+    prop: str, instance_type: NodeInstanceType | None, default: NodeInstanceType = ""
+) -> InstanceTypeFacts:
     """
     Find what is known of a type.
 
     Args:
         prop: The user's prop, for the error.
-        instance_type: The type by name, or described by the user.
+        instance_type: The type by name, or described by the user; None for the default.
+        default: The type where the user gives none. Default: the user must give one.
 
     Raises:
         ValueError: The type is a token, or not in the catalogue.
     """
-    if isinstance(instance_type, InstanceTypeFacts):
-        return instance_type
-    name = instance_type if isinstance(instance_type, str) else instance_type.to_string()
+    chosen = default if instance_type is None else instance_type
+    if isinstance(chosen, InstanceTypeFacts):
+        return chosen
+    name = chosen if isinstance(chosen, str) else chosen.to_string()
     if Token.is_unresolved(name):
         raise ValueError(
             f"{prop} must be known at synth, got a token; the constructs choose image, interfaces and placement by it"

@@ -258,7 +258,7 @@ def test_own_vpc_is_given_by_ids() -> None:
             {"container": "image", "environment": str(ROOT / "requirements.lock")},
             "container must be left out with environment, got both; the container is the environment",
         ),
-        ({"lustre_storage_gib": 1000}, "storage must be whole GiB from 1200 to 2400000, got 1000 GiB; "),
+        ({"lustre_storage_gib": 1000}, "lustre_storage_gib must be whole GiB from 1200 to 2400000, got 1000 GiB; "),
         ({"lustre_bucket": "s3://b"}, "lustre_bucket: data name must be letters, "),
         (
             {"file_system_throughput": "fast"},

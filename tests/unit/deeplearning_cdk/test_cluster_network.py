@@ -387,6 +387,15 @@ def test_a_subnet_that_does_not_name_its_zone_is_refused(make_stack: Callable[..
             TrainingCluster(cdk.Stack(stack, f"Cluster{prop}"), "Cluster", vpc=vpc, **others, **{prop: subnet})
 
 
+def test_a_vpc_whose_zones_are_one_list_of_the_deployment_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    vpc = ec2.Vpc.from_vpc_attributes(
+        stack, "Mine", vpc_id="vpc-1", availability_zones=cdk.Fn.get_azs(), private_subnet_ids=["subnet-1"]
+    )
+    with pytest.raises(ValueError, match=r"^worker_subnet must name its availability zone, got a list of tokens; "):
+        TrainingCluster(stack, "Cluster", vpc=vpc, **CPU)
+
+
 @pytest.mark.parametrize("isolated", [False, True])
 def test_a_subnet_that_does_not_name_its_zone_lies_in_the_wanted_zone(
     make_stack: Callable[..., cdk.Stack],

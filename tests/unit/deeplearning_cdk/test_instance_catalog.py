@@ -5,6 +5,7 @@ from aws_cdk import Aws
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk import InstanceTypeFacts
+from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.image_choice import DEEP_LEARNING_FAMILIES, choose_image
 from deeplearning_cdk.instance_catalog import describe_instance_type, read_catalog
 
@@ -53,6 +54,12 @@ def test_types_may_be_objects_of_cdk() -> None:
 def test_type_that_is_known_only_at_deployment_is_refused() -> None:
     with pytest.raises(ValueError, match="worker_instance_type must be known at synth, got a token"):
         describe_instance_type("worker_instance_type", Aws.STACK_NAME)
+
+
+@pytest.mark.parametrize("prop", ["worker_instance_type", "master_instance_type"])
+def test_an_empty_type_is_not_the_default_type(prop: str) -> None:
+    with pytest.raises(ValueError, match=f"^{prop} must be an instance type of the catalogue of .*, got ''; "):
+        plan_cluster(**{prop: ""})
 
 
 def test_unknown_family_names_its_nearest() -> None:

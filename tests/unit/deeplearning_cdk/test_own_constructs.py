@@ -56,6 +56,21 @@ def test_a_file_system_of_the_app_is_mounted_once_its_mount_target_is_there(make
     assert file_system not in json.dumps(selection)
 
 
+def test_a_file_system_without_the_vpc_of_its_mount_targets_is_refused(make_stack: Any) -> None:
+    stack = make_stack()
+    mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
+    with pytest.raises(ValueError, match=r"^vpc must be given with file_system, got none; pass the VPC in which its "):
+        TrainingCluster(stack, "Cluster", file_system=mine, **CPU)
+
+
+def test_a_file_system_in_another_vpc_of_the_app_is_refused(make_stack: Any) -> None:
+    stack = make_stack()
+    mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
+    other = ec2.Vpc(stack, "Other", max_azs=1, restrict_default_security_group=False)
+    with pytest.raises(ValueError, match=r"^vpc must be that of file_system, got .*/Other; pass the VPC in which its "):
+        TrainingCluster(stack, "Cluster", vpc=other, file_system=mine, **CPU)
+
+
 def test_an_imported_file_system_is_mounted_with_iam_by_an_image_that_can(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
