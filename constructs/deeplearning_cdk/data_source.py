@@ -20,7 +20,7 @@ ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 DIGEST_ENDING = ".sha256"
 """The object beside an archive that may hold its digest."""
 
-# S3 user guide: object key names have at most 1,024 bytes of UTF-8; the digest beside an archive is one too.
+# S3 user guide, "Creating object key names": at most 1,024 bytes of UTF-8; the digest beside an archive is one too.
 _LONGEST_KEY_BYTES = 1024 - len(DIGEST_ENDING)
 # S3 user guide, general purpose bucket naming rules.
 _BUCKET = re.compile(r"(?=.{3,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")

@@ -15,7 +15,7 @@ _WIDEST_OWN = {4: 8, 6: 16}
 _LARGEST_VPC, _SMALLEST_VPC, _SMALLEST_SUBNET = 16, 26, 28
 
 LARGEST_SUBNET_ADDRESSES = 65_531
-"""What instances can have in a /16, the largest subnet (VPC user guide, subnet sizing)."""
+"""What instances can have in a /16, the largest subnet (EC2 API reference, CreateSubnet)."""
 
 INTERFACE_ENDPOINTS = ("AUTOSCALING", "CLOUDWATCH_LOGS", "EVENTBRIDGE", "SQS", "SSM", "SSM_MESSAGES")
 """

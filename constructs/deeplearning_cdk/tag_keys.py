@@ -10,9 +10,9 @@ from constructs import IValidation
 
 from deeplearning_cdk.prop_check import Rule, check_prop
 
-# EC2 user guide, tag restrictions and access to tags in instance metadata: metadata shows tags as paths, so that a key
-# with a slash or a space fails every launch.
-_KEY = re.compile(r"[A-Za-z0-9:_.,=+@-]{1,128}")
+# EC2 user guide, "View tags for your EC2 instances using instance metadata": metadata shows tags as paths, so that a key
+# with a slash or a space fails every launch. The EC2 API reference (Tag) takes keys of 127 characters, other pages 128.
+_KEY = re.compile(r"[A-Za-z0-9:_.,=+@-]{1,127}")
 _VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
 _PATHS = (".", "..", "_index")
 _OWN = "deeplearning:"
@@ -20,7 +20,7 @@ _OWN = "deeplearning:"
 InstanceTagKey = Annotated[
     str,
     Rule(
-        must="have 1 to 128 letters, digits and :_.,=+@-, and not begin with aws:",
+        must="have 1 to 127 letters, digits and :_.,=+@-, and not begin with aws:",
         remedy="rename the tag, or keep it off the cluster with exclude_resource_types",
         is_kept=lambda key: bool(_KEY.fullmatch(key)) and not key.lower().startswith("aws:") and key not in _PATHS,
     ),

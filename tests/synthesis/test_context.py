@@ -216,7 +216,7 @@ def test_own_vpc_is_given_by_ids() -> None:
         ),
         (
             {"tags": "a/b=c"},
-            "tag key must have 1 to 128 letters, digits and :_.,=+@-, and not begin with aws:, got 'a/b'; ",
+            "tag key must have 1 to 127 letters, digits and :_.,=+@-, and not begin with aws:, got 'a/b'; ",
         ),
         (
             {"removal_policy": "keep"},
@@ -353,7 +353,8 @@ def test_a_key_takes_any_value_or_refuses_it_in_one_line(key: str) -> None:
         ("stop_when_idle_minutes=-1", "stop_when_idle_minutes must be a whole number from 0, got '-1'; "),
         ("file_system_throughput=-1", "file_system_throughput must be elastic, bursting or MiB each second, "),
         ("key_pair=$(reboot)", "key_pair must be the name of an EC2 key pair "),
-        ("tags=aws:x=y", "tag key must have 1 to 128 letters, "),
+        ("tags=aws:x=y", "tag key must have 1 to 127 letters, "),
+        (f"tags={'k' * 128}=x", "tag key must have 1 to 127 letters, "),
         ("tags=deeplearning:cluster=y", "tag key must not begin with deeplearning:, "),
         ("tags=team=a\nb", "tag team must have at most 256 letters, "),
         ("encryption_key=arn:aws:kms:us-east-1:111122223333:key/$(reboot)", "encryption_key must be an ARN of kms, "),
