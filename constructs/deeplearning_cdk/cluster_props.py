@@ -18,7 +18,7 @@ DEFAULT_WORKERS = 3
 _SHORTEST_MARGIN_SECONDS, _LONGEST_MARGIN_SECONDS = 180, 300
 # EFS quotas: provisioned throughput.
 _LEAST_MEBIBYTES, _MOST_MEBIBYTES = 1, 3414
-# EC2 API reference, EbsBlockDevice and CreateVolume: gp3 has 1 to 65,536 GiB; older pages of the user guide end at 16,384.
+# EC2 API reference, EbsBlockDevice: gp3 has 1 to 65,536 GiB; older pages of AWS end at 16,384.
 _LEAST_GIBIBYTES, _MOST_GIBIBYTES = 1, 65_536
 
 _PREFIX_LIST = re.compile(r"pl-[0-9a-f]{8,17}")

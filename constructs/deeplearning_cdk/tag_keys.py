@@ -10,8 +10,8 @@ from constructs import IValidation
 
 from deeplearning_cdk.prop_check import Rule, check_prop
 
-# EC2 user guide, "View tags for your EC2 instances using instance metadata": metadata shows tags as paths, so that a key
-# with a slash or a space fails every launch. The EC2 API reference (Tag) takes keys of 127 characters, other pages 128.
+# EC2 user guide, "View tags for your EC2 instances using instance metadata": a key with a slash or a space fails every
+# launch. The EC2 API reference (Tag) takes keys of 127 characters, other pages 128.
 _KEY = re.compile(r"[A-Za-z0-9:_.,=+@-]{1,127}")
 _VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
 _PATHS = (".", "..", "_index")
