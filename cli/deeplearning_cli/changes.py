@@ -22,6 +22,9 @@ _HEADINGS = {
     Effect.UPDATE: "updated in place",
 }
 _MOST_PROPERTIES = 4
+_GROUP, _REQUEST = "AWS::AutoScaling::AutoScalingGroup", "Custom::RequestedCapacity"
+_SIZES = frozenset({"DesiredCapacity", "MaxSize", "MinSize"})
+_COUNTS = frozenset({"Master", "Workers"})
 
 
 def print_changes(arguments: argparse.Namespace) -> int:
@@ -89,13 +92,28 @@ def _explain(changes: Sequence[Change]) -> list[str]:
         )
     if "Custom::PinnedImage" in types:
         said.append("image: its parameter is read again, so new nodes may start from another image")
-    group = types.get("AWS::AutoScaling::AutoScalingGroup")
-    if group and any(path in ("DesiredCapacity", "MaxSize", "MinSize") for path in group.properties):
-        said.append(
-            "capacity: the group's size was changed in the props and is set; sizes that the props leave alone stay as "
-            "they were adjusted"
-        )
+    said += _explain_capacity(changes)
     return said or ["nodes and data stay as they are"]
+
+
+def _explain_capacity(changes: Sequence[Change]) -> list[str]:
+    """Say how many nodes run afterwards, as far as the changes say anything of it."""
+    said = []
+    requests = [change for change in changes if change.resource_type == _REQUEST]
+    if any(change.effect is Effect.CREATE for change in requests):
+        said.append("capacity: a cluster that has nodes stays as it is; another count is set by a later deployment")
+    if any(change.effect is Effect.UPDATE and not _COUNTS.isdisjoint(change.properties) for change in requests):
+        said.append(
+            "capacity: the count in the props is set once, also over a size that was set by hand; a cluster that has "
+            "failed, or was stopped and not scaled up since, is left alone"
+        )
+    groups = (change for change in changes if change.resource_type == _GROUP and change.effect is not Effect.CREATE)
+    if not said and any(not _SIZES.isdisjoint(change.properties) for change in groups):
+        said.append(
+            "capacity: the group's limits were changed in the props and are set; its desired capacity stays as it was "
+            "adjusted, unless it lies outside of them"
+        )
+    return said
 
 
 def _read_deployed(

@@ -140,5 +140,5 @@ class ClusterAssembly(ClusterAccess):
             adjuster=self.adjuster,
             worker_desired_capacity=self._plan.capacity.desired,
         )
-        request.ask_after(*needs, self.master.group, self.workers.group)
+        request.ask_after(*needs, self.master.group, self.workers.group, self.network, self.monitoring)
         self.formation = self.coordination.wait_for_formation(self._plan.setup_timeout, *needs)

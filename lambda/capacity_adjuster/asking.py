@@ -9,14 +9,18 @@ wish write their records and then read each other's, so that one of them sees th
 import logging
 from collections.abc import Callable, Sequence
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from capacity_adjuster.adjustment import Adjustment
 from capacity_adjuster.edges import Edges
 from capacity_adjuster.observation import GroupObservation
 from capacity_adjuster.shutdown import LOST_RACE
-from capacity_adjuster.wish import Ask, find_due, is_held, is_idle, plan_asks
+from capacity_adjuster.stop_policy import is_at_rest
+from capacity_adjuster.wish import Wish, find_due, is_held, is_idle, plan_asks
 
 logger = logging.getLogger(__name__)
 ASKED = "capacity was asked for"
+SETTLED = "nothing is asked for: the cluster is stopped, has failed, or had capacity before"
 
 
 class Asking:
@@ -62,9 +66,11 @@ class Asking:
             return LOST_RACE
         if not self._may_ask():
             return "the wish waits for a shrink" if records.write_wish(intended.release(wish.asks)) else LOST_RACE
-        if not self._is_stopped():
-            self._set(find_due(intended.asks, groups))
-        return ASKED if records.write_wish(intended.close()) else LOST_RACE
+        outcome = SETTLED
+        if intended.asks and not self._is_stopped(groups):
+            self._set(intended, groups)
+            outcome = ASKED
+        return outcome if records.write_wish(intended.close()) else LOST_RACE
 
     def is_under_way(self) -> bool:
         """Tell whether capacity is being asked for."""
@@ -78,15 +84,21 @@ class Asking:
             return True
         return not shrink.is_held(self._edges.clock.now()) and self._resume(shrink)
 
-    def _is_stopped(self) -> bool:
+    def _is_stopped(self, groups: Sequence[GroupObservation]) -> bool:
         # A stopped cluster stays stopped, whatever the stack asks for, until its user scales it up.
         record = self._edges.records.read_stop()
         if record is None:
             return False
-        believed = record.believe(self._edges.clock.now())
-        return believed.is_open or believed.is_stopped
+        now = self._edges.clock.now()
+        believed = record.believe(now)
+        return believed.is_open or is_at_rest(groups, believed, now)
 
-    def _set(self, due: tuple[Ask, ...]) -> None:
-        for ask in due:
-            logger.info("desired capacity of %s: %d -> %d", ask.group, ask.before, ask.target)
-            self._edges.groups.set_desired(ask.group, ask.target)
+    def _set(self, wish: Wish, groups: Sequence[GroupObservation]) -> None:
+        try:
+            for ask in find_due(wish.asks, groups, wish.former):
+                logger.info("desired capacity of %s: %d -> %d", ask.group, ask.before, ask.target)
+                self._edges.groups.set_desired(ask.group, ask.target)
+        except (BotoCoreError, ClientError):
+            # A new role is denied its rights for some seconds: nobody need wait for this invocation's end.
+            self._edges.records.write_wish(wish.release(wish.asks))
+            raise

@@ -73,7 +73,9 @@ class Reconciliation:
         lookout = self._lookout
         try:
             why = lookout.glance()
-            if lookout.may_have_wish and (asked := self.asking.run(lookout.observed.groups)):
+            # A message of AWS Budgets comes once: its stop is recorded first, and the wish then gives way to it.
+            may_ask = lookout.may_have_wish and not self._budget_message
+            if may_ask and (asked := self.asking.run(lookout.observed.groups)):
                 return asked
             why = self._shutdown.run(self._budget_message) or why
             if why:

@@ -13,8 +13,10 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from capacity_adjuster.asking import Asking
+from capacity_adjuster.capacity_request import RESOURCE_BEGIN, CapacityRequest
 from capacity_adjuster.edges import Edges
-from capacity_adjuster.wish import CapacityRequest, end_wish, follow_wish, is_held
+from capacity_adjuster.wish import end_wish, follow_wish, is_held
+from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import FIRST_CANDIDATE
 
 logger = logging.getLogger(__name__)
@@ -23,7 +25,9 @@ PAUSE_SECONDS = 2
 RESERVE_SECONDS = 60
 """Kept of an invocation's time for the answer; a call may take that long with its retries."""
 _MOST_REASON = 1000
-"""CloudFormation takes answers of up to 4,096 bytes in all."""
+"""CloudFormation takes answers of up to 4,096 bytes in all; JSON may need two for a character of ASCII."""
+_MOST_DIGITS = 9
+_WISHED = ("Master", "Workers", "Candidate")
 _TYPES = frozenset({"Create", "Update", "Delete"})
 _ID = "PhysicalResourceId"
 
@@ -55,24 +59,27 @@ def answer_stack(event: Mapping[str, Any], *, edges: Edges, asking: Asking, send
         OSError: CloudFormation's URL did not take the answer; Lambda tries again.
     """
     answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
-    answer |= {_ID: event.get(_ID) or f"capacity-{event['RequestId']}", "Status": "SUCCESS"}
+    answer |= {_ID: event.get(_ID) or f"{RESOURCE_BEGIN}{event['RequestId']}", "Status": "SUCCESS"}
     try:
         outcome = _end(edges, answer[_ID]) if event["RequestType"] == "Delete" else _ask(event, answer, edges, asking)
     except (RequestError, BotoCoreError, ClientError) as error:
         # A failure without an answer would keep the stack waiting.
         outcome = f"the stack's wish for capacity could not be recorded: {error}"
         if event["RequestType"] != "Delete":  # Groups that are deleted ask for nothing, whatever the record says.
-            answer |= {"Status": "FAILED", "Reason": outcome[:_MOST_REASON]}
+            reason = outcome.encode("ascii", "backslashreplace").decode()
+            answer |= {"Status": "FAILED", "Reason": reason[:_MOST_REASON]}
     send(event["ResponseURL"], json.dumps(answer).encode())
     return outcome
 
 
 def _ask(event: Mapping[str, Any], answer: Mapping[str, Any], edges: Edges, asking: Asking) -> str:
     request = read_request(event, answer[_ID])
+    if _is_unchanged(event):
+        return "no count has changed"
     _persist(edges, lambda: _record(edges, request))
     try:
         return str(_persist(edges, lambda: _carry_out(asking)))
-    except (BotoCoreError, ClientError, TimeoutError) as error:
+    except (BotoCoreError, ClientError, ContractError, TimeoutError) as error:
         # It is recorded, so that the timer goes on.
         logger.warning("capacity was not asked for yet: %s", error)
         return "the wish is recorded"
@@ -92,7 +99,7 @@ def read_request(event: Mapping[str, Any], resource: str) -> CapacityRequest:
     properties = event.get("ResourceProperties")
     properties = properties if isinstance(properties, Mapping) else {}
     counts = [str(properties.get(name, "")) for name in ("Master", "Workers")]
-    if not all(count.isascii() and count.isdigit() for count in counts):
+    if not all(count.isascii() and count.isdigit() and len(count) <= _MOST_DIGITS for count in counts):
         raise RequestError(f"Master and Workers must be counts, got {counts}; deploy the construct's own template")
     return CapacityRequest(
         request_id=str(event["RequestId"]),
@@ -102,6 +109,12 @@ def read_request(event: Mapping[str, Any], resource: str) -> CapacityRequest:
         candidate=str(properties.get("Candidate", FIRST_CANDIDATE)),
         is_creation=event["RequestType"] == "Create",
     )
+
+
+def _is_unchanged(event: Mapping[str, Any]) -> bool:
+    # CloudFormation updates the resource for any property, and a user may have scaled by hand since it asked.
+    old = event.get("OldResourceProperties")
+    return isinstance(old, Mapping) and all(old.get(name) == event["ResourceProperties"].get(name) for name in _WISHED)
 
 
 def _record(edges: Edges, request: CapacityRequest) -> bool:

@@ -70,8 +70,8 @@ def judge_stop(
     if message_id and message_id != record.message_id:
         return Begin(record.begin(BUDGET, message_id))
     if record.is_stopped:
-        is_settled = now >= record.stopped_at + SETTLED_SECONDS
-        return Allow(record.allow(math.floor(now))) if is_settled and is_up(groups) else Rest("the cluster is stopped")
+        is_resting = is_at_rest(groups, record, now)
+        return Rest("the cluster is stopped") if is_resting else Allow(record.allow(math.floor(now)))
     deadline = find_deadline(groups, record, settings)
     is_over = deadline is not None and now >= deadline
     return Begin(record.begin(DEADLINE, record.message_id)) if is_over else None
@@ -97,6 +97,18 @@ def plan_notice(
         return ""
     moment = datetime.fromtimestamp(deadline, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"{NOTICE_BEGIN}{moment}, as long after its creation as stop_after allows"
+
+
+def is_at_rest(groups: Sequence[GroupObservation], record: StopRecord, now: float) -> bool:
+    """
+    Tell whether a cluster was stopped and nobody can be seen to have scaled it up again.
+
+    Args:
+        groups: The cluster's groups.
+        record: The record of stops.
+        now: Seconds since the epoch.
+    """
+    return record.is_stopped and (now < record.stopped_at + SETTLED_SECONDS or not is_up(groups))
 
 
 def is_up(groups: Sequence[GroupObservation]) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from capacity_adjuster.adjustment import LONGEST_LEASE_SECONDS
+from capacity_adjuster.capacity_request import RESOURCE_BEGIN, CapacityRequest
 from capacity_adjuster.observation import GroupObservation
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import field, object_list, parse_object, text_list
@@ -43,28 +44,6 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class CapacityRequest:
-    """
-    A request of the stack.
-
-    Attributes:
-        request_id: Id of the request; each is one wish.
-        resource: Id of the stack's resource that makes it.
-        master: Masters wanted.
-        workers: Workers wanted.
-        candidate: Value of the candidate tag of the groups that are asked.
-        is_creation: Whether the resource is being created.
-    """
-
-    request_id: str
-    resource: str
-    master: int
-    workers: int
-    candidate: str
-    is_creation: bool
-
-
-@dataclass(frozen=True)
 class Wish:
     """
     The last wish.
@@ -74,6 +53,7 @@ class Wish:
         request: The request; its id is the wish's.
         known: Ids of the requests that were taken, the newest last.
         asks: What each group is asked for, in that order; empty until the groups were seen.
+        former: What the wish before asked of them.
         is_open: Whether it is still to be carried out.
         is_over: Whether the stack deletes the cluster, so that nothing is asked for any more.
         lease_until: While an invocation carries it out, the time after which that cannot be alive any more, in seconds
@@ -84,6 +64,7 @@ class Wish:
     request: CapacityRequest
     known: tuple[str, ...]
     asks: tuple[Ask, ...] = ()
+    former: tuple[Ask, ...] = ()
     is_open: bool = True
     is_over: bool = False
     lease_until: int = 0
@@ -119,9 +100,10 @@ class Wish:
         document = parse_object(text, "wish")
         return cls(
             revision=field(document, "revision", int, "wish"),
-            request=_read_request(field(document, "request", dict, "wish")),
+            request=CapacityRequest.from_document(field(document, "request", dict, "wish")),
             known=text_list(document, "known", "wish"),
             asks=tuple(_read_ask(entry) for entry in object_list(document, "asks", "wish")),
+            former=tuple(_read_ask(entry) for entry in object_list(document, "former", "wish")),
             is_open=field(document, "is_open", bool, "wish"),
             is_over=field(document, "is_over", bool, "wish"),
             lease_until=field(document, "lease_until", int, "wish"),
@@ -130,6 +112,8 @@ class Wish:
 
 BLANK_WISH = Wish(0, CapacityRequest("", "", 0, 0, "", is_creation=False), (), is_open=False)
 """Of a record that cannot be read: nothing is asked for by it."""
+_CANCELLED = replace(BLANK_WISH, revision=1, is_over=True)
+"""Of a resource that is deleted before its creation was taken."""
 
 
 def is_held(wish: Wish | None, now: float) -> bool:
@@ -145,23 +129,33 @@ def follow_wish(wish: Wish | None, request: CapacityRequest) -> Wish | None:
         wish: The record; None before there is one.
         request: What the stack asks for now.
     """
-    known = wish.known if wish else ()
-    if request.request_id in known:
+    if wish is None:
+        return Wish(1, request, (request.request_id,))
+    if request.request_id in wish.known:
         return None
-    return Wish((wish.revision if wish else 0) + 1, request, (*known, request.request_id)[-_MOST_KNOWN:])
+    known = (*wish.known, request.request_id)[-_MOST_KNOWN:]
+    if wish.is_over and not wish.known:  # This is the creation that was cancelled before it was taken.
+        return replace(wish, revision=wish.revision + 1, known=known)
+    return Wish(wish.revision + 1, request, known, former=wish.asks or wish.former)
 
 
 def end_wish(wish: Wish | None, resource: str) -> Wish | None:
     """
     Return the record of a cluster that is being deleted; None when there is nothing to write.
 
+    When another resource of the stack fails, CloudFormation cancels a creation that was not answered yet, and deletes
+    it at once by an id that it makes up (cloudformation-coverage-roadmap#1814). So an id that is none of ours means the
+    creation that came last, or one that is still to come.
+
     Args:
         wish: The record; None before there is one.
-        resource: Id of the stack's resource that is deleted; another one than the last wish's is no news.
+        resource: Id of the stack's resource that is deleted; another one of ours than the last wish's is no news.
     """
-    if wish is None or wish.is_over or wish.request.resource != resource:
-        return None
-    return wish.end()
+    if wish is None:
+        return _CANCELLED
+    is_cancelled = wish.request.is_creation and not resource.startswith(RESOURCE_BEGIN)
+    is_last = wish.request.resource == resource or is_cancelled
+    return wish.end() if is_last and not wish.is_over else None
 
 
 def is_idle(state: ClusterState | None, wish: Wish, groups: Sequence[GroupObservation]) -> bool:
@@ -202,36 +196,29 @@ def plan_asks(wish: Wish, groups: Sequence[GroupObservation]) -> tuple[Ask, ...]
     return tuple(_plan_ask(asked[role], wanted[role]) for role in _ORDER)
 
 
-def find_due(asks: Sequence[Ask], groups: Sequence[GroupObservation]) -> tuple[Ask, ...]:
+def find_due(asks: Sequence[Ask], groups: Sequence[GroupObservation], former: Sequence[Ask] = ()) -> tuple[Ask, ...]:
     """
     Find the groups that are still as they were when the wish was read.
 
     One that has another desired capacity is either done, or its user has scaled it since, which is left alone. One that
     seems to have what is wanted is set all the same: what is read may be older than the wish before, which a rollback
-    follows within seconds.
+    follows within seconds. For the same reason one that has what the wish before left is still as it was, if the first
+    read showed what that wish had found.
 
     Args:
         asks: What each group is asked for.
         groups: The groups.
+        former: What the wish before asked of them. Default: there was none.
     """
     desired = {group.name: group.desired for group in groups}
-    return tuple(ask for ask in asks if desired.get(ask.group) == ask.before)
+    late = {(last.group, last.before): last.target for last in former}
+    there = (ask for ask in asks if ask.group in desired)
+    return tuple(ask for ask in there if desired[ask.group] in (ask.before, late.get((ask.group, ask.before))))
 
 
 def _plan_ask(group: GroupObservation, wanted: int) -> Ask:
     # Auto Scaling refuses what lies outside of the group's own limits.
     return Ask(group.name, group.desired, max(group.min_size, min(wanted, group.max_size)))
-
-
-def _read_request(document: Mapping[str, Any]) -> CapacityRequest:
-    return CapacityRequest(
-        request_id=field(document, "request_id", str, "wish.request"),
-        resource=field(document, "resource", str, "wish.request"),
-        master=field(document, "master", int, "wish.request"),
-        workers=field(document, "workers", int, "wish.request"),
-        candidate=field(document, "candidate", str, "wish.request"),
-        is_creation=field(document, "is_creation", bool, "wish.request"),
-    )
 
 
 def _read_ask(document: Mapping[str, Any]) -> Ask:

@@ -1,5 +1,6 @@
 """Reading a cloud assembly, and what a rehearsal changes in its template."""
 
+import copy
 import json
 import os
 
@@ -68,6 +69,24 @@ def test_leaves_a_maximum_alone_that_is_high_enough(sample_template):
     changed, listing = apply_overrides(sample_template, Overrides(worker_desired_capacity=0))
     assert changed["Resources"]["WorkerGroup"]["Properties"]["MaxSize"] == "3"
     assert listing == {"WorkerGroup.DesiredCapacity": "0"}
+
+
+def test_sets_the_number_of_a_stack_whose_workers_have_several_groups(sample_template):
+    """Each may be asked for all of them, as candidates of one role are."""
+    resources = sample_template["Resources"]
+    resources["Request"] = {"Type": "Custom::RequestedCapacity", "Properties": {"Master": "1", "Workers": "3"}}
+    resources["Second"] = copy.deepcopy(resources["WorkerGroup"])
+    changed, listing = apply_overrides(sample_template, Overrides(worker_desired_capacity=40))
+    assert [changed["Resources"][name]["Properties"]["MaxSize"] for name in ("WorkerGroup", "Second")] == ["40", "40"]
+    assert listing == {"Request.Workers": "40", "Second.MaxSize": "40", "WorkerGroup.MaxSize": "40"}
+
+
+def test_needs_workers_to_set_what_the_stack_asks_for(sample_template):
+    resources = sample_template["Resources"]
+    resources["Request"] = {"Type": "Custom::RequestedCapacity", "Properties": {"Master": "1", "Workers": "3"}}
+    del resources["WorkerGroup"]
+    with pytest.raises(AssemblyError, match="a group tagged deeplearning:role=worker"):
+        apply_overrides(sample_template, Overrides(worker_desired_capacity=1))
 
 
 def test_needs_one_group_of_workers_to_set_its_size(sample_template):

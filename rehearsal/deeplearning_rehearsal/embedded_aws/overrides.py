@@ -34,7 +34,7 @@ def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[
         The template, and what was changed: path -> new value.
 
     Raises:
-        AssemblyError: The template has not exactly one group of workers.
+        AssemblyError: The template has no group of workers, or has several that ask for themselves.
     """
     changed = copy.deepcopy(dict(template))
     listing = {f"Parameters.{name}": value for name, value in overrides.parameters.items()}
@@ -46,24 +46,23 @@ def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[
         for name, resource in changed.get("Resources", {}).items()
         if resource.get("Type") == "AWS::AutoScaling::AutoScalingGroup" and _has_role(resource, NodeRole.WORKER)
     }
-    if len(groups) != 1:
-        raise AssemblyError(
-            f"the template must have one group tagged {ROLE_TAG}={NodeRole.WORKER.value} to set its size, "
-            f"got {sorted(groups)}"
-        )
-    name, properties = next(iter(groups.items()))
     requests = {
         request: resource["Properties"]
         for request, resource in changed["Resources"].items()
         if resource.get("Type") == REQUESTED_CAPACITY
     }
+    if not groups or (len(groups) > 1 and not requests):
+        raise AssemblyError(
+            f"the template must have {'a' if requests else 'one'} group tagged {ROLE_TAG}={NodeRole.WORKER.value} to "
+            f"set its size, got {sorted(groups)}"
+        )
     for request, wanted in requests.items():
         wanted["Workers"] = listing[f"{request}.Workers"] = str(desired)
-    if not requests:  # Of a template whose groups ask for themselves.
-        properties["DesiredCapacity"] = listing[f"{name}.DesiredCapacity"] = str(desired)
-    if int(properties["MaxSize"]) < desired:
-        properties["MaxSize"] = str(desired)
-        listing[f"{name}.MaxSize"] = str(desired)
+    for name, properties in groups.items():
+        if not requests:  # Of a template whose groups ask for themselves.
+            properties["DesiredCapacity"] = listing[f"{name}.DesiredCapacity"] = str(desired)
+        if int(properties["MaxSize"]) < desired:  # The stack asks one of them; each may be that.
+            properties["MaxSize"] = listing[f"{name}.MaxSize"] = str(desired)
     return changed, listing
 
 

@@ -29,7 +29,7 @@ def ask_for_one_more(patch):
 
 
 def ask_whatever_was_done_since(patch):
-    patch.setattr(asking, "find_due", lambda asks, groups: asks)
+    patch.setattr(asking, "find_due", lambda asks, groups, former: asks)
 
 
 def take_a_copy_for_another_wish(patch):
@@ -50,14 +50,14 @@ def ask_before_writing_it_down(patch):
         found = self._edges.records.read_wish()
         seen = groups or self._edges.groups.find()
         if found and found.is_open:
-            self._set(tuple(wish.plan_asks(found, seen) or ()))
+            self._set(replace(found, asks=wish.plan_asks(found, seen) or ()), seen)
         return real(self, groups)
 
     patch.setattr(Asking, "run", run)
 
 
 def raise_a_stopped_cluster(patch):
-    patch.setattr(Asking, "_is_stopped", lambda self: False)
+    patch.setattr(Asking, "_is_stopped", lambda *_: False)
 
 
 def ask_during_a_shrink(patch):
@@ -98,7 +98,7 @@ def believe_that_what_is_read_is_new(patch):
     patch.setattr(
         asking,
         "find_due",
-        lambda asks, groups: tuple(each for each in real(asks, groups) if each.before != each.target),
+        lambda asks, *seen: tuple(each for each in real(asks, *seen) if each.before != each.target),
     )
 
 

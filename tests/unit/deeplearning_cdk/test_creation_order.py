@@ -78,7 +78,7 @@ def test_a_cluster_in_a_nested_stack_waits_for_what_its_parent_has(make_app):
 
 
 AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "Custom::RequestedCapacity"}
-"""What asks the groups for nodes, and what watches them by name; all else is made before a node costs anything."""
+"""What asks the groups for nodes, and what watches them by name; all else is made before the groups."""
 PROPS = {
     "default": {},
     "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True)},
@@ -95,3 +95,12 @@ def test_nothing_comes_after_the_formation_so_nothing_can_undo_it(synthesize, pr
     assert [name for name in resources if formation in synthesis.before(name)] == []
     after = {entry["Type"] for name, entry in resources.items() if groups & synthesis.before(name)}
     assert after - {"AWS::AutoScaling::AutoScalingGroup"} <= AFTER_THE_GROUPS
+
+
+@pytest.mark.parametrize("props", PROPS.values(), ids=PROPS)
+def test_capacity_is_asked_for_when_nothing_is_left_that_can_fail(synthesize, props):
+    """An alarm that CloudFormation refuses then costs no instance."""
+    synthesis = synthesize(worker_instance_type="m5.large", **props)
+    (request,) = synthesis.of_type("Custom::RequestedCapacity")
+    left = set(synthesis.template["Resources"]) - synthesis.before(request) - {request}
+    assert {synthesis.template["Resources"][name]["Type"] for name in left} == {"AWS::CloudFormation::WaitCondition"}

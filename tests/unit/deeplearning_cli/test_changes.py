@@ -94,6 +94,41 @@ def test_a_new_launch_template_is_explained_for_the_nodes_that_run():
     assert any("deeplearning-cdk upgrade" in line for line in lines)
 
 
+def _request(workers, timeout="600"):
+    return ("Custom::RequestedCapacity", {"Master": "1", "Workers": workers, "ServiceTimeout": timeout})
+
+
+def test_another_count_of_workers_is_explained():
+    change = change_of(_request("3"), _request("5"))
+    assert change.effect is Effect.UPDATE
+    [line] = [line for line in render_changes("training", [change]) if line.startswith("capacity:")]
+    assert "set once" in line
+    assert "by hand" in line
+
+
+def test_a_request_for_the_same_counts_explains_that_sizes_stay():
+    lines = render_changes("training", [change_of(_request("3"), _request("3", timeout="700"))])
+    assert not any(line.startswith("capacity:") for line in lines)
+
+
+def test_the_first_request_of_a_cluster_that_runs_is_explained():
+    """An upgrade from a template whose groups asked for themselves."""
+    before = make_template(It=("AWS::AutoScaling::AutoScalingGroup", {"DesiredCapacity": "3", "MaxSize": "3"}))
+    after = make_template(It=("AWS::AutoScaling::AutoScalingGroup", {"MaxSize": "3"}), Request=_request("3"))
+    [line] = [
+        line for line in render_changes("training", compare_templates(before, after)) if line.startswith("capacity:")
+    ]
+    assert "stays as it is" in line
+
+
+def test_the_limits_of_any_group_are_explained():
+    kind = "AWS::AutoScaling::AutoScalingGroup"
+    before = make_template(A=(kind, {"MaxSize": "3"}), B=(kind, {"Cooldown": "3"}))
+    after = make_template(A=(kind, {"MaxSize": "5"}), B=(kind, {"Cooldown": "5"}))
+    lines = render_changes("training", compare_templates(before, after))
+    assert any("limits" in line and "stays as it was adjusted" in line for line in lines)
+
+
 VALUES = st.recursive(
     st.integers() | st.text(max_size=3) | st.booleans(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(min_size=1, max_size=3), inner, max_size=3),
