@@ -15,9 +15,12 @@ from botocore.stub import Stubber
 
 from capacity_adjuster import handler
 from capacity_adjuster.adjustment import Adjustment
+from capacity_adjuster.capacity_request import CapacityRequest
 from capacity_adjuster.groups import AutoScalingGroups
 from capacity_adjuster.reconciliation import Reconciliation
 from capacity_adjuster.records import ClusterRecords
+from capacity_adjuster.stack_request import answer_stack
+from capacity_adjuster.wish import Ask, Wish
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
@@ -28,6 +31,7 @@ from deeplearning_contract.metrics import (
     LAUNCH_FAILURES,
 )
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.stack_signal import send_signal
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
@@ -168,6 +172,21 @@ class Cloud:
     def run(self, clock=None, **options):
         clock = clock or SteppedClock()
         return Reconciliation(self.settings, self.edges(clock, **options)).run()
+
+    def request(self, kind, workers, **more):
+        """Let CloudFormation ask, and return what it was answered."""
+        event = {
+            "RequestType": kind,
+            "RequestId": f"request-of-{kind}",
+            "StackId": "stack",
+            "LogicalResourceId": "RequestedCapacity",
+            "ResponseURL": self.signals.url,
+            "ResourceProperties": {"Master": "1", "Workers": str(workers), "Candidate": "0"},
+            **more,
+        }
+        edges = self.edges(SteppedClock())
+        answer_stack(event, edges=edges, asking=Reconciliation(self.settings, edges).asking, send=send_signal)
+        return self.signals.bodies[-1]
 
     def group(self, role):
         found = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
@@ -563,6 +582,69 @@ def test_the_slower_of_two_writers_loses(cloud):
     assert not records.write_adjustment(replace(record, reason="slower"))
     assert records.write_adjustment(record.close())
     assert records.read_adjustment() == replace(record, revision=2, processes=(), lease_until=0)
+
+
+def make_wish(**options):
+    request = CapacityRequest("request-1", "capacity-request-1", 1, 3, "0", is_creation=True)
+    return Wish(1, request, ("request-1",), **options)
+
+
+def test_a_wish_is_read_as_it_was_written_and_the_slower_writer_loses(cloud):
+    records = cloud.records()
+    assert records.read_wish() is None
+    wish = make_wish(asks=(Ask("workers", 0, 3), Ask("master", 0, 1)), former=(Ask("workers", 3, 0),), lease_until=77)
+    assert not records.write_wish(replace(wish, revision=2))
+    assert records.write_wish(wish)
+    assert not records.write_wish(replace(wish, is_over=True))
+    assert records.read_wish() == wish
+    assert records.write_wish(wish.close())
+    assert not records.write_wish(wish.end())
+    assert records.read_wish() == wish.close()
+
+
+@pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
+@pytest.mark.parametrize("document", ["", "[]", '{"revision": 7}'])
+def test_a_wish_that_cannot_be_read_asks_for_nothing_and_the_next_one_does(cloud, caplog, document, revision):
+    cloud.create_groups()
+    item = {"cluster": {"S": "training#wish"}, "document": {"S": document}, **revision}
+    cloud.dynamodb.put_item(TableName="state", Item=item)
+    assert cloud.run().startswith("verdict launched")
+    assert "record training#wish must be readable" in caplog.text
+    assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
+    assert cloud.group("worker")["DesiredCapacity"] == 2
+    assert cloud.records().read_wish().request.request_id == "request-of-Update"
+
+
+def test_a_stack_is_answered_when_its_groups_were_asked(cloud):
+    cloud.create_groups()
+    for role in ("worker", "master"):
+        name = cloud.group(role)["AutoScalingGroupName"]
+        cloud.scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=0)
+    answer = cloud.request("Create", workers=3)
+    assert answer == {
+        "StackId": "stack",
+        "RequestId": "request-of-Create",
+        "LogicalResourceId": "RequestedCapacity",
+        "PhysicalResourceId": "capacity-request-of-Create",
+        "Status": "SUCCESS",
+    }
+    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("worker", "master")} == {"worker": 3, "master": 1}
+    assert cloud.calls == ["PutItem", "PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
+    cloud.request("Create", workers=3)
+    assert cloud.calls == [], "the same request again"
+    cloud.request("Delete", workers=3, PhysicalResourceId="capacity-request-of-Create")
+    assert cloud.records().read_wish().is_over
+
+
+def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tried_again(cloud):
+    cloud.create_groups()
+    cloud.signals.status = 503
+    with pytest.raises(OSError, match="503"):
+        cloud.request("Update", workers=2)
+    assert len(cloud.signals.bodies) == 1
+    cloud.signals.status = 200
+    assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
+    assert cloud.calls == [], "the groups were asked before"
 
 
 @pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])

@@ -75,6 +75,20 @@ def test_the_creation_after_a_cancelled_one_asks():
     assert sizes(world) == (1, 3)
 
 
+def test_the_resource_is_ended_by_the_id_that_it_was_given():
+    world = create()
+    ask(world, world.stack_request("Update", 4))
+    given = {answer["PhysicalResourceId"] for answer in world.answers}
+    assert len(given) == 1, "another id would make CloudFormation delete the resource of before"
+    ask(world, world.stack_request("Delete", 0) | {"PhysicalResourceId": given.pop()})
+    assert world.wish.is_over
+    world = make_world()
+    ask(world, world.stack_request("Create", 3), crash_at=2 * find_call("read_state"))
+    ask(world, cancel(world) | {"PhysicalResourceId": "capacity-of-before"})
+    assert not world.wish.is_over
+    assert world.wish.request.resource.startswith("capacity-")
+
+
 def test_a_cancelled_creation_ends_no_resource_that_was_updated_since():
     world = create()
     ask(world, world.stack_request("Update", 4))
