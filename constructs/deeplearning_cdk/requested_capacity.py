@@ -4,6 +4,7 @@ from aws_cdk import CustomResource, Duration
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
+from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_contract.names import FIRST_CANDIDATE
 
 RESOURCE_TYPE = "Custom::RequestedCapacity"
@@ -43,3 +44,4 @@ class RequestedCapacity(Construct):
     def ask_after(self, *dependencies: IDependable) -> None:
         """Ask for no node before something is there."""
         self._resource.node.add_dependency(*dependencies)
+        prune_dependencies(self._resource)
