@@ -22,5 +22,5 @@ def print_completion(arguments: argparse.Namespace) -> int:
 
     from deeplearning_cli.main import make_parser  # noqa: PLC0415 - it names this module
 
-    print(shtab.complete(make_parser(), shell=arguments.shell))
+    print(shtab.complete(make_parser(), arguments.shell))
     return 0

@@ -13,6 +13,8 @@ from tests.gates.finding import Finding
 ACKNOWLEDGED = "acknowledged"
 
 _TABLE = "constructs/deeplearning_cdk/acknowledged_rules.py"
+_ZONE_OF_THE_USER = "CloudFormation Validate::W3010"
+"""The CDK's own `Vpc` acknowledges that a zone is written out, where its user has named one."""
 # The places in a resource's metadata where tools look for what they shall not say.
 _SILENCERS = frozenset({"cfn-lint", "cfn_nag", "cdk_nag", "guard", "cfn-guard"})
 
@@ -29,7 +31,8 @@ def look_at_acknowledgements(assembly: Assembly) -> list[Finding]:
             more=_TABLE,
         )
         for found, reason, place in list_acknowledged(assembly)
-        if (rule := _rule_of(found)) is None or rule.reason != reason
+        if ((rule := _rule_of(found)) is None or rule.reason != reason)
+        and not (found == _ZONE_OF_THE_USER and "availability_zone" in assembly.context)
     ]
 
 

@@ -37,7 +37,7 @@ def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cdk.out", "--case", "nothing"], "--case must be one of bad-image,"),
+        (["cdk.out", "--case", "nothing"], "--case must be one of amazon-linux, bad-image,"),
         (["cdk.out", "--case", "quota"], "case quota must have a stack of its own; give --app 'COMMAND' instead"),
         (["cdk.out", "--app", "x", "--case", "quota"], "assembly must be given, or --app with --case; give one of"),
         (["--app", "x"], "--app must be given with --case; without one, synthesize and name the assembly"),

@@ -133,10 +133,14 @@ def test_nvidia_smi_tells_the_processors_load_as_that_of_the_gpus(monkeypatch, t
 
 
 def test_nvidia_smi_counts_the_time_of_processes_that_run():
-    before, begin = nvidia_smi._read_ticks(), time.process_time()
-    while time.process_time() - begin < 0.1:
-        pass
-    assert nvidia_smi._read_ticks() > before
+    def work_and_see():
+        before, begin = nvidia_smi._read_ticks(), time.process_time()
+        while time.process_time() - begin < 0.1:
+            pass
+        return nvidia_smi._read_ticks() > before
+
+    # A process of this machine that ends meanwhile takes its time out of the count.
+    assert any(work_and_see() for _ in range(50))
 
 
 @pytest.mark.parametrize(
