@@ -97,12 +97,19 @@ def wish(**changes):
     return world
 
 
+def break_w5():
+    world = wish(stop=StopRecord(stopped_at=1))
+    for group in world.groups.values():
+        group.desired = 0
+    invariants.w5_a_wish_gives_way(world)
+
+
 BREAKS = {
     "W1": lambda: invariants.w1_no_more_is_asked_for_than_wished(wish(), NodeRole.WORKER, 4),
     "W2": lambda: invariants.w2_nobodys_own_scaling_is_overwritten(NodeRole.WORKER, {NodeRole.WORKER}),
     "W3": lambda: invariants.w3_nothing_is_asked_for_after_the_end(wish(is_deleted=True)),
     "W4": break_w4,
-    "W5": lambda: invariants.w5_a_wish_gives_way(wish(stop=StopRecord(stopped_at=1))),
+    "W5": break_w5,
     "E1": break_e1,
     "I1": lambda: invariants.i1_desired_keeps_to_the_policy(World(minimum=2, workers=3), 1),
     "I2": lambda: invariants.i2_desired_is_only_lowered(World(minimum=1, workers=3), 3),

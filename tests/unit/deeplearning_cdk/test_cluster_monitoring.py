@@ -282,6 +282,9 @@ def test_used_up_budget_reaches_the_adjuster_which_knows_its_topic(synthesize: A
     (adjuster,) = (name for name in synthesis.of_type("AWS::Lambda::Function") if "AdjusterFunction" in name)
     function = {"Fn::GetAtt": [adjuster, "Arn"]}
     subscription = synthesis.part("AWS::SNS::Subscription", "MonitoringBudget")["Properties"]
+    assert subscription.pop("RedrivePolicy")["deadLetterTargetArn"]["Fn::GetAtt"][0].startswith(
+        "ClusterCoordinationDeadLetters"
+    )
     assert subscription == {"Endpoint": function, "Protocol": "lambda", "TopicArn": {"Ref": used_up}}
     permission = synthesis.part("AWS::Lambda::Permission", "MonitoringBudget")["Properties"]
     assert (permission["FunctionName"], permission["Principal"]) == (function, "sns.amazonaws.com")

@@ -106,11 +106,12 @@ def test_capacity_is_asked_for_when_all_that_nodes_need_is_there_and_the_wait_ne
     (request,) = (r for r in resources.values() if r["Type"] == "Custom::RequestedCapacity")
     (wait,) = (r for r in resources.values() if r["Type"] == "AWS::CloudFormation::WaitCondition")
     groups = {synthesis.group_id(role) for role in ROLES}
+    function = request["Properties"]["ServiceToken"]["Fn::GetAtt"][0]
+    assert function.startswith("ClusterCapacityAdjusterFunction")
     assert groups <= set(request["DependsOn"])
     for role in ROLES:
-        assert set(synthesis.group(role)["DependsOn"]) - groups <= set(request["DependsOn"])
+        assert set(synthesis.group(role)["DependsOn"]) - groups <= {*request["DependsOn"], function}
     assert not groups & set(wait["DependsOn"])
-    assert request["Properties"]["ServiceToken"]["Fn::GetAtt"][0].startswith("ClusterCapacityAdjusterFunction")
 
 
 @pytest.mark.parametrize("role", ROLES)
