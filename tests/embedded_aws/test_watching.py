@@ -51,9 +51,26 @@ def test_refuses_a_template_that_is_no_text_or_names_what_has_no_path(template, 
         transform(EVENT, {"InputPathsMap": PATHS, "InputTemplate": template})
 
 
-def test_publishes_the_text_to_the_topic_of_the_rule(start_cloud, sample_template, assemble, tmp_path):
+@pytest.mark.parametrize("is_admitted", [True, False])
+def test_publishes_the_text_to_the_topic_of_the_rule_where_its_policy_admits_events(
+    start_cloud, sample_template, assemble, tmp_path, is_admitted
+):
     resources = sample_template["Resources"]
     resources["Told"] = {"Type": "AWS::SNS::Topic"}
+    service = "events.amazonaws.com" if is_admitted else "budgets.amazonaws.com"
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": service},
+        "Action": "sns:Publish",
+        "Resource": {"Ref": "Told"},
+    }
+    resources["ToldPolicy"] = {
+        "Type": "AWS::SNS::TopicPolicy",
+        "Properties": {
+            "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
+            "Topics": [{"Ref": "Told"}],
+        },
+    }
     resources["Heard"] = {"Type": "AWS::SQS::Queue"}
     resources["Rule"] = {
         "Type": "AWS::Events::Rule",
@@ -78,8 +95,9 @@ def test_publishes_the_text_to_the_topic_of_the_rule(start_cloud, sample_templat
     cloud.client("sns").subscribe(TopicArn=cloud.physical_id("Told"), Protocol="sqs", Endpoint=arn)
     detail = EVENT["detail"]
     assert cloud.command("send_event", source="deeplearning-cdk", detail_type="Failed", detail=detail) == 1
-    (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5)["Messages"]
-    assert json.loads(message["Body"])["Message"] == 'Failed: no "capacity"\nleft'
+    messages = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5 if is_admitted else 1).get("Messages", [])
+    texts = [json.loads(message["Body"])["Message"] for message in messages]
+    assert texts == (['Failed: no "capacity"\nleft'] if is_admitted else [])
 
 
 def test_fails_a_stack_whose_dashboard_names_an_unknown_metric(start_cloud, sample_template, assemble, tmp_path):
