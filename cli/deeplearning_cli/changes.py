@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_cli.error_report import report_error
 from deeplearning_cli.template_changes import Change, Effect, compare_templates
 from deeplearning_rehearsal.assembly import read_stack
+from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import AssemblyError, UnavailableError
 
 _HEADINGS = {

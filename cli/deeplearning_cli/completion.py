@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 
-from deeplearning_cli.error_report import report_error
+from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
 
 SHELLS = ("bash", "zsh", "tcsh")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.error_report import report_error
+from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_view.errors import LookError
 from deeplearning_view.lines import Line

@@ -4,11 +4,11 @@ import argparse
 import importlib.util
 from pathlib import Path
 
-from deeplearning_cli.error_report import report_error
 from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_cases
 from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.capacity import require_cluster, require_worker_minimum
 from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
+from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import RehearsalError, UnavailableError
 from deeplearning_rehearsal.job_packages import prepare_job_packages
 from deeplearning_rehearsal.lab_record import remove_record

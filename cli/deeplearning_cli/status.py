@@ -7,7 +7,7 @@ import time
 from datetime import datetime, timezone
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_cli.error_report import report_error
+from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_view.errors import LookError
 from deeplearning_view.page import describe_cluster, render_page, render_text

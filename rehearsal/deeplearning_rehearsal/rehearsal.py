@@ -21,6 +21,7 @@ from deeplearning_rehearsal.dashboard_page import PAGE_NAME, read_dashboards, wr
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from deeplearning_rehearsal.embedded_aws.recorded_rights import write_rights
+from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
@@ -39,7 +40,6 @@ ROUTER = "100.64.0.1"
 """Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
 
 PORT = 4566
-_UNAVAILABLE = 2
 
 
 def carry_out(argument: str, lab_pid: int) -> int:
@@ -54,10 +54,7 @@ def carry_out(argument: str, lab_pid: int) -> int:
     try:
         report = rehearse(options, Timeline(), lab_pid)
     except RehearsalError as error:
-        sys.stderr.write(f"deeplearning-cdk: {error}\n")
-        if options.json:
-            sys.stdout.write(json.dumps({"error": {"message": str(error), "exit_status": _UNAVAILABLE}}) + "\n")
-        return _UNAVAILABLE
+        return report_error(error, as_json=options.json)
     return 0 if report.verdict == "pass" else 1
 
 

@@ -1,0 +1,25 @@
+"""The report of a command that could not be carried out: one line for people, one object for programs."""
+
+import json
+import sys
+
+UNAVAILABLE = 2
+"""The exit status of a command that could not be carried out."""
+
+
+def report_error(error: Exception, *, as_json: bool = False) -> int:
+    """
+    Report an error on standard error; with `--json` on standard output too, so that it always holds JSON.
+
+    Args:
+        error: Its text names the cause and the remedy.
+        as_json: The user gave `--json`. Default: no.
+
+    Returns:
+        The exit status.
+    """
+    sys.stderr.write(f"deeplearning-cdk: {error}\n")
+    if as_json:
+        sys.stdout.write(json.dumps({"error": {"message": str(error), "exit_status": UNAVAILABLE}}) + "\n")
+        sys.stdout.flush()
+    return UNAVAILABLE
