@@ -82,6 +82,21 @@ def test_a_rebooted_node_takes_the_place_of_its_earlier_channel():
     assert list(earlier) == []
 
 
+def test_the_agent_keeps_its_credentials_until_shortly_before_they_expire(monkeypatch):
+    asked = []
+
+    def read_metadata(path):
+        asked.append(path)
+        document = '{"AccessKeyId": "ASIA1", "Expiration": "2026-11-22T16:00:00Z"}'
+        return document if path.endswith("/node") else path.rpartition("/")[2] or "node"
+
+    monkeypatch.setattr(session_agent, "read_metadata", read_metadata)
+    caller = session_agent.Caller("http://100.64.0.1:4566")
+    for minute, reads in ((0, 3), (1, 3), (54, 3), (56, 6)):
+        region, credentials = caller.read_role(datetime(2026, 11, 22, 15, minute, tzinfo=timezone.utc))
+        assert (region, credentials["AccessKeyId"], len(asked)) == ("region", "ASIA1", reads)
+
+
 def test_the_agents_signature_is_the_one_that_aws_asks_for():
     credentials = {"AccessKeyId": "ASIA1", "SecretAccessKey": "secret", "Token": "token"}
     headers = session_agent.sign(

@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,10 +20,61 @@ METADATA_HOST = "169.254.169.254"
 _ROLE = "/latest/meta-data/iam/security-credentials/"
 _ANSWER_SECONDS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_RENEWAL = timedelta(minutes=5)
+"""Before credentials expire."""
 
 
 class AgentError(Exception):
     """A call was not answered as it should be."""
+
+
+class Caller:
+    """
+    Calls AWS as the instance's role, whose credentials are read again only when they are about to expire.
+
+    The agent's SDK keeps them too: a slow metadata service delays its first call alone.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        """Read nothing yet."""
+        self._host = urlsplit(endpoint).netloc
+        self._region = ""
+        self._credentials: Mapping[str, Any] = {}
+        self._renew = datetime.min.replace(tzinfo=timezone.utc)
+
+    def read_role(self, now: datetime) -> tuple[str, Mapping[str, Any]]:
+        """Return region and credentials."""
+        if now >= self._renew:
+            self._region = read_metadata("/latest/meta-data/placement/region")
+            name = read_metadata(_ROLE).partition("\n")[0]
+            self._credentials = json.loads(read_metadata(_ROLE + name))
+            # Python 3.10 reads no "Z".
+            end = datetime.fromisoformat(self._credentials["Expiration"].replace("Z", "+00:00"))
+            self._renew = end - _RENEWAL
+        return self._region, self._credentials
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        path: str,
+        body: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: "float | None" = _ANSWER_SECONDS,
+    ) -> http.client.HTTPResponse:
+        """Return the answer of a signed call; with no time-out for one that stays open."""
+        now = datetime.now(timezone.utc)
+        region, credentials = self.read_role(now)
+        signature = sign(
+            method, self._host, path, body, service=service, region=region, credentials=credentials, now=now
+        )
+        connection = http.client.HTTPConnection(self._host, timeout=timeout)
+        connection.request(method, path, body=body or None, headers={**signature, **(headers or {})})
+        answer = connection.getresponse()
+        if answer.status != http.client.OK:
+            raise AgentError(f"{service} answers {answer.status}: {answer.read(300)!r}")
+        return answer
 
 
 def start_agent(environment: Mapping[str, str]) -> None:
@@ -34,20 +85,20 @@ def start_agent(environment: Mapping[str, str]) -> None:
 
 
 def _run(endpoint: str) -> None:
-    pause = _FIRST_PAUSE
+    pause, caller = _FIRST_PAUSE, Caller(endpoint)
     while True:
         try:
-            for session_id in connect(endpoint):
+            for session_id in connect(caller):
                 pause = _FIRST_PAUSE
                 if session_id:
-                    open_session(endpoint, session_id)
+                    open_session(caller, session_id)
         except (OSError, http.client.HTTPException, ValueError, KeyError, AgentError):
             pass  # no role yet, AWS does not answer, or it refuses: the agent goes on trying
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def connect(endpoint: str) -> Iterator[str]:
+def connect(caller: Caller) -> Iterator[str]:
     """Register, open the control channel, and return the sessions as they come; an empty text says that it is open."""
     instance_id = read_metadata("/latest/meta-data/instance-id")
     information = {
@@ -58,19 +109,19 @@ def connect(endpoint: str) -> Iterator[str]:
         "PlatformType": "Linux",
     }
     target = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "AmazonSSM.UpdateInstanceInformation"}
-    _call(endpoint, "ssm", "POST", "/", json.dumps(information), headers=target).read()
+    caller.call("ssm", "POST", "/", json.dumps(information), headers=target).read()
     path = f"/v1/control-channel/{instance_id}"
-    _call(endpoint, "ssmmessages", "POST", path, '{"MessageSchemaVersion": "1.0"}').read()
-    channel = _call(endpoint, "ssmmessages", "GET", path, timeout=None)
+    caller.call("ssmmessages", "POST", path, '{"MessageSchemaVersion": "1.0"}').read()
+    channel = caller.call("ssmmessages", "GET", path, timeout=None)
     while line := channel.readline():
         yield json.loads(line)["SessionId"] if line.strip() else ""
 
 
-def open_session(endpoint: str, session_id: str) -> None:
+def open_session(caller: Caller, session_id: str) -> None:
     """Open the data channel of a session."""
     path = f"/v1/data-channel/{session_id}"
-    _call(endpoint, "ssmmessages", "POST", path, '{"MessageSchemaVersion": "1.0"}').read()
-    _call(endpoint, "ssmmessages", "GET", path).read()
+    caller.call("ssmmessages", "POST", path, '{"MessageSchemaVersion": "1.0"}').read()
+    caller.call("ssmmessages", "GET", path).read()
 
 
 def read_metadata(path: str) -> str:
@@ -110,31 +161,6 @@ def sign(
     credential = f"{credentials['AccessKeyId']}/{scope}"
     authorization = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={key.hex()}"
     return {"X-Amz-Date": stamp, "X-Amz-Security-Token": signed["x-amz-security-token"], "Authorization": authorization}
-
-
-def _call(
-    endpoint: str,
-    service: str,
-    method: str,
-    path: str,
-    body: str = "",
-    *,
-    headers: Mapping[str, str] | None = None,
-    timeout: "float | None" = _ANSWER_SECONDS,
-) -> http.client.HTTPResponse:
-    """Return the answer of a signed call; with no time-out for one that stays open."""
-    host = urlsplit(endpoint).netloc
-    region = read_metadata("/latest/meta-data/placement/region")
-    role = read_metadata(_ROLE).partition("\n")[0]
-    credentials = json.loads(read_metadata(_ROLE + role))
-    now = datetime.now(timezone.utc)
-    signature = sign(method, host, path, body, service=service, region=region, credentials=credentials, now=now)
-    connection = http.client.HTTPConnection(host, timeout=timeout)
-    connection.request(method, path, body=body or None, headers={**signature, **(headers or {})})
-    answer = connection.getresponse()
-    if answer.status != http.client.OK:
-        raise AgentError(f"{service} answers {answer.status}: {answer.read(300)!r}")
-    return answer
 
 
 def _read(connection: http.client.HTTPConnection) -> str:
