@@ -116,10 +116,15 @@ class Keeper:
         return now - self._silent_since >= (VACANT_SECONDS if found.has_answer else DEAF_SECONDS)
 
     def conclude(self, change: Change) -> None:
-        """Forget those that left, once the item says so."""
+        """
+        Forget those that left, once the item says so.
+
+        One that failed before the cluster has formed is kept in mind: its replacement is ordered when it has.
+        """
         for instance_id, cause in change.left.items():
             LOG.warning("%s is no member any more: %s", instance_id, cause)
-            self._roster.forget(instance_id)
+            if instance_id not in self._roster.failed() or self._replacements.has_ordered(instance_id):
+                self._roster.forget(instance_id)
             self._acknowledge_by.pop(instance_id, None)
         for member in change.joined:
             LOG.info("%s (%s) is a member now", member.instance_id, member.address)

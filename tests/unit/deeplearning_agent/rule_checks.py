@@ -506,6 +506,20 @@ def a_short_silence_costs_no_instance():
 
 
 @check
+def who_fails_between_its_publication_and_the_formation_is_replaced_once_formed():
+    bench = Bench()
+    bench.acknowledge(1)
+    bench.hear(2, ReportStage.FAILED, 2, reason="its disk is full")
+    published = bench.state(phase=Phase.PUBLISHED)
+    left = bench.formation.collect_ready(published, bench.formation.ready_by, bench.formation.ready_by, bench.look)
+    assert set(left) == {name(2)}
+    bench.keeper.conclude(succession.Change(left))
+    bench.read_again()
+    assert change_of(bench, 1) == (set(), [])
+    assert bench.ordered == [name(2)]
+
+
+@check
 def nobody_is_replaced_while_nobody_answers():
     bench = silence(has_answer=False)
     bench.clock.now += 10 * 60

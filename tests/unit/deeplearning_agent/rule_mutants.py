@@ -348,6 +348,11 @@ def who_left_is_remembered(patch):
     patch.setattr(Keeper, "conclude", lambda *_: None)
 
 
+@mutant
+def who_fails_before_the_formation_is_forgotten(patch):
+    patch.setattr(Replacements, "has_ordered", lambda *_: True)
+
+
 # --- Replacements -----------------------------------------------------------------------------------
 
 
