@@ -17,11 +17,10 @@ def encrypt(template, *, may_use_key):
     encryption = {"KmsMasterKeyId": KEY, "KmsDataKeyReusePeriodSeconds": 3600}
     resources["DeadLetters"] = {"Type": "AWS::SQS::Queue", "Properties": dict(encryption)}
     dead_letters = {"Fn::GetAtt": ["DeadLetters", "Arn"]}
-    resources["FunctionQueue"]["Properties"] |= encryption | {"VisibilityTimeout": 0}
-    resources["FunctionQueue"]["Properties"]["RedrivePolicy"] = {
-        "deadLetterTargetArn": dead_letters,
-        "maxReceiveCount": RECEIPTS,
-    }
+    resources["FunctionQueue"]["Properties"] |= encryption
+    redrive = {"deadLetterTargetArn": dead_letters, "maxReceiveCount": RECEIPTS}
+    unhandled = encryption | {"VisibilityTimeout": 0, "RedrivePolicy": redrive}
+    resources["UnhandledQueue"] = {"Type": "AWS::SQS::Queue", "Properties": unhandled}
     resources["Function"]["Properties"] |= {"KmsKeyArn": KEY, "DeadLetterConfig": {"TargetArn": dead_letters}}
     resources["Table"]["Properties"] |= {
         "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY},
@@ -84,17 +83,16 @@ def test_an_event_that_failed_three_times_is_sent_to_the_dead_letters_as_the_fun
 
 
 def test_a_message_that_nobody_deletes_becomes_a_dead_letter(cloud):
-    cloud.client("sqs").purge_queue(QueueUrl=cloud.physical_id("FunctionQueue"))
-    cloud.client("sqs").send_message(QueueUrl=cloud.physical_id("FunctionQueue"), MessageBody="deadly")
+    cloud.client("sqs").send_message(QueueUrl=cloud.physical_id("UnhandledQueue"), MessageBody="deadly")
     for _ in range(RECEIPTS):
-        assert [message["Body"] for message in receive(cloud, "FunctionQueue")] == ["deadly"]
-    assert receive(cloud, "FunctionQueue", wait_seconds=0) == []
+        assert [message["Body"] for message in receive(cloud, "UnhandledQueue")] == ["deadly"]
+    assert receive(cloud, "UnhandledQueue", wait_seconds=0) == []
     assert [message["Body"] for message in receive(cloud, "DeadLetters")] == ["deadly"]
 
 
 def test_key_and_recovery_are_set_where_the_template_sets_them(cloud):
     key = cloud.client("kms").describe_key(KeyId=cloud.physical_id("Key"))["KeyMetadata"]["Arn"]
-    for queue in ("FunctionQueue", "DeadLetters"):
+    for queue in ("FunctionQueue", "UnhandledQueue", "DeadLetters"):
         attributes = cloud.client("sqs").get_queue_attributes(
             QueueUrl=cloud.physical_id(queue), AttributeNames=["KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds"]
         )["Attributes"]
