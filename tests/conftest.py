@@ -7,6 +7,7 @@ Pinning happens when pytest starts, so that fixtures of any scope find it, and a
 import ipaddress
 import os
 import resource
+import signal
 import socket
 from pathlib import Path
 
@@ -131,6 +132,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # No test asserts a time: Hypothesis would, 200 ms an example, which a busy machine exceeds.
     hypothesis.settings.register_profile("without-deadline", deadline=None)
     hypothesis.settings.load_profile("without-deadline")
+    # A script that runs the tests with `&` makes them ignore SIGINT (POSIX, "2.11 Signals and Error Handling"). Tests
+    # that interrupt themselves, or a command that they start, would then wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     patch = pytest.MonkeyPatch()
     pin_environment(patch)
     guard_sockets(patch)

@@ -87,9 +87,7 @@ def start(assembly: Path, tmp_path: Path) -> Iterator[Start]:
         out.mkdir()
         BASE_CACHE.mkdir(parents=True, exist_ok=True)
         (out / "base").symlink_to(BASE_CACHE)
-        # Whoever runs the tests in the background has a shell that ignores interrupts, and so would the command.
-        command = ["env", "--default-signal=INT", str(COMMAND), "rehearse", str(assembly)]
-        command += ["--expect", "formed", "--out", str(out), *options]
+        command = [str(COMMAND), "rehearse", str(assembly), "--expect", "formed", "--out", str(out), *options]
         temporary.mkdir()
         environment = os.environ | {"TMPDIR": str(temporary)}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

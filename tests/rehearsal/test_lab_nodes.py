@@ -1,5 +1,6 @@
 """Nodes of the lab, booted for real: what programs on them see, and what they leave behind."""
 
+import contextlib
 import json
 import os
 import select
@@ -155,11 +156,21 @@ def test_a_reboot_keeps_disk_and_identity_and_does_not_run_user_data_again(seen)
 
 
 def read_children(pid):
-    """Return all processes below one."""
-    found = [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
+    """Return all processes below one; those that end meanwhile may be left out."""
+    found = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
     return found + [below for child in found for below in read_children(child)]
+
+
+def open_children(pid):
+    """Return process id -> descriptor of all processes below one that have not ended yet."""
+    opened = {}
+    for child in read_children(pid):
+        with contextlib.suppress(ProcessLookupError):
+            opened[child] = os.pidfd_open(child)
+    return opened
 
 
 def read_traces():
@@ -173,10 +184,12 @@ def test_nothing_is_left_behind_when_the_lab_is_killed(base_root, tmp_path):
     with subprocess.Popen(command(base_root, tmp_path, "linger"), stdout=subprocess.PIPE, text=True) as lab:
         watchdog = threading.Timer(120, lab.kill)
         watchdog.start()
-        assert json.loads(lab.stdout.readline()) == "running"
-        watchdog.cancel()
-        processes = {pid: os.pidfd_open(pid) for pid in read_children(lab.pid)}
-        lab.kill()
+        try:
+            assert json.loads(lab.stdout.readline()) == "running"
+            processes = open_children(lab.pid)
+        finally:
+            watchdog.cancel()
+            lab.kill()
     assert len(processes) > 3 * 3  # each node has its first process, its service manager and its sshd
     for pid, descriptor in processes.items():
         ended, _, _ = select.select([descriptor], [], [], 30)
