@@ -170,9 +170,10 @@ def test_refuses_what_aws_refuses(cloud, instance_id, status, message):
 
 
 @pytest.mark.fault(43)
-def test_an_instance_that_dies_before_it_is_in_service_cancels_its_launch(start_cloud, sample_assembly):
+def test_an_instance_that_dies_before_it_is_in_service_cancels_its_launch(start_cloud, asking_assembly):
     cloud = start_cloud(pace={"launch": 3600}, minute_seconds=3600)
-    cloud.deploy(sample_assembly, worker_desired_capacity=1)
+    cloud.deploy(asking_assembly)
+    cloud.ask("WorkerGroup", 1)  # once it is complete: a launch that fails before would undo the stack
     victim = cloud.machine("worker")
     cloud.command("fail_instance", instance_id=victim["instance_id"])
     assert cloud.next(lambda line: line["kind"] == "power_off")["instance_id"] == victim["instance_id"]
@@ -186,9 +187,10 @@ def test_an_instance_that_dies_before_it_is_in_service_cancels_its_launch(start_
     assert "EndTime" in cancelled
 
 
-def test_a_launch_ends_when_its_instance_is_terminated_before_it_is_in_service(start_cloud, sample_assembly):
+def test_a_launch_ends_when_its_instance_is_terminated_before_it_is_in_service(start_cloud, asking_assembly):
     cloud = start_cloud(pace={"launch": 3600}, minute_seconds=3600)
-    cloud.deploy(sample_assembly, worker_desired_capacity=1)
+    cloud.deploy(asking_assembly)
+    cloud.ask("WorkerGroup", 1)  # once it is complete: a launch that fails before would undo the stack
     victim = cloud.machine("worker")["instance_id"]
     cloud.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=victim, ShouldDecrementDesiredCapacity=True
