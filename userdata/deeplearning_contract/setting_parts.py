@@ -68,12 +68,14 @@ class HardwareSettings:
         gpu_count: NVIDIA GPUs of an instance.
         network_cards: Its network cards.
         efa_cards: How many of them take an EFA.
+        compute_capability: Of its GPUs, such as `7.0`; empty without GPUs, or where it is not known.
     """
 
     instance_type: str
     gpu_count: int
     network_cards: int
     efa_cards: int
+    compute_capability: str = ""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "HardwareSettings":
@@ -84,7 +86,9 @@ class HardwareSettings:
             ContractError: It does not have its shape.
         """
         counts = {name: field(document, name, int, "hardware") for name in ("gpu_count", "network_cards", "efa_cards")}
-        return cls(instance_type=field(document, "instance_type", str, "hardware"), **counts)
+        capability = field({"compute_capability": "", **document}, "compute_capability", str, "hardware")
+        instance_type = field(document, "instance_type", str, "hardware")
+        return cls(instance_type=instance_type, compute_capability=capability, **counts)
 
 
 @dataclass(frozen=True)
@@ -118,21 +122,52 @@ class DataSettings:
 
 
 @dataclass(frozen=True)
+class EnvironmentCacheSettings:
+    """
+    Where finished environments are kept for other clusters.
+
+    Attributes:
+        bucket: S3 bucket.
+        prefix: Of the keys; empty, or ends with `/`.
+    """
+
+    bucket: str
+    prefix: str = ""
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any], key: str) -> "EnvironmentCacheSettings | None":
+        """
+        Read what `asdict` wrote below a key; None where it is absent.
+
+        Raises:
+            ContractError: It does not have its shape.
+        """
+        if document.get(key) is None:
+            return None
+        return cls(**_strings(field(document, key, dict, "settings"), cls, f"settings.{key}"))
+
+
+@dataclass(frozen=True)
 class EnvironmentSettings:
     """
     The software that jobs run in.
 
     Attributes:
-        kind: `requirements` (pip), `conda` or `container`.
-        file: The requirements or conda file; None for a container.
+        kind: `horovod` (the image's framework, or a pinned one), `requirements` (pip), `conda` or `container`.
+        file: The requirements or conda file; None for the others.
         image: The container's image; empty for the others.
         horovod: Version of Horovod that is built for the environment's framework; empty for none.
+        framework: Of kind `horovod`: the requirement that is installed where the image has no framework, such as
+            `torch==2.7.1`; empty where the image must have one.
+        cache: Where finished environments are kept for other clusters; None for nowhere but the shared file system.
     """
 
     kind: str
     file: ScriptSettings | None = None
     image: str = ""
     horovod: str = ""
+    framework: str = ""
+    cache: EnvironmentCacheSettings | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "EnvironmentSettings":
@@ -142,8 +177,10 @@ class EnvironmentSettings:
         Raises:
             ContractError: It does not have its shape.
         """
-        texts = {name: field(document, name, str, "environment") for name in ("kind", "image", "horovod")}
-        return cls(file=ScriptSettings.read(document, "file"), **texts)
+        known = {"framework": "", **document}
+        texts = {name: field(known, name, str, "environment") for name in ("kind", "image", "horovod", "framework")}
+        cache = EnvironmentCacheSettings.read(document, "cache")
+        return cls(file=ScriptSettings.read(document, "file"), cache=cache, **texts)
 
 
 @dataclass(frozen=True)
