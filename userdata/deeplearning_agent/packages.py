@@ -18,13 +18,14 @@ KERNEL = "{kernel}"
 """In a package's name: the running kernel's release, for which a driver must be built; the newest may be another."""
 
 _APT = ("apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", "-o", "Acquire::Retries=3")
-_MANAGERS = {
+MANAGERS = {
     "apt-get": ((*_APT, "update"), (*_APT, "install", "--yes", "--no-install-recommends")),
     "dnf": (("dnf", "install", "--assumeyes"),),
 }
+"""Program -> its command lines, the last of which takes the packages' names."""
 
 # Ubuntu's needrestart would restart services behind apt, this agent among them.
-_ENVIRONMENT = {
+VARIABLES = {
     "DEBIAN_FRONTEND": "noninteractive",
     "NEEDRESTART_SUSPEND": "1",
     "HOME": "/root",
@@ -74,12 +75,12 @@ def install_optional(node: Node, command: str, names: list[str], deadline: Deadl
 
 
 def _install(node: Node, names: list[str], deadline: Deadline) -> None:
-    manager = next((command for command in _MANAGERS if node.programs.has(command)), None)
+    manager = next((command for command in MANAGERS if node.programs.has(command)), None)
     if manager is None:
         raise StageFailure(
             f"neither apt-get nor dnf is there to install {', '.join(names)}", "give an image that has them"
         )
-    *updates, install = _MANAGERS[manager]
+    *updates, install = MANAGERS[manager]
     last = ProgramError("no attempt was made")
     for _ in deadline.attempts():
         try:
@@ -87,7 +88,7 @@ def _install(node: Node, names: list[str], deadline: Deadline) -> None:
                 node.programs.run(
                     argv,
                     timeout_seconds=max(1.0, deadline.remaining),
-                    environment=_ENVIRONMENT,
+                    environment=VARIABLES,
                 )
         except ProgramError as error:  # noqa: PERF203 - waiting dwarfs it
             last = error
