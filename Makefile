@@ -19,7 +19,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 # --- Set-up: each stamp is younger than what it was made from ---------------------------------------
 
@@ -106,7 +106,7 @@ test-deep: setup ## Search 10,000 histories of each model for a broken promise, 
 # Made before the tests, because pytest would hide its progress.
 .PHONY: base
 base: setup
-	@$(BIN)/python -m deeplearning_rehearsal.lab build/rehearsal/base
+	@$(BIN)/python -m deeplearning_rehearsal.lab
 
 .PHONY: check
 check: setup build/stamps/checkov ## Lint, format, types, shell, and every security gate over every preset (no network after set-up)
@@ -131,3 +131,9 @@ docs: setup ## Write README.md's generated parts and docs/faults.md anew, with t
 .PHONY: clean
 clean: ## Remove everything that was built
 	@rm -rf build cdk.out .venv node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# Shared by all checkouts of this user, hence no part of `clean`.
+CACHE := $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/deeplearning-cdk
+.PHONY: clean-cache
+clean-cache: ## Remove what rehearsals keep for all checkouts: the nodes' root file systems, packages, environments
+	@rm -rf "$(CACHE)"

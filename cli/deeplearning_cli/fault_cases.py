@@ -94,7 +94,7 @@ def _rehearse_case(case: Case, app: str | None, options: RehearsalOptions) -> tu
     try:
         if app is not None:
             options = replace(options, assembly=synthesize_case(case, app, options.folder))
-        prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
+        prepare_job_packages(options.assembly, options.stack, options.cache, tell)
     except PromiseError as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return 1, _fail(str(error))

@@ -95,12 +95,9 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     add("--app", metavar="COMMAND", help="with --case: synthesize each case's own stack with this CDK app")
     add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and say how to log in")
     add("--json", action="store_true", help="print the report as JSON on standard output, progress on standard error")
-    add(
-        "--out",
-        default="build/rehearsal",
-        metavar="DIR",
-        help="where reports and the cached base root go (default: %(default)s)",
-    )
+    add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")
+    shared = "$XDG_CACHE_HOME/deeplearning-cdk, or ~/.cache/deeplearning-cdk"
+    add("--cache", metavar="DIR", help=f"keeps downloads and images for every checkout (default: {shared})")
     parser.set_defaults(run=_rehearse, parser=parser)
 
 

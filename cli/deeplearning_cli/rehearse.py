@@ -11,6 +11,7 @@ from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import RehearsalError, UnavailableError
 from deeplearning_rehearsal.job_packages import prepare_job_packages
+from deeplearning_rehearsal.lab.cache import find_cache, require_cache
 from deeplearning_rehearsal.lab_record import remove_record
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.progress import tell
@@ -35,10 +36,11 @@ def rehearse(arguments: argparse.Namespace) -> int:
             _require_assembly(options)
         _require_extra()
         require_namespaces()
+        require_cache(options.cache)
         _prepare_base(options)
         if cases:
             return rehearse_cases(cases, arguments.app, options)
-        prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
+        prepare_job_packages(options.assembly, options.stack, options.cache, tell)
         return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
     except RehearsalError as error:
         return report_error(error, as_json=arguments.json)
@@ -62,6 +64,7 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
         keep=arguments.keep,
         json=arguments.json,
         out=Path(arguments.out).resolve(),
+        cache=Path(arguments.cache).resolve() if arguments.cache else find_cache(),
         lustre_client=bool(arguments.lustre_client),
     )
 
@@ -91,4 +94,4 @@ def _prepare_base(options: RehearsalOptions) -> None:
     from deeplearning_rehearsal.lab.base_root import prepare_base_root  # noqa: PLC0415 - after the cheap checks
 
     options.out.mkdir(parents=True, exist_ok=True)
-    prepare_base_root(options.base_cache, tell)
+    prepare_base_root(options.cache, tell)

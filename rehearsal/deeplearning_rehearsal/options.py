@@ -23,7 +23,8 @@ class RehearsalOptions:
         minutes: Time after which the rehearsal gives up.
         keep: Keep the cluster running after the verdict, until it is interrupted.
         json: Print the report as JSON on standard output.
-        out: Folder for the reports and the cached base root.
+        out: Folder for the reports.
+        cache: Folder that keeps what is made or downloaded once, for all rehearsals.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
         case: File of the fault case whose faults are injected; its report goes to a folder of its own. None: no fault.
     """
@@ -37,6 +38,7 @@ class RehearsalOptions:
     keep: bool
     json: bool
     out: Path
+    cache: Path
     lustre_client: bool = False
     case: Path | None = None
 
@@ -44,11 +46,6 @@ class RehearsalOptions:
     def folder(self) -> Path:
         """Folder of this rehearsal's reports."""
         return self.out if self.case is None else self.out / self.case.stem
-
-    @property
-    def base_cache(self) -> Path:
-        """Folder that caches the nodes' base root file system."""
-        return self.out / "base"
 
     @property
     def work(self) -> Path:
@@ -64,5 +61,7 @@ class RehearsalOptions:
     def from_json(cls, text: str) -> "RehearsalOptions":
         """Read what `to_json` wrote."""
         document = json.loads(text)
-        paths = {name: Path(document[name]) for name in ("assembly", "out", "case") if document[name] is not None}
+        paths = {
+            name: Path(document[name]) for name in ("assembly", "out", "cache", "case") if document[name] is not None
+        }
         return cls(**document | paths)

@@ -138,8 +138,8 @@ def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
     def tell(line: str) -> None:
         timeline.tell("rehearsal", line)
 
-    base_root = prepare_base_root(options.base_cache, tell)
-    packages = prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
+    base_root = prepare_base_root(options.cache, tell)
+    packages = prepare_job_packages(options.assembly, options.stack, options.cache, tell)
     lab = Lab(
         base_root=base_root,
         work=options.work,

@@ -12,7 +12,6 @@ import pytest
 from deeplearning_rehearsal.cases.case_file import find_case
 
 ROOT = Path(__file__).parents[2]
-BASE_CACHE = ROOT / "build" / "rehearsal" / "base"
 Rehearsed = tuple[int, dict[str, Any]]
 
 
@@ -21,8 +20,6 @@ def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str
     def run(case: str) -> Rehearsed:
         out = tmp_path / "out"
         out.mkdir()
-        BASE_CACHE.mkdir(parents=True, exist_ok=True)
-        (out / "base").symlink_to(BASE_CACHE)
         command = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse"]
         command += ["--app", f"{sys.executable} {ROOT / 'app.py'}", "--case", case, "--out", str(out)]
         answer = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deeplearning_rehearsal.lab import prepare_base_root
+from deeplearning_rehearsal.lab.cache import find_cache
 
-PROJECT = Path(__file__).parents[2]
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
 OBSERVER = Path(__file__).with_name("lab_fault_observer.py")
 
@@ -18,7 +18,7 @@ OBSERVER = Path(__file__).with_name("lab_fault_observer.py")
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """Boot three nodes, two of them with faults, break them, and return what was seen."""
-    base_root = prepare_base_root(PROJECT / "build" / "rehearsal" / "base", lambda line: sys.stderr.write(f"{line}\n"))
+    base_root = prepare_base_root(find_cache(), lambda line: sys.stderr.write(f"{line}\n"))
     work = tmp_path_factory.mktemp("faults")
     command = [*ENCLOSED, sys.executable, OBSERVER, base_root, work]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deeplearning_rehearsal.lab import prepare_base_root
+from deeplearning_rehearsal.lab.cache import find_cache
 
-PROJECT = Path(__file__).parents[2]
 OBSERVER = Path(__file__).with_name("lab_observer.py")
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
 NAMES = ["ip-10-0-0-10", "ip-10-0-128-11", "ip-10-0-128-12"]
@@ -22,7 +22,7 @@ IDS = [f"i-{number:017x}" for number in range(1, 4)]
 
 @pytest.fixture(scope="module")
 def base_root():
-    return prepare_base_root(PROJECT / "build" / "rehearsal" / "base", lambda line: sys.stderr.write(f"{line}\n"))
+    return prepare_base_root(find_cache(), lambda line: sys.stderr.write(f"{line}\n"))
 
 
 def command(base_root, work, what):

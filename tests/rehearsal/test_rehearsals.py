@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BASE_CACHE = ROOT / "build" / "rehearsal" / "base"
 Rehearsed = tuple[int, dict[str, Any]]
 
 
@@ -36,8 +35,6 @@ def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[...,
     def run(assembly: Path, *options: str) -> Rehearsed:
         out = tmp_path / "out"
         out.mkdir()
-        BASE_CACHE.mkdir(parents=True, exist_ok=True)
-        (out / "base").symlink_to(BASE_CACHE)
         command = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse", str(assembly)]
         answer = subprocess.run([*command, "--out", str(out), *options], check=False, capture_output=True, text=True)
         report = out / "report.json"

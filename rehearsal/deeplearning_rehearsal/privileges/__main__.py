@@ -19,6 +19,7 @@ from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
 from deeplearning_rehearsal.errors import RehearsalError, UnavailableError
 from deeplearning_rehearsal.job_packages import prepare_job_packages
 from deeplearning_rehearsal.lab.base_root import prepare_base_root
+from deeplearning_rehearsal.lab.cache import find_cache
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.privileges.grants import Grant
 from deeplearning_rehearsal.privileges.proof import Proof, prove, render_proof
@@ -46,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         require_namespaces()
         arguments.out.mkdir(parents=True, exist_ok=True)
-        _share_base(arguments.out)
+        prepare_base_root(find_cache(), tell)
         if not arguments.recorded:
             _rehearse_all(arguments)
         proof = prove(arguments.out / name for name in arguments.cases)
@@ -74,13 +75,6 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _share_base(out: Path) -> None:
-    """Use the base root of other rehearsals, which lie beside these."""
-    prepare_base_root(out.parent / "base", tell)
-    if not (out / "base").exists():
-        (out / "base").symlink_to(out.parent / "base")
-
-
 def _rehearse_all(arguments: argparse.Namespace) -> None:
     for number, name in enumerate(arguments.cases, start=1):
         case = read_case(find_case(name))
@@ -102,13 +96,14 @@ def _rehearse(arguments: argparse.Namespace, case: Case, out: Path, without: Gra
         keep=False,
         json=False,
         out=out,
+        cache=find_cache(),
         lustre_client=case.lustre_client,
         case=file,
     )
     synthesize_case(case, arguments.app, options.folder)
     if without is not None:
         remove_grant(options.assembly, without)
-    prepare_job_packages(options.assembly, options.stack, options.base_cache, tell)
+    prepare_job_packages(options.assembly, options.stack, options.cache, tell)
     return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
 
 
@@ -127,7 +122,6 @@ def _prove_by_removal(arguments: argparse.Namespace, proof: Proof) -> bool:
         tell(f"=== {case} without {grant}")
         out = arguments.out.with_name(f"{arguments.out.name}-without")
         out.mkdir(exist_ok=True)
-        _share_base(out)
         (out / case / "report.json").unlink(missing_ok=True)
         status = _rehearse(arguments, read_case(find_case(case)), out, grant)
         is_felt = status == _INCOMPLETE and _names_denial(out / case, grant)

@@ -68,6 +68,7 @@ def options(tmp_path: Path) -> RehearsalOptions:
         keep=False,
         json=False,
         out=tmp_path,
+        cache=tmp_path / "cache",
     )
 
 
@@ -106,7 +107,7 @@ def test_a_case_runs_with_its_own_options_and_leaves_its_entry(
     ((module, given),) = seen
     assert module == "deeplearning_rehearsal.first_process"
     assert (given.nodes, given.expect, given.minutes, given.gpus_per_node) == (2, "formed", 3.0, 4)
-    assert (given.folder, given.base_cache) == (tmp_path / "pair", tmp_path / "base")
+    assert (given.folder, given.cache) == (tmp_path / "pair", tmp_path / "cache")
     assert given.case == tmp_path / "pair.toml"
     assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "pass"
 

@@ -36,12 +36,13 @@ def test_options_survive_the_way_into_the_enclosed_process() -> None:
         keep=True,
         json=False,
         out=Path("/a/out"),
+        cache=Path("/cache"),
     )
     assert RehearsalOptions.from_json(options.to_json()) == options
-    assert (options.base_cache, options.work) == (Path("/a/out/base"), Path("/a/out/lab"))
+    assert (options.cache, options.work) == (Path("/cache"), Path("/a/out/lab"))
 
 
-def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_base() -> None:
+def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache() -> None:
     options = RehearsalOptions(
         assembly=Path("/a/cdk.out"),
         stack=None,
@@ -52,11 +53,12 @@ def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_base() -> None:
         keep=False,
         json=False,
         out=Path("/a/out"),
+        cache=Path("/cache"),
         case=Path("/cases/quota.toml"),
     )
     assert RehearsalOptions.from_json(options.to_json()) == options
     assert (options.folder, options.work) == (Path("/a/out/quota"), Path("/a/out/quota/lab"))
-    assert options.base_cache == Path("/a/out/base")
+    assert options.cache == Path("/cache")
 
 
 def test_requested_nodes_are_those_of_all_groups() -> None:

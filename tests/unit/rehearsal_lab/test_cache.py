@@ -1,10 +1,37 @@
-"""The cache of base roots and packages: what is in it is whole."""
+"""The cache of base roots, packages and environments: where it is, and that what is in it is whole."""
 
 from pathlib import Path
 
 import pytest
 
-from deeplearning_rehearsal.lab.cache import fill_once
+from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.lab.cache import fill_once, find_cache, require_cache
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/caches", "HOME": "/home/me"}, "/caches/deeplearning-cdk"),
+        ({"HOME": "/home/me"}, "/home/me/.cache/deeplearning-cdk"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/home/me"}, "/home/me/.cache/deeplearning-cdk"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.cache/deeplearning-cdk"),
+    ],
+)
+def test_the_cache_is_the_users_and_no_checkouts(variables: dict[str, str], folder: str) -> None:
+    assert find_cache(variables) == Path(folder)
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder() -> None:
+    with pytest.raises(UnavailableError, match="HOME must be this user's home, got ''; give --cache another folder"):
+        find_cache({})
+
+
+def test_a_cache_that_cannot_be_written_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    require_cache(tmp_path / "new" / "cache")
+    (tmp_path / "file").touch()
+    for cache in (tmp_path / "file", tmp_path / "file" / "cache"):
+        with pytest.raises(UnavailableError, match=r"must be a writable folder, got .*; give --cache another folder"):
+            fill_once(cache, "key", _fill)
 
 
 def _fill(work: Path) -> Path:
