@@ -1,7 +1,8 @@
 """What the settings of a node are made of: scripts, file systems, hardware, data and the environment of jobs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 from deeplearning_contract.document import field, object_list
@@ -177,7 +178,7 @@ class EnvironmentSettings:
         Raises:
             ContractError: It does not have its shape.
         """
-        known = {"framework": "", **document}
+        known = {"image": "", "horovod": "", "framework": "", **document}
         texts = {name: field(known, name, str, "environment") for name in ("kind", "image", "horovod", "framework")}
         cache = EnvironmentCacheSettings.read(document, "cache")
         return cls(file=ScriptSettings.read(document, "file"), cache=cache, **texts)
@@ -229,4 +230,17 @@ NO_NEEDS = JobNeeds({})
 
 
 def _strings(document: Mapping[str, Any], cls: Any, what: str) -> dict[str, str]:
-    return {name: field(document, name, str, what) for name in cls.__dataclass_fields__}
+    known = {entry.name: entry.default for entry in fields(cls) if entry.default is not MISSING} | dict(document)
+    return {entry.name: field(known, entry.name, str, what) for entry in fields(cls)}
+
+
+def compact(value: Any) -> Any:
+    """Return settings as JSON without what they have by default: user data is short of bytes."""
+    if is_dataclass(value):
+        given = {entry.name: getattr(value, entry.name) for entry in fields(value)}
+        return {entry.name: compact(given[entry.name]) for entry in fields(value) if given[entry.name] != entry.default}
+    if isinstance(value, Mapping):
+        return {name: compact(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [compact(part) for part in value]
+    return value.value if isinstance(value, Enum) else value

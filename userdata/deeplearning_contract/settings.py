@@ -12,7 +12,7 @@ from typing import Any
 from deeplearning_contract.document import field, parse_object, text_list
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import NO_NEEDS, FileSystemSettings, JobNeeds, ScriptSettings
+from deeplearning_contract.setting_parts import NO_NEEDS, FileSystemSettings, JobNeeds, ScriptSettings, compact
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,9 @@ class NodeSettings:
     stop_when_idle_seconds: int = 0
 
     def to_document(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads; values may be CDK tokens."""
-        packages = {command: list(names) for command, names in self.packages.items()}
-        needs = {name: value for name, value in asdict(self.needs).items() if value}
-        if self.needs.data:
-            needs["data"] = list(needs["data"])  # CDK resolves lists and no tuples.
-        return asdict(self) | {"role": self.role.value, "packages": packages, "needs": needs}
+        """Return the JSON object that `from_json` reads; values may be CDK tokens, and lists are no tuples, for it."""
+        document: dict[str, Any] = compact(self)
+        return document
 
     @classmethod
     def from_json(cls, text: str) -> "NodeSettings":
