@@ -112,11 +112,10 @@ def _make_into(
             _install_into(pip, building)
     if not recipe.horovod:
         return None
-    plan = plan_horovod(
-        recipe.horovod, ask_interpreter(python, site.programs), site.root, site.programs, has_gpus=recipe.has_gpus
-    )
-    site.tell(f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}")
-    build_horovod(pip, plan, building, scratch, site.root)
+    found = ask_interpreter(python, site.programs)
+    capability = max((hardware.compute_capability for hardware in site.facts.needs.hardware.values()), default="")
+    plan = plan_horovod(recipe.horovod, found, site.root, site.programs, capability=capability)
+    build_horovod(pip, plan, building, scratch, site.tell)
     (wheel,) = building.glob("horovod-*.whl")
     # The image may have a Horovod of its own, for another framework.
     pip.run("install", "--no-index", "--no-deps", "--ignore-installed", str(wheel))

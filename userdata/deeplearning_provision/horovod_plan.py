@@ -6,7 +6,6 @@ most, where the headers of PyTorch 2.1 and later ask for 17; its gloo does not p
 """
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,37 +13,31 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deeplearning_agent.programs import ProgramError, Programs
+from deeplearning_provision.cuda_toolkit import CudaToolkit, choose_toolkit, read_nvcc_version
 from deeplearning_provision.environment_interpreter import Interpreter
+from deeplearning_provision.framework_facts import Framework, ask_framework, check_architecture
 from deeplearning_provision.pip_program import COMPILER_REMEDY
 from deeplearning_provision.steps import ProvisionFailure
 
+HOROVOD_RECIPE = 2
+"""Changes with the way of building: what an older way built is another environment."""
 SOURCES = {"0.28.1": "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"}
 """Version -> SHA-256 of its source on PyPI."""
 FRAMEWORKS = {"torch": "PYTORCH", "tensorflow": "TENSORFLOW", "mxnet": "MXNET"}
 MPI_FOLDERS = ("/opt/amazon/openmpi/bin", "/opt/amazon/openmpi5/bin", "/usr/lib64/openmpi/bin")
 """Where images keep an MPI that is not in the `PATH` of services."""
 MPI_COMPILER = "mpicxx"
-CUDA_HOME = "/usr/local/cuda"
-NCCL_HEADERS = ("/usr/local/cuda/include/nccl.h", "/usr/include/nccl.h", "/usr/local/nccl/include/nccl.h")
+STANDARDS = {"torch": (((2, 14), "20"), ((2, 1), "17")), "tensorflow": (((2, 10), "17"),)}
+"""
+Framework -> from which version its headers ask for which C++ standard, the newest first.
+
+PyTorch's own `CMAKE_CXX_STANDARD`; for TensorFlow Horovod's CMake says so of 2.10, and 2.15.1 was compiled with it.
+"""
+LAST_TENSORFLOW = (2, 18)
+"""Horovod 0.28.1 compiles with the headers of 2.15.1, 2.16.2 and 2.18.1; those of 2.20.0 moved `xla_builder.h`."""
 BYTES_A_JOB = 2 << 30
 """Of memory, for one compiler at PyTorch's headers."""
 PROBE_SECONDS = 180
-# Debian packages PyTorch's headers apart, and pybind11's, which others carry in PyTorch's own folder.
-_ASK = """
-import json, os, {module}
-cuda, missing = "", ""
-if "{module}" == "torch":
-    cuda = torch.version.cuda or ""
-    own = os.path.join(os.path.dirname(torch.__file__), "include")
-    folders = [own, os.path.join(own, "torch", "csrc", "api", "include"), "/usr/include"]
-    names = ["torch/extension.h", "pybind11/pybind11.h"]
-    missing = ", ".join(n for n in names if not any(os.path.exists(os.path.join(f, n)) for f in folders))
-elif "{module}" == "tensorflow":
-    cuda = str(tensorflow.sysconfig.get_build_info().get("cuda_version", ""))
-else:
-    cuda = "yes" if mxnet.runtime.Features().is_enabled("CUDA") else ""
-print(json.dumps([{module}.__version__, cuda, missing]))
-"""
 
 
 @dataclass(frozen=True)
@@ -57,8 +50,8 @@ class HorovodPlan:
         frameworks: Framework -> version for which it is built.
         skipped: Framework -> why it is not built for one that is there.
         mpi: Folder of MPI's compiler; empty without MPI.
-        is_cuda: Whether it moves GPU memory by NCCL.
-        is_cxx17: Whether the compiler is told C++17.
+        toolkit: With what it is built to move GPU memory by NCCL; None for CPUs.
+        standard: The C++ standard that the compilers are told, `17` or `20`; empty for Horovod's own choice.
         jobs: Compilers at the same time.
     """
 
@@ -66,26 +59,19 @@ class HorovodPlan:
     frameworks: Mapping[str, str]
     skipped: Mapping[str, str]
     mpi: str
-    is_cuda: bool
-    is_cxx17: bool
+    toolkit: CudaToolkit | None
+    standard: str
     jobs: int
 
-    def variables(self, root: Path, wrapper: Path) -> dict[str, str]:
-        """Return what Horovod's build reads."""
-        asked = {name: module in self.frameworks for module, name in FRAMEWORKS.items()}
-        asked |= {"GLOO": True, "MPI": bool(self.mpi)}
-        values = {f"HOROVOD_WITH{'' if is_asked else 'OUT'}_{name}": "1" for name, is_asked in asked.items()}
-        values |= {"MAKEFLAGS": f"-j{self.jobs}", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
-        if self.is_cxx17:
-            values["CXX"] = str(wrapper)
-        if self.mpi.startswith("/opt/"):  # The loader may not look there.
-            library = Path(self.mpi).parent
-            values["LDFLAGS"] = f"-Wl,-rpath,{library}/lib:{library}/lib64"
-        if self.is_cuda:
-            header = find_first(root, NCCL_HEADERS)
-            values |= {"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": CUDA_HOME, "HOROVOD_NCCL_LINK": "SHARED"}
-            values["HOROVOD_NCCL_HOME"] = str(Path(header).parents[1])
-        return values
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it moves GPU memory by NCCL."""
+        return self.toolkit is not None
+
+    @property
+    def compiler(self) -> str:
+        """The C++ compiler."""
+        return self.toolkit.compiler if self.toolkit else "g++"
 
     def to_document(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -103,13 +89,17 @@ def find_mpi(root: Path, programs: Programs) -> str:
     return ""
 
 
-def find_first(root: Path, paths: Sequence[str]) -> str:
-    """Return the first path that the node has; empty when it has none."""
-    return next((path for path in paths if (root / path.lstrip("/")).exists()), "")
+def describe_compilers(root: Path, programs: Programs) -> dict[str, str]:
+    """Return the versions of the node's compilers, those that it has: `g++` and, of the image's CUDA, `nvcc`."""
+    found = {"nvcc": read_nvcc_version(root, programs)}
+    with contextlib.suppress(ProgramError):
+        output = programs.run(["g++", "-dumpfullversion", "-dumpversion"], timeout_seconds=PROBE_SECONDS)
+        found["g++"] = output.strip()
+    return {name: version for name, version in sorted(found.items()) if version}
 
 
 def plan_horovod(
-    version: str, interpreter: Interpreter, root: Path, programs: Programs, *, has_gpus: bool
+    version: str, interpreter: Interpreter, root: Path, programs: Programs, *, capability: str
 ) -> HorovodPlan:
     """
     Decide how Horovod is built.
@@ -119,10 +109,11 @@ def plan_horovod(
         interpreter: Of the environment, with all its requirements.
         root: Where the node's file tree begins.
         programs: The node's programs.
-        has_gpus: Whether the cluster's nodes have GPUs.
+        capability: Compute capability of the cluster's GPUs, such as `7.0`; empty for nodes without.
 
     Raises:
-        ProvisionFailure: It cannot be built here; the message says what is missing.
+        ProvisionFailure: It cannot be built here, or would be for a framework that the GPUs cannot run; the message
+            says what is missing.
     """
     if version not in SOURCES:
         raise ProvisionFailure(f"horovod must be one of {', '.join(SOURCES)}, got {version}", "set it to one of them")
@@ -131,30 +122,46 @@ def plan_horovod(
             "Horovod needs a framework to be built for: neither image nor requirements have torch, tensorflow or mxnet",
             "add one to the requirements, or leave horovod out",
         )
-    asked = {module: _ask_framework(module, interpreter, programs) for module in interpreter.frameworks}
+    asked = {module: ask_framework(module, interpreter, programs) for module in interpreter.frameworks}
+    for module, framework in asked.items():
+        check_architecture(module, framework, capability)
     _check_compilers(interpreter, programs)
-    found = {module: answer for module, answer in asked.items() if not answer.missing}
-    skipped = {module: f"{answer.missing} is missing" for module, answer in asked.items() if answer.missing}
+    skipped = {module: why for module, framework in asked.items() if (why := _find_obstacle(module, framework))}
+    found = {module: framework for module, framework in asked.items() if module not in skipped}
     if not found:
-        raise ProvisionFailure(f"Horovod cannot be built: {skipped}", "on Debian, add libtorch-dev and pybind11-dev")
-    is_cuda = has_gpus and any(answer.cuda for answer in found.values())
-    if is_cuda:
-        _check_cuda(root)
+        raise ProvisionFailure(
+            f"Horovod cannot be built: {', '.join(f'{module}: {why}' for module, why in skipped.items())}",
+            "on Debian, add libtorch-dev and pybind11-dev for torch; pin tensorflow<2.19",
+        )
     return HorovodPlan(
         version,
-        {module: answer.version for module, answer in found.items()},
+        {module: framework.version for module, framework in found.items()},
         skipped,
         find_mpi(root, programs),
-        is_cuda,
-        needs_cxx17(found["torch"].version) if "torch" in found else False,
+        _find_toolkit(found, root, programs, capability),
+        choose_standard({module: framework.version for module, framework in found.items()}),
         count_jobs(),
     )
 
 
-def needs_cxx17(version: str) -> bool:
-    """Tell whether the headers of a version of PyTorch ask for C++17: those of 2.1 and later."""
+def choose_standard(frameworks: Mapping[str, str]) -> str:
+    """Return the C++ standard that headers of frameworks ask for; empty where Horovod's own choice is enough."""
+    wanted = [
+        standard
+        for module, version in frameworks.items()
+        for standard in [_read_standard(version, STANDARDS.get(module, ()))]
+    ]
+    return max(wanted, default="")
+
+
+def _read_standard(version: str, standards: Sequence[tuple[tuple[int, int], str]]) -> str:
+    return next((standard for least, standard in standards if _read_version(version) >= least), "")
+
+
+def _read_version(version: str) -> tuple[int, int]:
+    """Return major and minor version; one that is no number is taken for the newest."""
     found = re.match(r"(\d+)\.(\d+)", version)
-    return found is None or (int(found[1]), int(found[2])) >= (2, 1)
+    return (int(found[1]), int(found[2])) if found else (9999, 0)
 
 
 def count_jobs() -> int:
@@ -163,25 +170,20 @@ def count_jobs() -> int:
     return max(1, min(len(os.sched_getaffinity(0)), memory // BYTES_A_JOB))
 
 
-@dataclass(frozen=True)
-class Framework:
-    """A framework as it says itself: its version, the CUDA that it is built for, and headers that it lacks."""
-
-    version: str
-    cuda: str
-    missing: str
+def _find_obstacle(module: str, framework: Framework) -> str:
+    if module == "tensorflow" and _read_version(framework.version) > LAST_TENSORFLOW:
+        return f"Horovod does not compile with the headers of {framework.version}"
+    return f"{framework.missing} is missing" if framework.missing else ""
 
 
-def _ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> Framework:
-    try:
-        output = programs.run(
-            [str(interpreter.program), "-I", "-c", _ASK.format(module=module)], timeout_seconds=PROBE_SECONDS
-        )
-        return Framework(*map(str, json.loads(output.strip().splitlines()[-1])))
-    except (ProgramError, ValueError, IndexError) as error:
-        raise ProvisionFailure(
-            f"{module} cannot be imported", "correct the requirements", output=getattr(error, "output", "")
-        ) from error
+def _find_toolkit(
+    found: Mapping[str, Framework], root: Path, programs: Programs, capability: str
+) -> CudaToolkit | None:
+    """Return the toolkit of the first framework that has CUDA, where the nodes have GPUs."""
+    for module, framework in found.items():
+        if capability and framework.cuda:
+            return choose_toolkit(module, framework, root, programs, capability)
+    return None
 
 
 def _check_compilers(interpreter: Interpreter, programs: Programs) -> None:
@@ -190,13 +192,3 @@ def _check_compilers(interpreter: Interpreter, programs: Programs) -> None:
         missing.append(f"Python.h of {interpreter.version}")
     if missing:
         raise ProvisionFailure(f"Horovod cannot be built without {', '.join(missing)}", COMPILER_REMEDY)
-
-
-def _check_cuda(root: Path) -> None:
-    wanted = {"CUDA's compiler": (f"{CUDA_HOME}/bin/nvcc",), "NCCL's headers": NCCL_HEADERS}
-    missing = [what for what, paths in wanted.items() if not find_first(root, paths)]
-    if missing:
-        raise ProvisionFailure(
-            f"Horovod cannot move GPU memory without {' and '.join(missing)}, looked for below {CUDA_HOME} and /usr",
-            "give a deep learning image, which has them, or leave horovod out and use torchrun",
-        )

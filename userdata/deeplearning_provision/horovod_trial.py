@@ -25,6 +25,9 @@ hvd.init()
 assert hvd.allreduce(mxnet.nd.ones(2), average=False).asnumpy().tolist() == [1.0, 1.0]
 """,
 }
+_WITH_NCCL = """
+assert hvd.nccl_built(), "built without NCCL"
+"""
 # One rank, without MPI's daemons and without a GPU, which the master may not have.
 _VARIABLES = {
     "PYTHONNOUSERSITE": "1",
@@ -36,14 +39,15 @@ _VARIABLES = {
 
 def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None:
     """
-    Reduce over one rank with every framework.
+    Reduce over one rank with every framework; where GPUs are meant, Horovod must have NCCL too.
 
     Raises:
         ProvisionFailure: Horovod was built and does not work.
     """
     for module in plan.frameworks:
         try:
-            transcript.run([str(python), "-c", TRIALS[module]], timeout_seconds=TRIAL_SECONDS, environment=_VARIABLES)
+            trial = TRIALS[module] + (_WITH_NCCL if plan.is_cuda else "")
+            transcript.run([str(python), "-c", trial], timeout_seconds=TRIAL_SECONDS, environment=_VARIABLES)
         except ProgramError as error:  # noqa: PERF203 - importing dwarfs it
             raise ProvisionFailure(
                 f"Horovod was built for {module} {plan.frameworks[module]} and does not work with it",
