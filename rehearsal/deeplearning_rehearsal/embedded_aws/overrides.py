@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_rehearsal.environment_override import override_environment
 from deeplearning_rehearsal.errors import AssemblyError
 
 REQUESTED_CAPACITY = "Custom::RequestedCapacity"
@@ -28,7 +29,7 @@ class Overrides:
 
 def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[dict[str, Any], dict[str, str]]:
     """
-    Apply overrides to a copy of a template.
+    Apply overrides to a copy of a template, and what a machine without GPUs asks for.
 
     Returns:
         The template, and what was changed: path -> new value.
@@ -38,6 +39,7 @@ def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[
     """
     changed = copy.deepcopy(dict(template))
     listing = {f"Parameters.{name}": value for name, value in overrides.parameters.items()}
+    listing |= override_environment(changed)
     desired = overrides.worker_desired_capacity
     if desired is None:
         return changed, listing

@@ -18,6 +18,15 @@ HOROVOD_VERSION = "0.28.1"
 HOROVOD = "horovod==0.28.1 --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 """The one package that comes as a source; its setup.py imports pkg_resources, hence the constraint."""
 
+HOROVOD_NEEDS = (
+    *("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "pycparser"),
+    *("setuptools<81", "wheel", "cmake<4"),
+)
+"""What Horovod imports, and what builds it on a node; its collectives of objects go through NumPy."""
+
+_CPU = "+cpu"
+"""The local version of PyTorch's builds for the CPU."""
+
 _BUILD_CONSTRAINT = "setuptools<81"
 _GLIBC = 36
 _OLDEST_GLIBC = 5
@@ -48,45 +57,87 @@ def download_horovod(folder: Path) -> Path:
     return sources[0]
 
 
-def prepare_packages(cache: Path, requirements: Path, horovod: str, tell: Callable[[str], None]) -> Path:
+def prepare_packages(cache: Path, requirements: Path, tell: Callable[[str], None]) -> Path:
     """
-    Return a folder with the packages of an environment, downloaded first when the cache does not hold them.
+    Return a folder with the wheels of an environment, downloaded first when the cache does not hold them.
 
-    They are wheels for the nodes' Python, whatever the host's is, and Horovod's source where the environment asks for
-    Horovod.
+    They are for the nodes' Python, whatever the host's is.
 
     Args:
         cache: Folder that keeps them; made when absent.
         requirements: The environment's file. With hashes it is taken to name every package; else pip adds what the
             named ones need.
-        horovod: Version of Horovod that nodes build; empty for none.
         tell: Told a line for every package.
 
     Raises:
         UnavailableError: They cannot be had; the message ends with pip's.
     """
-    if horovod not in ("", HOROVOD_VERSION):
-        raise UnavailableError(f"environment's horovod must be {HOROVOD_VERSION} in the rehearsal, got {horovod}")
-    recipe = (requirements.read_bytes(), horovod, _platforms())
-    key = f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
 
-    def fill(work: Path) -> Path:
+    def fill(folder: Path) -> None:
+        names = sum(line[:1].isalnum() for line in requirements.read_text(encoding="utf-8").splitlines())
+        tell(f"downloading the environment's packages for Python {NODE_PYTHON}, once: {names} in {requirements.name}")
+        _download_wheels(requirements, folder, tell)
+
+    return _prepare(cache, (requirements.read_bytes(), _platforms()), fill, tell)
+
+
+def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[str], None]) -> Path:
+    """
+    Return a folder with a framework, Horovod's source and what builds it, downloaded when the cache does not hold them.
+
+    PyTorch is taken as its build for the CPU where this machine's pip knows an index that has it.
+
+    Args:
+        cache: Folder that keeps them; made when absent.
+        framework: Requirement of the framework, such as `torch==2.13.0`; empty for none.
+        horovod: Version of Horovod that nodes build.
+        tell: Told a line for every package.
+
+    Raises:
+        UnavailableError: They cannot be had; the message ends with pip's.
+    """
+    if horovod != HOROVOD_VERSION:
+        raise UnavailableError(f"environment's horovod must be {HOROVOD_VERSION} in the rehearsal, got {horovod}")
+
+    def fill(folder: Path) -> None:
+        tell(f"downloading {framework or 'what builds Horovod'} for Python {NODE_PYTHON}, once")
+        _download_framework(framework, folder, tell)
+        tell("downloading Horovod's source (3.5 MB)")
+        download_horovod(folder)
+
+    return _prepare(cache, (framework, HOROVOD, HOROVOD_NEEDS, _platforms()), fill, tell)
+
+
+def _prepare(cache: Path, recipe: object, fill: Callable[[Path], None], tell: Callable[[str], None]) -> Path:
+    def fill_folder(work: Path) -> Path:
         folder = work / "packages"
         folder.mkdir()
-        _download_wheels(requirements, folder, tell)
-        if horovod:
-            tell("downloading Horovod's source (3.5 MB)")
-            download_horovod(folder)
+        fill(folder)
         size = sum(path.stat().st_size for path in folder.iterdir())
         tell(f"{len(list(folder.iterdir()))} packages of the environment are here, {size / 1e6:.0f} MB")
         return folder
 
-    return fill_once(cache, key, fill)
+    return fill_once(cache, f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill_folder)
+
+
+def _download_framework(framework: str, folder: Path, tell: Callable[[str], None]) -> None:
+    """Download a framework and what builds Horovod together, so that their versions go with one another."""
+    requirements = folder / "framework.txt"
+    for_cpu = f"{framework}{_CPU}" if framework.startswith("torch==") and "+" not in framework else ""
+    for candidate in (for_cpu, framework) if for_cpu else (framework,):
+        requirements.write_text("".join(f"{line}\n" for line in (candidate, *HOROVOD_NEEDS) if line))
+        try:
+            _download_wheels(requirements, folder, tell)
+        except UnavailableError:
+            if candidate != for_cpu:
+                raise
+            tell(f"pip finds no {candidate}; {framework} may be the CUDA build of several gigabytes")
+        else:
+            break
+    requirements.unlink()
 
 
 def _download_wheels(requirements: Path, folder: Path, tell: Callable[[str], None]) -> None:
-    names = sum(line[:1].isalnum() for line in requirements.read_text(encoding="utf-8").splitlines())
-    tell(f"downloading the environment's packages for Python {NODE_PYTHON}, once: {names} in {requirements.name}")
     command = [*_PIP, "download", "--progress-bar", "off", "--only-binary", ":all:", "--implementation", "cp"]
     command += ["--python-version", NODE_PYTHON, *(f"--platform={name}" for name in _platforms())]
     command += ["--no-deps", "--require-hashes"] if _has_hashes(requirements) else []

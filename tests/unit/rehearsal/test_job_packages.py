@@ -13,7 +13,7 @@ from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_p
 
 REQUIREMENTS = b"numpy==1.23.5\n"
 DIGEST = hashlib.sha256(REQUIREMENTS).hexdigest()
-Taken = list[tuple[bytes, str]]
+Taken = list[tuple[bytes | str, ...]]
 
 
 def _assembly(folder: Path, environment: dict[str, Any] | None) -> Path:
@@ -60,30 +60,53 @@ def _environment(kind: str = "requirements", sha256: str = DIGEST, horovod: str 
 def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
     found: Taken = []
 
-    def prepare(cache: Path, requirements: Path, horovod: str, _tell: Any) -> Path:
-        found.append((requirements.read_bytes(), horovod))
+    def prepare(cache: Path, requirements: Path, _tell: Any) -> Path:
+        found.append((requirements.read_bytes(),))
         return cache / "packages"
 
+    def prepare_horovod(cache: Path, framework: str, horovod: str, _tell: Any) -> Path:
+        found.append((framework, horovod))
+        return cache / "horovod"
+
     monkeypatch.setattr(job_packages, "prepare_packages", prepare)
+    monkeypatch.setattr(job_packages, "prepare_horovod", prepare_horovod)
     return found
 
 
-def _prepare(folder: Path) -> Path | None:
+def _prepare(folder: Path) -> tuple[Path, ...]:
     return prepare_job_packages(folder, None, folder / "cache", lambda _: None)
 
 
 def test_the_requirements_are_the_asset_whose_digest_the_nodes_are_told(tmp_path: Path, taken: Taken) -> None:
-    assert _prepare(_assembly(tmp_path, _environment())) == tmp_path / "cache" / "packages"
-    assert taken == [(REQUIREMENTS, "0.28.1")]
+    packages = _prepare(_assembly(tmp_path, _environment()))
+    assert packages == (tmp_path / "cache" / "packages", tmp_path / "cache" / "horovod")
+    assert taken == [(REQUIREMENTS,), ("", "0.28.1")]
+
+
+def test_requirements_without_horovod_download_nothing_for_it(tmp_path: Path, taken: Taken) -> None:
+    assert _prepare(_assembly(tmp_path, _environment(horovod=""))) == (tmp_path / "cache" / "packages",)
+    assert taken == [(REQUIREMENTS,)]
+
+
+@pytest.mark.parametrize(
+    ("pinned", "wanted"),
+    [("torch==2.7.1", "torch==2.13.0"), ("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.1"), ("", "")],
+)
+def test_horovods_own_environment_has_pytorch_for_the_cpu(
+    tmp_path: Path, taken: Taken, pinned: str, wanted: str
+) -> None:
+    environment = {"kind": "horovod", "horovod": "0.28.1", "framework": pinned, "image": "", "file": None}
+    assert _prepare(_assembly(tmp_path, environment)) == (tmp_path / "cache" / "horovod",)
+    assert taken == [(wanted, "0.28.1")]
 
 
 def test_a_stack_without_an_environment_downloads_nothing(tmp_path: Path, taken: Taken) -> None:
-    assert _prepare(_assembly(tmp_path, None)) is None
+    assert _prepare(_assembly(tmp_path, None)) == ()
     assert taken == []
 
 
 def test_an_environment_that_the_nodes_could_not_make_is_refused(tmp_path: Path, taken: Taken) -> None:
-    with pytest.raises(UnavailableError, match="must be a requirements file in the rehearsal, got conda"):
+    with pytest.raises(UnavailableError, match="must be Horovod's or a requirements file in the rehearsal, got conda"):
         _prepare(_assembly(tmp_path, _environment(kind="conda")))
     with pytest.raises(UnavailableError, match="must be an asset of the assembly, got SHA-256 00"):
         _prepare(_assembly(tmp_path, _environment(sha256="00")))
@@ -94,16 +117,16 @@ def test_the_index_is_served_at_the_url_that_images_name(tmp_path: Path, monkeyp
     seen = []
 
     class Index:
-        def __init__(self, address: str, port: int, folder: Path) -> None:
-            seen.append((f"http://{address}:{port}/simple/", folder))
+        def __init__(self, address: str, port: int, folders: Any) -> None:
+            seen.append((f"http://{address}:{port}/simple/", folders))
 
         def __enter__(self) -> None: ...
 
         def __exit__(self, *_: object) -> None: ...
 
     monkeypatch.setattr(job_packages, "PackageIndex", Index)
-    with serve_packages("100.64.0.1", None):
+    with serve_packages("100.64.0.1", ()):
         pass
-    with serve_packages("100.64.0.1", tmp_path):
+    with serve_packages("100.64.0.1", (tmp_path,)):
         pass
-    assert seen == [(package_index_url("100.64.0.1"), tmp_path)]
+    assert seen == [(package_index_url("100.64.0.1"), (tmp_path,))]

@@ -33,16 +33,20 @@ def index(tmp_path: Path) -> Iterator[PackageIndex]:
     folder.mkdir()
     _write_wheel(folder)
     (folder / "notes.txt").write_text("no package")
-    with PackageIndex("127.0.0.1", 0, folder) as served:
+    with PackageIndex("127.0.0.1", 0, [folder]) as served:
         yield served
 
 
-def _get(url: str) -> tuple[int, str]:
+def _get(url: str, method: str = "GET") -> tuple[int, str]:
+    answer = _ask(url, method)
+    return answer.status, answer.read().decode()
+
+
+def _ask(url: str, method: str) -> http.client.HTTPResponse:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(str(parts.hostname), int(parts.port or 0))
-    connection.request("GET", parts.path)
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
+    connection.request(method, parts.path)
+    return connection.getresponse()
 
 
 def test_a_project_is_listed_under_its_normalized_name_with_the_digest_of_each_file(
@@ -53,6 +57,41 @@ def test_a_project_is_listed_under_its_normalized_name_with_the_digest_of_each_f
     status, page = _get(f"{index.url}tiny-thing/")
     assert status == 200
     assert f'href="/files/tiny_thing-1.0-py3-none-any.whl#sha256={digest}"' in page
+
+
+def test_a_question_by_head_gets_the_length_and_no_body(index: PackageIndex) -> None:
+    for path in ("simple/tiny-thing/", "files/tiny_thing-1.0-py3-none-any.whl"):
+        url = index.url.removesuffix("simple/") + path
+        answer = _ask(url, "HEAD")
+        assert (answer.status, answer.read()) == (200, b"")
+        assert int(answer.headers["Content-Length"]) > 0
+    assert _get(index.url + "other/", "HEAD")[0] == 404
+
+
+def test_a_wheels_metadata_comes_without_the_wheel(index: PackageIndex) -> None:
+    digest = hashlib.sha256(METADATA.encode()).hexdigest()
+    assert f'data-dist-info-metadata="sha256={digest}"' in _get(f"{index.url}tiny-thing/")[1]
+    files = index.url.removesuffix("simple/") + "files/"
+    assert _get(f"{files}tiny_thing-1.0-py3-none-any.whl.metadata") == (200, METADATA)
+    assert _get(f"{files}notes.txt.metadata")[0] == 404
+
+
+def test_a_name_with_a_plus_is_found_as_it_is_and_quoted(tmp_path: Path) -> None:
+    """Of local versions, such as PyTorch's `+cpu`."""
+    wheel = _write_wheel(tmp_path).rename(tmp_path / "tiny_thing-1.0+cpu-py3-none-any.whl")
+    with PackageIndex("127.0.0.1", 0, [tmp_path]) as index:
+        files = index.url.removesuffix("simple/") + "files/"
+        assert "/files/tiny_thing-1.0%2Bcpu-py3-none-any.whl#" in _get(f"{index.url}tiny-thing/")[1]
+        for name in (wheel.name, wheel.name.replace("+", "%2B")):
+            assert _ask(files + name, "GET").read() == wheel.read_bytes()
+
+
+def test_of_a_package_in_two_folders_the_first_is_served(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        _write_wheel(tmp_path / name)
+    ((path,),) = find_projects([tmp_path / "one", tmp_path / "two"]).values()
+    assert path.parent.name == "one"
 
 
 @pytest.mark.parametrize("path", ["simple/other/", "files/notes.txt", "files/../notes.txt", "etc/passwd", ""])
@@ -79,5 +118,5 @@ def test_wheels_and_sources_are_told_from_other_files(tmp_path: Path) -> None:
     names = ("a_b-1.0-1-cp311-cp311-manylinux2014_x86_64.whl", "A.B-0.9.tar.gz", "horovod-0.28.1.tar.gz", "lock.txt")
     for name in names:
         (tmp_path / name).touch()
-    found = {project: [path.name for path in paths] for project, paths in find_projects(tmp_path).items()}
+    found = {project: [path.name for path in paths] for project, paths in find_projects([tmp_path]).items()}
     assert found == {"a-b": ["A.B-0.9.tar.gz", names[0]], "horovod": ["horovod-0.28.1.tar.gz"]}
