@@ -6,12 +6,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
 
 from deeplearning_rehearsal.account import assume_key_pairs
 from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.assessment import judge
+from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.cases.case_file import read_case
 from deeplearning_rehearsal.cases.case_run import CaseRun
 from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
@@ -21,12 +24,15 @@ from deeplearning_rehearsal.dashboard_page import PAGE_NAME, read_dashboards, wr
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from deeplearning_rehearsal.embedded_aws.recorded_rights import write_rights
+from deeplearning_rehearsal.environment_override import override_environment
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
+from deeplearning_rehearsal.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.lab import Lab, prepare_base_root
 from deeplearning_rehearsal.lab_record import LabRecord, read_network
+from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.memory import MemoryWatch
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.outside_view import describe_outside, write_status
@@ -35,6 +41,7 @@ from deeplearning_rehearsal.report import Report, render_text, write_report
 from deeplearning_rehearsal.report_page import render_page
 from deeplearning_rehearsal.stand_ins import AWS_STAND_INS
 from deeplearning_rehearsal.timeline import Timeline
+from deeplearning_rehearsal.user_data import find_environment
 
 ROUTER = "100.64.0.1"
 """Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
@@ -75,8 +82,10 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
     """
     case = None if options.case is None else read_case(options.case)
     with _open_lab(options, timeline) as lab, MemoryWatch() as memory:
-        fleet = Fleet(lab, timeline, prepare_machines(case, lab))
-        key_pairs = assume_key_pairs(read_stack(options.assembly, options.stack).template)
+        template = read_stack(options.assembly, options.stack).template
+        kept = _open_kept(options, case, template, timeline)
+        fleet = Fleet(lab, timeline, _prepare(prepare_machines(case, lab), kept, lab))
+        key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(case, key_pairs)
         with (
             EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
@@ -91,12 +100,34 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
                 evidence = run.gather()
             status = describe_outside(aws)
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
+            if report.verdict == "pass":
+                kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
             _publish(report, options, status, read_dashboards(aws))
             name = "" if case is None else case.name
             write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
             if options.keep:
                 _keep(lab, fleet, lab_pid, options)
     return report
+
+
+def _open_kept(
+    options: RehearsalOptions, case: Case | None, template: Mapping[str, Any], timeline: Timeline
+) -> KeptEnvironments:
+    changed = deepcopy(dict(template))
+    override_environment(changed)
+    wanted = None if case is not None and case.fresh_environment else find_environment(changed)
+    return KeptEnvironments(options.cache, wanted, lambda text: timeline.tell("rehearsal", text))
+
+
+def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, lab: Lab) -> Callable[[Machine], None]:
+    """Return what is done before a machine boots."""
+
+    def prepare(machine: Machine) -> None:
+        kept.put(lab.file_system_roots(machine))
+        if first is not None:
+            first(machine)
+
+    return prepare
 
 
 def _record(options: RehearsalOptions, lab_pid: int) -> None:

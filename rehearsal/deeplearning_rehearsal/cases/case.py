@@ -131,6 +131,7 @@ class Case:
         objects: What S3 holds before the stack is created.
         launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
+        fresh_environment: Whether the nodes find no environment that an earlier rehearsal made, and leave none.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Case:
     objects: tuple[DataObject, ...] = ()
     launchers: tuple[str, ...] = ()
     lustre_client: bool = False
+    fresh_environment: bool = False
 
     @property
     def is_elastic(self) -> bool:

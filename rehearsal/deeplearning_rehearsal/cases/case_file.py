@@ -86,6 +86,7 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         objects=tuple(_read_object(entry) for entry in table.tables("object")),
         launchers=table.items("launchers", str),
         lustre_client=table.get("lustre_client", bool, default=False),
+        fresh_environment=table.get("fresh_environment", bool, default=False),
     )
     table.finish()
     _require_sense(case, table)

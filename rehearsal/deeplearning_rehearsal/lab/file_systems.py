@@ -23,6 +23,16 @@ class FileSystems:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         return folder
 
+    def find_roots(self, machine: Machine) -> tuple[Path, ...]:
+        """Return the folders that a machine may mount of EFS; roots of access points are made as EFS makes them."""
+        self.describe_targets(machine)
+        points = [
+            self.open(point.file_system_id) / point.path.lstrip("/")
+            for point in machine.access_points.values()
+            if point.file_system_id in machine.mount_targets
+        ]
+        return tuple(dict.fromkeys(path for path in (*map(self.open, machine.mount_targets), *points) if path.is_dir()))
+
     def describe_targets(self, machine: Machine) -> dict[str, object]:
         """
         Return what the mount helpers of a machine may mount.

@@ -207,6 +207,10 @@ class Lab(FaultInjection):
         """Return the folder behind an EFS file system; a new one belongs to root with mode 0755, as on AWS."""
         return self._file_systems.open(file_system_id)
 
+    def file_system_roots(self, machine: Machine) -> tuple[Path, ...]:
+        """Return the folders that a machine may mount of EFS, whether it has booted or not."""
+        return self._file_systems.find_roots(machine)
+
     def find(self, instance_id: str) -> RunningNode:
         """
         Return a machine.
