@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, field
 
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE
+from deeplearning_rehearsal.case_report import CaseReport
 from deeplearning_rehearsal.contract_check import Roster
 from deeplearning_rehearsal.embedded_aws import CallCounts, StackOutcome
+from deeplearning_rehearsal.environment_report import EnvironmentReport
 from deeplearning_rehearsal.lab import StandIn
 from deeplearning_rehearsal.launcher_report import EfficiencyReport, LauncherReport
 from deeplearning_rehearsal.node_log import LogReport
 from deeplearning_rehearsal.options import Expectation
-from deeplearning_rehearsal.report import CaseReport, ClusterReport, NodeReport, Report, StackReport, TrainingReport
+from deeplearning_rehearsal.report import ClusterReport, NodeReport, Report, StackReport, TrainingReport
 from deeplearning_rehearsal.timeline import Timeline
 from deeplearning_rehearsal.training import judge_training
 
@@ -40,6 +42,7 @@ class Evidence:
         case: What was found out about a fault case; None without one.
         launchers: What was found out about launchers, by name; empty where none was tried.
         efficiency: What `deeplearning run` costs; None where it was not measured.
+        environment: What jobs run in; None where the image's own is used.
     """
 
     stack: str
@@ -58,6 +61,7 @@ class Evidence:
     case: CaseReport | None = None
     launchers: dict[str, LauncherReport] = field(default_factory=dict)
     efficiency: EfficiencyReport | None = None
+    environment: EnvironmentReport | None = None
 
     @property
     def has_formed(self) -> bool:
@@ -128,6 +132,7 @@ def judge(
         case=evidence.case,
         launchers=dict(evidence.launchers),
         efficiency=evidence.efficiency,
+        environment=evidence.environment,
     )
 
 

@@ -12,8 +12,10 @@ from deeplearning_rehearsal.assessment import Evidence
 from deeplearning_rehearsal.capacity import count_requested, require_worker_minimum
 from deeplearning_rehearsal.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
+from deeplearning_rehearsal.environment_report import EnvironmentReport, read_environment
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
+from deeplearning_rehearsal.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.lab import Lab
 from deeplearning_rehearsal.node_log import read_node_log
 from deeplearning_rehearsal.options import RehearsalOptions
@@ -32,6 +34,7 @@ class ClusterRun:
     fleet: Fleet
     aws: EmbeddedAws
     key_pairs: Mapping[str, str]
+    kept: KeptEnvironments
     give_up: float
 
     def gather(self) -> Evidence:
@@ -57,6 +60,7 @@ class ClusterRun:
                 self.examine(evidence)
             except RehearsalError as error:
                 evidence.problems.append(str(error))
+            evidence.environment = self.find_environment()
         evidence.denials = self.aws.gatekeeper.record.denials()
         return evidence
 
@@ -110,6 +114,15 @@ class ClusterRun:
             self.timeline.tell(lane, "training starts")
             evidence.training = train(self.lab, master, login_user, self.give_up - time.monotonic())
             self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def find_environment(self) -> EnvironmentReport | None:
+        """Return what jobs run in, as the master has it; None where nothing was declared, or no master runs."""
+        try:
+            if self.read_settings().needs.environment is None:
+                return None
+            return read_environment(self.lab.disk(self.fleet.master().instance_id), self.kept.brought)
+        except RehearsalError:
+            return None
 
     def read_settings(self) -> NodeSettings:
         """Return the settings of the master."""

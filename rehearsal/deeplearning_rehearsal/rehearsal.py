@@ -94,7 +94,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
             give_up = time.monotonic() + options.minutes * 60
             if options.keep:
                 _record(options, lab_pid)
-            parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, give_up)
+            parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
             run = parts if case is None else CaseRun(**vars(parts), case=case)
             with show_progress(timeline):
                 evidence = run.gather()

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from deeplearning_rehearsal.case_report import CaseReport
+from deeplearning_rehearsal.environment_report import EnvironmentReport, describe_environment
 from deeplearning_rehearsal.launcher_report import (
     EfficiencyReport,
     LauncherReport,
@@ -101,34 +103,6 @@ class TrainingReport:
 
 
 @dataclass(frozen=True)
-class CaseReport:
-    """
-    The fault case that was rehearsed.
-
-    Attributes:
-        name: Its name.
-        title: What it shows.
-        faults: Rows of the fault catalogue.
-        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`, `problem`.
-        findings: Each expectation: `expectation`, `held`, `found`.
-        failure_seconds: From the cause to the stack's failure; None where it did not fail, or without a cause.
-        recovery_seconds: From the fault to new progress of training, the longest; None when there was none to measure.
-        lost_commits: The most commits that one fault cost; None when there was none to measure.
-        problems: What does not hold.
-    """
-
-    name: str
-    title: str
-    faults: Sequence[int]
-    injections: Sequence[Mapping[str, Any]]
-    findings: Sequence[Mapping[str, Any]]
-    failure_seconds: float | None
-    recovery_seconds: float | None
-    lost_commits: int | None
-    problems: Sequence[str]
-
-
-@dataclass(frozen=True)
 class Report:
     """Everything that a rehearsal found out."""
 
@@ -146,6 +120,7 @@ class Report:
     case: CaseReport | None = None
     launchers: Mapping[str, LauncherReport] = field(default_factory=dict)
     efficiency: EfficiencyReport | None = None
+    environment: EnvironmentReport | None = None
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object."""
@@ -182,6 +157,7 @@ def render_text(report: Report) -> str:
         *_row("cluster", _describe_cluster(report.cluster)),
         *(_row("", report.cluster.reason) if report.cluster.reason else ()),
         *(line for node in report.nodes for line in _row("node", _describe_node(node))),
+        *(_row("software", describe_environment(report.environment)) if report.environment else ()),
         *(_row("training", _describe_training(report.training)) if report.training else ()),
         *(line for name, tried in report.launchers.items() for line in _render_launcher(name, tried)),
         *(_row("efficiency", describe_efficiency(report.efficiency)) if report.efficiency else ()),

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplearning_contract.names import NodeRole
+from deeplearning_rehearsal.environment_report import describe_environment
 from deeplearning_rehearsal.launcher_report import describe_efficiency, describe_way
 from deeplearning_rehearsal.report import Report, summarize_checks
 
@@ -61,6 +62,7 @@ def render_page(report: Report, *, dashboard: str = "") -> str:
         lane_row=_NARROW_ROW if len(lanes) > _MANY_LANES else _ROW,
         lanes=lanes,
         summarize_checks=summarize_checks,
+        describe_environment=describe_environment,
         describe_way=describe_way,
         describe_efficiency=describe_efficiency,
         injections=[

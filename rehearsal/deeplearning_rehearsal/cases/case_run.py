@@ -8,6 +8,7 @@ from functools import cached_property
 
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.assessment import Evidence, bound_calls, count_node_calls
+from deeplearning_rehearsal.case_report import CaseReport
 from deeplearning_rehearsal.cases.actions import Actions
 from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.cases.elastic_progress import ElasticJob
@@ -20,7 +21,6 @@ from deeplearning_rehearsal.cases.situation import LiveSituation
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
-from deeplearning_rehearsal.report import CaseReport
 from deeplearning_rehearsal.training import ELASTIC, make_training_report
 
 _FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance", "spot_notice"})

@@ -77,6 +77,7 @@ def run(tmp_path: Path) -> CaseRun:
         fleet=fleet,
         aws=aws,
         key_pairs={},
+        kept=nothing,
         give_up=0.0,
         case=parse_case(CASE, Path("trial.toml")),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_rehearsal.environment_report import EnvironmentReport
 from deeplearning_rehearsal.report import (
     ClusterReport,
     NodeReport,
@@ -55,6 +56,13 @@ def test_json_has_every_key_of_the_public_schema(report: Report, tmp_path: Path)
     assert all({"name", "seconds"} <= phase.keys() for phase in document["phases"])
     assert isinstance(document["cluster"]["aws_calls"], int)
     assert isinstance(document["training"]["ranks"], int)
+
+
+def test_the_environment_is_in_the_text_and_on_the_page(report: Report) -> None:
+    kept = EnvironmentReport("kept", "k1", "i-0", 251.0, "20 packages")
+    for shown in (render_text(replace(report, environment=kept)), render_page(replace(report, environment=kept))):
+        assert "k1, of an earlier rehearsal, from the cache" in shown
+    assert "software" not in render_text(report)
 
 
 def test_text_names_what_failed(report: Report) -> None:
