@@ -35,6 +35,11 @@ RegionName = Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region
 DriverBranch = Annotated[int, between(390, 999, "write e.g. 580")]
 """A branch of the NVIDIA driver."""
 
+ComputeCapability = Annotated[
+    str, matching(r"([0-9]{1,2}\.[0-9])?", "be a compute capability", "write that of the GPU, e.g. 9.0")
+]
+"""Which code an NVIDIA GPU runs; empty where it is not known."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceTypeFacts:
@@ -54,6 +59,8 @@ class InstanceTypeFacts:
         driver_branch: NVIDIA driver branch that a stock image needs, where no deep-learning image drives it.
             Default: none is needed.
         successor: The type to take instead of one that AWS retired. Default: it is not retired.
+        compute_capability: Of its NVIDIA GPUs, such as `9.0`: which code they run. Default: not known, so that only
+            nodes find out whether a framework runs on them.
     """
 
     name: InstanceTypeName
@@ -69,6 +76,7 @@ class InstanceTypeFacts:
     ] = ()
     driver_branch: DriverBranch | None = None
     successor: InstanceTypeName | None = None
+    compute_capability: ComputeCapability = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -149,6 +157,34 @@ def _read_document() -> dict[str, Any]:
     return document
 
 
+# By the GPUs of each family (EC2 user guide, "Accelerated computing"; K520, M60 and K80 of retired ones), which NVIDIA
+# lists on "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus) and its page of legacy GPUs. The A10G stands
+# there as A10, the T4G as T4.
+_COMPUTE_CAPABILITIES = {
+    "g2": "3.0",
+    "g3": "5.2",
+    "g3s": "5.2",
+    "g4dn": "7.5",
+    "g5": "8.6",
+    "g5g": "7.5",
+    "g6": "8.9",
+    "g6e": "8.9",
+    "g6f": "8.9",
+    "g7": "12.0",
+    "g7e": "12.0",
+    "gr6": "8.9",
+    "gr6f": "8.9",
+    "p2": "3.7",
+    "p3": "7.0",
+    "p3dn": "7.0",
+    "p4d": "8.0",
+    "p4de": "8.0",
+    "p5": "9.0",
+    "p5e": "9.0",
+    "p5en": "9.0",
+    "p6-b200": "10.0",
+    "p6-b300": "10.3",
+}
 # Volta has no open driver, so no deep-learning image drives it; R580 is the last branch that does.
 _VOLTA_FAMILIES = {"p3dn": 580}
 
@@ -167,4 +203,5 @@ def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
         regions=tuple(entry.get("regions", ())),
         driver_branch=entry.get("driver_branch", _VOLTA_FAMILIES.get(name.partition(".")[0])),
         successor=entry.get("successor"),
+        compute_capability=_COMPUTE_CAPABILITIES.get(name.partition(".")[0], ""),
     )

@@ -22,9 +22,11 @@ def needs_private_subnet(facts: InstanceTypeFacts) -> bool:
 
 def describe_hardware(facts: InstanceTypeFacts) -> HardwareSettings:
     """Return what nodes of a type have; CPU types that could have EFA get a plain interface."""
+    is_nvidia = facts.accelerator == "NVIDIA"
     return HardwareSettings(
         instance_type=facts.name,
-        gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
+        gpu_count=facts.gpu_count if is_nvidia else 0,
+        compute_capability=facts.compute_capability if is_nvidia else "",
         network_cards=facts.network_cards,
         efa_cards=len(facts.efa_cards) if has_efa(facts) else 0,
     )

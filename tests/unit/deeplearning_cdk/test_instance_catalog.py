@@ -1,5 +1,9 @@
 """The catalogue says what the constructs decide by, and refuses what it does not know."""
 
+import gzip
+import json
+from importlib.resources import files
+
 import pytest
 from aws_cdk import Aws
 from aws_cdk import aws_ec2 as ec2
@@ -8,6 +12,7 @@ from deeplearning_cdk import InstanceTypeFacts
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.image_choice import DEEP_LEARNING_FAMILIES, choose_image
 from deeplearning_cdk.instance_catalog import describe_instance_type, read_catalog
+from deeplearning_cdk.node_interfaces import describe_hardware
 
 
 # GPUs, network cards and EFA cards as EC2's pages on accelerated types give them.
@@ -33,6 +38,47 @@ from deeplearning_cdk.instance_catalog import describe_instance_type, read_catal
 def test_d33_types_have_the_gpus_and_cards_that_ec2_says(name: str, gpus: int, cards: int, efa: int) -> None:
     facts = describe_instance_type("worker_instance_type", name)
     assert (facts.gpu_count, facts.network_cards, len(facts.efa_cards)) == (gpus, cards, efa)
+
+
+# Of each GPU that the catalogue's source names, from NVIDIA's pages "CUDA GPU Compute Capability" and
+# "Legacy CUDA GPU Compute Capability" (developer.nvidia.com), where the A10G stands as A10 and the T4G as T4.
+CAPABILITIES = {
+    "V100": "7.0",
+    "T4": "7.5",
+    "T4g": "7.5",
+    "A100": "8.0",
+    "A10G": "8.6",
+    "L4": "8.9",
+    "L40S": "8.9",
+    "H100": "9.0",
+    "H200": "9.0",
+    "B200": "10.0",
+    "B300": "10.3",
+    "RTX PRO 4500": "12.0",
+    "RTX PRO Server 6000": "12.0",
+}
+
+
+def test_every_type_has_the_compute_capability_of_the_gpus_that_ec2_names() -> None:
+    described = json.loads(gzip.decompress((files("moto.ec2") / "resources" / "instance_types.json.gz").read_bytes()))
+    for name, facts in read_catalog().items():
+        gpus = described.get(name, {}).get("GpuInfo", {}).get("Gpus", [])
+        if not facts.successor:
+            nvidia = {CAPABILITIES[gpu["Name"]] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA"}
+            assert {facts.compute_capability} - {""} == nvidia, name
+
+
+def test_retired_types_have_the_compute_capability_of_their_gpus_too() -> None:
+    known = {facts.family: facts.compute_capability for facts in read_catalog().values() if facts.successor}
+    assert known == {"g2": "3.0", "g3": "5.2", "g3s": "5.2", "p2": "3.7", "p3": "7.0"}
+
+
+def test_nodes_are_told_the_compute_capability_of_nvidias_gpus() -> None:
+    catalog = read_catalog()
+    assert describe_hardware(catalog["p3dn.24xlarge"]).compute_capability == "7.0"
+    assert describe_hardware(catalog["m5.large"]).compute_capability == ""
+    described = InstanceTypeFacts(name="x.large", accelerator="AMD", compute_capability="9.0")
+    assert describe_hardware(described).compute_capability == ""
 
 
 def test_first_card_of_p6_b300_takes_no_efa() -> None:
