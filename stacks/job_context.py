@@ -2,8 +2,10 @@
 Reads what jobs need from the context: data, software environment, FSx for Lustre, throughput.
 
     -c data='[{"name": "coco", "bucket": "team-data", "key": "coco/train.tar.gz", "target": "efs"}]'
-    -c environment=requirements.txt
+    -c environment=horovod, none, or requirements.txt
+    -c environment='{"horovod": "0.28.1", "framework": "torch==2.7.1"}'
     -c environment='{"path": "requirements.txt", "horovod": "0.28.1"}'
+    -c environment_cache=team-bucket, or team-bucket/environments/
     -c container=registry.example.com/team/train:1.2
     -c lustre_storage_gib=1200, for data with the target lustre
     -c lustre_bucket=team-data, a whole bucket on Lustre, as data of the bucket's name
@@ -16,13 +18,14 @@ from typing import Any
 
 from aws_cdk import Size
 
-from deeplearning_cdk import DataSource, JobEnvironment
+from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment
 from deeplearning_cdk.lustre_props import LustreStorage
 from deeplearning_cdk.prop_check import check_prop, show_value
 from stacks.context_values import ContextError, Reader, build, read_number, read_object, read_text
 
 DEFAULT_STORAGE = Size.gibibytes(1200)
 _CONDA_ENDINGS = (".yml", ".yaml")
+_ENVIRONMENTS = {"horovod": JobEnvironment.with_horovod, "none": JobEnvironment.none}
 _WORDS = ("elastic", "bursting")
 
 
@@ -70,17 +73,32 @@ _EXAMPLE = """[{"name": "train", "bucket": "my-bucket", "key": "train.tar.gz"}]"
 
 def read_environment(key: str, value: Any) -> JobEnvironment:
     """
-    Read the software of jobs: a requirements or conda file, or an object with `path` and `horovod`.
+    Read the software of jobs: a word, a requirements or conda file, or an object with `path`, `horovod`, `framework`.
 
     Raises:
         ContextError: It is something else, or cannot be built.
     """
+    if isinstance(value, str) and value in _ENVIRONMENTS:
+        return _ENVIRONMENTS[value]()
     if isinstance(value, dict) or (isinstance(value, str) and value.startswith("{")):
-        arguments = read_object(key, value)
+        arguments = dict(read_object(key, value))
+        if "horovod" in arguments and "path" not in arguments:
+            return build(key, JobEnvironment.with_horovod, {"version": arguments.pop("horovod"), **arguments})
     else:
         arguments = {"path": read_text(key, value)}
     is_conda = str(arguments.get("path", "")).endswith(_CONDA_ENDINGS)
     return build(key, JobEnvironment.from_conda if is_conda else JobEnvironment.from_requirements, arguments)
+
+
+def read_cache(key: str, value: Any) -> EnvironmentCache:
+    """
+    Read where environments are kept for other clusters: a bucket's name, and folders of it.
+
+    Raises:
+        ContextError: It is something else.
+    """
+    bucket, slash, prefix = read_text(key, value).partition("/")
+    return build(key, EnvironmentCache, {"bucket": bucket, **({"prefix": f"{prefix.rstrip('/')}/"} if slash else {})})
 
 
 def read_container(key: str, value: Any) -> JobEnvironment:
@@ -108,6 +126,7 @@ def read_storage(key: str, value: Any) -> Size:
 JOB_KEYS: Mapping[str, Reader] = {
     "data": read_data,
     "environment": read_environment,
+    "environment_cache": read_cache,
     "container": read_container,
     "lustre_storage_gib": read_storage,
     "lustre_bucket": lambda key, value: build(key, DataSource, {"bucket": value, "name": value}).name,

@@ -8,6 +8,7 @@ from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
 from deeplearning_cdk.cluster_network import ClusterNetwork
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.environment_cache import EnvironmentCache
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
@@ -24,6 +25,7 @@ __all__ = [
     "ClusterNetwork",
     "Coordination",
     "DataSource",
+    "EnvironmentCache",
     "InstanceTypeFacts",
     "JobEnvironment",
     "LustreFileSystem",

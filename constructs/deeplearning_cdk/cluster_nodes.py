@@ -63,7 +63,12 @@ class ClusterNodes(Construct):
         self._storage, self._coordination = storage, coordination
         self._encryption_key, self._log_group, self._image_id = encryption_key, log_group, image_id
         self._programs = NodePrograms(
-            self, "Programs", setup_scripts=plan.setup_scripts, run_script=plan.run_script, environment=plan.environment
+            self,
+            "Programs",
+            setup_scripts=plan.setup_scripts,
+            run_script=plan.run_script,
+            environment=plan.environment,
+            environment_cache=plan.environment_cache,
         )
         own = {NodeRole.MASTER: plan.access.master_role, NodeRole.WORKER: plan.access.worker_role}
         self._identities = {role: self._make_role(role, own[role]) for role in NodeRole}
@@ -74,6 +79,8 @@ class ClusterNodes(Construct):
         for source in plan.storage.data:
             if readers := [identity for kind, identity in self._identities.items() if source.is_read_by(kind)]:
                 source.grant_key(NodesPrincipal(readers))
+        if plan.environment_cache is not None:
+            plan.environment_cache.grant_key(NodesPrincipal([self._identities[NodeRole.MASTER]]))
         self.master_security_group = self._make_master_security_group()
         self._placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster") if plan.placed_roles else None
         self.master = self._make_master()
@@ -102,6 +109,7 @@ class ClusterNodes(Construct):
                 if source.is_read_by(node_role)
                 for statement in source.read_statements()
             ),
+            *(self._plan.environment_cache.master_statements() if is_master and self._plan.environment_cache else ()),
         ]
         name = f"{node_role.name.title()}Role"
         return make_node_role(self, name, node_role=node_role, statements=statements, own=own)

@@ -31,6 +31,8 @@ from deeplearning_cdk.cluster_props import (
 )
 from deeplearning_cdk.cluster_storage import StorageProps
 from deeplearning_cdk.data_source import DataSource, check_data
+from deeplearning_cdk.environment_cache import ChosenCache, EnvironmentCache, take_cache
+from deeplearning_cdk.environment_choice import take_environment
 from deeplearning_cdk.image_choice import ChosenImage, take_image
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
 from deeplearning_cdk.job_environment import JobEnvironment
@@ -72,6 +74,7 @@ class ClusterPlan:
         key_name: EC2 key pair of the login user.
         storage: What the nodes mount, and the data that is brought there.
         environment: The software that jobs run in; None for the image's own.
+        environment_cache: Where it is kept for other clusters; None for nowhere.
         volume_size: Size of each root volume; None for the default.
         setup_scripts: What runs as root on the nodes of each role.
         run_script: What runs on the formed master; None without.
@@ -94,6 +97,7 @@ class ClusterPlan:
     key_name: str | None
     storage: StorageProps
     environment: JobEnvironment | None = None
+    environment_cache: EnvironmentCache | None = None
     volume_size: Size | int | None = None
     setup_scripts: SetupScripts = field(default_factory=SetupScripts)
     run_script: str | ec2.UserData | None = None
@@ -170,6 +174,7 @@ def plan_cluster(
     lustre: LustreFileSystem | None = None,
     data: Sequence[DataSource] = (),
     environment: JobEnvironment | None = None,
+    environment_cache: ChosenCache | None = None,
     volume_size: VolumeSize | None = None,
     image_release: ImageRelease = "1",
     encryption_key: EncryptionKey | None = None,
@@ -216,7 +221,8 @@ def plan_cluster(
             data=check_data(data, has_lustre=lustre is not None),
             has_backup=file_system_backup,
         ),
-        environment=environment,
+        environment=take_environment(environment, environment_cache, (workers, master), chosen, isolated=isolated),
+        environment_cache=take_cache(environment_cache),
         volume_size=volume_size,
         setup_scripts=take_setup(setup_script),
         run_script=run_script,
@@ -234,15 +240,9 @@ def _check_new_vpc(plan: ClusterPlan, vpc_cidr: str | None, *, isolated: bool) -
     if vpc_cidr is None:
         return
     plan.storage.check_new_vpc()
-    check_new_vpc(
-        vpc_cidr,
-        master=plan.master,
-        most_workers=plan.capacity.maximum,
-        is_public=plan.ssh_peer is not None,
-        isolated=isolated,
-    )
+    is_public, most_workers = plan.ssh_peer is not None, plan.capacity.maximum
+    check_new_vpc(vpc_cidr, master=plan.master, most_workers=most_workers, is_public=is_public, isolated=isolated)
 
 
 def _is_placeable(facts: InstanceTypeFacts, purchase: Purchase) -> bool:
-    fits = facts.is_clusterable and not facts.is_burstable and facts.accelerator is not None
-    return fits and purchase.is_placeable
+    return facts.is_clusterable and not facts.is_burstable and facts.accelerator is not None and purchase.is_placeable

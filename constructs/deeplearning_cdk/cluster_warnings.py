@@ -38,7 +38,13 @@ def warn_about(scope: Construct, plan: ClusterPlan, *, isolated: bool) -> None:
             f"{', '.join(plan.image.packages.get('nvidia-smi', ()))} at boot, which was not tried on AWS; "
             "pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or p5.48xlarge",
         )
-    if isolated and plan.environment is not None:
+    if isolated and plan.environment is not None and plan.environment.kind == "horovod":
+        annotations.add_warning_v2(
+            NO_INDEX,
+            "isolated nodes take Horovod from environment_cache and cannot build it: a cluster with Internet access, "
+            "the same image and the same instance types must have filled it",
+        )
+    elif isolated and plan.environment is not None:
         annotations.add_warning_v2(
             NO_INDEX,
             f"isolated nodes reach no public package index or registry for the environment ({plan.environment.kind}): "

@@ -148,7 +148,7 @@ class DataSource:
 
     def read_statements(self) -> list[iam.PolicyStatement]:
         """Return the rights of a node that reads it."""
-        bucket = self._bucket_arn()
+        bucket = name_bucket_arn(self.bucket)
         keys = [self.key, self.key + DIGEST_ENDING] if self.is_archive else [f"{self.key}*"]
         # A listing says whether an object is missing or forbidden; it is asked with the source's own prefix.
         conditions = {"StringLike": {"s3:prefix": f"{self.key}*"}} if self.key else {}
@@ -162,8 +162,10 @@ class DataSource:
         if not isinstance(self.bucket, str) and self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant_decrypt(grantee)
 
-    def _bucket_arn(self) -> str:
-        return f"arn:{Aws.PARTITION}:s3:::{self.bucket}" if isinstance(self.bucket, str) else self.bucket.bucket_arn
+
+def name_bucket_arn(bucket: str | s3.IBucket) -> str:
+    """Return the ARN of a bucket that is given by name or as a construct."""
+    return f"arn:{Aws.PARTITION}:s3:::{bucket}" if isinstance(bucket, str) else bucket.bucket_arn
 
 
 def check_data(data: Sequence[DataSource], *, has_lustre: bool) -> tuple[DataSource, ...]:

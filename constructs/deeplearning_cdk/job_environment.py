@@ -11,10 +11,12 @@ from constructs import Construct
 
 from deeplearning_cdk.prop_check import Rule, check_fields, checked, show_value
 from deeplearning_cdk.prop_rules import is_file, matching
-from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
+from deeplearning_contract.setting_parts import EnvironmentCacheSettings, EnvironmentSettings, ScriptSettings
 
 HOROVOD_VERSIONS = ("0.28.1",)
 """What the master can build; the last release."""
+NEWEST_TENSORFLOW = (2, 18)
+"""Whose headers Horovod compiles against: 2.15.1, 2.16.2 and 2.18.1 were tried, 2.20.0 lacks `xla_builder.h`."""
 
 # What pip reads beside the file itself; only the file goes to the nodes.
 _ELSEWHERE = re.compile(r"(-r|--requirement|-c|--constraint|-e|--editable)\b|\.{0,2}/")
@@ -58,6 +60,29 @@ Horovod = Annotated[
 ]
 """A version of Horovod."""
 
+_FRAMEWORK = re.compile(r"(torch|tensorflow)==([0-9]{1,4})\.([0-9]{1,4})\.[0-9]{1,4}")
+
+
+def _is_compiled_against(framework: str) -> bool:
+    found = _FRAMEWORK.fullmatch(framework)
+    return found is None or found[1] != "tensorflow" or (int(found[2]), int(found[3])) <= NEWEST_TENSORFLOW
+
+
+Framework = Annotated[
+    str,
+    matching(
+        _FRAMEWORK.pattern,
+        "be one exact version of torch or tensorflow",
+        "write e.g. torch==2.13.0, and take from_requirements for anything else",
+    ),
+    Rule(
+        must=f"be a TensorFlow up to {NEWEST_TENSORFLOW[0]}.{NEWEST_TENSORFLOW[1]}, against which Horovod compiles",
+        remedy="write e.g. tensorflow==2.15.1, or take torch",
+        is_kept=_is_compiled_against,
+    ),
+]
+"""A framework that is installed, in one exact version."""
+
 ContainerImage = Annotated[
     str,
     matching(
@@ -76,20 +101,48 @@ class JobEnvironment:
     One environment for all jobs. Make it with one of the class methods.
 
     Attributes:
-        kind: `requirements`, `conda` or `container`.
-        path: The requirements or conda file; empty for a container.
+        kind: `horovod`, `requirements`, `conda`, `container` or `none`.
+        path: The requirements or conda file; empty for the others.
         image: The container's image; empty for the others.
         horovod: Version of Horovod that is built into the environment; empty for none.
+        framework: Of kind `horovod`: what is installed where the image has no framework; empty for what fits the GPUs.
     """
 
-    kind: Literal["requirements", "conda", "container"]
+    kind: Literal["horovod", "requirements", "conda", "container", "none"]
     path: Literal[""] | EnvironmentFile = ""
     image: Literal[""] | ContainerImage = ""
     horovod: Literal[""] | Horovod = ""
+    framework: Literal[""] | Framework = ""
 
     def __post_init__(self) -> None:
         """Check the values, which nodes are told as they are."""
         check_fields(self)
+
+    @classmethod
+    @checked
+    def with_horovod(
+        cls, version: Horovod = HOROVOD_VERSIONS[-1], *, framework: Framework | None = None
+    ) -> "JobEnvironment":
+        """
+        Take Horovod, for the framework that the image has, or for one that is installed where it has none.
+
+        The master builds it once, and every node installs what it built. An image with a framework and Horovod is left
+        as it is.
+
+        Args:
+            version: Version of Horovod. Default: 0.28.1, the last release.
+            framework: `torch==X.Y.Z` or `tensorflow==X.Y.Z`, installed where the image has no framework.
+                Default: torch 2.7.1 where GPUs are older than Turing (P3), 2.13.0 elsewhere.
+
+        Raises:
+            ValueError: The version is not known, or the framework is none that Horovod compiles against.
+        """
+        return cls(kind="horovod", horovod=version, framework=framework or "")
+
+    @classmethod
+    def none(cls) -> "JobEnvironment":
+        """Take the software of the image as it is; nothing is installed or built."""
+        return cls(kind="none")
 
     @classmethod
     @checked
@@ -141,6 +194,10 @@ class JobEnvironment:
         return cls(kind="container", image=image)
 
 
+DEFAULT_ENVIRONMENT = JobEnvironment.none()
+"""That of a cluster whose user names none."""
+
+
 class EnvironmentAsset(Construct):
     """
     An environment's file as an asset of the stack.
@@ -149,17 +206,27 @@ class EnvironmentAsset(Construct):
         scope: The parent.
         construct_id: The id in the parent.
         environment: The environment.
+        cache: Where it is kept for other clusters. Default: nowhere.
 
     Attributes:
-        asset: The asset; None for a container.
+        asset: The asset; None without a file.
         settings: What nodes are told.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, environment: JobEnvironment) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: JobEnvironment,
+        cache: EnvironmentCacheSettings | None = None,
+    ) -> None:
         super().__init__(scope, construct_id)
         self.asset = s3_assets.Asset(self, "Asset", path=environment.path) if environment.path else None
         file = None
         if self.asset is not None:
             digest = hashlib.sha256(Path(environment.path).read_bytes()).hexdigest()
             file = ScriptSettings(bucket=self.asset.s3_bucket_name, key=self.asset.s3_object_key, sha256=digest)
-        self.settings = EnvironmentSettings(environment.kind, file, environment.image, environment.horovod)
+        self.settings = EnvironmentSettings(
+            environment.kind, file, environment.image, environment.horovod, environment.framework, cache
+        )

@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.environment_cache import EnvironmentCache
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.job_environment import EnvironmentAsset, JobEnvironment
 from deeplearning_cdk.node_image import NodeImage
@@ -29,6 +30,7 @@ class NodePrograms(Construct):
         setup_scripts: What runs as root on the nodes of each role.
         run_script: What runs on the formed master. Default: nothing.
         environment: The software that jobs run in. Default: the image's own.
+        environment_cache: Where it is kept for other clusters. Default: nowhere.
 
     Attributes:
         environment: What nodes are told of it; None for the image's own.
@@ -42,12 +44,14 @@ class NodePrograms(Construct):
         setup_scripts: SetupScripts,
         run_script: str | ec2.UserData | None = None,
         environment: JobEnvironment | None = None,
+        environment_cache: EnvironmentCache | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._agent = AgentAsset(self, "Agent")
         self._setup = {role: self._add_script("setup_script", role, setup_scripts.of(role)) for role in NodeRole}
         self._run = {NodeRole.MASTER: self._add_script("run_script", NodeRole.MASTER, run_script)}
-        file = EnvironmentAsset(self, "Environment", environment=environment) if environment else None
+        cache = environment_cache.settings if environment_cache else None
+        file = EnvironmentAsset(self, "Environment", environment=environment, cache=cache) if environment else None
         self.environment = file.settings if file else None
         self._environment_asset = file.asset if file else None
 

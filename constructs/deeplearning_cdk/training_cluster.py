@@ -26,6 +26,7 @@ from deeplearning_cdk.cluster_props import (
     WorkerCount,
 )
 from deeplearning_cdk.data_source import DataSource
+from deeplearning_cdk.environment_cache import ChosenCache
 from deeplearning_cdk.image_choice import ChosenImage
 from deeplearning_cdk.instance_catalog import NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
@@ -89,6 +90,8 @@ class TrainingCluster(ClusterAssembly):
         lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
         data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
         environment: The software that jobs run in, built once a cluster. Default: the image's own.
+        environment_cache: `EnvironmentCache`, or a bucket, which keeps finished environments for other clusters.
+            Default: they stay on the shared file system.
         image_release: Another text than before takes the image's current release; until then it stays that of the
             creation. Default: 1.
         encryption_key: Encrypts everything that can be. Default: a key of the cluster's own.
@@ -147,6 +150,7 @@ class TrainingCluster(ClusterAssembly):
         lustre: LustreFileSystem | None = None,
         data: Sequence[DataSource] = (),
         environment: JobEnvironment | None = None,
+        environment_cache: ChosenCache | None = None,
         image_release: ImageRelease = "1",
         encryption_key: EncryptionKey | None = None,
         file_system_backup: bool = True,
@@ -184,6 +188,7 @@ class TrainingCluster(ClusterAssembly):
             lustre=lustre,
             data=data,
             environment=environment,
+            environment_cache=environment_cache,
             volume_size=volume_size,
             image_release=image_release,
             encryption_key=encryption_key,

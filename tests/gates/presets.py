@@ -24,6 +24,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             {"name": "coco", "bucket": "team-data", "key": "coco/train.tar.gz"},
             {"name": "images", "bucket": "team-data", "key": "images/", "target": "lustre"},
         ],
+        "environment": "horovod",
+        "environment_cache": "team-environments/horovod",
         "lustre_storage_gib": 2400,
         "lustre_bucket": "more-data",
         "file_system_throughput": 256,

@@ -12,13 +12,21 @@ from typing import Any
 import pytest
 from aws_cdk import RemovalPolicy
 
-from deeplearning_cdk import DataSource, InstanceTypeFacts, JobEnvironment, SetupScripts, TrainingCluster
+from deeplearning_cdk import (
+    DataSource,
+    EnvironmentCache,
+    InstanceTypeFacts,
+    JobEnvironment,
+    SetupScripts,
+    TrainingCluster,
+)
 from deeplearning_cdk.prop_check import show_value
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds
 from stacks.context import _READERS, read_choices, read_context
 from stacks.context_values import ContextError
 
 ROOT = Path(__file__).parents[2]
+HAS_PACKAGES = {"kind": "ubuntu", "has_packages": True}
 VPC = {"vpc_id": "vpc-1", "availability_zone": "us-east-1a", "worker_subnet_id": "subnet-1"}
 
 
@@ -148,7 +156,25 @@ def test_environment_is_a_file_of_pip_or_conda_or_a_container(tmp_path: Path) ->
     with_horovod = json.dumps({"path": pip, "horovod": "0.28.1"})
     assert read(environment=with_horovod) == JobEnvironment.from_requirements(pip, horovod="0.28.1")
     assert read(environment=conda) == JobEnvironment.from_conda(conda)
+    assert read(environment="horovod") == JobEnvironment.with_horovod()
+    assert read(environment="none") == JobEnvironment.none()
+    pinned = {"horovod": "0.28.1", "framework": "torch==2.7.1"}
+    for value in (pinned, json.dumps(pinned)):
+        assert read(environment=value) == JobEnvironment.with_horovod(framework="torch==2.7.1")
     assert read(container="team/train:1") == JobEnvironment.from_container("team/train:1")
+
+
+@pytest.mark.parametrize(
+    ("value", "prefix"),
+    [
+        ("team-bucket", "environments/"),
+        ("team-bucket/train", "train/"),
+        ("team-bucket/train/horovod/", "train/horovod/"),
+    ],
+)
+def test_environments_are_kept_in_a_bucket_or_in_folders_of_it(value: str, prefix: str) -> None:
+    (choice,) = read_choices({"environment": "horovod", "environment_cache": value})
+    assert choice.cluster["environment_cache"] == EnvironmentCache("team-bucket", prefix)
 
 
 @pytest.mark.parametrize(("value", "mebibytes"), [("elastic", None), ("bursting", None), ("128", 128), (64, 64)])
@@ -253,6 +279,21 @@ def test_own_vpc_is_given_by_ids() -> None:
         ({"setup_script": {"every": "x"}}, "setup_script must have the right names, got ['every'] ("),
         ({"setup_script": {"worker": "nowhere.sh"}}, "setup_script: setup_script.worker must be a file, got 'nowhere"),
         ({"environment": {"file": "x"}}, "environment must have the right names, got ['file'] ("),
+        ({"environment": {"horovod": "0.1"}}, "environment: version must be one of 0.28.1, got '0.1'; "),
+        (
+            {"environment": {"horovod": "0.28.1", "framework": "torch"}},
+            "environment: framework must be one exact version of torch or tensorflow, got 'torch'; ",
+        ),
+        ({"environment_cache": "s3://b"}, "environment_cache: environment_cache bucket must be a bucket's name, got "),
+        ({"environment_cache": "team-bucket/../x"}, "environment_cache: environment_cache prefix must be folders of "),
+        (
+            {"environment": "none", "environment_cache": "team-bucket"},
+            "environment_cache must be left out with an environment of kind none, got one; ",
+        ),
+        (
+            {"environment": "horovod", "isolated": True, "image": HAS_PACKAGES, "worker_instance_type": "m5.large"},
+            "environment must not be built by isolated nodes, which reach no package index, got Horovod; ",
+        ),
         ({"container": "a b"}, "container: image must be the name of an image, got 'a b'; "),
         (
             {"container": "image", "environment": str(ROOT / "requirements.lock")},

@@ -41,7 +41,8 @@ def test_conda_files_and_containers_are_told_as_what_they_are(synthesize: Any, t
 
 
 def test_without_an_environment_nodes_use_the_images_own(synthesize: Any) -> None:
-    assert synthesize().settings(NodeRole.MASTER).needs.environment is None
+    none = synthesize(environment=JobEnvironment.none(), worker_instance_type="m5.large")
+    assert none.settings(NodeRole.MASTER).needs.environment is None
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,8 @@ def test_what_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> 
         JobEnvironment.from_requirements("nowhere.txt")
     with pytest.raises(ValueError, match=r"path must be a \.yml or \.yaml file for conda, got "):
         JobEnvironment.from_conda(str(requirements))
+    with pytest.raises(ValueError, match=r"version must be one of 0\.28\.1, got '0\.27\.0'; write one"):
+        JobEnvironment.with_horovod("0.27.0")
     requirements.write_text("\n")
     with pytest.raises(ValueError, match="path must be a file of text that is not empty, got "):
         JobEnvironment.from_requirements(str(requirements))

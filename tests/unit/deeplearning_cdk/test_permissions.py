@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk import DataSource, JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 ASSETS = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
@@ -371,6 +371,46 @@ def test_every_node_reads_the_file_of_the_environment(synthesize: Any, tmp_path:
     (tmp_path / "requirements.txt").write_text("torch==2.9.1\n")
     environment = JobEnvironment.from_requirements(str(tmp_path / "requirements.txt"))
     assert sorted(_read_assets(synthesize(environment=environment).statements(role)[-1])) == ["txt", "zip"]
+
+
+CACHE = EnvironmentCache("team-environments")
+HOROVOD = JobEnvironment.with_horovod()
+
+
+def test_the_master_reads_and_writes_below_the_caches_prefix_and_deletes_nothing(synthesize: Any) -> None:
+    statements = synthesize(environment=HOROVOD, environment_cache=CACHE).statements("MasterRole")
+    cached = [entry for entry in statements if "team-environments" in json.dumps(entry["Resource"])]
+    assert cached == [
+        _allow(["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"], _s3("team-environments/environments/*")),
+        _allow(
+            "s3:ListBucket",
+            _s3("team-environments"),
+            Condition={"StringLike": {"s3:prefix": "environments/*"}},
+        ),
+    ]
+
+
+def test_workers_do_nothing_with_the_cache(synthesize: Any) -> None:
+    found = synthesize(environment=HOROVOD, environment_cache=CACHE)
+    assert found.statements("WorkerRole") == synthesize(environment=HOROVOD).statements("WorkerRole")
+
+
+def test_the_master_alone_uses_the_key_of_a_cache_that_is_a_construct(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    bucket = s3.Bucket(stack, "Cache", encryption=s3.BucketEncryption.KMS)
+    TrainingCluster(stack, "Cluster", environment=HOROVOD, environment_cache=bucket)
+    synthesis = read_stack(stack)
+    (grants,) = (entry for name, entry in synthesis.of_type("AWS::IAM::ManagedPolicy").items() if "Grants" in name)
+    (role,) = grants["Properties"]["Roles"]
+    assert "MasterRole" in role["Ref"]
+    assert grants["Properties"]["PolicyDocument"]["Statement"] == [
+        _allow(["kms:Decrypt", "kms:GenerateDataKey"], _arn(synthesis, "AWS::KMS::Key", "CacheKey"))
+    ]
+    settings = synthesis.settings(NodeRole.MASTER).needs.environment
+    assert settings is not None
+    assert settings.cache is not None
+    assert settings.cache.bucket.startswith("<Cache")
+    assert settings.cache.prefix == "environments/"
 
 
 @pytest.mark.defect("D57")

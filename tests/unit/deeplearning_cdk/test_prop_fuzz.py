@@ -25,6 +25,7 @@ import deeplearning_cdk
 from deeplearning_cdk import (
     ClusterNetwork,
     DataSource,
+    EnvironmentCache,
     InstanceTypeFacts,
     JobEnvironment,
     LustreFileSystem,
@@ -53,7 +54,10 @@ PLAIN: dict[Callable[..., Any], dict[str, Any]] = {
     plan_cluster: {"worker_instance_type": "m5.large"},
     Place: {},
     DataSource: {"name": "train", "bucket": "team-data"},
+    EnvironmentCache: {"bucket": "team-bucket"},
     JobEnvironment: {"kind": "container"},
+    JobEnvironment.with_horovod: {},
+    JobEnvironment.none: {},
     JobEnvironment.from_requirements: {"path": "x"},
     JobEnvironment.from_conda: {"path": "x"},
     JobEnvironment.from_container: {"image": "x"},
