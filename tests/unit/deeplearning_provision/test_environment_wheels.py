@@ -216,7 +216,7 @@ def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, pa
     made = json.loads((node.current / "complete.json").read_text())["wheels"]
     # Neither the image's framework nor what only the build needs.
     names = {wheel["file"].split("-")[0] for wheel in made}
-    assert names == {"horovod", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi"}
+    assert names == {"horovod", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "numpy"}
 
 
 def test_horovod_in_the_file_too_is_refused(stand):
