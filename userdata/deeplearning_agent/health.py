@@ -8,6 +8,7 @@ from deeplearning_agent.devices import QUERY_SECONDS
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.gpu_health import check_gpus
 from deeplearning_agent.health_report import Finding, HealthReport, last_line
+from deeplearning_agent.network_health import check_network
 from deeplearning_agent.node import Node
 from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
 from deeplearning_agent.programs import ProgramError, Programs
@@ -38,6 +39,7 @@ def check_node(facts: NodeFacts, programs: Programs, root: Path, now: Callable[[
         *check_gpus(programs, expected, GPU_SECONDS),
         check_disks(root),
         check_file_system(programs, root / facts.mount_point.lstrip("/")),
+        check_network(programs, root, facts.needs.hardware.get(facts.role)),
         check_agent(programs),
         judge_membership(membership, trouble, is_member=member is not None),
     )

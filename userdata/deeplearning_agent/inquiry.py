@@ -18,7 +18,7 @@ from deeplearning_contract.membership import Member
 
 COMMAND_FILE = "/usr/local/bin/deeplearning"
 AT_ONCE = 32
-NODE_SECONDS = 45
+NODE_SECONDS = 55
 """More than a node takes to look at itself when everything hangs."""
 LEAST_SECONDS = 1.0
 SSH = "SSH"

@@ -8,6 +8,7 @@ from deeplearning_agent.gpu_health import ECC, GPU
 from deeplearning_agent.health import AGENT, CLOCK
 from deeplearning_agent.health_report import Finding
 from deeplearning_agent.inquiry import SSH, Answer, Inquiry
+from deeplearning_agent.network_health import NETWORK
 from deeplearning_agent.node import Node
 from deeplearning_agent.storage_health import DISK, FILE_SYSTEM
 from deeplearning_contract.membership import Member
@@ -15,7 +16,7 @@ from deeplearning_contract.membership import Member
 LOG = logging.getLogger(__name__)
 INSPECTION_SECONDS = 150
 """For the whole cluster, however large."""
-FAULTS = (AGENT, CLOCK, DISK, FILE_SYSTEM, GPU, ECC, SSH)
+FAULTS = (AGENT, CLOCK, DISK, FILE_SYSTEM, GPU, ECC, NETWORK, SSH)
 """What makes a node leave; a membership that is behind does not, its owner sees to that."""
 TRIED_BY_MASTER = frozenset({FILE_SYSTEM, SSH})
 """What the master tries on itself in the same way: if that fails too, it is nobody's fault."""

@@ -36,6 +36,9 @@ Details: what was done, how long it took, why it failed, what to do, the ends of
 traceback, and the file of this line.
 """
 
+PROVIDER = "provider"
+"""Detail: by what NCCL's traffic leaves the node, `efa` or `tcp`, and why; a warning where EFA was meant."""
+
 
 @dataclass(frozen=True)
 class Speaker:

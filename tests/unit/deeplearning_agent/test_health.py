@@ -12,6 +12,7 @@ from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.gpu_health import ECC, FIELDS, GPU, GpuReading, check_gpus, parse_query
 from deeplearning_agent.health import AGENT, MEMBERSHIP, check_agent, check_health, check_node, judge_clock
 from deeplearning_agent.health_report import Finding, HealthReport, clean, last_line
+from deeplearning_agent.network_health import NETWORK
 from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.storage_health import DISK, FILE_SYSTEM, check_disks, check_file_system, judge_disk
 from deeplearning_contract.errors import ContractError
@@ -305,7 +306,7 @@ def test_a_fit_member_has_nothing_to_complain_of(node, facts, mounted):
     report = check_node(facts, node.programs, node.root, lambda: 1234.5)
     assert report.is_healthy, report.findings
     assert (report.instance_id, report.at, report.generation) == (node.identity.instance_id, 1234.5, 3)
-    assert list(findings(report)) == [GPU, ECC, DISK, FILE_SYSTEM, AGENT, MEMBERSHIP]
+    assert list(findings(report)) == [GPU, ECC, DISK, FILE_SYSTEM, NETWORK, AGENT, MEMBERSHIP]
 
 
 @pytest.mark.fault(58)

@@ -12,6 +12,7 @@ from deeplearning_agent.health import AGENT, CLOCK, MEMBERSHIP
 from deeplearning_agent.health_report import Finding, HealthReport
 from deeplearning_agent.inquiry import SSH, Answer, Inquiry
 from deeplearning_agent.inspection import find_causes, find_short, inspect
+from deeplearning_agent.network_health import NETWORK
 from deeplearning_agent.storage_health import DISK, FILE_SYSTEM
 from deeplearning_contract.membership import Member
 
@@ -196,7 +197,7 @@ def test_in_a_healthy_cluster_nobody_leaves():
 
 
 @pytest.mark.fault(44, 55, 58, 61)
-@pytest.mark.parametrize("name", [AGENT, DISK, ECC, FILE_SYSTEM, GPU, SSH])
+@pytest.mark.parametrize("name", [AGENT, DISK, ECC, FILE_SYSTEM, GPU, NETWORK, SSH])
 def test_a_fault_of_its_own_makes_a_node_leave_be_it_the_only_worker(name):
     assert causes(cluster(2, n1=[name])) == {1: f"{name}: bad"}
     assert causes(cluster(4, n1=[name], n3=[name])) == {1: f"{name}: bad", 3: f"{name}: bad"}
@@ -209,7 +210,7 @@ def test_of_two_clocks_that_differ_nobody_knows_which_one_is_wrong():
     assert causes(cluster(3, n1=[CLOCK])) == {1: f"{CLOCK}: bad"}
 
 
-@pytest.mark.parametrize("name", [AGENT, DISK, ECC, GPU, SSH, CLOCK, FILE_SYSTEM])
+@pytest.mark.parametrize("name", [AGENT, DISK, ECC, GPU, NETWORK, SSH, CLOCK, FILE_SYSTEM])
 def test_a_fault_of_most_nodes_is_the_clusters(name, caplog):
     assert causes(cluster(4, n1=[name], n2=[name], n3=[name])) == {}
     [message] = caplog.messages
