@@ -9,6 +9,7 @@ from deeplearning_agent.chronicle import tell_phase
 from deeplearning_agent.command_file import install_command
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.devices import count_gpus
+from deeplearning_agent.efa_software import prepare_efa
 from deeplearning_agent.failure import StageFailure, describe_failure
 from deeplearning_agent.file_system import mount_file_systems
 from deeplearning_agent.health import check_health
@@ -51,6 +52,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
 
     run("wait for credentials", lambda: clients.wait_for_credentials(deadline))
     run("install packages", lambda: install_packages(node, deadline))
+    run("prepare EFA", lambda: prepare_efa(node, deadline))
     run("prepare the instance store", lambda: prepare_local_disk(node, deadline))
     run("mount the file system", lambda: mount_file_systems(node, deadline))
     gpu_count = run("count GPUs", lambda: count_gpus(node))

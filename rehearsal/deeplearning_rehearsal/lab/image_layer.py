@@ -15,6 +15,9 @@ from deeplearning_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpu
 
 _PROGRAMS = Path(__file__).with_name("node_programs")
 _LIBRARY = "usr/lib/lab"
+FI_INFO = "opt/amazon/efa/bin/fi_info"
+NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
+"""Where AWS's EFA installer puts them."""
 _LAUNCHER = """#!/usr/bin/python3 -I
 import sys
 
@@ -58,6 +61,11 @@ STAND_INS = (
         "says of GPUs what it is told to say; training runs on the CPU, whose load it tells as theirs",
     ),
     StandIn(
+        "fi_info, libnccl-net.so",
+        "EFA and its software",
+        "say that one EFA is there, so that nodes install nothing; all traffic goes over the bridge by TCP",
+    ),
+    StandIn(
         "own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"
     ),
     StandIn("AWS_ENDPOINT_URL", "an image's environment", "systemd and PAM name the embedded AWS"),
@@ -92,7 +100,7 @@ def write_image_layer(
     Args:
         folder: Where to; made when absent.
         endpoint_url: The embedded AWS.
-        gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program out.
+        gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program, and EFA's software, out.
         with_lustre_client: Whether the image has `mount.lustre`. Default: it has not.
         package_index_url: What pip installs from; empty for an image that says nothing of it. Default: nothing.
     """
@@ -100,6 +108,8 @@ def write_image_layer(
         f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
     }
     files |= _launchers(has_gpus=gpu_count > 0)
+    if gpu_count:
+        files[NCCL_PLUGIN] = "A stand-in: no NCCL is there to load it.\n"
     if with_lustre_client:
         files |= make_launchers({"usr/sbin/mount.lustre": ("mount_helper", '"mount.lustre", sys.argv[1:]')})
     files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
@@ -136,6 +146,7 @@ def _launchers(*, has_gpus: bool) -> Mapping[str, str]:
     }
     if has_gpus:
         launchers["usr/bin/nvidia-smi"] = ("nvidia_smi", "sys.argv[1:]")
+        launchers[FI_INFO] = ("fi_info", "sys.argv[1:]")
     return make_launchers(launchers)
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from moto import mock_aws
 
+from deeplearning_agent.network_health import count_devices
+from deeplearning_agent.programs import Programs
 from deeplearning_cdk import NodeImage
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.place import Place
-from deeplearning_rehearsal.lab.image_layer import write_image_layer
+from deeplearning_rehearsal.lab.image_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, write_image_layer
 from deeplearning_rehearsal.lab.image_parts import PACKAGES, PART_STAND_INS, write_image_part
-from deeplearning_rehearsal.lab.node_programs import dnf
+from deeplearning_rehearsal.lab.node_programs import dnf, fi_info
 
 AMI = "/aws/service/deeplearning/ami"
 EFS_UTILS = ["install", "--assumeyes", "amazon-efs-utils"]
@@ -130,3 +132,22 @@ def test_the_python_of_pytorch_images_is_an_environment_with_the_packages_of_the
 
 def _list(folder: Path) -> set[Path]:
     return {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+@pytest.mark.parametrize(("gpus", "is_there"), [(1, True), (0, False)])
+def test_nodes_with_gpus_are_said_to_have_one_efa_and_others_nothing_of_it(tmp_path, gpus, is_there):
+    write_image_layer(tmp_path, "http://127.0.0.1:1", gpus)
+    found = [(tmp_path / path).exists() for path in (FI_INFO, NCCL_PLUGIN)]
+    assert found == [is_there] * 2
+    assert any(entry.name.startswith("fi_info") for entry in STAND_INS)
+
+
+def test_the_stand_in_for_fi_info_answers_the_agents_question_and_no_other(tmp_path, capsys):
+    assert fi_info.main(["-p", "efa", "-t", "FI_EP_RDM"]) == 0
+    program = tmp_path / FI_INFO
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ncat <<'ANSWER'\n{capsys.readouterr().out}ANSWER\n")
+    program.chmod(0o755)
+    assert count_devices(Programs(), tmp_path) == 1
+    assert fi_info.main(["-p", "tcp"]) == 1
+    assert "answers -p efa -t FI_EP_RDM only, got -p tcp" in capsys.readouterr().err
