@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 HEALTHY, UNFIT = 0, 1
 DESCRIPTION = """
 Ask every node of the cluster, over SSH, whether it is fit: GPU count and GPU memory (ECC), disk, shared file system,
-clock, agent and membership. Run it on the master as the login user, with --self on any node. The master asks the same
-once a minute; a node that is unfit twice in a row leaves the cluster and is replaced.
+network (NETWORK is the provider of NCCL's traffic, efa or tcp), clock, agent and membership. Run it on the master as
+the login user, with --self on any node. The master asks the same once a minute; a node that is unfit twice in a row
+leaves the cluster and is replaced.
 """
 EPILOG = "exit status: 0 all nodes are healthy, 1 some are not or did not answer, 2 nobody could be asked"
 

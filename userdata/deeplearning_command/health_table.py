@@ -7,9 +7,11 @@ from dataclasses import replace
 from deeplearning_agent.health import MEMBERSHIP
 from deeplearning_agent.health_report import Finding
 from deeplearning_agent.inquiry import Answer
+from deeplearning_agent.network_health import NETWORK
 from deeplearning_command.text_table import align
 
-COLUMNS = ("HOST", "INSTANCE", "VERDICT", "WHAT IS WRONG", "REMEDY")
+COLUMNS = ("HOST", "INSTANCE", "VERDICT", "NETWORK", "WHAT IS WRONG", "REMEDY")
+UNKNOWN = "-"
 
 
 def note_generation(answer: Answer, generation: int) -> Answer:
@@ -26,15 +28,21 @@ def draw_table(cluster: str, generation: int, hosts: Sequence[str], answers: Seq
     """Return a line a node, a further one for each further fault, and a last one that adds up."""
     rows: list[tuple[str, ...]] = [COLUMNS]
     for host, answer in zip(hosts, answers, strict=True):
-        head: tuple[str, str, str] = (host, answer.member.instance_id, answer.verdict)
+        head: tuple[str, ...] = (host, answer.member.instance_id, answer.verdict, name_provider(answer))
         if not answer.faults:
             rows.append((*head, "", ""))
         for fault in answer.faults:
             rows.append((*head, f"{fault.name}: {fault.detail}", fault.remedy))
-            head = ("", "", "")
+            head = ("", "", "", "")
     healthy = sum(answer.verdict == "healthy" for answer in answers)
     total = f"{healthy} of {len(answers)} nodes of {cluster} are healthy (generation {generation})"
     return "\n".join([*align(rows), "", total, ""])
+
+
+def name_provider(answer: Answer) -> str:
+    """Return by what a node's traffic goes, `efa` or `tcp`; a dash where it did not say."""
+    found = (finding.detail.partition(":")[0] for finding in answer.findings if finding.name == NETWORK)
+    return next(found, UNKNOWN)
 
 
 def describe_answers(cluster: str, generation: int, hosts: Sequence[str], answers: Sequence[Answer]) -> str:

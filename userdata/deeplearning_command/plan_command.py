@@ -25,7 +25,7 @@ from deeplearning_jobs.launch_plan import Host, LaunchPlan, PlanError
 from deeplearning_jobs.launchers.offered_ports import count_ports
 from deeplearning_jobs.plan import make_plan
 from deeplearning_jobs.plan_page import render_plan
-from deeplearning_jobs.preflight import describe_unready
+from deeplearning_jobs.preflight import describe_tcp, describe_unready
 from deeplearning_jobs.topology import list_hosts, list_places
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def run_plan(options: argparse.Namespace, root: Path, programs: Programs) -> int
     except (PlanError, JobNameError) as error:
         raise RefusedError(str(error)) from error
     sys.stdout.write(describe_plan(plan, situation) if options.json else render_plan(plan))
+    for line in describe_tcp(plan.hosts):
+        sys.stderr.write(f"warning: {line}\n")
     for note in situation.notes:
         sys.stderr.write(f"note: {note}\n")
     for fault in situation.faults:
@@ -140,7 +142,7 @@ def look_around(
 
 def describe_guess(cause: str) -> str:
     """Say what a plan has taken from the installed membership, and why."""
-    return f"GPUs and interfaces are as this node has them installed, and ports are examples: {cause}"
+    return f"GPUs, EFA and interfaces are as this node has them installed, and ports are examples: {cause}"
 
 
 def plan_job(options: argparse.Namespace, root: Path, facts: NodeFacts, situation: Situation) -> LaunchPlan:

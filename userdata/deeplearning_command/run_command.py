@@ -25,7 +25,7 @@ from deeplearning_jobs.launch_plan import LaunchPlan, PlanError
 from deeplearning_jobs.launchers.offered_ports import count_ports
 from deeplearning_jobs.plan import make_plan
 from deeplearning_jobs.plan_page import render_plan
-from deeplearning_jobs.preflight import Preflight, describe_unready, has_failed
+from deeplearning_jobs.preflight import Preflight, describe_tcp, describe_unready, has_failed
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
@@ -185,6 +185,8 @@ def describe_plan(plan: LaunchPlan, newest: str, steps: Steps) -> None:
     """Say in a line what is about to run."""
     goes_on = f", goes on from {newest}" if newest else ""
     steps.say(f"plan: {plan.launcher}, {plan.ranks} ranks = {len(plan.hosts)} hosts x {plan.slots}{goes_on}")
+    for line in describe_tcp(plan.hosts):
+        steps.say(f"warning: {line}")
 
 
 def join_reasons(reasons: list[str]) -> str:

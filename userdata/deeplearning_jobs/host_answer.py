@@ -69,6 +69,7 @@ class HostAnswer:
         environment: Digest of the environment that is installed; empty for none.
         jobs: Runs that have processes on the host, `<job>/<k>`.
         missing: Of the paths and programs that were asked for, those that the host lacks, with why.
+        efa_fault: Why its traffic goes by TCP though it has EFA; empty where it does not.
     """
 
     instance_id: str
@@ -86,6 +87,7 @@ class HostAnswer:
     environment: str
     jobs: tuple[str, ...]
     missing: Mapping[str, str]
+    efa_fault: str = ""
 
     def to_line(self) -> str:
         """Return the answer as one line of JSON."""
@@ -118,4 +120,5 @@ class HostAnswer:
             steps={name: StepAnswer.from_document(step) for name, step in steps.items()},
             jobs=text_list(document, "jobs", "answer"),
             missing={str(name): str(why) for name, why in missing.items()},
+            efa_fault=field({"efa_fault": "", **document}, "efa_fault", str, "answer"),
         )

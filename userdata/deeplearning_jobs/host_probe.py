@@ -11,6 +11,7 @@ from pathlib import Path
 from deeplearning_agent.deadline import Clock, Deadline
 from deeplearning_agent.gpu_health import COMMAND, read_gpus
 from deeplearning_agent.health_report import last_line
+from deeplearning_agent.network_health import find_provider
 from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
@@ -51,6 +52,7 @@ def probe_host(
     address = member.address if member else ""
     hardware = facts.needs.hardware.get(facts.role, UNKNOWN_HARDWARE)
     gpu_count, gpu_detail = count_gpus(programs)
+    provider = find_provider(programs, root, hardware)
     return HostAnswer(
         instance_id=facts.instance_id,
         gpu_count=gpu_count,
@@ -67,6 +69,7 @@ def probe_host(
         environment=read_environment(root),
         jobs=tuple(sorted(set(find_processes().values()))),
         missing={what: why for what in wanted if (why := find_fault(what, programs))},
+        efa_fault=provider.why if provider.is_fault else "",
     )
 
 

@@ -27,6 +27,7 @@ class Host:
         efa_cards: How many of them take an EFA.
         interface: Network interface that carries `address`, as the host itself found it.
         expected_gpu_count: GPUs that the type has by the catalogue; 0 when it has none or it is not known.
+        efa_fault: Why its traffic goes by TCP though it has EFA; empty where it does not, or where it was not asked.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Host:
     efa_cards: int
     interface: str
     expected_gpu_count: int = 0
+    efa_fault: str = ""
 
     @property
     def trains(self) -> bool:

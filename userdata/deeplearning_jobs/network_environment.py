@@ -78,10 +78,15 @@ def _explain_cards(host: Host) -> Reason:
     cards = f"{host.network_cards} network card{'s' if host.network_cards > 1 else ''}"
     if not host.efa_cards:
         return Reason(
-            f"{host.instance_type or 'this type'}: {cards}, no EFA", "NCCL speaks TCP; no EFA setting is of use"
+            f"{host.instance_type or 'this type'}: {cards}, no EFA",
+            "NCCL speaks TCP (provider tcp); no EFA setting is of use",
         )
+    head = f"{host.instance_type}: {cards}, {host.efa_cards} with EFA"
+    if host.efa_fault:
+        why = f"NCCL's traffic goes by TCP (provider tcp) all the same, at a part of the speed: {host.efa_fault}"
+        return Reason(f"{host.name}, {head}", why)
     return Reason(
-        f"{host.instance_type}: {cards}, {host.efa_cards} with EFA",
-        "NCCL's traffic takes the EFAs by aws-ofi-nccl, which the image brings; the interface above is only where "
-        "ranks meet",
+        head,
+        "NCCL's traffic takes the EFAs (provider efa) by aws-ofi-nccl, which the image or the agent brings; the "
+        "interface above is only where ranks meet",
     )

@@ -40,6 +40,7 @@ class Preflight:
                 efa_cards=answer.efa_cards,
                 interface=answer.interface,
                 expected_gpu_count=answer.expected_gpu_count,
+                efa_fault=answer.efa_fault,
             )
             for name in self.expected
             if (answer := self.answers.get(name)) is not None
@@ -67,7 +68,7 @@ class Preflight:
                 faults.append(
                     f"{host}: its NVIDIA driver does not answer: {answer.gpu_detail}; see `deeplearning health`"
                 )
-        return [*faults, *self._find_jobs(), *self._find_missing()]
+        return [*faults, *self._find_mixture(), *self._find_jobs(), *self._find_missing()]
 
     def find_unready(self) -> dict[str, dict[str, StepAnswer]]:
         """Return the steps of the provisioning that are not done: step -> host -> how it stands there."""
@@ -89,6 +90,16 @@ class Preflight:
         if not answer.interface:
             yield f"has no network interface with the address {answer.address}; see `ip address` there"
 
+    def _find_mixture(self) -> Iterable[str]:
+        """NCCL on TCP cannot speak with NCCL on EFA."""
+        faults = {host: answer.efa_fault for host, answer in self.answers.items() if answer.efa_cards}
+        slow = [host for host, fault in faults.items() if fault]
+        if slow and len(slow) < len(faults):
+            yield (
+                f"all hosts must use EFA or none, got TCP on {join_hosts(slow)}: {faults[slow[0]]}; "
+                "see `deeplearning health`, or terminate these instances, which their group replaces"
+            )
+
     def _find_jobs(self) -> Iterable[str]:
         jobs: dict[str, list[str]] = {}
         for host, answer in self.answers.items():
@@ -104,6 +115,19 @@ class Preflight:
                 missing.setdefault((what, why), []).append(host)
         for (what, why), hosts in missing.items():
             yield f"{what} {why} on {join_hosts(hosts)}"
+
+
+def describe_tcp(hosts: Sequence[Host]) -> list[str]:
+    """Return a line for each reason for which hosts with EFA speak TCP."""
+    faults: dict[str, list[str]] = {}
+    for host in hosts if len(hosts) > 1 else ():
+        if host.efa_fault:
+            faults.setdefault(host.efa_fault, []).append(host.name)
+    return [
+        f"the ranks of {join_hosts(names)} speak TCP and not EFA, at a part of the speed: {fault}; "
+        "see `deeplearning health`"
+        for fault, names in faults.items()
+    ]
 
 
 def describe_unready(unready: Mapping[str, Mapping[str, StepAnswer]]) -> list[str]:

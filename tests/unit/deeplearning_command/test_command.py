@@ -16,14 +16,18 @@ from deeplearning_contract.errors import ContractError
 from deeplearning_contract.version import VERSION
 from tests.unit.deeplearning_command.master_node import run, write_membership
 
-FIT = (Finding.fit("GPU count", "2 GPUs answer, 2 expected"), Finding.fit("membership", "generation 3 is installed"))
+FIT = (
+    Finding.fit("GPU count", "2 GPUs answer, 2 expected"),
+    Finding.fit("membership", "generation 3 is installed"),
+    Finding.fit("network", "efa: libfabric lists 4 of 4 devices"),
+)
 TABLE = """\
-HOST                  INSTANCE             VERDICT    WHAT IS WRONG                                                    REMEDY
-deeplearning-worker1  i-00000000000000000  healthy
-deeplearning-worker2  i-00000000000000001  unfit      GPU memory: GPU 3 has uncorrected ECC errors                     terminate the instance
-                                                      disk: /var: is read-only                                         free the disk
-deeplearning-worker3  i-00000000000000002  unfit      membership: generation 2 is installed, the master has 3          wait a minute; then read the agent's log on the node
-deeplearning-worker4  i-00000000000000003  no answer  SSH: ssh: connect to host 10.0.0.12 port 22: Connection refused  see whether the instance runs; if it stays so, terminate it
+HOST                  INSTANCE             VERDICT    NETWORK  WHAT IS WRONG                                                    REMEDY
+deeplearning-worker1  i-00000000000000000  healthy    efa
+deeplearning-worker2  i-00000000000000001  unfit      efa      GPU memory: GPU 3 has uncorrected ECC errors                     terminate the instance
+                                                               disk: /var: is read-only                                         free the disk
+deeplearning-worker3  i-00000000000000002  unfit      efa      membership: generation 2 is installed, the master has 3          wait a minute; then read the agent's log on the node
+deeplearning-worker4  i-00000000000000003  no answer  -        SSH: ssh: connect to host 10.0.0.12 port 22: Connection refused  see whether the instance runs; if it stays so, terminate it
 
 1 of 4 nodes of master-of-names are healthy (generation 3)
 """  # noqa: E501 - as it is printed

@@ -8,6 +8,7 @@ import pytest
 
 from deeplearning_command.plan_command import add_plan
 from deeplearning_command.run_command import add_run
+from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
 
 
 def run_on_worker(job_lab, *arguments):
@@ -54,12 +55,26 @@ def test_a_plan_shows_the_ports_that_the_hosts_offer(job_lab):
     assert document["notes"] == []
 
 
+def test_hosts_whose_efa_is_not_used_are_warned_of_by_plan_and_run(job_lab):
+    efa = HardwareSettings("p3dn.24xlarge", 0, 1, 1)
+    for index in (0, 1):
+        job_lab.set_facts(index, needs=JobNeeds({"master": efa, "worker": efa}))
+    words = ["--", job_lab.write_job("true")]
+    said = (
+        "the ranks of deeplearning-worker1, deeplearning-worker2 speak TCP and not EFA, at a part of the speed: "
+        "libfabric with EFA is not installed, there is no fi_info; see `deeplearning health`\n"
+    )
+    planned = job_lab.run("plan", *words)
+    assert (planned.returncode, planned.stderr) == (0, f"warning: {said}")
+    assert f"warning: {said}" in job_lab.run("run", *words).stderr
+
+
 def test_offline_no_host_is_asked_and_the_page_says_what_is_an_example(job_lab):
     job_lab.silence(1)
     done = job_lab.run("plan", "--offline", "--launcher", "mxnet", "--", job_lab.write_job("true"))
     assert done.returncode == 0
     assert done.stderr == (
-        "note: GPUs and interfaces are as this node has them installed, and ports are examples: --offline\n"
+        "note: GPUs, EFA and interfaces are as this node has them installed, and ports are examples: --offline\n"
     )
     assert "DMLC_PS_ROOT_PORT=20000" in done.stdout
     assert "DMLC_INTERFACE=ens5" in done.stdout

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,17 @@ def test_a_page_of_a_type_with_efa_says_of_each_setting_why_it_is_left_alone(ins
 )
 def test_a_page_names_the_cards_of_its_type_and_how_many_have_efa(instance_type, cards):
     assert f"  {instance_type}: {cards}" in section(f"horovod-{instance_type}", "Why")
+
+
+def test_a_page_says_by_which_provider_nccl_speaks_and_why():
+    for name, provider in (("horovod-p5.48xlarge", "efa"), ("horovod-g5.xlarge", "tcp")):
+        assert f"(provider {provider})" in "\n".join(section(name, "Why"))
+    hosts = make_hosts("p5.48xlarge")
+    broken = [hosts[0], replace(hosts[1], efa_fault="libfabric lists no EFA")]
+    page = render_plan(make_plan(broken, make_request("torchrun", broken)))
+    assert "  p5.48xlarge: 32 network cards, 32 with EFA\n      NCCL's traffic takes the EFAs (provider efa)" in page
+    assert "  deeplearning-worker2, p5.48xlarge: 32 network cards, 32 with EFA\n" in page
+    assert "goes by TCP (provider tcp) all the same, at a part of the speed: libfabric lists no EFA" in page
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -1,12 +1,13 @@
 """What is concluded from the hosts' answers, and how they come over the wire."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from deeplearning_contract.errors import ContractError
 from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
-from deeplearning_jobs.preflight import Preflight, describe_unready, has_failed, join_hosts
+from deeplearning_jobs.preflight import Preflight, describe_tcp, describe_unready, has_failed, join_hosts
 
 DONE = StepAnswer("done", "", 8, 8, "bytes")
 FIT = HostAnswer("i-1", 8, "", "ens5", "10.0.0.1", 3, "p5.48xlarge", 8, 32, 32, (20001,), {"data:x": DONE}, "", (), {})
@@ -52,6 +53,38 @@ def test_fit_hosts_are_taken_in_the_order_of_the_membership():
 def test_what_is_wrong_with_a_host_is_said_with_its_name(change, said):
     (fault,) = survey(FIT, replace(FIT, **change), FIT).find_faults()
     assert fault.startswith(said)
+
+
+NO_PROVIDER = replace(FIT, efa_fault="libfabric lists no EFA")
+
+
+def test_hosts_with_and_without_efa_do_not_run_a_job_together():
+    (fault,) = survey(FIT, NO_PROVIDER, FIT).find_faults()
+    assert fault == (
+        "all hosts must use EFA or none, got TCP on deeplearning-worker2: libfabric lists no EFA; see "
+        "`deeplearning health`, or terminate these instances, which their group replaces"
+    )
+    head = replace(FIT, gpu_count=0, efa_cards=0)
+    assert survey(head, FIT, FIT).find_faults() == [], "a master that does not train has no EFA"
+
+
+def test_hosts_that_all_lack_efa_run_over_tcp_and_it_is_never_silent():
+    preflight = survey(NO_PROVIDER, NO_PROVIDER, NO_PROVIDER)
+    assert preflight.find_faults() == []
+    (line,) = describe_tcp(preflight.plan_hosts())
+    assert line == (
+        "the ranks of deeplearning-worker1, deeplearning-worker2, deeplearning-worker3 speak TCP and not EFA, at a "
+        "part of the speed: libfabric lists no EFA; see `deeplearning health`"
+    )
+    assert describe_tcp(survey(FIT, FIT, FIT).plan_hosts()) == []
+    assert describe_tcp(preflight.plan_hosts()[:1]) == [], "ranks of one host need no network"
+
+
+def test_why_a_host_speaks_tcp_comes_over_the_wire_and_an_older_host_says_nothing_of_it():
+    assert HostAnswer.from_output(NO_PROVIDER.to_line()) == NO_PROVIDER
+    older = json.loads(FIT.to_line())
+    del older["efa_fault"]
+    assert HostAnswer.from_output(json.dumps(older)) == FIT
 
 
 def test_an_elastic_job_starts_without_a_worker_but_not_without_the_master():
