@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from deeplearning_contract.errors import ContractError
-from deeplearning_contract.log_record import ADJUSTER, REASON, REMEDY, STEP, LogLine
+from deeplearning_contract.log_record import ADJUSTER, PROVIDER, REASON, REMEDY, STEP, LogLine
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 PLATFORM = "platform"
@@ -30,6 +30,7 @@ class Line:
         step: The step that it is about; empty without one.
         reason: Why the step failed; empty when it did not.
         remedy: What to do about it; empty when nothing is said.
+        provider: By what NCCL's traffic leaves the node, and why; empty when nothing is said.
         raw: As it was logged.
     """
 
@@ -42,6 +43,7 @@ class Line:
     step: str = ""
     reason: str = ""
     remedy: str = ""
+    provider: str = ""
     raw: str = ""
 
     @property
@@ -81,6 +83,7 @@ def read_line(event: Mapping[str, Any]) -> Line:
         step=_take(details, STEP),
         reason=_take(details, REASON),
         remedy=_take(details, REMEDY),
+        provider=_take(details, PROVIDER),
         raw=text,
     )
 

@@ -1,12 +1,13 @@
 """Makes the view of a cluster out of what AWS answered; a pure function of the answers and the time."""
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 from deeplearning_view.answers import Answers, read_moment, read_tags
 from deeplearning_view.limits import NO_END, has_end
-from deeplearning_view.lines import read_lines
+from deeplearning_view.lines import LEVELS, Line, read_lines
 from deeplearning_view.node_rows import list_nodes, read_login_user
 from deeplearning_view.resources import WAIT
 from deeplearning_view.state import read_state
@@ -47,7 +48,7 @@ def make_view(answers: Answers, now: datetime) -> ClusterView:
         notice=state.notice if state else "",
         nodes=nodes,
         troubles=find_troubles(answers, state, all_lines, is_formed=verdict == "formed"),
-        warnings=_find_warnings(answers, nodes, state),
+        warnings=(*_find_warnings(answers, nodes, state), *_find_slow(nodes, node_lines)),
         log_in=_find_log_in(answers, nodes),
         unread=(*answers.unread, *([trouble] if trouble else [])),
         looked_at=now.isoformat(timespec="seconds"),
@@ -103,6 +104,18 @@ def _find_warnings(answers: Answers, nodes: tuple[NodeView, ...], state: Cluster
             for node in other
         ]
     return tuple(warnings)
+
+
+def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str]:
+    """Warn of nodes whose traffic goes by TCP though they have EFA, as their agents last said."""
+    latest = {line.node: line for line in lines if line.provider}
+    faults: dict[str, list[str]] = {}
+    for node in nodes:
+        line = latest.get(node.instance_id)
+        if line is not None and not node.is_gone and LEVELS.index(line.level) >= LEVELS.index("WARNING"):
+            faults.setdefault(line.provider, []).append(node.name or node.instance_id)
+    for provider, names in faults.items():
+        yield f"{', '.join(names)}: EFA is not used, {provider}; see `deeplearning health`, or deploy with efa=False"
 
 
 def _find_log_in(answers: Answers, nodes: tuple[NodeView, ...]) -> tuple[str, ...]:

@@ -25,6 +25,9 @@ from tests.unit.deeplearning_view.cluster_answers import (
 NOW = datetime.fromisoformat(given.BEGUN) + timedelta(minutes=2)
 
 
+MEMBERS = ((MASTER_ID, "master"), (given.WORKER_ID, "worker"))
+
+
 def look(answers):
     return make_view(answers, NOW)
 
@@ -142,6 +145,20 @@ def test_a_cluster_that_nothing_stops_is_warned_about(limits, settings, is_warne
     templates = {"masters": given.make_template(settings=settings)}
     warnings = look(make_answers(limits=limits, templates=templates)).warnings
     assert [text.partition(",")[0] for text in warnings] == ["nothing stops this cluster by itself"] * is_warned
+
+
+def test_nodes_that_speak_tcp_though_they_have_efa_are_warned_about_until_they_say_otherwise():
+    slow = {"provider": "tcp: libfabric lists no EFA"}
+    lines = [given.make_line(node, role, "NCCL will not", "WARNING", **slow) for node, role in MEMBERS]
+    (warning,) = look(make_answers(node_lines=lines)).warnings
+    assert warning == (
+        "deeplearning-worker1, deeplearning-worker2: EFA is not used, tcp: libfabric lists no EFA; see "
+        "`deeplearning health`, or deploy with efa=False"
+    )
+    later = [given.make_line(node, role, "goes by", seconds=9.0, provider="efa: 1 of 1") for node, role in MEMBERS]
+    view = look(make_answers(node_lines=lines + later))
+    assert view.warnings == ()
+    assert {node.phase for node in view.nodes} == {"formed"}
 
 
 def test_the_end_of_the_capacity_is_warned_about():
