@@ -176,6 +176,7 @@ CLUSTER_KEYS: Mapping[str, Reader] = {
     "vpc_cidr": read_text,
     "availability_zone": read_text,
     "isolated": read_flag,
+    "efa": read_flag,
     "file_system_id": read_text,
     "file_system_throughput": read_throughput,
     "removal_policy": read_choice(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from aws_cdk import CfnWaitCondition
 from aws_cdk import aws_logs as logs
+from constructs import Construct
 
 from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
 from deeplearning_cdk.cluster_access import ClusterAccess
@@ -12,6 +13,7 @@ from deeplearning_cdk.cluster_logs import make_log_group
 from deeplearning_cdk.cluster_monitoring import ClusterMonitoring
 from deeplearning_cdk.cluster_network import ClusterNetwork, Place
 from deeplearning_cdk.cluster_nodes import ClusterNodes
+from deeplearning_cdk.cluster_plan import ClusterPlan
 from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.cluster_warnings import warn_about
 from deeplearning_cdk.coordination import Coordination, name_cluster
@@ -38,15 +40,19 @@ class ClusterAssembly(ClusterAccess):
     formation: CfnWaitCondition
     _storage: ClusterStorage
 
-    def _assemble(self, place: Place, *, isolated: bool) -> None:
+    def __init__(self, scope: Construct, construct_id: str, plan: ClusterPlan, place: Place, *, isolated: bool) -> None:
         """
-        Make all parts; the plan is there.
+        Make all parts.
 
         Args:
+            scope: The parent.
+            construct_id: The id in the parent.
+            plan: The user's props, checked.
             place: Where the user wants the nodes.
             isolated: The nodes have no route to the Internet.
         """
-        plan = self._plan
+        super().__init__(scope, construct_id)
+        self._plan = plan
         self.cluster_name = tag_costs(self, name_cluster(self))
         has_spot = any(plan.purchase_of(role).kind == "spot" for role in NodeRole)
         self.encryption = ClusterEncryption(

@@ -31,10 +31,11 @@ from deeplearning_cdk.cluster_props import (
 )
 from deeplearning_cdk.cluster_storage import StorageProps
 from deeplearning_cdk.data_source import DataSource, check_data
+from deeplearning_cdk.efa_choice import describe_types
 from deeplearning_cdk.environment_cache import ChosenCache, EnvironmentCache, take_cache
 from deeplearning_cdk.environment_choice import take_environment
 from deeplearning_cdk.image_choice import ChosenImage, take_image
-from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
+from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType
 from deeplearning_cdk.job_environment import JobEnvironment
 from deeplearning_cdk.lustre_client import add_lustre_client
 from deeplearning_cdk.lustre_file_system import LustreFileSystem
@@ -166,6 +167,7 @@ def plan_cluster(
     setup_timeout: SetupTimeout | None = None,
     vpc_cidr: VpcCidr | None = DEFAULT_VPC_CIDR,
     isolated: bool = False,
+    efa: bool = True,
     file_system: SharedFileSystem | efs.IFileSystem | None = None,
     file_system_id: FileSystemId | None = None,
     file_system_throughput: FileSystemThroughput | None = None,
@@ -194,8 +196,7 @@ def plan_cluster(
     Raises:
         ValueError: A choice cannot work.
     """
-    workers = describe_instance_type("worker_instance_type", worker_instance_type, DEFAULT_INSTANCE_TYPE)
-    master = describe_instance_type("master_instance_type", master_instance_type, workers)
+    workers, master = describe_types(worker_instance_type, master_instance_type, DEFAULT_INSTANCE_TYPE, efa=efa)
     chosen = take_image(image, workers, master, isolated=isolated)
     timeout = setup_timeout or Duration.minutes(DEFAULT_SETUP_MINUTES)
     plan = ClusterPlan(

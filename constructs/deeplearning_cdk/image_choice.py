@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from deeplearning_cdk.efa_choice import check_efa
 from deeplearning_cdk.image_props import BASE_UBUNTU_ARM64
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
@@ -35,7 +36,7 @@ def take_image(
         isolated: Whether nodes have no route to the Internet.
 
     Raises:
-        ValueError: It does not fit the types, or isolated nodes would have to install packages.
+        ValueError: It does not fit the types, or isolated nodes would have to install packages or EFA's software.
     """
     taken = _check_architecture(workers, master, image or _choose(workers, master))
     if isolated and not taken.has_packages and taken.packages and taken.packages.get("mount.efs") != _EFS_UTILS:
@@ -44,6 +45,7 @@ def take_image(
             "is missing at boot; pass has_packages=True to the image if it has, or take "
             "NodeImage.deep_learning_amazon_linux(), whose packages come through the endpoint of S3"
         )
+    check_efa(workers, master, taken, isolated=isolated)
     return taken
 
 

@@ -79,6 +79,8 @@ class TrainingCluster(ClusterAssembly):
             zone's first public one where the VPC has one.
         isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
             through a new VPC's NAT gateway, or as the user's VPC lets them.
+        efa: Nodes of accelerated types with EFA use it, and install AWS's software for it where the image has none;
+            without, NCCL speaks TCP. Default: they do.
         file_system: That of another cluster in its VPC and zone, where jobs of one name are one job, or an EFS file
             system with a mount target in the zone. Default: its own.
         file_system_id: An existing file system. Default: a new one.
@@ -142,6 +144,7 @@ class TrainingCluster(ClusterAssembly):
         worker_subnet: ec2.ISubnet | None = None,
         master_subnet: ec2.ISubnet | None = None,
         isolated: bool = False,
+        efa: bool = True,
         file_system: SharedFileSystem | efs.IFileSystem | None = None,
         file_system_id: FileSystemId | None = None,
         file_system_throughput: FileSystemThroughput | None = None,
@@ -162,7 +165,7 @@ class TrainingCluster(ClusterAssembly):
     ) -> None:
         # Before the plan, which is made for a new VPC or for the user's.
         place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
-        self._plan = plan_cluster(
+        plan = plan_cluster(
             worker_instance_type=worker_instance_type,
             master_instance_type=master_instance_type,
             worker_min_capacity=worker_min_capacity,
@@ -180,6 +183,7 @@ class TrainingCluster(ClusterAssembly):
             setup_timeout=setup_timeout,
             vpc_cidr=None if vpc else vpc_cidr or DEFAULT_VPC_CIDR,
             isolated=isolated,
+            efa=efa,
             file_system=file_system,
             file_system_id=file_system_id,
             file_system_throughput=file_system_throughput,
@@ -199,5 +203,4 @@ class TrainingCluster(ClusterAssembly):
             worker_role=worker_role,
             security_groups=security_groups,
         )
-        super().__init__(scope, construct_id)
-        self._assemble(place, isolated=isolated)
+        super().__init__(scope, construct_id, plan, place, isolated=isolated)

@@ -206,6 +206,7 @@ def test_own_vpc_is_given_by_ids() -> None:
             {"worker_desired_capacity": True},
             "worker_desired_capacity must be a whole number from 0, got True; write e.g. -c worker_desired_capacity=3",
         ),
+        ({"efa": "none"}, "efa must be true or false, got 'none'; write -c efa=true"),
         ({"isolated": "yes"}, "isolated must be true or false, got 'yes'; write -c isolated=true"),
         ({"mount_point": 7}, "mount_point must be a text, got 7; write -c mount_point=…"),
         (

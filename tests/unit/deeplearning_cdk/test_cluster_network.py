@@ -304,7 +304,7 @@ def test_isolated_nodes_may_start_from_an_image_that_has_its_packages_or_reaches
 
 def test_isolated_and_ssh_peer_contradict_each_other(synthesize: Any) -> None:
     with pytest.raises(ValueError, match="ssh_peer must be left out with isolated"):
-        synthesize(isolated=True, image=HAS_PACKAGES, ssh_peer="203.0.113.7/32")
+        synthesize(isolated=True, efa=False, image=HAS_PACKAGES, ssh_peer="203.0.113.7/32")
 
 
 def test_own_private_vpc_is_taken_as_it_is(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:

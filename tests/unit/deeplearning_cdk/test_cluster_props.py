@@ -65,7 +65,13 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
             ),
         ),
         (
-            {"worker_desired_capacity": 23, "vpc_cidr": "10.0.0.0/26", "isolated": True, "image": HAS_PACKAGES},
+            {
+                "worker_desired_capacity": 23,
+                "vpc_cidr": "10.0.0.0/26",
+                "isolated": True,
+                "efa": False,
+                "image": HAS_PACKAGES,
+            },
             (
                 "worker_max_capacity must not exceed the 19 addresses that the private subnet of 10.0.0.0/26 has for "
                 "workers, got 23; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"

@@ -81,7 +81,7 @@ AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "Cus
 """What asks the groups for nodes, and what watches them by name; all else is made before the groups."""
 PROPS = {
     "default": {},
-    "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True)},
+    "isolated": {"isolated": True, "efa": False, "image": NodeImage.ubuntu(has_packages=True)},
     "guarded": {"spending": Spending(stop_after=cdk.Duration.hours(8), monthly_budget_usd=100)},
 }
 

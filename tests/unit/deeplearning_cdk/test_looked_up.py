@@ -81,7 +81,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "plain": {},
     "in a zone": {"availability_zone": "us-east-1b"},
     "public master": {"ssh_peer": "203.0.113.0/24", "availability_zone": "us-east-1b"},
-    "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True)},
+    "isolated": {"isolated": True, "efa": False, "image": NodeImage.ubuntu(has_packages=True)},
     "many workers": {"worker_desired_capacity": 24},
     "lustre": {"has_lustre": True},
 }

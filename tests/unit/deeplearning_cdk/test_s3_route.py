@@ -61,7 +61,7 @@ def test_an_endpoint_of_another_service_is_none_of_s3(warn: Any) -> None:
 
 
 def test_isolated_nodes_get_the_endpoint(warn: Any) -> None:
-    assert warn(isolated=True, image=NodeImage.ubuntu(has_packages=True)) == []
+    assert warn(isolated=True, efa=False, image=NodeImage.ubuntu(has_packages=True)) == []
 
 
 def test_the_vpc_of_another_cluster_has_the_endpoint_and_a_new_one_too(make_stack: Any, read_stack: Any) -> None:
