@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
 
 class ClusterAssembly(ClusterAccess):
-    """The making of `TrainingCluster` from its plan."""
+    """
+    The making of `TrainingCluster` from its plan.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        plan: The user's props, checked.
+        place: Where the user wants the nodes.
+        isolated: The nodes have no route to the Internet.
+    """
 
     encryption: ClusterEncryption
     file_system: SharedFileSystem
@@ -41,16 +50,6 @@ class ClusterAssembly(ClusterAccess):
     _storage: ClusterStorage
 
     def __init__(self, scope: Construct, construct_id: str, plan: ClusterPlan, place: Place, *, isolated: bool) -> None:
-        """
-        Make all parts.
-
-        Args:
-            scope: The parent.
-            construct_id: The id in the parent.
-            plan: The user's props, checked.
-            place: Where the user wants the nodes.
-            isolated: The nodes have no route to the Internet.
-        """
         super().__init__(scope, construct_id)
         self._plan = plan
         self.cluster_name = tag_costs(self, name_cluster(self))
