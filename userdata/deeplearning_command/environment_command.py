@@ -12,12 +12,13 @@ from deeplearning_agent.health_report import clean
 from deeplearning_agent.inquiry import COMMAND_FILE
 from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.programs import Programs
+from deeplearning_command.data_table import describe_progress
 from deeplearning_command.errors import RefusedError
 from deeplearning_command.remote import HostResult, Remote, read_facts
 from deeplearning_command.text_table import align
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import EnvironmentSettings
-from deeplearning_provision.status import DONE, ENVIRONMENT_STEP, Status, Step, lock_file, read_status
+from deeplearning_provision.status import DONE, ENVIRONMENT_STEP, Status, Step, lock_file, read_boot, read_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,8 @@ ASK_SECONDS = 60.0
 CURRENT = f"{ENVIRONMENT_DIRECTORY}/current"
 DESCRIPTION = """
 Show the software in which jobs run: what was declared, what it was made into, and how far this node is with it. The
-master makes wheels, or a conda environment, once on the shared file system; every node uses those.
+master makes it once, and keeps it on the shared file system, from which every node takes it, also those of later
+clusters. With --build on the master, the archive there is read to its end, and made anew if it is damaged.
 """
 EPILOG = "exit status: 0 the environment is there, 1 it is not, 2 none was declared or nobody could be asked"
 
@@ -81,24 +83,29 @@ def describe_node(facts: NodeFacts, settings: EnvironmentSettings, root: Path, p
     # Imported here: they bring botocore.
     from deeplearning_provision.environment_recipe import find_recipe  # noqa: PLC0415
     from deeplearning_provision.environment_site import SHARED_FOLDER  # noqa: PLC0415
+    from deeplearning_provision.environment_store import COMPLETE, find_key  # noqa: PLC0415
     from deeplearning_provision.steps import ProvisionFailure  # noqa: PLC0415
 
     step = read_status(root)[ENVIRONMENT_STEP]
     source = f"s3://{settings.file.bucket}/{settings.file.key}" if settings.file else settings.image
     found = {"kind": settings.kind, "source": source, "horovod": settings.horovod, **step.to_document()}
+    link = root / CURRENT.lstrip("/")
+    found["current"] = link.readlink().name if link.is_symlink() else ""
     try:
         recipe, _ = find_recipe(facts, settings, root, programs)
     except ProvisionFailure as error:
-        return {**found, "digest": "", "shared": "", "current": "", "state": "failed", "detail": error.cause}
-    shared = f"{facts.mount_point}/{SHARED_FOLDER}/{recipe.digest}"
-    is_shared = (root / shared.lstrip("/") / "complete.json").exists()
-    link = root / CURRENT.lstrip("/")
-    current = link.readlink().name if link.is_symlink() else ""
-    return {**found, "digest": recipe.digest, "shared": shared if is_shared else "", "current": current}
+        return {**found, "recipe": "", "digest": "", "shared": "", "state": "failed", "detail": error.cause}
+    folder = root / facts.mount_point.lstrip("/") / SHARED_FOLDER
+    local = root / ENVIRONMENT_DIRECTORY.lstrip("/")
+    key = find_key(local, recipe.digest, read_boot(root)) or find_key(folder, recipe.digest) or recipe.digest
+    is_shared = (folder / key / COMPLETE).exists()
+    key = found["current"] if recipe.is_in_image and step.state == DONE else key
+    shared = f"{facts.mount_point}/{SHARED_FOLDER}/{key}" if is_shared else ""
+    return {**found, "recipe": recipe.digest, "digest": key, "shared": shared}
 
 
 def _draw(found: dict[str, Any]) -> str:
-    rows = [("declared", f"{found['kind']} {found['source']}")]
+    rows = [("declared", f"{found['kind']} {found['source']}".rstrip())]
     if found["horovod"]:
         rows.append(("horovod", found["horovod"]))
     rows.append(("digest", found["digest"] or "not known"))
@@ -107,9 +114,17 @@ def _draw(found: dict[str, Any]) -> str:
         here = f"{CURRENT} -> {found['current']}" if found["current"] else "not installed yet"
         stale = found["current"] and found["current"] != found["digest"]
         rows.append(("here", f"{here}, which is another one" if stale else here))
-    count = f" ({found['done']} of {found['total']} {found['unit']})" if found["total"] else ""
-    rows.append(("state", f"{found['state']}{count}: {clean(found['detail'])}"))
+    rows.append(("state", f"{found['state']}{_describe_count(Step.from_document(found))}: {clean(found['detail'])}"))
     return "\n".join([*align(rows), ""])
+
+
+def _describe_count(step: Step) -> str:
+    """Return how far a step is, in brackets; empty where nothing is counted or all is done."""
+    if step.state == DONE or not step.total:
+        return ""
+    if step.unit == "%":
+        return f" ({step.done} %)"
+    return f" ({describe_progress(step) or f'{step.done} of {step.total} {step.unit}'})"
 
 
 def _ask_all(remote: Remote, *, is_json: bool) -> int:
@@ -153,7 +168,7 @@ def _build(facts: NodeFacts, root: Path, programs: Programs) -> int:
     status = Status(root, clock, _tell_progress())
 
     def act() -> str:
-        build_or_install(facts, status, root, programs, clock)
+        build_or_install(facts, status, root, programs, clock, is_thorough=True)
         return status.get(ENVIRONMENT_STEP).detail
 
     return READY if settle_step(status, ENVIRONMENT_STEP, act, clock, tries=1) == Outcome.DONE else NOT_READY
@@ -163,8 +178,7 @@ def _tell_progress() -> "Callable[[str, Step], None]":
     last = [""]
 
     def tell(_name: str, step: Step) -> None:
-        count = f" ({step.done} of {step.total} {step.unit})" if step.total else ""
-        line = f"{step.state}: {clean(step.detail)}{count}"
+        line = f"{step.state}{_describe_count(step)}: {clean(step.detail)}"
         if line != last[0]:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

@@ -19,7 +19,7 @@ class StepAnswer:
         detail: In one line.
         done: How much of it is done.
         total: Of how much; 0 when it is not known.
-        unit: `bytes`, `wheels` or empty.
+        unit: `bytes`, `packages`, `%` or empty.
         is_final: Whether a failure stays one until somebody mends its cause.
     """
 

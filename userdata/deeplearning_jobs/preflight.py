@@ -135,7 +135,8 @@ def describe_unready(unready: Mapping[str, Mapping[str, StepAnswer]]) -> list[st
     lines = []
     for name, hosts in unready.items():
         host, step = min(hosts.items(), key=lambda item: (item[1].state != "failed", _share(item[1])))
-        progress = f" {100 * _share(step):.0f} % of {step.total} {step.unit}".rstrip() if step.total else ""
+        whole = f" of {step.total} {step.unit}" if step.unit != "%" else ""
+        progress = f" {100 * _share(step):.0f} %{whole}".rstrip() if step.total else ""
         detail = f": {step.detail}" if step.detail else ""
         others = f" and {len(hosts) - 1} more" if len(hosts) > 1 else ""
         lines.append(f"{name} is {step.state}{progress} on {host}{others}{detail}")

@@ -13,11 +13,11 @@ from deeplearning_agent.atomic_file import write_file
 from deeplearning_agent.programs import ProgramError
 from deeplearning_provision.environment_recipe import Recipe
 from deeplearning_provision.environment_site import CURRENT, Site
+from deeplearning_provision.environment_store import COMPLETE
 from deeplearning_provision.environment_venv import switch_link
 from deeplearning_provision.environment_wait import hold_making, wait_for_master
 from deeplearning_provision.pip_program import choose_lines, is_network_failure
 from deeplearning_provision.steps import ProvisionFailure
-from deeplearning_provision.wheels import COMPLETE
 
 CREATE_SECONDS = 2 * 3600
 COMMANDS = {

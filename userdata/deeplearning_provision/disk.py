@@ -1,10 +1,11 @@
 """Whether a disk has room for a source, and what it means when it had none."""
 
+import contextlib
 import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from deeplearning_provision.steps import ProvisionFailure
@@ -12,6 +13,8 @@ from deeplearning_provision.steps import ProvisionFailure
 RESERVE_BYTES = 256 * 1024 * 1024
 """What stays free for logs and programs; below 64 MiB a node is unfit and leaves the cluster."""
 RESERVE_INODES = 2000
+REMEDY = "free the disk, give it more room, or stage the source elsewhere (target efs)"
+STAGE_REMEDY = "free the disk or give it more room, then run: deeplearning data --stage"
 _FULL = {errno.ENOSPC: "no space is left", errno.EDQUOT: "the quota is used up", errno.EFBIG: "a file is too large"}
 _WRONG = {
     errno.EACCES: "give the folder to the login user",
@@ -34,7 +37,16 @@ class FullDiskError(ProvisionFailure):
     """The disk became full; what was staged of the source is given up, so that the node can go on."""
 
 
-def check_room(what: str, folder: Path, size: int, files: int, *, how: str = "", read: StatVfs = read_room) -> None:
+def check_room(
+    what: str,
+    folder: Path,
+    size: int,
+    files: int,
+    *,
+    how: str = "",
+    read: StatVfs = read_room,
+    remedy: str = REMEDY,
+) -> None:
     """
     Refuse to begin what cannot fit. A file system without a limit, such as EFS, has room for everything.
 
@@ -45,13 +57,13 @@ def check_room(what: str, folder: Path, size: int, files: int, *, how: str = "",
         files: Files and folders that will be made.
         how: How the size is known, for the error. Default: nothing needs to be said.
         read: Looks at the file system.
+        remedy: What the user can do. Default: what helps with data.
 
     Raises:
         ProvisionFailure: There is no room.
     """
     found = read(folder)
     free = found.f_bavail * found.f_frsize
-    remedy = "free the disk, give it more room, or stage the source elsewhere (target efs)"
     if found.f_blocks and free < size + RESERVE_BYTES:
         need = f"{render_bytes(size + RESERVE_BYTES)} must be free on {folder} before anything is fetched"
         raise ProvisionFailure(f"{what}: {need}{how}, got {render_bytes(free)}", remedy)
@@ -60,18 +72,38 @@ def check_room(what: str, folder: Path, size: int, files: int, *, how: str = "",
         raise ProvisionFailure(f"{what}: {need}, got {found.f_favail}", remedy)
 
 
-def explain_disk_error(what: str, error: OSError) -> ProvisionFailure:
-    """Turn an error of writing into a failure; one that says nothing of the disk may pass."""
+def explain_disk_error(what: str, error: OSError, remedy: str = STAGE_REMEDY) -> ProvisionFailure:
+    """
+    Turn an error of writing into a failure; one that says nothing of the disk may pass.
+
+    Args:
+        what: Was written.
+        error: Of the system.
+        remedy: What the user can do about a full disk. Default: what helps with data.
+    """
     where = f" at {error.filename}" if error.filename else ""
     cause = f"{what} could not be written{where}: {error.strerror or error}"
     if error.errno in _FULL:
-        remedy = "free the disk or give it more room, then run: deeplearning data --stage"
         return FullDiskError(
             f"{what}: {_FULL[error.errno]} on its disk: {error.strerror}; nothing of it is kept", remedy
         )
     if error.errno in _WRONG:
         return ProvisionFailure(cause, _WRONG[error.errno])
     return ProvisionFailure(cause, "it is tried again; see the kernel's log of the node", is_final=False)
+
+
+@contextlib.contextmanager
+def explain_disk_errors(what: str, remedy: str) -> Iterator[None]:
+    """
+    Turn errors of writing, within a block, into failures.
+
+    Raises:
+        ProvisionFailure: The system refused something.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise explain_disk_error(what, error, remedy) from error
 
 
 def sync_disk(folder: Path) -> None:

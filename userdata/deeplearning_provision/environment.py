@@ -3,7 +3,8 @@ The software in which jobs run: declared once, made once by the master, the same
 
 | kind | what the master makes on the shared file system | what a node has |
 |---|---|---|
-| requirements | wheels, Horovod's among them | a virtual environment over the image's Python, of these wheels alone |
+| horovod | an archive of a virtual environment over the image's Python, unless the image brings all | the environment |
+| requirements | the same | the same |
 | conda | the environment | a link to it |
 | container | nothing | the image, pulled |
 
@@ -17,14 +18,25 @@ from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.programs import Programs
 from deeplearning_provision.conda_environment import provide_conda
 from deeplearning_provision.container_image import provide_container
-from deeplearning_provision.environment_recipe import CONDA, CONTAINER, REQUIREMENTS, find_recipe
+from deeplearning_provision.environment_flow import Flow
+from deeplearning_provision.environment_image import provide_image
+from deeplearning_provision.environment_interpreter import Interpreter
+from deeplearning_provision.environment_recipe import (
+    CONDA,
+    CONTAINER,
+    HOROVOD,
+    REQUIREMENTS,
+    Recipe,
+    find_recipe,
+)
 from deeplearning_provision.environment_site import Site
-from deeplearning_provision.environment_wheels import provide_wheels
 from deeplearning_provision.status import ENVIRONMENT_STEP, Status, lock_file
 from deeplearning_provision.steps import ProvisionFailure
 
 
-def build_or_install(facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock) -> None:
+def build_or_install(
+    facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock, *, is_thorough: bool = False
+) -> None:
     """
     Bring the declared environment to this node; what is there already is left alone.
 
@@ -36,24 +48,38 @@ def build_or_install(facts: NodeFacts, status: Status, root: Path, programs: Pro
         root: Where the node's file tree begins.
         programs: The node's programs.
         clock: Its time.
+        is_thorough: Whether the master reads the archive to its end, and makes a damaged one anew. Default: nodes find
+            damage when they unpack it.
 
     Raises:
         ProvisionFailure: It cannot be brought; trying again may help when it says so.
     """
-    site = Site.open(facts, status, root, programs, clock)
+    site = Site.open(facts, status, root, programs, clock, is_thorough=is_thorough)
     with lock_file(root, ENVIRONMENT_STEP):
         site.transcript.begin()
         site.local.mkdir(parents=True, exist_ok=True)
         site.tell("looking at the image")
         recipe, interpreter = find_recipe(facts, site.settings, root, programs)
         if recipe.kind == CONDA:
-            detail = provide_conda(site, recipe)
+            status.finish(ENVIRONMENT_STEP, provide_conda(site, recipe))
         elif recipe.kind == CONTAINER:
-            detail = provide_container(site, recipe)
+            status.finish(ENVIRONMENT_STEP, provide_container(site, recipe))
         elif interpreter is not None:
-            detail = provide_wheels(site, interpreter, recipe)
+            _provide_over_image(site, recipe, interpreter)
         else:
-            raise ProvisionFailure(
-                f"environment.kind must be {REQUIREMENTS}, {CONDA} or {CONTAINER}, got {recipe.kind}", "deploy again"
-            )
-        status.finish(ENVIRONMENT_STEP, detail)
+            kinds = f"{HOROVOD}, {REQUIREMENTS}, {CONDA} or {CONTAINER}"
+            raise ProvisionFailure(f"environment.kind must be {kinds}, got {recipe.kind}", "deploy again")
+
+
+def _provide_over_image(site: Site, recipe: Recipe, interpreter: Interpreter) -> None:
+    if recipe.is_in_image and (detail := provide_image(site, interpreter)):
+        site.status.finish(ENVIRONMENT_STEP, detail)
+        return
+    if recipe.kind == HOROVOD and not (recipe.frameworks or recipe.source):
+        raise ProvisionFailure(
+            "the image must have torch, tensorflow or mxnet when no framework is pinned, got none of them",
+            "give the environment a framework such as torch==2.7.1, or an image that has one, and deploy",
+        )
+    flow = Flow(site, interpreter, recipe)
+    site.status.finish(ENVIRONMENT_STEP, flow.run())
+    flow.make_lasting()

@@ -20,7 +20,7 @@ BROKEN = "give an image whose Python runs"
 
 # Asked without importing a framework, which takes seconds and a GPU's attention.
 _PROBE = """
-import importlib.metadata, importlib.util, json, site, sys, sysconfig
+import glob, importlib.metadata, importlib.util, json, os, site, sys, sysconfig
 NAMES = {
     "torch": ["torch"],
     "tensorflow": ["tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"],
@@ -33,6 +33,8 @@ def find_version(names):
         except importlib.metadata.PackageNotFoundError:
             pass
     return "unknown"
+found = importlib.util.find_spec("horovod")
+folder = os.path.dirname(found.origin) if found and found.origin else "/nowhere"
 try:
     import pip
     pip_version = pip.__version__
@@ -52,6 +54,8 @@ print(json.dumps({
     "has_system_packages": has_system_packages,
     "pip": pip_version,
     "has_venv": importlib.util.find_spec("venv") is not None,
+    "has_ensurepip": importlib.util.find_spec("ensurepip") is not None,
+    "horovod": [module for module in sorted(NAMES) if glob.glob(os.path.join(folder, module, "mpi_lib*.so"))],
     "frameworks": {
         module: find_version(names) for module, names in NAMES.items() if importlib.util.find_spec(module)
     },
@@ -75,6 +79,8 @@ class Interpreter:
         has_system_packages: Whether the system's packages are visible to it.
         pip: Version of its pip; empty when it has none.
         has_venv: Whether it can make virtual environments.
+        has_ensurepip: Whether it can give them a pip; Debian and Ubuntu keep that in a package of its own.
+        horovod: Frameworks for which it has a Horovod: each has a library of its own, `mpi_lib*.so`.
         frameworks: Framework -> version; `torch`, `tensorflow`, `mxnet`.
     """
 
@@ -88,6 +94,8 @@ class Interpreter:
     has_system_packages: bool
     pip: str
     has_venv: bool
+    has_ensurepip: bool
+    horovod: tuple[str, ...]
     frameworks: Mapping[str, str]
 
 
@@ -126,4 +134,5 @@ def ask_interpreter(program: Path, programs: Programs, path: str = "") -> Interp
         raise ProvisionFailure(f"{program} does not run: {error}", BROKEN, output=error.output) from error
     except (ValueError, IndexError) as error:
         raise ProvisionFailure(f"{program} does not say what it is: {output.strip()[-200:]!r}", BROKEN) from error
-    return Interpreter(path or str(program), program, **{**found, "packages": tuple(found["packages"])})
+    lists = {name: tuple(found[name]) for name in ("packages", "horovod")}
+    return Interpreter(path or str(program), program, **{**found, **lists})

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from deeplearning_agent.programs import Programs
 from deeplearning_contract.document import parse_object
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY, PROVISION_FILE, NodeRole
 from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
-from deeplearning_provision.status import ENVIRONMENT_STEP, Status
+from deeplearning_provision.status import ENVIRONMENT_STEP, Status, read_boot
 from deeplearning_provision.steps import ProvisionFailure
 from deeplearning_provision.transcript import Transcript
 
@@ -41,6 +41,8 @@ class Site:
         programs: Its programs.
         clock: Its time.
         transcript: The log of what runs.
+        claim: What this master makes for the cluster; empty while it makes nothing.
+        is_thorough: Whether archives are read to their end before they count as whole.
     """
 
     facts: NodeFacts
@@ -50,9 +52,20 @@ class Site:
     programs: Programs
     clock: Clock
     transcript: Transcript
+    claim: dict[str, Any] = field(default_factory=dict)
+    is_thorough: bool = False
 
     @classmethod
-    def open(cls, facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock) -> "Site":
+    def open(
+        cls,
+        facts: NodeFacts,
+        status: Status,
+        root: Path,
+        programs: Programs,
+        clock: Clock,
+        *,
+        is_thorough: bool = False,
+    ) -> "Site":
         """
         Return the site of a node's environment.
 
@@ -64,7 +77,7 @@ class Site:
         # A service may have no HOME, below which pip keeps its cache.
         home = {"HOME": str(Path.home())}
         transcript = Transcript(root / LOG.lstrip("/"), programs, home)
-        return cls(facts, facts.needs.environment, status, root, programs, clock, transcript)
+        return cls(facts, facts.needs.environment, status, root, programs, clock, transcript, {}, is_thorough)
 
     @property
     def is_master(self) -> bool:
@@ -86,15 +99,28 @@ class Site:
         """What the master of this cluster says that it makes; another cluster may share the file system."""
         return self.shared / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', self.facts.cluster)}.json"
 
-    def tell(self, detail: str, total: int = 0, done: int = 0) -> None:
-        """Say what happens now, and how many wheels of how many are done."""
-        self.status.start(ENVIRONMENT_STEP, detail, total, "wheels" if total else "", done)
+    @property
+    def boot(self) -> str:
+        """This boot's id."""
+        return read_boot(self.root)
 
-    def count(self, done: int, total: int) -> None:
-        """Say how many wheels are done."""
-        if self.status.get(ENVIRONMENT_STEP).total != total:
-            self.tell(self.status.get(ENVIRONMENT_STEP).detail, total)
+    def tell(self, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
+        """Say what begins now, here and to the nodes that wait for it."""
+        self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
+        self._tell_cluster(detail)
+
+    def count(self, done: int) -> None:
+        """Say how much of it is done."""
         self.status.advance(ENVIRONMENT_STEP, done)
+
+    def show(self, detail: str, done: int, total: int, unit: str) -> None:
+        """Say what happens within the same part, and how far that is."""
+        step = self.status.get(ENVIRONMENT_STEP)
+        if (step.total, step.unit) != (total, unit):
+            self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
+        else:
+            self.status.advance(ENVIRONMENT_STEP, done, detail)
+        self._tell_cluster(detail)
 
     def wait(self, detail: str) -> None:
         """Say what this node waits for."""
@@ -107,10 +133,14 @@ class Site:
         except (OSError, ValueError):
             return {}
 
-    def write_claim(self, digest: str, recipe: Mapping[str, Any], failure: str = "") -> None:
-        """Say what this master makes, and why it could not."""
-        claim = {"digest": digest, "recipe": recipe, "instance": self.facts.instance_id, "failure": failure}
-        write_file(self.claim_file, json.dumps(claim, indent=2, sort_keys=True) + "\n")
+    def write_claim(self, **changes: Any) -> None:
+        """Say what this master makes, what it does for that now, and why it could not."""
+        self.claim.update(changes)
+        write_file(self.claim_file, json.dumps(self.claim, indent=2, sort_keys=True) + "\n")
+
+    def _tell_cluster(self, detail: str) -> None:
+        if self.claim and self.claim.get("doing") != detail:
+            self.write_claim(doing=detail)
 
     def fetch_file(self, name: str) -> Path:
         """

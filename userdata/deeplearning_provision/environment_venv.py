@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from deeplearning_agent.programs import ProgramError
@@ -10,6 +11,7 @@ from deeplearning_provision.steps import ProvisionFailure
 from deeplearning_provision.transcript import Transcript
 
 MAKE_SECONDS = 300
+IMPORT_SECONDS = 300
 _PIP = '#!/bin/sh\nexec {python} -m pip "$@"\n'
 
 
@@ -63,6 +65,33 @@ def _show_packages(interpreter: Interpreter, python: Path) -> None:
     (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
     calls = "; ".join(f"site.addsitedir({folder!r})" for folder in interpreter.packages)
     (packages / "image.pth").write_text(f"import site; {calls}\n")
+
+
+def import_frameworks(python: Path, frameworks: Iterable[str], horovod: Container[str], transcript: Transcript) -> None:
+    """
+    Import each framework, and Horovod for it, in a process of its own: frameworks do not always bear one another.
+
+    Args:
+        python: The environment's interpreter.
+        frameworks: Their modules.
+        horovod: Those for which Horovod was built.
+        transcript: Where output goes.
+
+    Raises:
+        ProvisionFailure: One cannot be imported.
+    """
+    for module in frameworks:
+        name = f"horovod.{module}" if module in horovod else module
+        try:
+            transcript.run(
+                [str(python), "-c", f"import {name}"],
+                timeout_seconds=IMPORT_SECONDS,
+                environment={"PYTHONNOUSERSITE": "1"},
+            )
+        except ProgramError as error:
+            raise ProvisionFailure(
+                f"{name} cannot be imported in the environment", "correct the requirements", output=error.output
+            ) from error
 
 
 def switch_link(link: Path, target: str) -> None:

@@ -27,15 +27,16 @@ def hold_making(site: Site, recipe: Recipe, is_done: Callable[[], bool]) -> Iter
     Yields:
         Whether it is left to do.
     """
-    document = asdict(recipe)
-    site.write_claim(recipe.digest, document)
+    site.write_claim(digest=recipe.digest, recipe=asdict(recipe), instance=site.facts.instance_id, failure="", doing="")
     claim = Ownership(site.shared / f"{recipe.digest}.lock", site.facts.instance_id, site.clock)
     try:
         with claim.hold(is_done, lambda owner: site.wait(f"{owner or 'another node'} is making it")) as is_left:
             yield is_left
     except Exception as error:
-        site.write_claim(recipe.digest, document, describe_failure(error))
+        site.write_claim(failure=describe_failure(error), doing="")
         raise
+    finally:
+        site.claim.clear()
 
 
 def wait_for_master(site: Site, recipe: Recipe, is_done: Callable[[], bool]) -> None:
@@ -60,4 +61,5 @@ def _describe_wait(site: Site, recipe: Recipe) -> str:
         return f"waiting: the master makes another environment ({differences}); give both groups one image"
     if claim.get("failure"):
         return f"waiting: the master failed: {claim['failure']}"
-    return f"waiting for the master, {claim.get('instance')}, to make it"
+    doing = f": {claim['doing']}" if claim.get("doing") else ""
+    return f"waiting for the master, {claim.get('instance')}, to make it{doing}"

@@ -8,14 +8,10 @@ from deeplearning_provision.cuda_home import make_cuda_home, nccl_folder
 from deeplearning_provision.cuda_toolkit import CudaToolkit
 from deeplearning_provision.horovod_plan import FRAMEWORKS, SOURCES, HorovodPlan
 from deeplearning_provision.pip_program import Pip
+from deeplearning_provision.transcript import ignore_line
 
-NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "numpy")
-"""
-What Horovod imports; its setup.py would otherwise fetch them while it builds.
-
-It does not name NumPy, nor does PyTorch; but its collectives of objects call `Tensor.numpy()`, which then fails
-(horovod/torch/functions.py of 0.28.1).
-"""
+NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0")
+"""What Horovod imports; its setup.py would otherwise fetch them while it builds."""
 TOOLS = ("setuptools<81", "wheel")
 """Its setup.py imports pkg_resources, which setuptools 81 dropped."""
 CMAKE = "cmake<4"
@@ -44,7 +40,15 @@ exec {python} "$@"
 """
 
 
-def build_horovod(pip: Pip, plan: HorovodPlan, folder: Path, scratch: Path, tell: Callable[[str], None]) -> None:
+def build_horovod(
+    pip: Pip,
+    plan: HorovodPlan,
+    folder: Path,
+    scratch: Path,
+    tell: Callable[[str], None],
+    *,
+    on_line: Callable[[str], None] = ignore_line,
+) -> None:
     """
     Build the wheel, in an environment that has the requirements and what Horovod imports.
 
@@ -56,6 +60,7 @@ def build_horovod(pip: Pip, plan: HorovodPlan, folder: Path, scratch: Path, tell
         folder: Where the wheel goes.
         scratch: Where notes and what only the build needs are kept.
         tell: Told a line for each slow step.
+        on_line: Told each line of the compilation, of which CMake's name the percentage. Default: nobody is.
 
     Raises:
         ProvisionFailure: pip failed, or CUDA's compiler cannot be had.
@@ -72,9 +77,10 @@ def build_horovod(pip: Pip, plan: HorovodPlan, folder: Path, scratch: Path, tell
     options = ("--no-cache-dir", "--no-build-isolation", "--no-deps", "--no-binary", "horovod")
     tell(f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}")
     pip.run(
-        *("wheel", *options, "--wheel-dir", str(folder), "--requirement", str(requirement)),
+        *("wheel", "--verbose", *options, "--wheel-dir", str(folder), "--requirement", str(requirement)),
         environment=variables,
         programs=Programs(path),
+        on_line=on_line,
     )
 
 

@@ -15,6 +15,10 @@ STEP_SECONDS = 2 * 3600
 LEAST_VERSION = (22, 2)
 """Of pip: the first that reports what it would install."""
 TOLD_LINES = 3
+_COMPILER_ERROR = re.compile(
+    r"(:\d+(:\d+)?|\(\d+\)): (fatal |catastrophic )?error\b|^(nvcc|ld|collect2|CMake) ?.*\berror\b", re.IGNORECASE
+)
+"""As g++ (`a.cc:3:7: error:`), nvcc (`a.cu(3): error:`), the linker and CMake write it."""
 
 # The user's own packages do not count, since only this node has them. Nobody answers a question.
 VARIABLES = {
@@ -58,6 +62,7 @@ _COMPILER_MARKS = (
     "No CMAKE_C_COMPILER could be found",
     "No CMAKE_CXX_COMPILER could be found",
 )
+MISSING_COMPILERS = "compilers are missing to build the requirements"
 WRONG_DIGEST = "a package is not what its hash says"
 COMPILER_REMEDY = (
     "install them in the set-up script or give an image that has them: g++ make python3-dev on Ubuntu and Debian, "
@@ -154,7 +159,7 @@ def explain_failure(error: ProgramError, what: str, log: Path) -> ProvisionFailu
             is_final=False,
         )
     if any(mark in error.output for mark in _COMPILER_MARKS):
-        return ProvisionFailure("compilers are missing to build the requirements", COMPILER_REMEDY, output=told)
+        return ProvisionFailure(MISSING_COMPILERS, COMPILER_REMEDY, output=told)
     if "No space left on device" in error.output:
         return ProvisionFailure(f"the disk is full during pip {what}", "give a larger volume_size", output=told)
     if error.is_late:
@@ -173,23 +178,47 @@ def is_network_failure(output: str) -> bool:
 
 
 def choose_lines(output: str) -> str:
-    """Return the lines of pip's output that say what is wrong: its errors, else its last ones."""
+    """Return the lines that say what is wrong: a compiler's first error, then pip's, else the last ones."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
+    compilers = [line for line in lines if _COMPILER_ERROR.search(line)][:1]
     errors = [line for line in lines if line.startswith(("ERROR:", "error:"))]
-    return "\n".join((errors or lines)[-TOLD_LINES:])
+    return "\n".join(compilers + (errors or lines)[-TOLD_LINES + len(compilers) :])
 
 
-def read_report(report: Mapping[str, Any]) -> Sequence[str]:
+@dataclass(frozen=True)
+class Resolved:
     """
-    Return what pip would install, as requirements that each mean exactly one archive or commit.
+    A package that pip would install.
+
+    Attributes:
+        name: In lower case.
+        version: Of it.
+        line: The requirement that means exactly one archive or commit.
+        digest: SHA-256 of the archive; empty where the index gives none.
+    """
+
+    name: str
+    version: str
+    line: str
+    digest: str
+
+    @property
+    def identity(self) -> str:
+        """What names its content, whichever index it came from."""
+        return f"{self.name}=={self.version} {self.digest or self.line}"
+
+
+def read_report(report: Mapping[str, Any]) -> Sequence[Resolved]:
+    """
+    Return what pip would install.
 
     Args:
         report: https://pip.pypa.io/en/stable/reference/installation-report/
     """
-    return [_quote_requirement(item["metadata"]["name"], item["download_info"]) for item in report["install"]]
+    return [_read_package(item["metadata"], item["download_info"]) for item in report["install"]]
 
 
-def _quote_requirement(name: str, info: Mapping[str, Any]) -> str:
+def _read_package(metadata: Mapping[str, Any], info: Mapping[str, Any]) -> Resolved:
     """See https://packaging.python.org/en/latest/specifications/direct-url-data-structure/."""
     archive, repository = info.get("archive_info", {}), info.get("vcs_info")
     kind, _, digest = archive.get("hash", "").partition("=")
@@ -197,4 +226,5 @@ def _quote_requirement(name: str, info: Mapping[str, Any]) -> str:
     source = f"{repository['vcs']}+{info['url']}@{repository['commit_id']}" if repository else info["url"]
     parts = [f"sha256={digest}"] if digest else []
     parts += [f"subdirectory={info['subdirectory']}"] if info.get("subdirectory") else []
-    return f"{name} @ {source}" + (f"#{'&'.join(parts)}" if parts else "")
+    line = f"{metadata['name']} @ {source}" + (f"#{'&'.join(parts)}" if parts else "")
+    return Resolved(re.sub(r"[-_.]+", "-", metadata["name"]).lower(), metadata.get("version", ""), line, digest)

@@ -40,7 +40,7 @@ class Step:
         detail: What is happening, or the cause of a failure with its remedy.
         done: How much of it is done.
         total: How much there is; 0 when that is not known.
-        unit: Of what: `bytes`, `wheels`, or empty.
+        unit: Of what: `bytes`, `packages`, `%`, or empty.
         rate: Units a second since this part of it began; 0 when it is not known.
         is_final: Whether a failure stays one until somebody mends its cause.
     """
@@ -178,12 +178,20 @@ class Status:
         self._began[name] = (self._clock.read(), done)
         self._put(name, Step(RUNNING, detail, done, total, unit))
 
-    def advance(self, name: str, done: int) -> None:
-        """Say how much is done; it is written at most once a second."""
+    def advance(self, name: str, done: int, detail: str = "") -> None:
+        """
+        Say how much is done; it is written at most once a second.
+
+        Args:
+            name: Of the step.
+            done: How much.
+            detail: What it does now, which is written at once. Default: the same as before.
+        """
         now = self._clock.read()
         since, before = self._began.get(name, (now, done))
         rate = (done - before) / (now - since) if now > since else 0.0
-        self._put(name, replace(self.get(name), state=RUNNING, done=done, rate=max(0.0, rate)))
+        step = self.get(name)
+        self._put(name, replace(step, state=RUNNING, detail=detail or step.detail, done=done, rate=max(0.0, rate)))
 
     def finish(self, name: str, detail: str) -> None:
         """Say that a step is done."""

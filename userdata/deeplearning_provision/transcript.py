@@ -12,7 +12,8 @@ from pathlib import Path
 
 from deeplearning_agent.programs import ProgramError, Programs
 
-KEPT_LINES = 2000
+KEPT_LINES = 10_000
+"""A compiler's first error may be followed by thousands of notes."""
 LARGEST_LOG = 10 << 20
 
 
@@ -63,7 +64,7 @@ class Transcript:
             on_line: Told each line, without its end.
 
         Returns:
-            Its last 2000 lines.
+            Its last 10,000 lines.
 
         Raises:
             ProgramError: It is missing, took too long, or its status is not 0; with those lines.

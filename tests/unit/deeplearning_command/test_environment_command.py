@@ -22,9 +22,9 @@ ANSWER = """
 for word; do address=$before; before=$word; done
 case $word in *"/usr/local/bin/deeplearning environment --json || true") ;; *) exit 3 ;; esac
 case $address in
-  10.0.0.10) echo '{"state": "running", "digest": "aaa", "detail": "making wheels"}' ;;
+  10.0.0.10) echo '{"state": "running", "digest": "aaa", "detail": "installing packages"}' ;;
   10.0.0.11) echo "No route to host"; exit 255 ;;
-  *) echo '{"state": "done", "digest": "aaa", "detail": "2 wheels"}' ;;
+  *) echo '{"state": "done", "digest": "aaa", "detail": "2 packages"}' ;;
 esac
 """
 
@@ -74,7 +74,7 @@ def test_build_makes_it_in_the_foreground(declared, capsys, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert run(declared, "environment", "--build") == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].startswith("done: 0 wheels, made by i-")
+    assert out.splitlines()[-1].startswith("done: 0 packages; made here in ")
     assert run(declared, "environment", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["state"] == "done"
@@ -93,7 +93,7 @@ def test_build_is_refused_while_the_service_is_at_it(declared, capsys):
 def test_a_build_that_fails_is_bad_news(declared, capsys):
     declare(declared, replace(SETTINGS, kind="wheelhouse"))
     assert run(declared, "environment", "--build") == 1
-    assert "failed: environment.kind must be requirements" in capsys.readouterr().out
+    assert "failed: environment.kind must be horovod" in capsys.readouterr().out
 
 
 def test_an_older_environment_is_told_from_the_declared_one(declared, capsys):
@@ -108,8 +108,8 @@ def test_all_nodes_are_asked_and_one_that_is_not_ready_is_bad_news(lab, declared
     assert run(declared, "environment", "--all") == 1
     assert capsys.readouterr().out.splitlines() == [
         "HOST                  STATE      DIGEST",
-        "deeplearning-worker1  done       aaa     2 wheels",
-        "deeplearning-worker2  running    aaa     making wheels",
+        "deeplearning-worker1  done       aaa     2 packages",
+        "deeplearning-worker2  running    aaa     installing packages",
         "deeplearning-worker3  no answer  -       No route to host",
         "",
         "1 of 3 nodes have the environment; not all have the same one",

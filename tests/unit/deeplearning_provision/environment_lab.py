@@ -94,7 +94,7 @@ def make_index(folder):
     folder.mkdir()
     for name, version, needs in (("pure", "1.0", ["inner"]), ("inner", "0.9", []), ("held", "2.0", [])):
         write_wheel(folder, name, version, {f"{name}.py": f"version = {version!r}\n"}, needs)
-    for name in ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "numpy", "setuptools", "wheel", "cmake"):
+    for name in ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "setuptools", "wheel", "cmake"):
         write_wheel(folder, name, "3.0", {f"{name}.py": ""})
     write_source(folder, "native", "1.0", {}, {"native.c": NATIVE})
     write_source(folder, "broken", "1.0", {}, {"native.c": "#error this cannot be compiled\n"})
@@ -145,8 +145,12 @@ def describe(name, version, needs=()):
     )
 
 
-def make_image(folder, *, with_torch=True):
-    """Make the Python of an image: pip, a package and perhaps PyTorch in an environment of its own."""
+def make_image(folder, *, with_torch=True, with_horovod=False):
+    """
+    Make the Python of an image: pip, a package and perhaps PyTorch in an environment of its own.
+
+    A Horovod beside PyTorch is another framework's unless it is asked for.
+    """
     python = folder / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = (folder / "lib").glob("python*/site-packages")
@@ -161,6 +165,11 @@ def make_image(folder, *, with_torch=True):
         info = packages / f"{name}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(describe(name, version))
+    if with_horovod:
+        for name, text in {**HOROVOD, "horovod/torch/mpi_lib_v2.so": ""}.items():
+            path = packages / name.replace("torch.py", "torch/__init__.py")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
     for header in ("torch/extension.h", "pybind11/pybind11.h") if with_torch else ():
         path = packages / "torch" / "include" / header
         path.parent.mkdir(parents=True)
@@ -231,7 +240,7 @@ class Stand:
         """Return node 0, the master, or a worker; it has fetched the requirements already."""
         root = self.folder / f"node{number}"
         file = ScriptSettings("bucket", "requirements.txt", hashlib.sha256(text.encode()).hexdigest())
-        settings = EnvironmentSettings("requirements", file, "", horovod)
+        settings = EnvironmentSettings("requirements", file, "", horovod, cache=needs.pop("cache", None))
         facts = make_facts(number, needs.pop("settings", settings), **needs)
         local = root / "opt/deeplearning/environments"
         if not root.exists():
@@ -240,17 +249,22 @@ class Stand:
             (root / "mnt/efs").symlink_to(self.shared)
             (root / "opt/pytorch").symlink_to(image or self.image)
         (local / f"{file.sha256[:16]}-requirements.txt").write_text(text)
-        return NodeStand(root, facts, Programs(search_path or os.environ["PATH"]), clock or LookingClock())
+        path = search_path or f"{make_managers(self.folder / 'managers')}:{os.environ['PATH']}"
+        return NodeStand(root, facts, Programs(path), clock or LookingClock())
 
     def builds(self):
         """Return what was built from source, a line each."""
         return self.build_log.read_text().splitlines() if self.build_log.exists() else []
 
     @property
+    def kept(self):
+        """The folder of environments on the shared file system."""
+        return self.shared / ".deeplearning/environments"
+
+    @property
     def folders(self):
-        """Return the whole environments of the shared file system."""
-        found = (self.shared / ".deeplearning/environments").iterdir()
-        return sorted(path for path in found if path.is_dir())
+        """Return the environments of the shared file system."""
+        return sorted(path for path in self.kept.iterdir() if path.is_dir())
 
     @property
     def manifest(self):
@@ -272,8 +286,19 @@ class Stand:
             yield self
 
 
-def make_facts(number, settings, *, gpu_count=0, cluster="digits"):
-    hardware = {"worker": HardwareSettings("p5.48xlarge", gpu_count, 32, 32)} if gpu_count else {}
+def make_managers(folder):
+    """Make package managers that install nothing: a test never changes the machine that it runs on."""
+    folder.mkdir(exist_ok=True)
+    for name in ("apt-get", "dnf", "dpkg-query", "rpm", "sudo"):
+        path = folder / name
+        if not path.exists():
+            path.write_text(f'#!/bin/sh\necho "{name} $@" >>{folder}/calls\necho E: this is a test; exit 100\n')
+            path.chmod(0o755)
+    return str(folder)
+
+
+def make_facts(number, settings, *, capability="", cluster="digits"):
+    hardware = {"worker": HardwareSettings("p5.48xlarge", 8, 32, 32, capability)} if capability else {}
     return NodeFacts(
         cluster=cluster,
         role="worker" if number else "master",

@@ -196,7 +196,7 @@ def test_pip_is_asked_for_one_source_without_cache_or_isolation(tmp_path, compil
     install, wheel = (folder / "calls").read_text().splitlines()
     assert install == "-m pip install setuptools<81 wheel cmake<4"
     assert wheel == (
-        "-m pip wheel --no-cache-dir --no-build-isolation --no-deps --no-binary horovod "
+        "-m pip wheel --verbose --no-cache-dir --no-build-isolation --no-deps --no-binary horovod "
         f"--wheel-dir {tmp_path}/wheels --requirement {scratch}/horovod.txt"
     )
     digest = horovod_plan.SOURCES["0.28.1"]

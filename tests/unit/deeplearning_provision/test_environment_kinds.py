@@ -119,7 +119,7 @@ def test_a_container_is_pulled_by_every_node(tmp_path, make_node):
 
 
 def test_an_unknown_kind_is_refused(make_node):
-    with pytest.raises(ProvisionFailure, match="must be requirements, conda or container, got wheelhouse"):
+    with pytest.raises(ProvisionFailure, match="must be horovod, requirements, conda or container, got wheelhouse"):
         make_node(0, EnvironmentSettings("wheelhouse", FILE)).provide()
 
 

@@ -102,13 +102,22 @@ def test_the_report_becomes_exact_requirements():
         {"url": "https://git/d", "vcs_info": {"vcs": "git", "commit_id": "0123"}, "subdirectory": "d"},
         {"url": "file:///e", "dir_info": {}},
     ]
-    report = {"install": [{"metadata": {"name": f"p{n}"}, "download_info": entry} for n, entry in enumerate(info)]}
-    assert read_report(report) == [
+    names = [{"name": f"p{number}", "version": "1"} for number in range(len(info))]
+    items = [{"metadata": name, "download_info": entry} for name, entry in zip(names, info, strict=True)]
+    packages = read_report({"install": items})
+    assert [package.line for package in packages] == [
         "p0 @ https://index/a-1.whl#sha256=aa",
         "p1 @ https://index/b-1.tar.gz#sha256=bb&subdirectory=inner",
         "p2 @ https://index/c-1.whl",
         "p3 @ git+https://git/d@0123#subdirectory=d",
         "p4 @ file:///e",
+    ]
+    assert [package.identity for package in packages] == [
+        "p0==1 aa",
+        "p1==1 bb",
+        "p2==1 p2 @ https://index/c-1.whl",
+        "p3==1 p3 @ git+https://git/d@0123#subdirectory=d",
+        "p4==1 p4 @ file:///e",
     ]
 
 

@@ -1,16 +1,15 @@
-"""An environment of a requirements file, with real pip, real environments and a real compiler."""
+"""An environment on its way from the master to every node, with real pip, real environments and a real compiler."""
 
 import hashlib
-import json
+import re
 import shutil
 
 import pytest
 
 from deeplearning_agent.programs import Programs
-from deeplearning_provision import horovod_plan
-from deeplearning_provision.environment_wheels import _is_whole, _put_in_place
+from deeplearning_provision import horovod_plan, pip_program
 from deeplearning_provision.steps import ProvisionFailure
-from deeplearning_provision.wheels import Manifest, list_wheels
+from tests.unit.deeplearning_provision.data_lab import read_tree
 from tests.unit.deeplearning_provision.environment_lab import (
     LookingClock,
     Stand,
@@ -18,7 +17,6 @@ from tests.unit.deeplearning_provision.environment_lab import (
     link_programs,
     make_image,
     make_index,
-    write_wheel,
 )
 
 REQUIREMENTS = "pure\nnative==1.0\nheld\n"
@@ -45,7 +43,7 @@ def cluster(parts, tmp_path_factory):
     """
     Three nodes that have their environment.
 
-    The first worker asks before the master; a worker has neither an index nor a compiler.
+    The first worker asks before the master; a worker has no index, no compiler and no pip.
     """
     folder, _ = parts
     stand = Stand(tmp_path_factory.mktemp("cluster") / "cluster", folder / "index", folder / "image")
@@ -55,7 +53,7 @@ def cluster(parts, tmp_path_factory):
 
         def run_master():
             master.provide()
-            patch.delenv("PIP_FIND_LINKS")
+            patch.setattr(pip_program.Pip, "run", None)
 
         workers = [stand.node(number, REQUIREMENTS, clock=LookingClock(run_master)) for number in (1, 2)]
         with pytest.MonkeyPatch.context() as patch:
@@ -88,12 +86,26 @@ def test_packages_of_the_image_stay_visible_and_are_not_replaced(cluster):
     }
 
 
-def test_the_manifest_says_what_was_made_and_by_whom(cluster):
+def test_what_was_made_and_by_whom_is_said(cluster):
     stand, nodes = cluster
-    assert [wheel["file"].split("-")[0] for wheel in stand.manifest["wheels"]] == ["inner", "native", "pure"]
+    assert stand.manifest["packages"] == ["inner==0.9", "native==1.0", "pure==1.0"]
     assert stand.manifest["built_by"] == nodes[0].facts.instance_id
-    assert nodes[1].step.detail.startswith(f"3 wheels, made by {nodes[0].facts.instance_id} in ")
-    assert (nodes[1].step.state, nodes[1].step.done, nodes[1].step.total) == ("done", 3, 3)
+    assert re.fullmatch(r"3 packages; made here in \d+ s", nodes[0].step.detail)
+    assert (
+        nodes[1].step.detail
+        == f"3 packages; taken from the shared file system, where {stand.manifest['built_by']} put it"
+    )
+    assert (nodes[1].step.state, nodes[1].step.done) == ("done", nodes[1].step.total)
+
+
+def test_every_node_has_the_same_files_at_the_same_place(cluster):
+    stand, nodes = cluster
+    (folder,) = stand.folders
+    trees = [read_tree(node.current.resolve()) for node in nodes]
+    for tree in trees:
+        del tree["complete.json"]  # Only the archive's knows the archive.
+    assert trees[0] == trees[1] == trees[2]
+    assert {node.current.readlink().name for node in nodes} == {folder.name, stand.manifest["key"]}
 
 
 def test_the_environment_has_a_pip_of_its_own(cluster):
@@ -104,14 +116,16 @@ def test_the_environment_has_a_pip_of_its_own(cluster):
 def test_a_second_run_does_nothing(cluster):
     stand, nodes = cluster
     before = [node.log for node in nodes], stand.builds()
-    assert [node.provide().state for node in nodes] == ["done"] * 3
+    assert [node.provide().detail for node in nodes] == ["3 packages; it was here already"] * 3
     assert ([node.log for node in nodes], stand.builds()) == before
 
 
 def test_nothing_of_the_making_is_left(cluster):
     stand, nodes = cluster
     (folder,) = stand.folders
-    assert {path.name for path in folder.parent.iterdir()} == {folder.name, "digits.json"}
+    memo = next(path.name for path in stand.kept.glob("*.json") if path.name != "digits.json")
+    assert {path.name for path in stand.kept.iterdir()} == {folder.name, memo, "digits.json"}
+    assert {path.name for path in folder.iterdir()} == {"complete.json", "environment.tar"}
     folders = {path.name for path in nodes[0].current.parent.iterdir() if path.is_dir()}
     assert folders == {folder.name, "current"}
 
@@ -159,47 +173,56 @@ def test_wrong_hashes_of_the_user_are_refused(stand):
     assert caught.value.is_final
 
 
+def test_an_environment_that_was_kept_needs_neither_pip_nor_a_compiler(copy, monkeypatch):
+    monkeypatch.setattr(pip_program.Pip, "run", None)
+    master = copy.node(0, REQUIREMENTS, cluster="later", search_path=link_programs(copy.folder / "bare", ["sh"]))
+    assert "taken from the shared file system" in master.provide().detail
+    assert master.ask("import native, pure; print(native.answer)") == "42"
+
+
 @pytest.mark.parametrize(
-    ("harm", "message"),
-    [(lambda data: data[:-1], "is not as long as"), (lambda data: data[:-1] + b"x", "is not what i-0.* made")],
-    ids=["shorter", "changed"],
+    "harm",
+    [lambda data: data[:-9000] + b"x" + data[-8999:], lambda data: data[: len(data) // 2]],
+    ids=["changed", "cut off"],
 )
-def test_a_wheel_that_was_harmed_is_not_installed(copy, monkeypatch, harm, message):
-    monkeypatch.delenv("PIP_FIND_LINKS")
+def test_a_damaged_archive_is_refused_by_a_worker_and_made_anew_by_the_master(copy, harm):
     (folder,) = copy.folders
-    wheel = folder / "inner-0.9-py3-none-any.whl"
-    wheel.write_bytes(harm(wheel.read_bytes()))
+    archive = folder / "environment.tar"
+    whole = archive.read_bytes()
+    archive.write_bytes(harm(whole).ljust(len(whole), b"\0"))
     worker = copy.node(1, REQUIREMENTS)
-    with pytest.raises(ProvisionFailure, match=message) as caught:
+    with pytest.raises(ProvisionFailure, match="is damaged: it") as caught:
         worker.provide()
-    assert caught.value.is_final
+    assert not caught.value.is_final
+    assert "environment --build on the master" in caught.value.remedy
     assert not worker.current.exists()
+    assert [path.name for path in worker.current.parent.iterdir() if path.is_dir()] == []
+    assert "made here in" in copy.node(0, REQUIREMENTS).provide().detail
+    assert worker.provide().state == "done"
+    assert worker.ask("import native; print(native.answer)") == "42"
 
 
-def test_a_folder_that_lost_a_wheel_is_replaced_and_a_whole_one_is_kept(tmp_path):
-    fresh, again, folder = (tmp_path / name for name in ("fresh", "again", "folder"))
-    for path in (fresh, again):
-        path.mkdir()
-        write_wheel(path, "inner", "0.9", {"inner.py": ""})
-        Manifest({}, list_wheels(path), path.name, 1.0).write(path)
-    shutil.copytree(fresh, folder)
-    (folder / "inner-0.9-py3-none-any.whl").unlink()
-    assert not _is_whole(folder)
-    _put_in_place(fresh, folder)
-    assert _is_whole(folder)
-    _put_in_place(again, folder)
-    assert Manifest.read(folder).built_by == "fresh"
+def test_an_archive_that_was_cut_off_counts_as_none(copy):
+    (folder,) = copy.folders
+    with (folder / "environment.tar").open("rb+") as file:
+        file.truncate(100)
+    worker = copy.node(1, REQUIREMENTS)
+    with pytest.raises(StopWaiting):
+        worker.provide()
+    assert worker.step.state == "waiting"
 
 
 def test_an_installation_that_was_interrupted_is_made_anew(copy):
     node = copy.node(1, REQUIREMENTS)
     (folder,) = copy.folders
-    half = node.current.parent / folder.name
-    half.mkdir()
-    (half / "left").touch()
+    for name in (folder.name, f".{folder.name}.making-{node.facts.instance_id}"):
+        half = node.current.parent / name
+        half.mkdir()
+        (half / "left").touch()
     assert node.provide().state == "done"
     assert node.ask("import pure; print(pure.version)") == "1.0"
-    assert not (half / "left").exists()
+    assert [path.name for path in node.current.parent.iterdir() if path.is_dir()] == [folder.name, "current"]
+    assert not (node.current / "left").exists()
 
 
 def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, parts, monkeypatch):
@@ -208,15 +231,15 @@ def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, pa
     (first,) = copy.folders
     node = copy.node(0, "held\n", horovod="0.28.1")
     node.current.symlink_to(first.name)
-    assert node.provide().detail.endswith("Horovod 0.28.1 for torch 2.9.0+cpu")
+    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 5 packages; made here in ")
     (line,) = copy.builds()
     assert {"horovod", "HOROVOD_WITH_PYTORCH=1", "HOROVOD_WITH_GLOO=1"} <= set(line.split())
     assert node.ask("import horovod.torch, cffi; print(horovod.torch.Sum)") == "1"
     assert node.current.resolve().name in {folder.name for folder in copy.folders} - {first.name}
-    made = json.loads((node.current / "complete.json").read_text())["wheels"]
     # Neither the image's framework nor what only the build needs.
-    names = {wheel["file"].split("-")[0] for wheel in made}
-    assert names == {"horovod", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "numpy"}
+    (packages,) = (node.current / "lib").glob("python*/site-packages")
+    names = {path.stem.partition("-")[0] for path in packages.glob("*.dist-info")}
+    assert names == {"horovod", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi"}
 
 
 def test_horovod_in_the_file_too_is_refused(stand):
