@@ -72,6 +72,12 @@ def options(tmp_path: Path) -> RehearsalOptions:
     )
 
 
+@pytest.fixture(autouse=True)
+def _nothing_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no assembly here to look for packages in."""
+    monkeypatch.setattr(fault_cases, "prepare_job_packages", lambda *_: ())
+
+
 @pytest.fixture
 def enclose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Enclosure], None]:
     return lambda enclosure: monkeypatch.setattr(fault_cases, "run_enclosed", enclosure)
