@@ -17,6 +17,8 @@ LIMIT = 16 * 1024
 _TOKEN_BYTES = 128
 _SIGNAL_URL_BYTES = 1024
 _PLACEHOLDER = re.compile(r"__[A-Z][A-Z0-9_]*__")
+# They stay where people read them: user data is short of bytes.
+_COMMENT = re.compile(r"^# .*\n", re.MULTILINE)
 
 
 class AgentAsset(Construct):
@@ -60,7 +62,7 @@ def render_user_data(scope: Construct, settings: NodeSettings, agent: AgentAsset
     """
     stack = Stack.of(scope)
     text = fill(
-        find_payload("bootstrap.sh").read_text(),
+        _COMMENT.sub("", find_payload("bootstrap.sh").read_text()),
         {
             "__SETTINGS__": stack.to_json_string(settings.to_document()),
             "__FETCH_AGENT__": find_payload("fetch_agent.py").read_text().rstrip("\n"),

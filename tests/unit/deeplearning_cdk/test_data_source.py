@@ -98,10 +98,10 @@ def test_nodes_are_told_of_their_data_with_the_buckets_of_this_stack_by_name(
 @pytest.mark.parametrize(
     "facts",
     [
-        HardwareSettings("p5.48xlarge", gpu_count=8, network_cards=32, efa_cards=32),
-        HardwareSettings("p4d.24xlarge", gpu_count=8, network_cards=4, efa_cards=4),
-        HardwareSettings("p3dn.24xlarge", gpu_count=8, network_cards=1, efa_cards=1),
-        HardwareSettings("g5.xlarge", gpu_count=1, network_cards=1, efa_cards=0),
+        HardwareSettings("p5.48xlarge", gpu_count=8, network_cards=32, efa_cards=32, compute_capability="9.0"),
+        HardwareSettings("p4d.24xlarge", gpu_count=8, network_cards=4, efa_cards=4, compute_capability="8.0"),
+        HardwareSettings("p3dn.24xlarge", gpu_count=8, network_cards=1, efa_cards=1, compute_capability="7.0"),
+        HardwareSettings("g5.xlarge", gpu_count=1, network_cards=1, efa_cards=0, compute_capability="8.6"),
         HardwareSettings("m5.large", gpu_count=0, network_cards=1, efa_cards=0),
         # It could have one, but nodes without an accelerator get a plain interface.
         HardwareSettings("c5n.18xlarge", gpu_count=0, network_cards=1, efa_cards=0),
@@ -134,6 +134,7 @@ def test_the_largest_type_with_data_lustre_and_environment_fits_into_user_data(
         lustre=LustreFileSystem(stack, "Lustre"),
         data=[DataSource(f"train-{k}", bucket, f"{'long/' * 20}{k}/", "lustre") for k in range(8)],
         environment=JobEnvironment.from_requirements(str(requirements), horovod="0.28.1"),
+        environment_cache=bucket,
     )
     size = len(read_stack(stack).user_data(NodeRole.MASTER).encode())
     print(f"user data with data, Lustre and environment: {size} of {LIMIT} bytes before what deployment fills in")
