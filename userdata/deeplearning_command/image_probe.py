@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deeplearning_agent.network_health import has_software
 from deeplearning_agent.node_environment import BASHRC_FILES
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_command.probe import Check
@@ -73,6 +74,7 @@ def check_image(root: Path, programs: Programs, version: Sequence[int] = sys.ver
         _check_sudo(root, programs),
         _check_bashrc(root),
         *(_check_tool(programs, tool) for tool in TOOLS),
+        _check_efa(root, programs),
     ]
 
 
@@ -146,6 +148,16 @@ def _check_tool(programs: Programs, tool: Tool) -> Check:
     except ProgramError as error:
         return Check(tool.name, "fault", f"{error}: {_first_line(error.output)}", f"repair it; {tool.remedy}")
     return Check(tool.name, "ok", _first_line(output) or f"{found} is there")
+
+
+def _check_efa(root: Path, programs: Programs) -> Check:
+    if has_software(programs, root):
+        return Check("EFA", "ok", "libfabric with EFA is there")
+    remedy = (
+        "for accelerated types with EFA install AWS's EFA software; "
+        "without it each node installs it when it starts, and needs a way to AWS's download for that"
+    )
+    return Check("EFA", "absent", "missing: fi_info", remedy)
 
 
 def _first_line(output: str) -> str:

@@ -16,6 +16,7 @@ FILES = {
     "etc/pam.d/sshd": "session required pam_env.so # reads /etc/environment\n",
     "etc/sudoers": "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d\n",
     "etc/bash.bashrc": "",
+    "opt/amazon/efa/bin/fi_info": "",
 }
 NEEDED = ("python", "programs", "sshd", "/etc/environment", "sudo", "bashrc")
 
@@ -88,6 +89,13 @@ def test_what_only_some_jobs_need_may_be_absent_and_says_what_for(image, tool):
         remove(name)(image)
     check = look(image)[tool.name]
     assert (check.state, check.remedy) == ("absent", tool.remedy)
+
+
+def test_an_image_without_efas_software_is_told_what_its_nodes_do(image):
+    (image / "opt/amazon/efa/bin/fi_info").unlink()
+    check = look(image)["EFA"]
+    assert (check.state, check.detail) == ("absent", "missing: fi_info")
+    assert "each node installs it when it starts" in check.remedy
 
 
 def test_a_tool_that_does_not_run_is_a_fault(image):
