@@ -1,5 +1,5 @@
 """
-Brings AWS's EFA software to a node whose type has EFA and whose image has none: driver, libfabric, aws-ofi-nccl.
+Brings AWS's EFA software to a cluster that has EFA and whose image has none: driver, libfabric, aws-ofi-nccl, Open MPI.
 
 A node without it joins nevertheless: its health says that it speaks TCP, and why. The master replaces it when the
 others have EFA; when none has, the cluster trains over TCP, and every command says so.
@@ -51,10 +51,12 @@ def prepare_efa(node: Node, deadline: Deadline) -> None:
     """
     Install the EFA software where it is missing, and log by which provider NCCL's traffic goes.
 
+    A head node without EFA gets it as well: its Open MPI must be that of the workers, and what is built on it theirs.
+
     Effects: as `install`; /opt/deeplearning/efa-fault while an installation is unfinished or has failed.
     """
-    hardware = node.settings.needs.hardware.get(node.settings.role.value)
-    if hardware is None or not hardware.efa_cards:
+    hardware = node.settings.needs.hardware
+    if not any(entry.efa_cards for entry in hardware.values()):
         return
     fault = node.path(FAULT_FILE)
     if fault.exists() or not has_software(node.programs, node.root):
@@ -70,7 +72,7 @@ def prepare_efa(node: Node, deadline: Deadline) -> None:
             write_file(fault, f"{clean(cause)}\n")
         else:
             fault.unlink()
-    provider = find_provider(node.programs, node.root, hardware)
+    provider = find_provider(node.programs, node.root, hardware.get(node.settings.role.value))
     remark = Remark(details={PROVIDER: provider.detail}, is_urgent=provider.is_fault)
     if provider.is_fault:
         LOG.warning("NCCL will not use the EFA of this node, %s; %s", provider.detail, REMEDY, extra=remark.extra)

@@ -158,6 +158,16 @@ def test_an_image_without_it_gets_the_pinned_installer(lab, make_node, make_depo
     assert find_provider(node.programs, node.root, P3DN).name == "efa"
 
 
+def test_a_head_node_gets_the_workers_software_and_has_no_fault_without_efa(lab, make_node, make_depot, ticking_clock):
+    make_node()
+    head = HardwareSettings("m5.large", 0, 1, 0)
+    node = lab.node(0, ticking_clock(), needs=JobNeeds({"master": head, "worker": P3DN}))
+    depot = make_depot(node)
+    prepare_efa(node, node.limit(1000))
+    assert depot.requests == 1
+    assert find_provider(node.programs, node.root, head) == Provider("tcp", "m5.large has no EFA here")
+
+
 def test_locked_memory_is_allowed_where_the_installer_did_not(make_node, make_depot):
     node = make_node()
     make_depot(node)
