@@ -72,14 +72,26 @@ def build_or_install(
 
 
 def _provide_over_image(site: Site, recipe: Recipe, interpreter: Interpreter) -> None:
+    if recipe.kind == HOROVOD:
+        _check_framework(site.settings.framework, recipe)
     if recipe.is_in_image and (detail := provide_image(site, interpreter)):
         site.status.finish(ENVIRONMENT_STEP, detail)
         return
-    if recipe.kind == HOROVOD and not (recipe.frameworks or recipe.source):
+    flow = Flow(site, interpreter, recipe)
+    site.status.finish(ENVIRONMENT_STEP, flow.run())
+    flow.make_lasting()
+
+
+def _check_framework(pinned: str, recipe: Recipe) -> None:
+    """Refuse an image that does not go with what was pinned; a pinned PyTorch may be the default, and gives way."""
+    if not recipe.frameworks and not pinned:
         raise ProvisionFailure(
             "the image must have torch, tensorflow or mxnet when no framework is pinned, got none of them",
             "give the environment a framework such as torch==2.7.1, or an image that has one, and deploy",
         )
-    flow = Flow(site, interpreter, recipe)
-    site.status.finish(ENVIRONMENT_STEP, flow.run())
-    flow.make_lasting()
+    if pinned.startswith("tensorflow") and recipe.frameworks and "tensorflow" not in recipe.frameworks:
+        found = ", ".join(f"{name} {version}" for name, version in recipe.frameworks.items())
+        raise ProvisionFailure(
+            f"environment.framework must be left out where the image has another, got {pinned} beside {found}",
+            "give an image without a framework, or a requirements file, and deploy",
+        )

@@ -21,7 +21,6 @@ from deeplearning_agent.aws_errors import error_code
 from deeplearning_agent.deadline import Clock
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.setting_parts import EnvironmentCacheSettings
-from deeplearning_provision.disk import remove_tree
 from deeplearning_provision.download import Download, Pace, WrongContentError
 from deeplearning_provision.environment_archive import Archive
 from deeplearning_provision.environment_store import ARCHIVE, COMPLETE, Manifest, make_memo, read_memo
@@ -89,7 +88,7 @@ class EnvironmentCache:
         Args:
             manifest: Of the environment.
             archive: What it must be.
-            folder: Where to; it is made.
+            folder: Where to; it is made by this.
             on_bytes: Told how many bytes came, again and again, by several threads.
 
         Raises:
@@ -97,7 +96,6 @@ class EnvironmentCache:
             OSError: The file system refuses.
         """
         name = self._name_archive(manifest, archive)
-        remove_tree(folder)
         folder.mkdir(parents=True)
         check = Check("sha256", bytes.fromhex(archive.sha256), hashlib.sha256)
         try:

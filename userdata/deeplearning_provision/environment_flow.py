@@ -19,9 +19,8 @@ from deeplearning_provision.environment_store import (
     find_installed,
     find_kept,
     find_key,
-    name_making,
+    hold_place,
     publish,
-    remove_leftovers,
     write_memo,
 )
 from deeplearning_provision.environment_venv import import_frameworks, switch_link
@@ -110,7 +109,6 @@ class Flow:
 
     def _make(self) -> None:
         site = self._site
-        remove_leftovers(site.shared, site.facts.instance_id)
         manifest = self._find_installed()
         if manifest is None and self._take_from_cache():
             return
@@ -128,12 +126,14 @@ class Flow:
         folder = site.local / manifest.key
         size, _ = measure(folder, COMPLETE)
         _check_room(site.shared, size, files=1, remedy=SHARED_REMEDY)
-        making = name_making(site.shared, manifest.key, site.facts.instance_id)
-        making.mkdir(parents=True)
         site.tell("packing the environment for the other nodes", size, "bytes")
-        with disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY):
-            archive = pack(folder, making / ARCHIVE, COMPLETE, lambda count: site.count(min(count, size)))
-            publish(making, site.shared, replace(manifest, archive=archive))
+        with (
+            disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
+            hold_place(site.shared, manifest.key, site.facts.instance_id) as place,
+        ):
+            place.mkdir()
+            archive = pack(folder, place / ARCHIVE, COMPLETE, lambda count: site.count(min(count, size)))
+            publish(place, site.shared, replace(manifest, archive=archive))
 
     def _install(self) -> Manifest:
         site, manifest = self._site, self._find_kept()
@@ -143,19 +143,17 @@ class Flow:
                 "run deeplearning environment --build on the master",
                 is_final=False,
             )
-        archive, making = manifest.archive, name_making(site.local, manifest.key, site.facts.instance_id)
-        remove_leftovers(site.local, site.facts.instance_id)
+        archive = manifest.archive
         _check_room(site.local, archive.unpacked_bytes, archive.files, ROOM_REMEDY)
         site.tell("copying the environment to this node", archive.size, "bytes")
-        try:
-            with disk.explain_disk_errors("the environment", ROOM_REMEDY):
-                unpack(site.shared / manifest.key / ARCHIVE, archive, making, site.count)
-                manifest.write(making)
-                discard(site.local / manifest.key)
-                making.rename(site.local / manifest.key)
-        except BaseException:
-            discard(making)
-            raise
+        with (
+            disk.explain_disk_errors("the environment", ROOM_REMEDY),
+            hold_place(site.local, manifest.key, site.facts.instance_id) as place,
+        ):
+            unpack(site.shared / manifest.key / ARCHIVE, archive, place, site.count)
+            manifest.write(place)
+            discard(site.local / manifest.key)
+            place.rename(site.local / manifest.key)
         self._try(manifest)
         write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
         if not self._origin.startswith("taken"):
@@ -191,12 +189,14 @@ class Flow:
             manifest = cache.find(self._recipe.digest)
             if manifest is None or manifest.archive is None:
                 return False
-            making = name_making(site.shared, manifest.key, site.facts.instance_id)
             _check_room(site.shared, manifest.archive.size, files=2, remedy=SHARED_REMEDY)
             site.tell(f"fetching the environment from {cache}", manifest.archive.size, "bytes")
-            with disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY):
-                cache.fetch(manifest, manifest.archive, making, add_up(site.count))
-                publish(making, site.shared, manifest)
+            with (
+                disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
+                hold_place(site.shared, manifest.key, site.facts.instance_id) as place,
+            ):
+                cache.fetch(manifest, manifest.archive, place, add_up(site.count))
+                publish(place, site.shared, manifest)
         except CacheError as error:
             self._cache_note = f"{cache} was not used: {error}"
             site.tell(self._cache_note)

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -206,6 +206,19 @@ def remove_leftovers(folder: Path, owner: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def name_making(folder: Path, key: str, owner: str) -> Path:
-    """Return where a node makes what will be an environment's folder."""
-    return folder / f".{key}.making-{owner}"
+@contextlib.contextmanager
+def hold_place(folder: Path, key: str, owner: str) -> Iterator[Path]:
+    """
+    Give a node a place where it makes what will be an environment's folder; nothing is there before and after.
+
+    Args:
+        folder: Of all environments.
+        key: Of the environment.
+        owner: The node's instance.
+    """
+    remove_leftovers(folder, owner)
+    place = folder / f".{key}.making-{owner}"
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
