@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from botocore.exceptions import ClientError
+
 from deeplearning_agent.aws_clients import AwsError
 from deeplearning_agent.aws_errors import error_code
 from deeplearning_agent.deadline import Clock
@@ -151,10 +153,18 @@ class EnvironmentCache:
     def _read(self, key: str) -> str:
         """Return a small object; empty when it is not there. A refusal is not tried again: a build is at hand."""
 
+        bucket, name = self.settings.bucket, f"{self.settings.prefix}{key}"
+
+        def ask() -> Any:
+            try:
+                return self.store.client.get_object(Bucket=bucket, Key=name)
+            except ClientError as error:
+                self.store.refuse_missing(bucket, name, error)
+                raise
+
         def read() -> str:
             try:
-                name = f"{self.settings.prefix}{key}"
-                answer = self.store.client.get_object(Bucket=self.settings.bucket, Key=name)
+                answer = ask()
             except AwsError as error:
                 if error_code(error) in ABSENT:
                     return ""

@@ -97,7 +97,7 @@ class ObjectStore:
             try:
                 return self.client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
             except ClientError as error:
-                self._refuse_missing(bucket, key, error)
+                self.refuse_missing(bucket, key, error)
                 if error_code(error).isdigit():  # A refused HEAD has no words; the same GET has.
                     self.client.get_object(Bucket=bucket, Key=key)["Body"].close()
                 raise
@@ -112,8 +112,13 @@ class ObjectStore:
             bucket, key, found["ContentLength"], found["ETag"], tuple(checksums) if is_whole else (), is_md5
         )
 
-    def _refuse_missing(self, bucket: str, key: str, error: ClientError) -> None:
-        """Where S3 hides whether a key is missing, ask the listing, which the node may read below the key."""
+    def refuse_missing(self, bucket: str, key: str, error: ClientError) -> None:
+        """
+        Where S3 hides whether a key is missing, ask the listing, which the node may read below the key.
+
+        Raises:
+            ClientError: The listing does not have it.
+        """
         if error_code(error) not in _HIDING:
             return
         try:
