@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from deeplearning_contract.errors import ContractError
-from deeplearning_contract.log_record import ADJUSTER, PROVIDER, REASON, REMEDY, STEP, LogLine
+from deeplearning_contract.log_record import ADJUSTER, DETAIL, PROVIDER, PROVISION, REASON, REMEDY, STATE, STEP, LogLine
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 PLATFORM = "platform"
@@ -30,6 +30,9 @@ class Line:
         step: The step that it is about; empty without one.
         reason: Why the step failed; empty when it did not.
         remedy: What to do about it; empty when nothing is said.
+        provision: What of the jobs' needs it is about; empty without one.
+        state: How far that is; `failed` where it failed.
+        detail: What happens with it, or why it failed.
         provider: By what NCCL's traffic leaves the node, and why; empty when nothing is said.
         raw: As it was logged.
     """
@@ -44,6 +47,9 @@ class Line:
     reason: str = ""
     remedy: str = ""
     provider: str = ""
+    provision: str = ""
+    state: str = ""
+    detail: str = ""
     raw: str = ""
 
     @property
@@ -84,6 +90,9 @@ def read_line(event: Mapping[str, Any]) -> Line:
         reason=_take(details, REASON),
         remedy=_take(details, REMEDY),
         provider=_take(details, PROVIDER),
+        provision=_take(details, PROVISION),
+        state=_take(details, STATE),
+        detail=_take(details, DETAIL),
         raw=text,
     )
 

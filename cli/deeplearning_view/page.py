@@ -37,6 +37,8 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
     for trouble in [entry for entry in view.troubles if not entry.is_past]:
         lines += _render_trouble(trouble, "why", "bold red", with_lines=True)
     lines += _render_nodes(view.nodes)
+    for text in view.provisioning:
+        lines += _row("brings", text)
     for trouble in [entry for entry in view.troubles if entry.is_past]:
         lines += _render_trouble(trouble, "got over", "yellow", with_lines=False)
     for command in view.log_in:

@@ -9,6 +9,7 @@ from deeplearning_view.answers import Answers, read_moment, read_tags
 from deeplearning_view.limits import NO_END, has_end
 from deeplearning_view.lines import LEVELS, Line, read_lines
 from deeplearning_view.node_rows import list_nodes, read_login_user
+from deeplearning_view.provisioning import describe_provisioning, find_provisioning_troubles
 from deeplearning_view.resources import WAIT
 from deeplearning_view.state import read_state
 from deeplearning_view.troubles import describe_suspension, find_troubles
@@ -47,7 +48,11 @@ def make_view(answers: Answers, now: datetime) -> ClusterView:
         reason=state.reason if state else "",
         notice=state.notice if state else "",
         nodes=nodes,
-        troubles=find_troubles(answers, state, all_lines, is_formed=verdict == "formed"),
+        troubles=(
+            *find_troubles(answers, state, all_lines, is_formed=verdict == "formed"),
+            *find_provisioning_troubles(nodes, node_lines),
+        ),
+        provisioning=describe_provisioning(nodes, node_lines),
         warnings=(*_find_warnings(answers, nodes, state), *_find_slow(nodes, node_lines)),
         log_in=_find_log_in(answers, nodes),
         unread=(*answers.unread, *([trouble] if trouble else [])),

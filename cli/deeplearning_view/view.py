@@ -98,6 +98,7 @@ class ClusterView:
         troubles: What failed, the likeliest cause first.
         warnings: What is not as it should be, though nothing failed.
         log_in: Commands that log in on the master.
+        provisioning: What of data and software is still on its way.
         unread: What could not be read.
         looked_at: When, UTC.
     """
@@ -120,6 +121,7 @@ class ClusterView:
     log_in: tuple[str, ...] = ()
     unread: tuple[str, ...] = field(default=())
     looked_at: str = ""
+    provisioning: tuple[str, ...] = ()
 
     @property
     def has_ended(self) -> bool:

@@ -148,7 +148,7 @@ class JobEnvironment:
     @checked
     def from_requirements(cls, path: EnvironmentFile, *, horovod: Horovod | None = None) -> "JobEnvironment":
         """
-        Take a requirements file of pip: the master builds its wheels once, and every node installs from those.
+        Take a requirements file of pip: the master installs it once, and every node takes a copy.
 
         Args:
             path: The file, which must stand alone; without `-r` and local paths.

@@ -1,4 +1,4 @@
-"""What went wrong beside the agent, told in its log: the ends of other logs, and failures of the provisioning."""
+"""What went wrong beside the agent, told in its log: the ends of other logs, and how the provisioning goes."""
 
 import json
 import logging
@@ -8,14 +8,25 @@ from typing import Any
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.node import Node
 from deeplearning_agent.remark import Remark
-from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, OUTPUT, REASON, REMEDY, SOURCE_FILE, STEP
+from deeplearning_contract.log_record import (
+    DETAIL,
+    MOST_DETAIL_CHARACTERS,
+    OUTPUT,
+    PROVISION,
+    REASON,
+    REMEDY,
+    SOURCE_FILE,
+    STATE,
+    STEP,
+)
 from deeplearning_contract.names import PROVISION_FILE
 
 LOG = logging.getLogger(__name__)
 TAIL_BYTES = 8192
 TAIL_LINES = 40
 MOST_STATUS_BYTES = 1_000_000
-_FAILED = "failed"
+MOST_STATE_CHARACTERS = 20
+_FAILED, _RUNNING = "failed", "running"
 
 
 def tell_tail(node: Node, path: str) -> None:
@@ -44,32 +55,45 @@ def remark_failure(failure: StageFailure) -> Remark:
 
 
 class ProvisioningWatch:
-    """Tells each failure of the service that brings data and software to the node, once."""
+    """Tells how far the service is that brings data and software to the node, and each of its failures, once."""
 
     def __init__(self, node: Node) -> None:
         """Bind the node; nothing is read yet."""
         self._node = node
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, str]] = {}
 
     def look(self) -> None:
-        """Tell the failures that are new; a step that is tried again and fails in another way has another one."""
-        failures = self._read()
-        for step, reason in failures.items():
-            if self._told.get(step) != reason:
-                remark = Remark(details={STEP: step, REASON: reason}, is_urgent=True, is_for_people=False)
-                LOG.warning("provisioning failed: %s: %s", step, reason, extra=remark.extra)
-        self._told = failures
+        """Tell what is news; a step that is tried again and fails in another way has another failure."""
+        steps = self._read()
+        for name, (state, detail) in steps.items():
+            if self._told.get(name) == (state, detail):
+                continue
+            details = {PROVISION: name, STATE: state, DETAIL: detail}
+            if state == _FAILED:
+                remark = Remark(details=details, is_urgent=True, is_for_people=False)
+                LOG.warning("provisioning failed: %s: %s", name, detail, extra=remark.extra)
+            else:
+                remark = Remark(details=details, is_for_people=False)
+                LOG.info("provisioning: %s is %s: %s", name, state, detail, extra=remark.extra)
+        self._told = steps
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> dict[str, tuple[str, str]]:
         path = self._node.path(PROVISION_FILE)  # The login user's file: it may be anything.
         try:
             if not path.is_file() or path.stat().st_size > MOST_STATUS_BYTES:
                 return {}
             steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
-            return {str(name): _reason(step) for name, step in steps.items() if step["state"] == _FAILED}
+            return {str(name): (_describe_state(step), _describe_detail(step)) for name, step in steps.items()}
         except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
             return {}
 
 
-def _reason(step: Mapping[str, Any]) -> str:
-    return " ".join(str(step.get("detail", "")).split())
+def _describe_state(step: Mapping[str, Any]) -> str:
+    state, total = str(step["state"])[:MOST_STATE_CHARACTERS], step.get("total")
+    if state != _RUNNING or not isinstance(total, int) or total <= 0:
+        return state
+    return f"{state} ({100 * int(step['done']) // total} %)"
+
+
+def _describe_detail(step: Mapping[str, Any]) -> str:
+    return " ".join(str(step.get("detail", "")).split())[:MOST_DETAIL_CHARACTERS]

@@ -10,6 +10,7 @@ from deeplearning_command.errors import RefusedError
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_jobs.launch_plan import LAUNCHERS, JobRequest
+from deeplearning_provision.status import ENVIRONMENT_STEP
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -31,12 +32,22 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=VALUE]",
         help="a variable for the program; without a value, that of this shell; may be given again",
     )
+    parser.add_argument(
+        "--without-environment",
+        action="store_true",
+        help="run in the image's own software, whatever became of the declared environment",
+    )
     parser.add_argument("--container", metavar="IMAGE", help="run ranks in it; default: the cluster's own, if any")
     parser.add_argument(
         "--name", metavar="JOB", help="default: the program file's stem; its checkpoints are found by it"
     )
     parser.add_argument("program", nargs="+", metavar="PROGRAM", help="behind --: the program and its arguments")
     parser.usage = f"{parser.prog} [OPTION...] -- PROGRAM [ARGUMENT...]"
+
+
+def list_needless(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the steps of the provisioning that the job does without."""
+    return (ENVIRONMENT_STEP,) if options.without_environment else ()
 
 
 def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +95,7 @@ def make_request(
     Raises:
         RefusedError: A variable is not well-formed.
     """
-    environment = needs.environment
+    environment = None if options.without_environment else needs.environment
     is_image = environment is not None and environment.kind == "container"
     image = options.container or (environment.image if environment is not None and is_image else "")
     has_folder = environment is not None and not is_image

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
 from deeplearning_agent.programs import Programs
 from deeplearning_command.errors import RefusedError
-from deeplearning_command.job_options import add_job_options, make_request
+from deeplearning_command.job_options import add_job_options, list_needless, make_request
 from deeplearning_command.remote import Remote, read_facts
 from deeplearning_command.survey import PORT_COUNT, list_wanted, survey_hosts
 from deeplearning_contract.names import JOBS_FOLDER
@@ -134,7 +134,8 @@ def look_around(
     preflight = survey_hosts(remote, port_count=count, wanted=wanted, search=search)
     answered = {host.name: host for host in preflight.plan_hosts()}
     notes = [describe_guess(f"{host} does not answer") for host in preflight.expected if host not in answered]
-    faults = preflight.find_faults(is_elastic=options.elastic) + describe_unready(preflight.find_unready())
+    unready = preflight.find_unready(list_needless(options))
+    faults = preflight.find_faults(is_elastic=options.elastic) + describe_unready(unready)
     hosts = [answered.get(host.name, host) for host in installed]
     offered = {host: answer.ports for host, answer in preflight.answers.items()}
     return Situation(hosts, {**ports, **offered}, notes, faults)

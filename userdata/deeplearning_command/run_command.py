@@ -12,7 +12,7 @@ from deeplearning_agent.deadline import Clock
 from deeplearning_agent.programs import Programs
 from deeplearning_command.end_command import confirm_end
 from deeplearning_command.errors import RefusedError
-from deeplearning_command.job_options import add_job_options, make_request
+from deeplearning_command.job_options import add_job_options, list_needless, make_request
 from deeplearning_command.job_supervisor import PreparedRun, Steps, detach, supervise
 from deeplearning_command.remote import Remote
 from deeplearning_command.survey import PORT_COUNT, list_wanted, survey_hosts
@@ -26,6 +26,7 @@ from deeplearning_jobs.launchers.offered_ports import count_ports
 from deeplearning_jobs.plan import make_plan
 from deeplearning_jobs.plan_page import render_plan
 from deeplearning_jobs.preflight import Preflight, describe_tcp, describe_unready, has_failed
+from deeplearning_provision.status import ENVIRONMENT_STEP
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
@@ -153,11 +154,13 @@ def check_hosts(options: argparse.Namespace, remote: Remote, steps: Steps, wante
     while True:
         preflight = survey_hosts(remote, port_count=port_count, wanted=wanted, search=search)
         faults = preflight.find_faults(is_elastic=options.elastic)
-        unready = preflight.find_unready()
+        unready = preflight.find_unready(list_needless(options))
         waits = describe_unready(unready)
         if faults or (unready and (not options.wait or has_failed(unready))):
-            wait = "" if has_failed(unready) else "; add --wait to wait for it"
-            raise RefusedError(join_reasons([*faults, *(f"{line}{wait}" for line in waits)]))
+            hint = "" if has_failed(unready) else "; add --wait to wait for it"
+            if ENVIRONMENT_STEP in unready:
+                hint += "; add --without-environment to run in the image's own software"
+            raise RefusedError(join_reasons([*faults, *(f"{line}{hint}" for line in waits)]))
         if not unready:
             break
         if waits != said:

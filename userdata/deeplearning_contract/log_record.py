@@ -39,6 +39,14 @@ traceback, and the file of this line.
 PROVIDER = "provider"
 """Detail: by what NCCL's traffic leaves the node, `efa` or `tcp`, and why; a warning where EFA was meant."""
 
+PROVISION = "provision"
+STATE = "state"
+DETAIL = "detail"
+"""
+Details: what jobs need that is brought to the node, such as `environment` or `data:NAME`; how far that is, such as
+`running (42 %)` or `failed`; and what happens, or the cause of a failure with its remedy.
+"""
+
 
 @dataclass(frozen=True)
 class Speaker:

@@ -1,6 +1,6 @@
 """Judges from the hosts' answers whether a job may start, before anything starts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deeplearning_contract.names import MASTER_HOST
@@ -70,12 +70,17 @@ class Preflight:
                 )
         return [*faults, *self._find_mixture(), *self._find_jobs(), *self._find_missing()]
 
-    def find_unready(self) -> dict[str, dict[str, StepAnswer]]:
-        """Return the steps of the provisioning that are not done: step -> host -> how it stands there."""
+    def find_unready(self, leave_out: Container[str] = ()) -> dict[str, dict[str, StepAnswer]]:
+        """
+        Return the steps of the provisioning that are not done: step -> host -> how it stands there.
+
+        Args:
+            leave_out: Steps that the job does without. Default: none.
+        """
         unready: dict[str, dict[str, StepAnswer]] = {}
         for host, answer in self.answers.items():
             for name, step in answer.steps.items():
-                if step.state != "done":
+                if step.state != "done" and name not in leave_out:
                     unready.setdefault(name, {})[host] = step
         return unready
 

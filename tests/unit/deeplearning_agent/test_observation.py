@@ -196,18 +196,24 @@ def write_status(node, text):
     path.write_text(text)
 
 
-def test_a_failure_of_provisioning_is_told_once_and_another_one_again(lab, said):
+def test_what_is_news_of_the_provisioning_is_told_once(lab, said):
     node = lab.node(0)
     watch = ProvisioningWatch(node)
     for detail in ("no such key", "no such key", "the disk is full"):
-        step = {"state": "failed", "detail": detail}
-        write_status(node, json.dumps({"steps": {"data:cats": step, "environment": {"state": "done"}}}))
+        steps = {
+            "data:cats": {"state": "failed", "detail": detail},
+            "environment": {"state": "running", "detail": "compiling", "done": 42, "total": 100},
+        }
+        write_status(node, json.dumps({"steps": steps}))
         watch.look()
     assert [message for message, _ in said()] == [
         "provisioning failed: data:cats: no such key",
+        "provisioning: environment is running (42 %): compiling",
         "provisioning failed: data:cats: the disk is full",
     ]
-    assert said()[0][1].details == {"step": "data:cats", "reason": "no such key"}
+    assert said()[0][1].details == {"provision": "data:cats", "state": "failed", "detail": "no such key"}
+    assert said()[0][1].is_urgent
+    assert not said()[1][1].is_urgent
 
 
 @pytest.mark.parametrize(

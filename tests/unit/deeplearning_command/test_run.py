@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_contract.setting_parts import DataSettings, JobNeeds
+from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
 from tests.unit.job_lab import CPU, wait_until
 
 FOR_EVER = "exec sleep 1000"
@@ -82,13 +82,21 @@ def need_data(job_lab, step):
     set_step(job_lab, 1, step)
 
 
-def set_step(job_lab, index, step):
+def need_environment(job_lab, step):
+    needs = JobNeeds({"master": CPU, "worker": CPU}, environment=EnvironmentSettings("horovod", horovod="0.28.1"))
+    for index in range(2):
+        job_lab.set_facts(index, needs=needs)
+        set_step(job_lab, index, step, "environment")
+
+
+def set_step(job_lab, index, step, name="data:digits"):
     path = job_lab.folder / job_lab.addresses[index] / "opt/deeplearning/provision/status.json"
-    path.write_text(json.dumps({"boot": "boot", "steps": {"data:digits": step}}))
+    path.write_text(json.dumps({"boot": "boot", "steps": {name: step}}))
 
 
 HALF = {"state": "running", "detail": "fetching digits.tar", "done": 2, "total": 8, "unit": "bytes"}
 CORRUPT = {"state": "failed", "detail": "digits.tar is no archive", "done": 0, "total": 0, "unit": "", "final": True}
+BROKEN_BUILD = {**CORRUPT, "detail": "Horovod could not be compiled"}
 REFUSALS = {
     "a host does not answer": (
         lambda lab: lab.silence(1),
@@ -119,6 +127,11 @@ REFUSALS = {
         lambda lab: need_data(lab, CORRUPT),
         ["--wait"],
         "data:digits is failed on deeplearning-worker2: digits.tar is no archive\n",
+    ),
+    "the environment could not be made": (
+        lambda lab: need_environment(lab, BROKEN_BUILD),
+        ["--wait"],
+        "Horovod could not be compiled; add --without-environment to run in the image's own software\n",
     ),
     "a number of ranks that fits no hosts": (lambda lab: None, ["--np", "3"], "--np must not exceed 2 hosts x 1 slots"),
     "a name that is no name": (lambda lab: None, ["--name", "../x"], "a job's name must be at most 64 letters"),
@@ -159,6 +172,13 @@ def test_it_waits_for_data_when_it_is_told_to(job_lab):
     wait_until(lambda: len(job_lab.asked(1)) >= 1)
     set_step(job_lab, 1, {"state": "done", "detail": "", "done": 8, "total": 8, "unit": "bytes"})
     done = job_lab.finish(command)
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+
+
+def test_a_cluster_whose_environment_failed_runs_jobs_in_the_images_own_software(job_lab):
+    need_environment(job_lab, BROKEN_BUILD)
+    job = job_lab.write_job('[ "${PATH#*deeplearning/environments}" = "$PATH" ] && echo trained')
+    done = job_lab.run("run", "--without-environment", "--np", "1", "--", job)
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
 
 

@@ -113,6 +113,15 @@ def test_progress_is_that_of_the_host_that_is_furthest_behind():
     assert not has_failed(unready)
 
 
+def test_a_step_that_the_job_does_without_is_left_out_and_a_percentage_is_said_as_one():
+    step = StepAnswer("running", "compiling Horovod, about 4 min left", 42, 100, "%")
+    preflight = survey(FIT, replace(FIT, steps={"environment": step}), FIT)
+    assert describe_unready(preflight.find_unready()) == [
+        "environment is running 42 % on deeplearning-worker2: compiling Horovod, about 4 min left"
+    ]
+    assert preflight.find_unready(("environment",)) == {}
+
+
 @pytest.mark.parametrize(("is_final", "expected"), [(True, True), (False, False)])
 def test_only_a_failure_for_good_makes_waiting_useless(is_final, expected):
     step = StepAnswer("failed", "no such key", 0, 0, "", is_final)

@@ -147,6 +147,39 @@ def test_a_cluster_that_nothing_stops_is_warned_about(limits, settings, is_warne
     assert [text.partition(",")[0] for text in warnings] == ["nothing stops this cluster by itself"] * is_warned
 
 
+def test_software_and_data_on_their_way_are_told_and_what_failed_with_what_to_do():
+    def say(node, role, state, detail, seconds=0.0):
+        return given.make_line(
+            node, role, "goes by", seconds=seconds, provision="environment", state=state, detail=detail
+        )
+
+    waits = "waiting for the master"
+    lines = [say(given.MASTER_ID, "master", "running (42 %)", "compiling Horovod, about 4 min left")]
+    lines += [say(given.WORKER_ID, "worker", "waiting", waits)]
+    view = look(make_answers(node_lines=lines))
+    assert view.troubles == ()
+    assert view.provisioning == (
+        "environment is running (42 %): compiling Horovod, about 4 min left (deeplearning-worker1)",
+        "environment is waiting: waiting for the master (deeplearning-worker2)",
+    )
+    lines.append(
+        say(
+            given.MASTER_ID,
+            "master",
+            "failed",
+            "Horovod could not be compiled; pin another version; last lines: a.cc:1:1: error: no",
+            seconds=1.0,
+        )
+    )
+    view = look(make_answers(node_lines=lines))
+    assert view.verdict == "formed"
+    (trouble,) = view.troubles
+    assert (trouble.what, trouble.remedy) == ("environment on deeplearning-worker1", "pin another version")
+    assert trouble.cause == "Horovod could not be compiled; last lines: a.cc:1:1: error: no"
+    done = say(given.MASTER_ID, "master", "done", "Horovod", seconds=2.0)
+    assert look(make_answers(node_lines=[*lines, done])).troubles == ()
+
+
 def test_nodes_that_speak_tcp_though_they_have_efa_are_warned_about_until_they_say_otherwise():
     slow = {"provider": "tcp: libfabric lists no EFA"}
     lines = [given.make_line(node, role, "NCCL will not", "WARNING", **slow) for node, role in MEMBERS]
