@@ -2,8 +2,8 @@
 A package index for the nodes: an HTTP server over folders of packages, as an image for a private network names one.
 
 Serves the simple index (PEP 503) with digests: `/simple/<name>/` lists the files of a project, `/files/<file>` is one.
-A wheel's metadata is at its own path with `.metadata` behind (PEP 658), so that pip can choose versions before it
-fetches hundreds of megabytes.
+A wheel's metadata is at its own path with `.metadata` behind (PEP 658, PEP 714), so that pip can choose versions before
+it fetches hundreds of megabytes.
 """
 
 import hashlib
@@ -125,11 +125,16 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _describe(path: Path) -> str:
-    """Return the anchor of a package; `data-dist-info-metadata` is the name that pip before 23.2 knows."""
+    """
+    Return the anchor of a package.
+
+    Metadata is offered under the name of PEP 714 alone. The older `data-dist-info-metadata` is what pip before 23.2
+    looks for, which then refuses packages whose name it would have to normalize, such as PyYAML.
+    """
     attributes = ""
     if path.suffix == ".whl":
         digest = f"sha256={hashlib.sha256(_read_metadata(path)).hexdigest()}"
-        attributes = f' data-core-metadata="{digest}" data-dist-info-metadata="{digest}"'
+        attributes = f' data-core-metadata="{digest}"'
     return f'<a href="/files/{quote(path.name)}#sha256={_digest(path)}"{attributes}>{html.escape(path.name)}</a>'
 
 

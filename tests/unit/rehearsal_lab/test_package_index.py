@@ -70,7 +70,9 @@ def test_a_question_by_head_gets_the_length_and_no_body(index: PackageIndex) -> 
 
 def test_a_wheels_metadata_comes_without_the_wheel(index: PackageIndex) -> None:
     digest = hashlib.sha256(METADATA.encode()).hexdigest()
-    assert f'data-dist-info-metadata="sha256={digest}"' in _get(f"{index.url}tiny-thing/")[1]
+    page = _get(f"{index.url}tiny-thing/")[1]
+    assert f'data-core-metadata="sha256={digest}"' in page
+    assert "data-dist-info-metadata" not in page
     files = index.url.removesuffix("simple/") + "files/"
     assert _get(f"{files}tiny_thing-1.0-py3-none-any.whl.metadata") == (200, METADATA)
     assert _get(f"{files}notes.txt.metadata")[0] == 404
