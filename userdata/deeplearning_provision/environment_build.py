@@ -64,7 +64,7 @@ class Build:
 
 def build_environment(site: Site, interpreter: Interpreter, recipe: Recipe) -> Manifest:
     """
-    Make an environment in its place on this node, if nobody has made the same from another recipe.
+    Make an environment in its place on this node, unless what pip resolves today is there already.
 
     Effects: packages of the system that the build takes; the environment's folder, which is whole when it has its
     list.
