@@ -14,7 +14,7 @@ from deeplearning_rehearsal.cases.synthesis import synthesize_case
 from deeplearning_rehearsal.cases.toml_table import CaseError
 from deeplearning_rehearsal.enclosure import run_enclosed
 from deeplearning_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.job_packages import prepare_job_packages
+from deeplearning_rehearsal.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.progress import tell
 
@@ -94,7 +94,7 @@ def _rehearse_case(case: Case, app: str | None, options: RehearsalOptions) -> tu
     try:
         if app is not None:
             options = replace(options, assembly=synthesize_case(case, app, options.folder))
-        prepare_job_packages(options.assembly, options.stack, options.cache, tell)
+        prepare_software(options.assembly, options.stack, options.cache, tell)
     except PromiseError as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return 1, _fail(str(error))

@@ -10,9 +10,9 @@ from deeplearning_rehearsal.capacity import require_cluster, require_worker_mini
 from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import RehearsalError, UnavailableError
-from deeplearning_rehearsal.job_packages import prepare_job_packages
 from deeplearning_rehearsal.lab.cache import find_cache, require_cache
 from deeplearning_rehearsal.lab_record import remove_record
+from deeplearning_rehearsal.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.progress import tell
 
@@ -37,10 +37,10 @@ def rehearse(arguments: argparse.Namespace) -> int:
         _require_extra()
         require_namespaces()
         require_cache(options.cache)
-        _prepare_base(options)
+        options.out.mkdir(parents=True, exist_ok=True)
         if cases:
             return rehearse_cases(cases, arguments.app, options)
-        prepare_job_packages(options.assembly, options.stack, options.cache, tell)
+        prepare_software(options.assembly, options.stack, options.cache, tell)
         return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
     except RehearsalError as error:
         return report_error(error, as_json=arguments.json)
@@ -88,10 +88,3 @@ def _require_extra() -> None:
     for module in ("moto", "boto3", "rich"):
         if importlib.util.find_spec(module) is None:
             raise UnavailableError(f"missing: {module}; run: pip install 'deeplearning-cdk[rehearsal]'")
-
-
-def _prepare_base(options: RehearsalOptions) -> None:
-    from deeplearning_rehearsal.lab.base_root import prepare_base_root  # noqa: PLC0415 - after the cheap checks
-
-    options.out.mkdir(parents=True, exist_ok=True)
-    prepare_base_root(options.cache, tell)

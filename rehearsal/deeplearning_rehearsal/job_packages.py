@@ -1,30 +1,23 @@
-"""The packages of a cluster's environment: found in its cloud assembly, downloaded by the host, served to the nodes."""
+"""The packages of a cluster's environment: found in its cloud assembly, downloaded by the host."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from deeplearning_contract.setting_parts import EnvironmentSettings
-from deeplearning_rehearsal.assembly import AssemblyStack, read_stack
-from deeplearning_rehearsal.environment_override import choose_framework
+from deeplearning_rehearsal.assembly import AssemblyStack
+from deeplearning_rehearsal.environment_override import TORCH, choose_framework
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.lab.downloads import prepare_horovod, prepare_packages
-from deeplearning_rehearsal.lab.package_index import PackageIndex
 from deeplearning_rehearsal.user_data import find_environment
 
-_PORT = 3141
 
-
-def prepare_job_packages(
-    assembly: Path, stack_name: str | None, cache: Path, tell: Callable[[str], None]
-) -> tuple[Path, ...]:
+def prepare_job_packages(stack: AssemblyStack, cache: Path, tell: Callable[[str], None]) -> tuple[Path, ...]:
     """
     Return the folders with the packages of the stack's environment; they are downloaded when the cache has them not.
 
     Args:
-        assembly: The cloud assembly.
-        stack_name: Name of its stack. None: the only one.
+        stack: The stack.
         cache: Folder that keeps downloads.
         tell: Told a line for every slow step.
 
@@ -34,12 +27,11 @@ def prepare_job_packages(
     Raises:
         UnavailableError: The nodes of the rehearsal could not make such an environment.
     """
-    stack = read_stack(assembly, stack_name)
     environment = find_environment(stack.template)
     if environment is None:
         return ()
     if environment.kind == "horovod":
-        return (prepare_horovod(cache, choose_framework(environment.framework), environment.horovod, tell),)
+        return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, tell),)
     wheels = prepare_packages(cache, _find_requirements(stack, environment), tell)
     return (wheels, prepare_horovod(cache, "", environment.horovod, tell)) if environment.horovod else (wheels,)
 
@@ -55,24 +47,3 @@ def _find_requirements(stack: AssemblyStack, environment: EnvironmentSettings) -
         if asset.packaging == "file" and hashlib.sha256(asset.path.read_bytes()).hexdigest() == digest:
             return asset.path
     raise UnavailableError(f"environment must be an asset of the assembly, got SHA-256 {digest}; synthesize again")
-
-
-def package_index_url(address: str) -> str:
-    """Return the URL of the index for pip, which is served at an address from `serve_packages` on."""
-    return f"http://{address}:{_PORT}/simple/"
-
-
-@contextmanager
-def serve_packages(address: str, folders: Sequence[Path]) -> Iterator[None]:
-    """
-    Serve the packages of folders to the nodes; without any nothing is served.
-
-    Args:
-        address: Where nodes reach this process.
-        folders: Of `prepare_job_packages`.
-    """
-    if not folders:
-        yield
-        return
-    with PackageIndex(address, _PORT, folders):
-        yield

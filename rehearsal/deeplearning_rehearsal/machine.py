@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-ImagePart = Literal["pytorch", "python3.12", "amazon-linux"]
+ImagePart = Literal["compilers", "pytorch", "python3.12", "amazon-linux"]
 """Something that some images have and others have not."""
 
 

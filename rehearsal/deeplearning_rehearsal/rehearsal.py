@@ -28,12 +28,12 @@ from deeplearning_rehearsal.environment_override import override_environment
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
-from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
 from deeplearning_rehearsal.kept_environments import KeptEnvironments
-from deeplearning_rehearsal.lab import Lab, prepare_base_root
+from deeplearning_rehearsal.lab import Lab
 from deeplearning_rehearsal.lab_record import LabRecord, read_network
 from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.memory import MemoryWatch
+from deeplearning_rehearsal.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.outside_view import describe_outside, write_status
 from deeplearning_rehearsal.progress import show_progress
@@ -169,18 +169,19 @@ def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
     def tell(line: str) -> None:
         timeline.tell("rehearsal", line)
 
-    base_root = prepare_base_root(options.cache, tell)
-    packages = prepare_job_packages(options.assembly, options.stack, options.cache, tell)
+    software = prepare_software(options.assembly, options.stack, options.cache, tell)
     lab = Lab(
-        base_root=base_root,
+        base_root=software.base.root,
+        layers=software.layers,
         work=options.work,
         endpoint_url=f"http://{ROUTER}:{PORT}",
         gateway=ROUTER,
         gpus_per_node=options.gpus_per_node,
         with_lustre_client=options.lustre_client,
-        package_index_url=package_index_url(ROUTER) if packages else "",
+        package_index_url=software.index_url(ROUTER),
+        archive_url=software.archive_url(ROUTER),
     )
-    with lab, serve_packages(ROUTER, packages):
+    with lab, software.serve(ROUTER):
         # The lab's folder is in memory and in this mount namespace only: not even SIGKILL leaves a temporary file.
         temporary = options.work / "tmp"
         temporary.mkdir()

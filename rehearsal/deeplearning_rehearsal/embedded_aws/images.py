@@ -1,6 +1,5 @@
 """Machine images: public SSM parameters that name them, the login user of each, and what is on it."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
@@ -10,32 +9,9 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.errors import AssemblyError
+from deeplearning_rehearsal.image_families import find_login_user, find_parts
 from deeplearning_rehearsal.machine import ImagePart
 
-_FAMILIES = (
-    (re.compile(r"/aws/service/deeplearning/ami/(x86_64|arm64)/[a-z0-9.-]*ubuntu-[0-9.]+/latest/ami-id"), "ubuntu"),
-    (
-        re.compile(r"/aws/service/deeplearning/ami/(x86_64|arm64)/[a-z0-9.-]*amazon-linux-[0-9]+/latest/ami-id"),
-        "ec2-user",
-    ),
-    (re.compile(r"/aws/service/canonical/ubuntu/server(-minimal)?/[a-z0-9.]+/.*/ami-id"), "ubuntu"),
-    (re.compile(r"/aws/service/ami-amazon-linux-latest/[a-z0-9._-]+"), "ec2-user"),
-)
-"""Public parameters that name an image, and the image's login user. Whether AWS has each name cannot be told here."""
-_PARTS: tuple[tuple[re.Pattern[str], ImagePart], ...] = (
-    (re.compile(r"/aws/service/deeplearning/ami/[^/]+/[^/]*nvidia-driver-gpu-pytorch-.*"), "pytorch"),
-    (re.compile(r"/aws/service/deeplearning/ami/[^/]+/base-[^/]*amazon-linux-2023/.*"), "python3.12"),
-    (re.compile(r"/aws/service/deeplearning/ami/[^/]+/[^/]*amazon-linux-2023/.*"), "amazon-linux"),
-    (re.compile(r"/aws/service/ami-amazon-linux-latest/al2023-.*"), "amazon-linux"),
-)
-"""
-Public parameters, and what their images have beyond what all images have.
-
-The release notes name each image's Python: `/opt/pytorch/bin/python` with PyTorch, `/usr/bin/python3.12` for the base
-images on Amazon Linux 2023 (`python_location`, such as
-https://docs.amazonaws.cn/dlami/latest/devguide/aws-deep-learning-ami-gpupt213oss-al2023-2026-10-05.md and
-https://docs.amazonaws.cn/dlami/latest/devguide/aws-deep-learning-ami-gpubaseoss-al2023-2026-09-04.md).
-"""
 _UNKNOWN_IMAGE_USER = "ec2-user"
 
 
@@ -63,7 +39,7 @@ class ImageCatalogue:
             AssemblyError: The name is not one of a known family of public image parameters.
         """
         existing = self._ssm._parameters.get(name)  # noqa: SLF001 - AWS lets nobody write below /aws
-        user = next((user for pattern, user in _FAMILIES if pattern.fullmatch(name)), None)
+        user = find_login_user(name)
         if user is None:
             raise AssemblyError(f"image parameter must be a public one that the rehearsal knows, got {name!r}")
         image_id = str(existing[-1].value) if existing else str(self._ec2.register_image(name=name).id)
@@ -71,7 +47,7 @@ class ImageCatalogue:
             self._ssm._parameters[name].append(self._parameter(name, image_id))  # noqa: SLF001
         self.admit(image_id)
         self._users[image_id] = user
-        self._parts[image_id] = frozenset(part for pattern, part in _PARTS if pattern.fullmatch(name))
+        self._parts[image_id] = find_parts(name)
         return image_id
 
     def admit(self, image_id: str) -> None:

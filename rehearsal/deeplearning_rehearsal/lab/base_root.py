@@ -1,8 +1,8 @@
 """
-The nodes' base root file system: what a cloud image for training holds.
+The nodes' base root file system: what Ubuntu's cloud image has of what a cluster uses, as Debian packages it.
 
-Debian with an SSH server, Python, compilers, OpenMPI, CPU PyTorch and Horovod; no boto3, no efs-utils, no AWS CLI.
-Made once, then only read: the nodes see it through overlays.
+No framework, compiler, pip or MPI; no boto3, no efs-utils, no AWS CLI. What nodes may install with apt is downloaded
+with it, and served to them as an archive. Made once, then only read: the nodes see it through overlays.
 """
 
 import hashlib
@@ -11,45 +11,72 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.lab.cache import fill_once
-from deeplearning_rehearsal.lab.downloads import HOROVOD, download_horovod
+from deeplearning_rehearsal.lab.debian_archive import write_index
 from deeplearning_rehearsal.lab.host_programs import ARCHIVE_KEYRING, install_missing_packages
 from deeplearning_rehearsal.lab.package_sources import SUITE, read_host_sources
 
 IMAGE_PACKAGES = (
     *("openssh-server", "openssh-client", "sudo", "curl", "ca-certificates", "iproute2", "procps", "mount", "hostname"),
-    *("tini", "netbase", "python3", "python3-numpy", "python3-torch", "python3-sklearn"),
-    *("python3-packaging", "python3-cloudpickle", "python3-yaml", "python3-psutil"),
-    *("openmpi-bin", "python3-venv", "python3-pip", "python3-dev", "g++", "make", "cmake"),
+    *("netbase", "python3"),
 )
 """
 What the image holds.
 
-horovodrun says that Gloo has not been built when python3-packaging is absent. Images for training bring MPI, and what
-builds a user's environment: venv with its pip, and compilers.
+Ubuntu's cloud image has each of them, and of Python no pip, no ensurepip and no headers: its list of packages is beside
+it (https://cloud-images.ubuntu.com/releases/noble/release/, the file that ends with .manifest).
 """
 
-BUILD_PACKAGES = ("libopenmpi-dev", "libtorch-dev", "pybind11-dev", "python3-cffi")
-"""What only Horovod's build needs; none of it stays."""
+LAB_PACKAGES = ("tini",)
+"""What no image has: the first process of a node."""
+
+COMPILER_PACKAGES = ("g++", "make", "python3-dev", "python3-pip", "python3-venv")
+MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
+ARCHIVE_PACKAGES = (*COMPILER_PACKAGES, *MPI_PACKAGES)
+"""What nodes may install, or another image brings; what these need comes with them."""
 
 _UNREAD = ("doc", "info", "locale", "man")
-_BUILD_SCRIPT = Path(__file__).with_name("build_horovod.sh")
+_NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+ENCLOSED = ("setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES)
+"""Before a command: its mounts and processes are gone with it, however it is interrupted."""
+_FINISH = Path(__file__).with_name("finish_root.sh")
+
+
+@dataclass(frozen=True)
+class BaseRoot:
+    """
+    The base of all images.
+
+    Attributes:
+        root: The root file system.
+        archive: Folder of an archive of Debian packages that go with it.
+    """
+
+    root: Path
+    archive: Path
+
+    @property
+    def key(self) -> str:
+        """Its name in the cache; another recipe has another."""
+        return self.root.parent.name
 
 
 def recipe_key() -> str:
     """Name the recipe by its content: another recipe is another folder in the cache."""
-    recipe = (SUITE, IMAGE_PACKAGES, BUILD_PACKAGES, HOROVOD, _UNREAD, _BUILD_SCRIPT.read_text(), os.uname().machine)
+    packages = (IMAGE_PACKAGES, LAB_PACKAGES, ARCHIVE_PACKAGES)
+    recipe = (SUITE, packages, _UNREAD, _FINISH.read_text(), os.uname().machine)
     return f"{SUITE}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
 
 
-def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> Path:
+def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> BaseRoot:
     """
     Return the base root, made first when the cache does not hold it.
 
-    It takes some four minutes and 450 MB of downloads. Host packages are installed when missing, see
+    It takes about a minute and 190 MB of downloads. Host packages are installed when missing, see
     `install_missing_packages`.
 
     Args:
@@ -60,42 +87,31 @@ def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> Path:
         UnavailableError: This machine cannot make it; the message says what is missing or what failed.
     """
     install_missing_packages(tell)
-    return fill_once(cache, recipe_key(), lambda work: _build(work, tell))
+    folder = fill_once(cache, recipe_key(), lambda work: _build(work, tell))
+    return BaseRoot(folder / "root", folder / "archive")
 
 
 def _build(work: Path, tell: Callable[[str], None]) -> Path:
     begin = time.monotonic()
-    tell("making the nodes' base root file system, once: about 450 MB of downloads, 2 GB on disk, 4 minutes")
-    tell("downloading Horovod's source (3.5 MB)")
-    source = download_horovod(work)
-    root = work / "root"
-    _run_mmdebstrap(_mmdebstrap_command(root, source), read_host_sources(), work.parent / "build.log", tell)
+    tell("making the nodes' base root file system, once: about 190 MB of downloads, 350 MB on disk, a minute")
+    made = work / "made"
+    made.mkdir()
+    _run_mmdebstrap(_mmdebstrap_command(made), read_host_sources(), work.parent / "build.log", tell)
+    write_index(made / "archive")
     tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
-    return root
+    return made
 
 
-def _mmdebstrap_command(target: Path, source: Path) -> list[str]:
-    # Namespaces, so that mounts and processes of an interrupted build are gone with it.
-    enclosed = [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-    ]
-    build = " ".join(["sh", str(_BUILD_SCRIPT), '"$1"', str(source), *BUILD_PACKAGES])
+def _mmdebstrap_command(made: Path) -> list[str]:
+    finish = " ".join(["sh", str(_FINISH), '"$1"', str(made / "archive"), *ARCHIVE_PACKAGES])
     return [
-        *enclosed,
+        *ENCLOSED,
         *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--keyring={ARCHIVE_KEYRING}"),
-        f"--include={','.join(IMAGE_PACKAGES)}",
+        f"--include={','.join((*IMAGE_PACKAGES, *LAB_PACKAGES))}",
         *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _UNREAD),
-        f"--customize-hook={build}",
+        f"--customize-hook={finish}",
         SUITE,
-        str(target),
+        str(made / "root"),
     ]
 
 

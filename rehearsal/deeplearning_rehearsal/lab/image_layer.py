@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from deeplearning_rehearsal.lab.debian_archive import source_line
 from deeplearning_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpus
 
 _PROGRAMS = Path(__file__).with_name("node_programs")
@@ -45,6 +46,12 @@ class StandIn:
 
 
 STAND_INS = (
+    StandIn(
+        "Debian 12",
+        "the image's distribution",
+        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; framework, compilers, pip and MPI only "
+        "in the layers that are listed here; of an image that the template names by its id nothing more is known",
+    ),
     StandIn("network namespaces", "EC2 instances", "one kernel, one bridge; no hypervisor, no EBS, no security groups"),
     StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),
     StandIn("cloud-init", "cloud-init", "login user, keys and user data that is a script, on an instance's first boot"),
@@ -78,12 +85,29 @@ PACKAGE_INDEX = StandIn(
 )
 """Only where the cluster has an environment that is made of packages."""
 
+DEBIAN_ARCHIVE = StandIn(
+    "Debian archive",
+    "the distribution's archive",
+    "serves the compilers, pip and OpenMPI that this machine downloaded with the nodes' root, and no other package; "
+    "apt takes it unsigned",
+)
+
 LUSTRE_CLIENT = StandIn(
     "mount.lustre",
     "the Lustre client and FSx for Lustre",
     "checks name and options, binds a folder; the linked buckets' objects are copied at launch, none is loaded lazily",
 )
 """Only where the image has a Lustre client."""
+
+
+def list_stand_ins(archive_url: str, package_index_url: str, *, with_lustre_client: bool) -> tuple[StandIn, ...]:
+    """Return what is not the real thing on nodes whose image has been written with these arguments."""
+    extras = (
+        (archive_url, DEBIAN_ARCHIVE),
+        (package_index_url, PACKAGE_INDEX),
+        (with_lustre_client, LUSTRE_CLIENT),
+    )
+    return (*STAND_INS, *(extra for is_there, extra in extras if is_there))
 
 
 def write_image_layer(
@@ -93,6 +117,7 @@ def write_image_layer(
     *,
     with_lustre_client: bool = False,
     package_index_url: str = "",
+    archive_url: str = "",
 ) -> None:
     """
     Write the layer.
@@ -103,6 +128,7 @@ def write_image_layer(
         gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program, and EFA's software, out.
         with_lustre_client: Whether the image has `mount.lustre`. Default: it has not.
         package_index_url: What pip installs from; empty for an image that says nothing of it. Default: nothing.
+        archive_url: What apt installs from; empty for an image that says nothing of it. Default: nothing.
     """
     files: dict[str, str] = {
         f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
@@ -118,6 +144,8 @@ def write_image_layer(
     files["etc/environment"] = f"AWS_ENDPOINT_URL={endpoint_url}\n"
     if package_index_url:
         files["etc/pip.conf"] = _pip_configuration(package_index_url)
+    if archive_url:
+        files["etc/apt/sources.list"] = source_line(archive_url)
     write_files(folder, files)
 
 

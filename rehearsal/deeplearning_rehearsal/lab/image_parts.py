@@ -1,7 +1,8 @@
 """
 What some images have and others have not, as layers over the one of all images.
 
-An interpreter or a program that an image is not known to have is not there, as on AWS.
+An interpreter or a program that an image is not known to have is not there, as on AWS. What is large is in
+`image_software`.
 """
 
 import os
@@ -13,10 +14,16 @@ from deeplearning_rehearsal.lab.image_layer import StandIn, make_launchers, writ
 from deeplearning_rehearsal.machine import ImagePart
 
 PART_STAND_INS: Mapping[ImagePart, StandIn] = {
+    "compilers": StandIn(
+        "g++, make, python3-dev, pip, OpenMPI",
+        "what Deep Learning AMIs have beside their driver",
+        "Debian's packages of them, OpenMPI in /usr/bin and not in /opt/amazon/openmpi; no CUDA toolkit, no NCCL",
+    ),
     "pytorch": StandIn(
-        "/opt/pytorch/bin/python",
+        "/opt/pytorch",
         "the Python of the PyTorch images",
-        "a virtual environment over the base root's Python, which sees the packages of the base root",
+        "a virtual environment with PyTorch for the CPU, of the version that this machine's package index had; Python "
+        "3.11 where the image has a later one",
     ),
     "python3.12": StandIn("/usr/bin/python3.12", "the Python of the base images", "the base root's Python"),
     "amazon-linux": StandIn(
@@ -32,38 +39,21 @@ PACKAGES = "usr/lib/lab/packages"
 """Below it each package that dnf can install, as a tree of files."""
 
 _INTERPRETER = "/usr/bin/python3"
-_SYSTEM_PACKAGES = ("/usr/local/lib/{version}/dist-packages", "/usr/lib/python3/dist-packages")
 
 
-def write_image_part(folder: Path, part: ImagePart, base_root: Path) -> None:
+def write_image_part(folder: Path, part: ImagePart) -> None:
     """
-    Write the layer of a part.
+    Write the layer of a part that is none of `image_software`'s.
 
     Args:
         folder: Where to; made when absent.
         part: Which part.
-        base_root: What the layer is laid over.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if part == "pytorch":
-        _write_environment(folder, base_root)
-    elif part == "python3.12":
+    if part == "python3.12":
         _link(folder / "usr/bin/python3.12", _INTERPRETER)
-    else:
+    elif part == "amazon-linux":
         _write_amazon_linux(folder)
-
-
-def _write_environment(folder: Path, base_root: Path) -> None:
-    """Make a virtual environment without the system's packages, which it gets as packages of its own."""
-    (library,) = base_root.glob("usr/lib/python3.*")
-    calls = "; ".join(f"site.addsitedir({path.format(version=library.name)!r})" for path in _SYSTEM_PACKAGES)
-    files = {
-        "opt/pytorch/pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = false\n",
-        f"opt/pytorch/lib/{library.name}/site-packages/base-root.pth": f"import site; {calls}\n",
-    }
-    write_files(folder, files)
-    for name in ("python", "python3"):
-        _link(folder / "opt/pytorch/bin" / name, _INTERPRETER)
 
 
 def _write_amazon_linux(folder: Path) -> None:

@@ -8,16 +8,17 @@ an image (a base root file system and a layer of stand-ins) with their unmodifie
 import base64
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.lab.fault_injection import FaultInjection, RunningNode
 from deeplearning_rehearsal.lab.file_systems import FileSystems
-from deeplearning_rehearsal.lab.image_layer import LUSTRE_CLIENT, PACKAGE_INDEX, STAND_INS, StandIn, write_image_layer
+from deeplearning_rehearsal.lab.image_layer import StandIn, list_stand_ins, write_image_layer
 from deeplearning_rehearsal.lab.image_parts import PART_STAND_INS, write_image_part
+from deeplearning_rehearsal.lab.image_software import SOFTWARE
 from deeplearning_rehearsal.lab.metadata_service import MetadataServer
 from deeplearning_rehearsal.lab.network import Network
 from deeplearning_rehearsal.lab.node import Node
@@ -30,13 +31,15 @@ class Lab(FaultInjection):
     Boots machines and lets the caller into them.
 
     Args:
-        base_root: Of `prepare_base_root`; only read.
+        base_root: Root file system of `prepare_base_root`; only read.
         work: Empty folder for disks and file systems; they are in memory and end with the namespaces.
         endpoint_url: The embedded AWS, as nodes reach it.
         gateway: IPv4 address of the VPC's router; this process can listen on it.
         gpus_per_node: GPUs that `nvidia-smi` lists; 0 leaves the program out.
         with_lustre_client: Whether the image has `mount.lustre`. Default: it has not, like Ubuntu's.
         package_index_url: Package index that the image's pip is told of. Default: none.
+        archive_url: Debian archive that the image's apt is told of. Default: none.
+        layers: Layers of `prepare_layers`, for the machines whose images have these parts; only read. Default: none.
     """
 
     def __init__(
@@ -49,6 +52,8 @@ class Lab(FaultInjection):
         gpus_per_node: int,
         with_lustre_client: bool = False,
         package_index_url: str = "",
+        archive_url: str = "",
+        layers: Mapping[ImagePart, Path] = MappingProxyType({}),
     ) -> None:
         for name, path in {"base_root": base_root, "work": work}.items():
             if set(":,\\") & set(str(path.resolve())):
@@ -61,9 +66,10 @@ class Lab(FaultInjection):
             gpus_per_node,
             with_lustre_client=with_lustre_client,
             package_index_url=package_index_url,
+            archive_url=archive_url,
         )
-        extras = ((package_index_url, PACKAGE_INDEX), (with_lustre_client, LUSTRE_CLIENT))
-        self._stand_ins = (*STAND_INS, *(extra for is_there, extra in extras if is_there))
+        self._layers = dict(layers)
+        self._stand_ins = list_stand_ins(archive_url, package_index_url, with_lustre_client=with_lustre_client)
         self._parts: set[ImagePart] = set()
         self._file_systems = FileSystems(self._work / "file-systems")
         self._network = Network(gateway)
@@ -76,7 +82,9 @@ class Lab(FaultInjection):
         self._network.open()
         self._write_layer(self._work / "image")
         for part in PART_STAND_INS:
-            write_image_part(self._work / "parts" / part, part, self._base_root)
+            if part not in SOFTWARE:
+                self._layers[part] = self._work / "parts" / part
+                write_image_part(self._layers[part], part)
         return self
 
     def __exit__(
@@ -103,6 +111,8 @@ class Lab(FaultInjection):
             RehearsalError: The machine exists, or the kernel refused.
         """
         with self._lock:
+            if missing := machine.image_parts - set(self._layers):
+                raise RehearsalError(f"image of {machine.instance_id} must have its layers, got no {sorted(missing)}")
             if machine.instance_id in self._nodes:
                 raise RehearsalError(f"instance_id must be new to the lab, got {machine.instance_id}")
             link = self._network.add_node(machine.address, machine.prefix_length)
@@ -114,7 +124,7 @@ class Lab(FaultInjection):
             self._nodes[machine.instance_id] = running
             self._parts |= machine.image_parts
         try:
-            parts = [self._work / "parts" / part for part in sorted(machine.image_parts)]
+            parts = [self._layers[part] for part in sorted(machine.image_parts)]
             node.make_disk([*parts, self._work / "image", self._base_root], faults or NodeFaults())
             self._start(node)
         except RehearsalError:

@@ -17,9 +17,8 @@ from deeplearning_rehearsal.cases.case_file import find_case, read_case
 from deeplearning_rehearsal.cases.synthesis import synthesize_case
 from deeplearning_rehearsal.enclosure import require_namespaces, run_enclosed
 from deeplearning_rehearsal.errors import RehearsalError, UnavailableError
-from deeplearning_rehearsal.job_packages import prepare_job_packages
-from deeplearning_rehearsal.lab.base_root import prepare_base_root
 from deeplearning_rehearsal.lab.cache import find_cache
+from deeplearning_rehearsal.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.privileges.grants import Grant
 from deeplearning_rehearsal.privileges.proof import Proof, prove, render_proof
@@ -47,7 +46,6 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         require_namespaces()
         arguments.out.mkdir(parents=True, exist_ok=True)
-        prepare_base_root(find_cache(), tell)
         if not arguments.recorded:
             _rehearse_all(arguments)
         proof = prove(arguments.out / name for name in arguments.cases)
@@ -103,7 +101,7 @@ def _rehearse(arguments: argparse.Namespace, case: Case, out: Path, without: Gra
     synthesize_case(case, arguments.app, options.folder)
     if without is not None:
         remove_grant(options.assembly, without)
-    prepare_job_packages(options.assembly, options.stack, options.cache, tell)
+    prepare_software(options.assembly, options.stack, options.cache, tell)
     return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
 
 

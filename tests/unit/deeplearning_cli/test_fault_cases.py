@@ -75,7 +75,7 @@ def options(tmp_path: Path) -> RehearsalOptions:
 @pytest.fixture(autouse=True)
 def _nothing_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no assembly here to look for packages in."""
-    monkeypatch.setattr(fault_cases, "prepare_job_packages", lambda *_: ())
+    monkeypatch.setattr(fault_cases, "prepare_software", lambda *_: ())
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from deeplearning_rehearsal import job_packages
+from deeplearning_rehearsal.assembly import read_stack
 from deeplearning_rehearsal.errors import UnavailableError
-from deeplearning_rehearsal.job_packages import package_index_url, prepare_job_packages, serve_packages
+from deeplearning_rehearsal.job_packages import prepare_job_packages
 
 REQUIREMENTS = b"numpy==1.23.5\n"
 DIGEST = hashlib.sha256(REQUIREMENTS).hexdigest()
@@ -74,7 +75,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
 
 def _prepare(folder: Path) -> tuple[Path, ...]:
-    return prepare_job_packages(folder, None, folder / "cache", lambda _: None)
+    return prepare_job_packages(read_stack(folder, None), folder / "cache", lambda _: None)
 
 
 def test_the_requirements_are_the_asset_whose_digest_the_nodes_are_told(tmp_path: Path, taken: Taken) -> None:
@@ -90,9 +91,9 @@ def test_requirements_without_horovod_download_nothing_for_it(tmp_path: Path, ta
 
 @pytest.mark.parametrize(
     ("pinned", "wanted"),
-    [("torch==2.7.1", "torch==2.13.0"), ("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.1"), ("", "")],
+    [("torch==2.7.1", "torch==2.13.0"), ("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.1"), ("", "torch==2.13.0")],
 )
-def test_horovods_own_environment_has_pytorch_for_the_cpu(
+def test_horovods_own_environment_finds_pytorch_for_the_cpu_in_the_index(
     tmp_path: Path, taken: Taken, pinned: str, wanted: str
 ) -> None:
     environment = {"kind": "horovod", "horovod": "0.28.1", "framework": pinned, "image": "", "file": None}
@@ -111,22 +112,3 @@ def test_an_environment_that_the_nodes_could_not_make_is_refused(tmp_path: Path,
     with pytest.raises(UnavailableError, match="must be an asset of the assembly, got SHA-256 00"):
         _prepare(_assembly(tmp_path, _environment(sha256="00")))
     assert taken == []
-
-
-def test_the_index_is_served_at_the_url_that_images_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    class Index:
-        def __init__(self, address: str, port: int, folders: Any) -> None:
-            seen.append((f"http://{address}:{port}/simple/", folders))
-
-        def __enter__(self) -> None: ...
-
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(job_packages, "PackageIndex", Index)
-    with serve_packages("100.64.0.1", ()):
-        pass
-    with serve_packages("100.64.0.1", (tmp_path,)):
-        pass
-    assert seen == [(package_index_url("100.64.0.1"), (tmp_path,))]

@@ -5,11 +5,13 @@ import pytest
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.lab import base_root, host_programs
 
-NOT_IN_AN_IMAGE = {"awscli", "python3-boto3", "amazon-efs-utils", "nfs-common", "libopenmpi-dev", "libtorch-dev"}
+NOT_IN_AN_IMAGE = {"awscli", "python3-boto3", "amazon-efs-utils", "nfs-common", "cmake", "python3-torch", "horovod"}
 
 
 def test_the_image_holds_what_a_cloud_image_would_and_nothing_that_makes_it_easier():
-    assert not NOT_IN_AN_IMAGE & set(base_root.IMAGE_PACKAGES)
+    brought = {*base_root.IMAGE_PACKAGES, *base_root.LAB_PACKAGES}
+    assert not NOT_IN_AN_IMAGE & brought
+    assert not set(base_root.ARCHIVE_PACKAGES) & brought
 
 
 def test_another_recipe_has_another_name_in_the_cache(monkeypatch):
@@ -24,7 +26,7 @@ def test_a_cached_root_is_taken_as_it_is(tmp_path, monkeypatch):
     root = tmp_path / base_root.recipe_key()
     root.mkdir()
     said = []
-    assert base_root.prepare_base_root(tmp_path, said.append) == root
+    assert base_root.prepare_base_root(tmp_path, said.append) == base_root.BaseRoot(root / "root", root / "archive")
     assert said == []
 
 

@@ -11,8 +11,10 @@ from deeplearning_agent.programs import Programs
 from deeplearning_cdk import NodeImage
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.image_families import find_template_parts
 from deeplearning_rehearsal.lab.image_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, write_image_layer
 from deeplearning_rehearsal.lab.image_parts import PACKAGES, PART_STAND_INS, write_image_part
+from deeplearning_rehearsal.lab.image_software import SOFTWARE
 from deeplearning_rehearsal.lab.node_programs import dnf, fi_info
 
 AMI = "/aws/service/deeplearning/ami"
@@ -28,15 +30,19 @@ def catalogue():
 @pytest.mark.parametrize(
     ("parameter", "user", "parts"),
     [
-        (NodeImage.deep_learning_ubuntu().parameter, "ubuntu", {"pytorch"}),
-        (f"{AMI}/arm64/oss-nvidia-driver-gpu-pytorch-2.9-ubuntu-22.04/latest/ami-id", "ubuntu", {"pytorch"}),
-        (f"{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "ubuntu", set()),
+        (NodeImage.deep_learning_ubuntu().parameter, "ubuntu", {"compilers", "pytorch"}),
+        (
+            f"{AMI}/arm64/oss-nvidia-driver-gpu-pytorch-2.9-ubuntu-22.04/latest/ami-id",
+            "ubuntu",
+            {"compilers", "pytorch"},
+        ),
+        (f"{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "ubuntu", {"compilers"}),
         (NodeImage.ubuntu().parameter, "ubuntu", set()),
-        (NodeImage.deep_learning_amazon_linux().parameter, "ec2-user", {"pytorch", "amazon-linux"}),
+        (NodeImage.deep_learning_amazon_linux().parameter, "ec2-user", {"compilers", "pytorch", "amazon-linux"}),
         (
             f"{AMI}/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id",
             "ec2-user",
-            {"python3.12", "amazon-linux"},
+            {"compilers", "python3.12", "amazon-linux"},
         ),
         ("/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64", "ec2-user", {"amazon-linux"}),
         ("/aws/service/ami-amazon-linux-latest/amzn2-ami-hvm-x86_64-gp2", "ec2-user", set()),
@@ -62,32 +68,27 @@ def test_an_image_of_the_users_own_has_no_part(catalogue):
     ],
     ids=lambda image: image.parameter.split("/")[-3],
 )
-def test_user_data_finds_its_interpreter_on_every_image_of_the_library(catalogue, tmp_path, base_root, image):
-    for part in catalogue.parts(catalogue.seed_parameter(image.parameter)):
-        write_image_part(tmp_path / "layers", part, base_root)
-    in_image = (tmp_path / "layers" / image.interpreter.lstrip("/")).is_symlink()
-    assert in_image is (image.interpreter != "/usr/bin/python3")
+def test_user_data_finds_its_interpreter_on_every_image_of_the_library(catalogue, tmp_path, image):
+    parts = catalogue.parts(catalogue.seed_parameter(image.parameter))
+    for part in parts:
+        write_image_part(tmp_path / "layers", part)
+    in_layer = (tmp_path / "layers" / image.interpreter.lstrip("/")).is_symlink() or (
+        "pytorch" in parts and image.interpreter == "/opt/pytorch/bin/python"
+    )
+    assert in_layer is (image.interpreter != "/usr/bin/python3")
 
 
-@pytest.fixture
-def base_root(tmp_path):
-    root = tmp_path / "base"
-    for name in ("python3", "python3.11"):
-        (root / "usr/lib" / name).mkdir(parents=True)
-    return root
-
-
-def test_the_layer_of_all_images_has_none_of_the_parts(tmp_path, base_root):
+def test_the_layer_of_all_images_has_none_of_the_parts(tmp_path):
     write_image_layer(tmp_path / "image", "http://10.0.0.1", 1)
     of_all = _list(tmp_path / "image")
-    for part in PART_STAND_INS:
-        write_image_part(tmp_path / part, part, base_root)
+    for part in PART_STAND_INS.keys() - SOFTWARE:
+        write_image_part(tmp_path / part, part)
         assert _list(tmp_path / part)
         assert not _list(tmp_path / part) & of_all
 
 
-def test_amazon_linux_has_dnf_and_hides_apt_and_has_no_efs_utils_yet(tmp_path, base_root):
-    write_image_part(tmp_path / "layer", "amazon-linux", base_root)
+def test_amazon_linux_has_dnf_and_hides_apt_and_has_no_efs_utils_yet(tmp_path):
+    write_image_part(tmp_path / "layer", "amazon-linux")
     hidden = (tmp_path / "layer/usr/bin/apt-get").stat()
     assert stat.S_ISCHR(hidden.st_mode)
     assert hidden.st_rdev == 0
@@ -95,8 +96,8 @@ def test_amazon_linux_has_dnf_and_hides_apt_and_has_no_efs_utils_yet(tmp_path, b
     assert not (tmp_path / "layer/usr/sbin/mount.efs").exists()
 
 
-def test_dnf_brings_efs_utils_to_the_node(tmp_path, base_root):
-    write_image_part(tmp_path / "layer", "amazon-linux", base_root)
+def test_dnf_brings_efs_utils_to_the_node(tmp_path):
+    write_image_part(tmp_path / "layer", "amazon-linux")
     assert dnf.main(EFS_UTILS, tmp_path / "layer" / PACKAGES, tmp_path / "node") == 0
     program = tmp_path / "node/usr/sbin/mount.efs"
     assert 'main("mount.efs", sys.argv[1:])' in program.read_text()
@@ -112,22 +113,22 @@ def test_dnf_brings_efs_utils_to_the_node(tmp_path, base_root):
         (["install", "--assumeyes"], "only install is implemented"),
     ],
 )
-def test_dnf_refuses_the_rest_and_installs_nothing(tmp_path, base_root, capsys, arguments, rule):
-    write_image_part(tmp_path / "layer", "amazon-linux", base_root)
+def test_dnf_refuses_the_rest_and_installs_nothing(tmp_path, capsys, arguments, rule):
+    write_image_part(tmp_path / "layer", "amazon-linux")
     assert dnf.main(arguments, tmp_path / "layer" / PACKAGES, tmp_path / "node") == 1
     assert rule in capsys.readouterr().err
     assert not (tmp_path / "node").exists()
 
 
-def test_the_python_of_pytorch_images_is_an_environment_with_the_packages_of_the_base_root(tmp_path, base_root):
-    """As on AWS: a virtual environment, which does not see the system's packages as such."""
-    write_image_part(tmp_path / "layer", "pytorch", base_root)
-    folder = tmp_path / "layer/opt/pytorch"
-    assert "include-system-site-packages = false" in (folder / "pyvenv.cfg").read_text()
-    lines = (folder / "lib/python3.11/site-packages/base-root.pth").read_text()
-    assert lines.startswith("import site; ")
-    assert "'/usr/local/lib/python3.11/dist-packages'" in lines
-    assert "'/usr/lib/python3/dist-packages'" in lines
+def test_what_a_template_names_anywhere_decides_which_layers_are_made():
+    template = {
+        "Parameters": {"Image": {"Default": NodeImage.deep_learning_ubuntu().parameter}},
+        "Resources": {"Template": {"ImageId": "{{resolve:ssm:" + NodeImage.ubuntu().parameter + "}}"}},
+    }
+    assert find_template_parts(template) == {"compilers", "pytorch"}
+    assert find_template_parts({"Resources": template["Resources"]}) == set()
+    resolved = {"ImageId": f"{{{{resolve:ssm:{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id:3}}}}"}
+    assert find_template_parts(resolved) == {"compilers"}
 
 
 def _list(folder: Path) -> set[Path]:

@@ -1,0 +1,34 @@
+"""What nodes boot from and install from."""
+
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from deeplearning_rehearsal import node_software
+from deeplearning_rehearsal.lab.base_root import BaseRoot
+from deeplearning_rehearsal.node_software import NodeSoftware
+
+
+def test_the_archive_is_served_always_and_the_index_where_there_are_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_software, "_INDEX_PORT", 43141)
+    monkeypatch.setattr(node_software, "_ARCHIVE_PORT", 43142)
+    for name in ("archive", "packages"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "archive" / "Packages").write_text("none")
+    base = BaseRoot(tmp_path / "root", tmp_path / "archive")
+    bare = NodeSoftware(base, {}, ())
+    assert bare.index_url("127.0.0.1") == ""
+    with bare.serve("127.0.0.1"):
+        assert _get(bare.archive_url("127.0.0.1") + "Packages") == b"none"
+    whole = NodeSoftware(base, {}, (tmp_path / "packages",))
+    with whole.serve("127.0.0.1"):
+        assert _get(whole.archive_url("127.0.0.1") + "Packages") == b"none"
+        assert b"<html>" in _get(whole.index_url("127.0.0.1"))
+
+
+def _get(url: str) -> bytes:
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 - of this test's own server
+        return bytes(answer.read())
