@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """
-The handwritten digits on which the examples train: scikit-learn's, or drawn ones where scikit-learn is not installed.
+The handwritten digits on which the examples train: scikit-learn's, or drawn ones where they are not to be had.
 
-Nothing is downloaded. Every process gets the same digits in the same order, so that ranks can take their parts of them.
+Nothing is downloaded: scikit-learn's digits are read from `digits.csv.gz` beside this file, or where scikit-learn is
+installed from there. Every process gets the same digits in the same order, so that ranks can take their parts of them.
 Run as a program it writes them to a folder in the form of CIFAR-10, unless CIFAR-10 itself is there.
 
     digits.py FOLDER
@@ -24,6 +25,8 @@ RECORD_BYTES = 1 + 32 * 32 * 3
 """Of the binary version of CIFAR-10: the label, then the red, the green and the blue 32 x 32 pixels."""
 TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 HELD_OUT_FILE = "test_batch.bin"
+FILE = Path(__file__).with_name("digits.csv.gz")
+"""As scikit-learn's wheel has it, in `sklearn/datasets/data`: a line for each image, its label last."""
 _STAND_IN = "stand-in.txt"
 _SHAPES = (
     "01110 10001 10011 10101 11001 10001 01110",
@@ -46,14 +49,21 @@ def load_digits() -> tuple[str, np.ndarray, np.ndarray]:
 
     They are shuffled with one seed: scikit-learn's come sorted by writer.
     """
+    name, images, labels = read_digits()
+    order = np.random.default_rng(SEED).permutation(len(labels))
+    return name, (images[order] / 16.0).astype(np.float32), labels[order].astype(np.int64)
+
+
+def read_digits() -> tuple[str, np.ndarray, np.ndarray]:
+    """Return the dataset's name, its images of 64 values from 0 to 16, and their labels."""
+    if FILE.is_file():
+        table = np.loadtxt(FILE, delimiter=",")
+        return "scikit-learn digits", table[:, :64], table[:, 64]
     try:
         from sklearn.datasets import load_digits as load  # noqa: PLC0415 - an image may be without it
     except ImportError:
-        name, (images, labels) = "drawn digits", draw_digits()
-    else:
-        name, (images, labels) = "scikit-learn digits", load(return_X_y=True)
-    order = np.random.default_rng(SEED).permutation(len(labels))
-    return name, (images[order] / 16.0).astype(np.float32), labels[order].astype(np.int64)
+        return "drawn digits", *draw_digits()
+    return "scikit-learn digits", *load(return_X_y=True)
 
 
 def draw_digits(count: int = 1800) -> tuple[np.ndarray, np.ndarray]:

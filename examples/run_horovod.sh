@@ -4,6 +4,9 @@
 # Reads only the cluster's contract (DEEPLEARNING_*) and its hostfile, lines of `host slots=n`.
 set -euo pipefail
 hostfile=/opt/deeplearning/hostfile
+# Jobs run in the cluster's environment, where it has one.
+environment=/opt/deeplearning/environments/current/bin
+[ ! -d "$environment" ] || PATH=$environment:$PATH
 
 ranks=$(awk -F 'slots=' '{ total += $2 } END { print total }' "$hostfile")
 hosts=$(wc -l < "$hostfile")

@@ -2,8 +2,8 @@
 """
 Trains a classifier of handwritten digits, data-parallel with Horovod and PyTorch.
 
-Every rank takes a part of scikit-learn's digits; rank 0 writes a checkpoint after each epoch, measures the accuracy on
-held-out digits, writes weights and result to the shared file system and prints the result as one line of JSON.
+Every rank takes a part of the digits of `digits.py`; rank 0 writes a checkpoint after each epoch, measures the accuracy
+on held-out digits, writes weights and result to the shared file system and prints the result as one line of JSON.
 
     deeplearning run [--launcher mpi] -- python3 train_digits.py [--epochs N] [--out FOLDER]
     run_horovod.sh train_digits.py [--epochs N] [--out FOLDER]
@@ -19,24 +19,17 @@ from pathlib import Path
 
 import horovod.torch as hvd
 import torch
-from sklearn.datasets import load_digits
+from digits import SEED, load_digits, split
 
-SEED = 2018
-HELD_OUT = 0.2
+Part = tuple[torch.Tensor, torch.Tensor]
+"""Images and labels."""
 
 
-def load_parts() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """
-    Return (images, labels) for training and the held-out ones.
-
-    The digits come sorted by writer, so they are shuffled first, with one seed on all ranks.
-    """
-    images, labels = load_digits(return_X_y=True)
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))
-    x = torch.tensor(images / 16.0, dtype=torch.float32)[order]
-    y = torch.tensor(labels, dtype=torch.long)[order]
-    held_out = int(len(y) * HELD_OUT)
-    return (x[held_out:], y[held_out:]), (x[:held_out], y[:held_out])
+def load_parts() -> tuple[str, Part, Part]:
+    """Return the dataset's name, and (images, labels) for training and the held-out ones."""
+    name, images, labels = load_digits()
+    (x, y), (held_out_x, held_out_y) = split(torch.from_numpy(images), torch.from_numpy(labels))
+    return name, (x, y), (held_out_x, held_out_y)
 
 
 def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, epochs: int, batch: int, folder: Path) -> int:
@@ -134,7 +127,7 @@ def main() -> None:
     hvd.init()
     torch.manual_seed(SEED)
     torch.set_num_threads(1)  # ranks share the machine's cores
-    (x, y), (held_out_x, held_out_y) = load_parts()
+    dataset, (x, y), (held_out_x, held_out_y) = load_parts()
     width = arguments.width
     model = torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, 10))
     folder = Path(os.environ.get("DEEPLEARNING_CHECKPOINT_PATH") or arguments.out)
@@ -152,7 +145,7 @@ def main() -> None:
             "launcher": "mpi" if "OMPI_COMM_WORLD_RANK" in os.environ else "horovod",
             "ranks": hvd.size(),
             "hosts": hosts,
-            "dataset": "scikit-learn digits",
+            "dataset": dataset,
             "trained_on": len(y),
             "held_out": len(held_out_y),
             "accuracy": round(accuracy, 4),

@@ -2,7 +2,7 @@
 """
 Trains a classifier of handwritten digits with Horovod Elastic: workers may be lost and join while it goes on.
 
-Every rank takes a part of each batch of scikit-learn's digits. All ranks commit every few batches; rank 0 then writes a
+Every rank takes a part of each batch of the digits of `digits.py`. All ranks commit every few batches; rank 0 writes a
 checkpoint to the shared file system, from which a job that is started anew goes on. Rank 0 appends its progress to
 `progress.jsonl` and, at the end, writes the accuracy on held-out digits to `result.json` and prints it.
 
@@ -27,12 +27,10 @@ from typing import Any
 
 import horovod.torch as hvd
 import torch
+from digits import SEED, load_digits, split
 from horovod.common.elastic import run_fn
 from horovod.torch.elastic import TorchState
-from sklearn.datasets import load_digits
 
-SEED = 2018
-HELD_OUT = 0.2
 GLOBAL_BATCH = 128
 NOTICE = Path("/opt/deeplearning/notice")
 """Appears when this node, or the whole capacity, ends soon."""
@@ -229,17 +227,9 @@ class Notice:
 
 
 def load_parts() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """
-    Return (images, labels) for training and the held-out ones.
-
-    The digits come sorted by writer, so they are shuffled first, with one seed on all ranks.
-    """
-    images, labels = load_digits(return_X_y=True)
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))
-    x = torch.tensor(images / 16.0, dtype=torch.float32)[order]
-    y = torch.tensor(labels, dtype=torch.long)[order]
-    held_out = int(len(y) * HELD_OUT)
-    return (x[held_out:], y[held_out:]), (x[:held_out], y[:held_out])
+    """Return (images, labels) for training and the held-out ones."""
+    _, images, labels = load_digits()
+    return split(torch.from_numpy(images), torch.from_numpy(labels))
 
 
 class Job:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import SETTINGS_FILE
@@ -17,8 +18,10 @@ from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.lab.digits import prepare_digits
 from deeplearning_rehearsal.node_log import read_node_log
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.progress import tell
 from deeplearning_rehearsal.session_check import check_sessions
 from deeplearning_rehearsal.timeline import Timeline
 from deeplearning_rehearsal.training import train
@@ -112,8 +115,13 @@ class ClusterRun:
         lane = self.fleet.lane(master)
         with self.timeline.phase("train"):
             self.timeline.tell(lane, "training starts")
-            evidence.training = train(self.lab, master, login_user, self.give_up - time.monotonic())
+            digits = self.find_digits()
+            evidence.training = train(self.lab, master, login_user, digits, self.give_up - time.monotonic())
             self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def find_digits(self) -> Path:
+        """Return the file that jobs train on, which was downloaded before the lab was opened."""
+        return prepare_digits(self.options.cache, tell)
 
     def find_environment(self) -> EnvironmentReport | None:
         """Return what jobs run in, as the master has it; None where nothing was declared, or no master runs."""

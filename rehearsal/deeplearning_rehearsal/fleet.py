@@ -66,13 +66,13 @@ class Fleet:
         self._reader.join()
 
     def boot(self, machine: Machine) -> None:
-        """Start a machine in the lab."""
+        """Start a machine in the lab; what is prepared for it costs it no time."""
+        if self._prepare is not None:
+            self._prepare(machine)
         with self._lock:
             self._machines[machine.instance_id] = self._launched[machine.instance_id] = machine
             self.launched_at = self.launched_at or time.monotonic()
         self._timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
-        if self._prepare is not None:
-            self._prepare(machine)
         self._lab.boot(machine)
         with self._lock:
             self.booted_at[machine.instance_id] = time.monotonic()

@@ -11,6 +11,7 @@ from deeplearning_rehearsal.image_families import find_template_parts
 from deeplearning_rehearsal.job_packages import prepare_job_packages
 from deeplearning_rehearsal.lab.base_root import BaseRoot, prepare_base_root
 from deeplearning_rehearsal.lab.debian_archive import DebianArchive
+from deeplearning_rehearsal.lab.digits import prepare_digits
 from deeplearning_rehearsal.lab.downloads import HOROVOD_VERSION, prepare_horovod
 from deeplearning_rehearsal.lab.image_software import PYTORCH, prepare_layers
 from deeplearning_rehearsal.lab.package_index import PackageIndex
@@ -67,6 +68,7 @@ def prepare_software(assembly: Path, stack_name: str | None, cache: Path, tell: 
             neither make nor fetch it.
     """
     stack = read_stack(assembly, stack_name)
+    prepare_digits(cache, tell)
     base = prepare_base_root(cache, tell)
     layers = _prepare_layers(stack, base, cache, tell)
     return NodeSoftware(base, layers, prepare_job_packages(stack, cache, tell))

@@ -30,13 +30,14 @@ from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.fleet import Fleet
 from deeplearning_rehearsal.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.lab.digits import prepare_digits
 from deeplearning_rehearsal.lab_record import LabRecord, read_network
 from deeplearning_rehearsal.machine import Machine
 from deeplearning_rehearsal.memory import MemoryWatch
 from deeplearning_rehearsal.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.outside_view import describe_outside, write_status
-from deeplearning_rehearsal.progress import show_progress
+from deeplearning_rehearsal.progress import show_progress, tell
 from deeplearning_rehearsal.report import Report, render_text, write_report
 from deeplearning_rehearsal.report_page import render_page
 from deeplearning_rehearsal.stand_ins import AWS_STAND_INS
@@ -83,8 +84,10 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
     case = None if options.case is None else read_case(options.case)
     with _open_lab(options, timeline) as lab, MemoryWatch() as memory:
         template = read_stack(options.assembly, options.stack).template
-        kept = _open_kept(options, case, template, timeline)
-        fleet = Fleet(lab, timeline, _prepare(prepare_machines(case, lab), kept, lab))
+        kept = _open_kept(options, case, template)
+        fleet = Fleet(
+            lab, timeline, _prepare(prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell)), kept, lab)
+        )
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(case, key_pairs)
         with (
@@ -110,13 +113,11 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
     return report
 
 
-def _open_kept(
-    options: RehearsalOptions, case: Case | None, template: Mapping[str, Any], timeline: Timeline
-) -> KeptEnvironments:
+def _open_kept(options: RehearsalOptions, case: Case | None, template: Mapping[str, Any]) -> KeptEnvironments:
     changed = deepcopy(dict(template))
     override_environment(changed)
     wanted = None if case is not None and case.fresh_environment else find_environment(changed)
-    return KeptEnvironments(options.cache, wanted, lambda text: timeline.tell("rehearsal", text))
+    return KeptEnvironments(options.cache, wanted, tell)
 
 
 def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, lab: Lab) -> Callable[[Machine], None]:
@@ -166,10 +167,9 @@ def _keep(lab: Lab, fleet: Fleet, lab_pid: int, options: RehearsalOptions) -> No
 
 @contextmanager
 def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
-    def tell(line: str) -> None:
-        timeline.tell("rehearsal", line)
-
-    software = prepare_software(options.assembly, options.stack, options.cache, tell)
+    software = prepare_software(
+        options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
+    )
     lab = Lab(
         base_root=software.base.root,
         layers=software.layers,

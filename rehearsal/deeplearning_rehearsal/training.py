@@ -1,5 +1,6 @@
 """Runs the example training job on a formed cluster, as the login user on the master, from the shared file system."""
 
+import base64
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ LAUNCHER = "horovod"
 ELASTIC = "horovod elastic"
 """The launcher's name in the report of a job whose ranks may come and go."""
 PROGRAM = "train_digits.py"
+DATA_MODULE = "digits.py"
+"""Of the examples; it reads the digits from the file beside it."""
 MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
 SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
@@ -32,20 +35,23 @@ def list_examples() -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(folder)) for path in paths if not (path.parent / "app.py").exists()))
 
 
-def train(nodes: Nodes, master: str, login_user: str, timeout: float) -> TrainingReport:
+def train(nodes: Nodes, master: str, login_user: str, digits: Path, timeout: float) -> TrainingReport:
     """
     Copy the program to the shared file system, run it with `deeplearning run`, and read the job's own result.
+
+    As for a user, `deeplearning run` waits for what jobs need.
 
     Args:
         nodes: The lab.
         master: Instance id of the master.
         login_user: User as whom the job runs.
+        digits: What it trains on, of `prepare_digits`.
         timeout: Seconds after which the job is given up.
 
     Raises:
         PromiseError: The job failed; the message ends with the last lines of its output.
     """
-    copy_examples(nodes, master, login_user, (PROGRAM,))
+    copy_examples(nodes, master, login_user, (PROGRAM, DATA_MODULE), digits)
     command = f'cd "{SHARED_FOLDER}" && deeplearning run -- python3 {PROGRAM}'
     answer = nodes.run(master, ["bash", "-c", command], user=login_user, login_shell=True, timeout=timeout)
     if answer.returncode != 0:
@@ -93,18 +99,22 @@ def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[st
     return tuple(problems)
 
 
-def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str]) -> None:
+def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str], digits: Path) -> None:
     """
-    Copy files of the examples to `SHARED_FOLDER` on the shared file system.
+    Copy files of the examples, and the digits beside them, to `SHARED_FOLDER` on the shared file system.
 
     Raises:
         PromiseError: One could not be copied.
     """
-    for name in names:
+    files = {name: example_folder() / name for name in names} | {digits.name: digits}
+    for name, file in files.items():
         path = f"{SHARED_FOLDER}/{name}"
-        script = f'mkdir -p "{SHARED_FOLDER}/{Path(name).parent}" && printf %s "$1" > "{path}" && chmod 755 "{path}"'
-        text = (example_folder() / name).read_text(encoding="utf-8")
-        answer = nodes.run(master, ["bash", "-c", script, "copy", text], user=user, login_shell=True)
+        script = (
+            f'mkdir -p "{SHARED_FOLDER}/{Path(name).parent}" && printf %s "$1" | base64 --decode > "{path}" && '
+            f'chmod 755 "{path}"'
+        )
+        content = base64.b64encode(file.read_bytes()).decode()
+        answer = nodes.run(master, ["bash", "-c", script, "copy", content], user=user, login_shell=True)
         if answer.returncode != 0:
             raise PromiseError(f"{name} could not be copied to the shared file system: {answer.stderr.strip()}")
 

@@ -43,7 +43,7 @@ def try_launchers(run: ClusterRun, evidence: Evidence, names: Sequence[str] = ()
         reports=evidence.launchers,
     )
     with run.timeline.phase("launchers"):
-        trials.prepare()
+        trials.prepare(run.find_digits())
         for trial in choose_trials(names):
             trials.carry_out(trial)
     name, report = next(iter(evidence.launchers.items()))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from deeplearning_rehearsal.contract_check import Nodes
@@ -65,14 +66,14 @@ class TrialRun:
     tell: Callable[[str], None]
     reports: dict[str, LauncherReport] = field(default_factory=dict)
 
-    def prepare(self) -> None:
+    def prepare(self, digits: Path) -> None:
         """
-        Copy the examples to the shared file system.
+        Copy the examples, and the digits that they train on, to the shared file system.
 
         Raises:
             PromiseError: One could not be copied.
         """
-        copy_examples(self.nodes, self.master, self.login_user, list_examples())
+        copy_examples(self.nodes, self.master, self.login_user, list_examples(), digits)
 
     def carry_out(self, trial: Trial) -> None:
         """Try one launcher all its ways, and add it to the reports."""

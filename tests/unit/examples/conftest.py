@@ -48,7 +48,7 @@ def elastic(monkeypatch, horovod):
         "horovod.torch": horovod,
         "horovod.torch.elastic": types.SimpleNamespace(TorchState=object),
         "horovod.common.elastic": types.SimpleNamespace(run_fn=None),
-        "sklearn.datasets": types.SimpleNamespace(load_digits=None),
+        "digits": types.SimpleNamespace(SEED=2018, load_digits=None, split=None),
     }
     for name, module in stand_ins.items():
         monkeypatch.setitem(sys.modules, name, module)

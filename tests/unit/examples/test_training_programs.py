@@ -76,7 +76,7 @@ def test_rank_zero_reports_its_throughput_as_the_agent_reads_it(monkeypatch, tmp
         "torch": torch,
         "horovod": types.SimpleNamespace(torch=horovod),
         "horovod.torch": horovod,
-        "sklearn.datasets": types.SimpleNamespace(load_digits=None),
+        "digits": types.SimpleNamespace(SEED=2018, load_digits=None, split=None),
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
     report = runpy.run_path(str(EXAMPLES / "train_digits.py"), run_name="trainer")["report_throughput"]

@@ -222,16 +222,20 @@ def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(
     owners: list[tuple[Path, int, int]] = []
     monkeypatch.setattr(elastic_program.os, "chown", lambda *arguments: owners.append(arguments))
     monkeypatch.setattr(elastic_program, "example_folder", lambda: tmp_path)
-    (tmp_path / "train_elastic.py").write_text("train()\n")
+    for name in ("train_elastic.py", "digits.py", "digits.csv.gz"):
+        (tmp_path / name).write_text(f"{name}\n")
     (tmp_path / "fs-1").mkdir()
     lab: Any = SimpleNamespace(file_system=lambda name: tmp_path / name)
-    prepare = prepare_machines(run.case, lab)
+    prepare = prepare_machines(run.case, lab, lambda: tmp_path / "digits.csv.gz")
     assert prepare is not None
     prepare(FakeFleet()._machine("i-0"))
-    assert (tmp_path / "fs-1" / "train_elastic.py").read_text() == "train()\n"
-    assert owners == [(tmp_path / "fs-1", 1000, 1000), (tmp_path / "fs-1" / "train_elastic.py", 1000, 1000)]
-    assert prepare_machines(None, lab) is None
-    assert prepare_machines(replace(run.case, job="digits"), lab) is None
+    folder = tmp_path / "fs-1"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        name: f"{name}\n" for name in ("train_elastic.py", "digits.py", "digits.csv.gz")
+    }
+    assert set(owners) == {(path, 1000, 1000) for path in (folder, *folder.iterdir())}
+    for case in (None, replace(run.case, job="digits")):
+        assert prepare_machines(case, lab, lambda: Path("/nonexistent")) is None
 
 
 class FakeDatabase:
