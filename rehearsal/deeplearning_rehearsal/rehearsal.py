@@ -85,9 +85,8 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
     with _open_lab(options, timeline) as lab, MemoryWatch() as memory:
         template = read_stack(options.assembly, options.stack).template
         kept = _open_kept(options, case, template)
-        fleet = Fleet(
-            lab, timeline, _prepare(prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell)), kept, lab)
-        )
+        copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
+        fleet = Fleet(lab, timeline, _prepare(copy_program, kept, lab))
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(case, key_pairs)
         with (

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deeplearning_rehearsal.lab import Lab
+from deeplearning_rehearsal.lab.debian_archive import DebianArchive
 from deeplearning_rehearsal.machine import AccessPoint, ImagePart, Machine, RootOwner
 
 GATEWAY = "10.0.0.1"
@@ -39,7 +40,8 @@ systemctl enable --now beat.service
 """
 BOOT_ENDED = "test -s /run/cloud-init/result.json"
 ADDRESSES = ("10.0.0.10", "10.0.128.11", "10.0.128.12")
-PARTS: frozenset[ImagePart] = frozenset({"amazon-linux", "pytorch"})
+ARCHIVE_PORT = 3142
+PARTS: frozenset[ImagePart] = frozenset({"amazon-linux", "compilers", "pytorch"})
 """Of the first two nodes."""
 IDS = tuple(f"i-{number:017x}" for number in range(1, 4))
 
@@ -136,13 +138,21 @@ def observe(observer: Observer, work: Path):
 
 
 def observe_image_parts(observer: Observer):
-    probe = "import horovod, sys, torch; print(sys.prefix, sys.prefix != sys.base_prefix)"
-    script = f"command -v apt-get dnf mount.efs; /opt/pytorch/bin/python -I -c '{probe}'"
+    probe = "import sys, torch; print(sys.prefix, sys.prefix != sys.base_prefix)"
+    script = f"command -v apt-get dnf mount.efs g++ mpirun; /opt/pytorch/bin/python -I -c '{probe}'"
     before = [observer.ask(index, script) for index in (0, 2)]
+    absent = "horovod torch numpy pip ensurepip"
+    find = f"import importlib.util as u; print([n for n in {absent.split()} if u.find_spec(n)])"
+    install = "sudo apt-get update && sudo apt-get install --yes --no-install-recommends make && make --version"
     installed = [
         observer.ask(index, "dnf install --assumeyes amazon-efs-utils && command -v mount.efs") for index in (0, 1)
     ]
-    return {"parts of images": before, "efs-utils": installed}
+    return {
+        "parts of images": before,
+        "efs-utils": installed,
+        "a stock image's Python": observer.ask(2, f'python3 -I -c "{find}"'),
+        "a package from the archive": observer.ask(2, install, user="ubuntu"),
+    }
 
 
 def observe_mounts(observer: Observer):
@@ -199,15 +209,17 @@ def observe_reboot(observer: Observer):
 
 
 def main() -> None:
-    base_root, work, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    base, work, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     lab = Lab(
-        base_root=base_root,
+        base_root=base / "root",
+        layers={part: Path(layer) for part, layer in json.loads(sys.argv[4]).items()},
+        archive_url=f"http://{GATEWAY}:{ARCHIVE_PORT}/",
         work=work / "lab",
         endpoint_url=f"http://{GATEWAY}:5000",
         gateway=GATEWAY,
         gpus_per_node=2,
     )
-    with lab:
+    with lab, DebianArchive(GATEWAY, ARCHIVE_PORT, base / "archive"):
         observer = Observer(lab)
         observer.key = (work / "login.pub").read_text()
         observer.boot_all()

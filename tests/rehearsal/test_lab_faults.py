@@ -20,7 +20,7 @@ def seen(tmp_path_factory):
     """Boot three nodes, two of them with faults, break them, and return what was seen."""
     base_root = prepare_base_root(find_cache(), lambda line: sys.stderr.write(f"{line}\n"))
     work = tmp_path_factory.mktemp("faults")
-    command = [*ENCLOSED, sys.executable, OBSERVER, base_root, work]
+    command = [*ENCLOSED, sys.executable, OBSERVER, base_root.root, work]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_rehearsal.environment_override import TORCH
 from deeplearning_rehearsal.lab import prepare_base_root
 from deeplearning_rehearsal.lab.cache import find_cache
+from deeplearning_rehearsal.lab.downloads import HOROVOD_VERSION, prepare_horovod
+from deeplearning_rehearsal.lab.image_software import prepare_layers
 
 OBSERVER = Path(__file__).with_name("lab_observer.py")
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
@@ -22,12 +25,19 @@ IDS = [f"i-{number:017x}" for number in range(1, 4)]
 
 @pytest.fixture(scope="module")
 def base_root():
-    return prepare_base_root(find_cache(), lambda line: sys.stderr.write(f"{line}\n"))
+    return prepare_base_root(find_cache(), tell)
+
+
+def tell(line):
+    sys.stderr.write(f"{line}\n")
 
 
 def command(base_root, work, what):
+    wheels = prepare_horovod(find_cache(), TORCH, HOROVOD_VERSION, tell)
+    layers = prepare_layers({"compilers", "pytorch"}, base_root, wheels, find_cache(), tell)
+    parts = json.dumps({part: str(layer) for part, layer in layers.items()})
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "pair", "-f", work / "login"], check=True)
-    return [*ENCLOSED, sys.executable, OBSERVER, base_root, work, what]
+    return [*ENCLOSED, sys.executable, OBSERVER, base_root.root.parent, work, what, parts]
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +88,19 @@ def test_ssh_lets_nobody_in_without_a_key_of_theirs(seen):
 
 def test_a_node_has_the_parts_of_its_image_and_no_other(seen):
     with_parts, without = seen["parts of images"]
-    assert with_parts == [0, "/usr/bin/dnf\n/opt/pytorch True", ""]
+    assert with_parts == [0, "/usr/bin/dnf\n/usr/bin/g++\n/usr/bin/mpirun\n/opt/pytorch True", ""]
     assert without[:2] == [127, "/usr/bin/apt-get"]
     assert "/opt/pytorch/bin/python: No such file or directory" in without[2]
+
+
+def test_a_stock_image_has_no_framework_and_no_pip(seen):
+    assert seen["a stock image's Python"] == [0, "[]", ""]
+
+
+def test_a_stock_image_installs_packages_from_the_archive(seen):
+    status, output, _ = seen["a package from the archive"]
+    assert status == 0
+    assert "GNU Make" in output
 
 
 def test_amazon_linux_installs_efs_utils(seen):

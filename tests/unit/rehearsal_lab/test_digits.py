@@ -44,7 +44,7 @@ def test_they_are_downloaded_once(tmp_path: Path, use_pip) -> None:
 def test_other_digits_are_refused_and_kept_nowhere(tmp_path: Path, use_pip, monkeypatch) -> None:
     use_pip()
     monkeypatch.setattr(digits, "_SHA256", "00")
-    with pytest.raises(UnavailableError, match="SHA-256 of .* must be 00, got"):
+    with pytest.raises(UnavailableError, match=r"SHA-256 of .* must be 00, got"):
         prepare_digits(tmp_path / "cache", lambda _: None)
     assert not list((tmp_path / "cache").glob("digits-*"))
 
