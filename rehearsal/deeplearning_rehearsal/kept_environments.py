@@ -39,12 +39,14 @@ class KeptEnvironments:
         cache: The cache's folder.
         wanted: What the rehearsed cluster asks for; None for no environment, which takes and leaves nothing.
         tell: Told a line about what is kept, and why something is not.
+        is_fresh: Whether the cluster is to find nothing, and leaves nothing.
         brought: Keys of those that were put on file systems of this rehearsal.
     """
 
     cache: Path
     wanted: EnvironmentSettings | None
     tell: Callable[[str], None]
+    is_fresh: bool = False
     brought: set[str] = field(default_factory=set)
 
     def put(self, roots: Sequence[Path]) -> None:
@@ -58,7 +60,7 @@ class KeptEnvironments:
             RehearsalError: There is no room.
         """
         kept = self.cache / _FOLDER / PLACE
-        if self.wanted is None or not kept.is_dir():
+        if self.wanted is None or self.is_fresh or not kept.is_dir():
             return
         with lock_cache(self.cache):  # a node that boots beside another waits until all is there
             notes = self._choose(kept)
@@ -72,7 +74,7 @@ class KeptEnvironments:
 
         A cache that takes nothing is told of, and is no fault of the cluster.
         """
-        if self.wanted is None:
+        if self.wanted is None or self.is_fresh:
             return
         try:
             require_cache(self.cache)

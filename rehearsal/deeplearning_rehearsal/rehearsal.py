@@ -115,8 +115,8 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
 def _open_kept(options: RehearsalOptions, case: Case | None, template: Mapping[str, Any]) -> KeptEnvironments:
     changed = deepcopy(dict(template))
     override_environment(changed)
-    wanted = None if case is not None and case.fresh_environment else find_environment(changed)
-    return KeptEnvironments(options.cache, wanted, tell)
+    is_fresh = case is not None and case.fresh_environment
+    return KeptEnvironments(options.cache, find_environment(changed), tell, is_fresh=is_fresh)
 
 
 def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, lab: Lab) -> Callable[[Machine], None]:

@@ -103,7 +103,8 @@ class CaseRun(ClusterRun):
         self.situation.formed.set()
         if self.case.is_elastic:
             with self.timeline.phase("train"):
-                self._await_job(evidence, limit)
+                self._await_job(evidence, self.last_moment - _CHECK_SECONDS)
+                limit = max(limit, time.monotonic() + _CHECK_SECONDS)
         with self.timeline.phase("settle"):
             left = limit - time.monotonic()
             self.injector.wait(min(left, _LAST_INJECTION_SECONDS) if self.case.is_elastic else left)

@@ -15,6 +15,8 @@ from deeplearning_rehearsal.training import example_folder
 ELASTIC_LAUNCHER = "run_elastic.sh"
 ELASTIC_PROGRAM = "train_elastic.py"
 _ENVIRONMENT = "environment"
+_WORDS = ("horovod", "none")
+"""What an environment may be without a file."""
 
 
 def synthesize_case(case: Case, app: str, folder: Path) -> Path:
@@ -62,6 +64,8 @@ def _read_own_context(file: Path) -> dict[str, Any]:
 
 def _find_environment(value: str | dict[str, str]) -> str | dict[str, str]:
     """Name an environment's file as the user's shell would, or else the one of that name among the examples."""
+    if value in _WORDS or (isinstance(value, dict) and "path" not in value):
+        return value
     if isinstance(value, dict):
         return value | {"path": str(_find_environment(value["path"]))}
     own = Path(value).resolve()

@@ -67,4 +67,4 @@ def await_provisioning(run: ClusterRun, needs: JobNeeds) -> None:
             run.lab.read_file, name_steps(needs), lambda node, text: run.timeline.tell(run.fleet.lane(node), text)
         )
         nodes = [machine.instance_id for machine in run.fleet.machines()]
-        watch.wait(nodes, min(run.give_up, time.monotonic() + _PROVISION_SECONDS))
+        watch.wait(nodes, min(run.last_moment, time.monotonic() + _PROVISION_SECONDS))

@@ -83,8 +83,12 @@ def _make(launcher: str, program: str, *seeds: str, looks: Sequence[str] = ()) -
 
 TRIALS = (
     _make("horovod", "train_digits.py", "bash run_horovod.sh train_digits.py"),
-    _make("mpi", "train_digits.py", f"{_MPIRUN} train_digits.py"),
+    _make("mpi", "train_digits.py", f"{ENVIRONMENT_PATH} {_MPIRUN} train_digits.py"),
     _make("torchrun", "train_torchrun.py"),
+)
+"""Of the environment that has PyTorch and Horovod, on an image with MPI."""
+
+_OTHER_FRAMEWORKS = (
     _make(
         "tf-ps",
         "train_parameter_server.py",
@@ -106,6 +110,7 @@ _NAMES_DATA = f'{_MASK_RCNN} --fresh --data "$EFS_MOUNT" 2>&1 | grep -F "prepare
 """The job goes on from the checkpoint that is left, does nothing more at its end, and names data that is not there."""
 
 EXTRA_TRIALS = (
+    *_OTHER_FRAMEWORKS,
     Trial("keras", (Way("run", run_command("horovod", "train_keras.py", name="keras")),)),
     Trial("mask-rcnn", (Way("seed", _MASK_RCNN), *(Way("look", look) for look in (_GOES_ON, _IS_DONE, _NAMES_DATA)))),
 )

@@ -13,7 +13,7 @@ from deeplearning_rehearsal.launcher_report import WayReport, describe_efficienc
 from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_medians, order_ways
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
-from deeplearning_rehearsal.launchers.trials import TRIALS, choose_trials
+from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, choose_trials
 from deeplearning_rehearsal.training import list_examples
 
 RESULT = {
@@ -110,7 +110,8 @@ def test_a_job_that_prints_no_result_does_not_pass_for_trained() -> None:
 
 
 def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_they_had_it() -> None:
-    kinds = {trial.launcher: [way.kind for way in trial.ways] for trial in TRIALS}
+    named = choose_trials((*(trial.launcher for trial in TRIALS), "tf-ps", "tf-multiworker", "mxnet"))
+    kinds = {trial.launcher: [way.kind for way in trial.ways] for trial in named}
     assert set(kinds) == {"horovod", "mpi", "torchrun", "tf-ps", "tf-multiworker", "mxnet"}
     for launcher, found in kinds.items():
         jobs = [kind for kind in found if kind != "look"]
@@ -132,7 +133,7 @@ def test_trials_are_chosen_by_name_and_else_are_all_that_need_no_environment_of_
 
 
 def test_each_program_that_a_trial_starts_is_among_the_examples() -> None:
-    words = {word for trial in TRIALS for way in trial.ways for word in way.command.split()}
+    words = {word for trial in (*TRIALS, *EXTRA_TRIALS) for way in trial.ways for word in way.command.split()}
     programs = {word for word in words if word.endswith((".py", ".sh"))}
     assert "train_digits.py" in programs
     assert {word.removeprefix("$EFS_MOUNT/rehearsal/") for word in programs} <= set(list_examples())
