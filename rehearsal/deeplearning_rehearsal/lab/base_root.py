@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,8 @@ MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
 ARCHIVE_PACKAGES = (*COMPILER_PACKAGES, *MPI_PACKAGES)
 """What nodes may install, or another image brings; what these need comes with them."""
 
-_UNREAD = ("doc", "info", "locale", "man")
+UNREAD = ("doc", "info", "locale", "man")
+"""Folders of documentation that no node has."""
 _NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 ENCLOSED = ("setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES)
 """Before a command: its mounts and processes are gone with it, however it is interrupted."""
@@ -68,7 +69,7 @@ class BaseRoot:
 def recipe_key() -> str:
     """Name the recipe by its content: another recipe is another folder in the cache."""
     packages = (IMAGE_PACKAGES, LAB_PACKAGES, ARCHIVE_PACKAGES)
-    recipe = (SUITE, packages, _UNREAD, _FINISH.read_text(), os.uname().machine)
+    recipe = (SUITE, packages, UNREAD, _FINISH.read_text(), os.uname().machine)
     return f"{SUITE}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
 
 
@@ -96,23 +97,39 @@ def _build(work: Path, tell: Callable[[str], None]) -> Path:
     tell("making the nodes' base root file system, once: about 190 MB of downloads, 350 MB on disk, a minute")
     made = work / "made"
     made.mkdir()
-    _run_mmdebstrap(_mmdebstrap_command(made), read_host_sources(), work.parent / "build.log", tell)
+    finish = ["sh", str(_FINISH), '"$1"', str(made / "archive"), *ARCHIVE_PACKAGES]
+    make_root(made / "root", (*IMAGE_PACKAGES, *LAB_PACKAGES), finish, work.parent / "build.log", tell)
     write_index(made / "archive")
     tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
     return made
 
 
-def _mmdebstrap_command(made: Path) -> list[str]:
-    finish = " ".join(["sh", str(_FINISH), '"$1"', str(made / "archive"), *ARCHIVE_PACKAGES])
-    return [
+def make_root(
+    root: Path, packages: Sequence[str], finish: Sequence[str], log: Path, tell: Callable[[str], None]
+) -> None:
+    """
+    Make a root file system of Debian.
+
+    Args:
+        root: Where to.
+        packages: What it holds beside what each Debian must have.
+        finish: A shell command, word by word, that is run at the end; `"$1"` in it is the root.
+        log: What mmdebstrap writes.
+        tell: Told its lines of progress.
+
+    Raises:
+        UnavailableError: It failed.
+    """
+    command = [
         *ENCLOSED,
         *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--keyring={ARCHIVE_KEYRING}"),
-        f"--include={','.join((*IMAGE_PACKAGES, *LAB_PACKAGES))}",
-        *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _UNREAD),
-        f"--customize-hook={finish}",
+        f"--include={','.join(packages)}",
+        *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
+        f"--customize-hook={' '.join(finish)}",
         SUITE,
-        str(made / "root"),
+        str(root),
     ]
+    _run_mmdebstrap(command, read_host_sources(), log, tell)
 
 
 def _run_mmdebstrap(command: list[str], sources: str | None, log: Path, tell: Callable[[str], None]) -> None:
