@@ -60,7 +60,12 @@ def add_run(subcommands: "Subcommands") -> None:
     parser.add_argument(
         "--checkpoint-pattern", default="", metavar="GLOB", help="which files are checkpoints; default: all"
     )
-    parser.add_argument("--wait", action="store_true", help="wait until data and environment are there")
+    parser.add_argument(
+        "--wait",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="wait until data and environment are there; --no-wait refuses the job",
+    )
     parser.add_argument("--detach", action="store_true", help="let the job outlive this session, and return at once")
     parser.add_argument("--end-cluster", action="store_true", help="end the cluster when the job has ended")
     parser.add_argument("--yes", action="store_true", help="do not ask whether the cluster may end")
@@ -143,7 +148,7 @@ def prepare_run(options: argparse.Namespace, root: Path, remote: Remote, steps: 
 
 def check_hosts(options: argparse.Namespace, remote: Remote, steps: Steps, wanted: list[str], search: str) -> Preflight:
     """
-    Ask all hosts whether they are fit for the job, and with --wait go on asking until they are provisioned.
+    Ask all hosts whether they are fit for the job, and unless --no-wait is given go on asking until they are provisioned.
 
     Raises:
         RefusedError: One is not, with every reason.
@@ -157,7 +162,7 @@ def check_hosts(options: argparse.Namespace, remote: Remote, steps: Steps, wante
         unready = preflight.find_unready(list_needless(options))
         waits = describe_unready(unready)
         if faults or (unready and (not options.wait or has_failed(unready))):
-            hint = "" if has_failed(unready) else "; add --wait to wait for it"
+            hint = "" if has_failed(unready) else "; leave out --no-wait to wait for it"
             if ENVIRONMENT_STEP in unready:
                 hint += "; add --without-environment to run in the image's own software"
             raise RefusedError(join_reasons([*faults, *(f"{line}{hint}" for line in waits)]))

@@ -10,8 +10,13 @@ from deeplearning_provision.horovod_plan import FRAMEWORKS, SOURCES, HorovodPlan
 from deeplearning_provision.pip_program import Pip
 from deeplearning_provision.transcript import ignore_line
 
-NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0")
-"""What Horovod imports; its setup.py would otherwise fetch them while it builds."""
+NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "numpy")
+"""
+What Horovod imports; its setup.py would otherwise fetch them while it builds.
+
+It does not name NumPy, nor does PyTorch; but its collectives of objects call `Tensor.numpy()`, which then fails
+(horovod/torch/functions.py of 0.28.1).
+"""
 TOOLS = ("setuptools<81", "wheel")
 """Its setup.py imports pkg_resources, which setuptools 81 dropped."""
 CMAKE = "cmake<4"

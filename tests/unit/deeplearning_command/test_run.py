@@ -120,17 +120,17 @@ REFUSALS = {
     ),
     "data is on its way": (
         lambda lab: need_data(lab, HALF),
-        [],
-        "data:digits is running 25 % of 8 bytes on deeplearning-worker2: fetching digits.tar; add --wait to",
+        ["--no-wait"],
+        "data:digits is running 25 % of 8 bytes on deeplearning-worker2: fetching digits.tar; leave out --no-wait to",
     ),
     "data cannot come": (
         lambda lab: need_data(lab, CORRUPT),
-        ["--wait"],
+        [],
         "data:digits is failed on deeplearning-worker2: digits.tar is no archive\n",
     ),
     "the environment could not be made": (
         lambda lab: need_environment(lab, BROKEN_BUILD),
-        ["--wait"],
+        [],
         "Horovod could not be compiled; add --without-environment to run in the image's own software\n",
     ),
     "a number of ranks that fits no hosts": (lambda lab: None, ["--np", "3"], "--np must not exceed 2 hosts x 1 slots"),
@@ -166,13 +166,14 @@ def test_every_reason_is_told_at_once(job_lab):
     assert "missing.sh does not exist on deeplearning-worker1" in done.stderr
 
 
-def test_it_waits_for_data_when_it_is_told_to(job_lab):
+def test_it_waits_for_data_and_says_so(job_lab):
     need_data(job_lab, HALF)
-    command = job_lab.start("run", "--wait", "--", job_lab.write_job("echo trained"))
-    wait_until(lambda: len(job_lab.asked(1)) >= 1)
+    command = job_lab.start("run", "--", job_lab.write_job("echo trained"))
+    wait_until(lambda: len(job_lab.asked(1)) >= 2)  # it asks again only while it waits
     set_step(job_lab, 1, {"state": "done", "detail": "", "done": 8, "total": 8, "unit": "bytes"})
     done = job_lab.finish(command)
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert "waiting: data:digits is running 25 % of 8 bytes on deeplearning-worker2: fetching digits.tar" in done.stderr
 
 
 def test_a_cluster_whose_environment_failed_runs_jobs_in_the_images_own_software(job_lab):

@@ -94,7 +94,7 @@ def make_index(folder):
     folder.mkdir()
     for name, version, needs in (("pure", "1.0", ["inner"]), ("inner", "0.9", []), ("held", "2.0", [])):
         write_wheel(folder, name, version, {f"{name}.py": f"version = {version!r}\n"}, needs)
-    for name in ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "setuptools", "wheel", "cmake"):
+    for name in ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "numpy", "setuptools", "wheel", "cmake"):
         write_wheel(folder, name, "3.0", {f"{name}.py": ""})
     write_source(folder, "native", "1.0", {}, {"native.c": NATIVE})
     write_source(folder, "broken", "1.0", {}, {"native.c": "#error this cannot be compiled\n"})

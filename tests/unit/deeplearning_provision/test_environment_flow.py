@@ -239,7 +239,7 @@ def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, pa
     # Neither the image's framework nor what only the build needs.
     (packages,) = (node.current / "lib").glob("python*/site-packages")
     names = {path.stem.partition("-")[0] for path in packages.glob("*.dist-info")}
-    assert names == {"horovod", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi"}
+    assert names == {"horovod", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "numpy"}
 
 
 def test_horovod_in_the_file_too_is_refused(stand):
