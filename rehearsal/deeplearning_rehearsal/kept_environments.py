@@ -99,6 +99,8 @@ class KeptEnvironments:
         return notes
 
     def _put(self, kept: Path, root: Path, notes: Mapping[Path, str]) -> None:
+        # Nodes give an empty file system to the login user, and refuse one with files that is somebody else's.
+        _own_like(self.cache / _FOLDER / PLACE.parent, root)
         for folder in (PLACE.parent, PLACE):
             _make_like(self.cache / _FOLDER / folder, root / folder)
         try:
@@ -164,8 +166,12 @@ def _make_like(model: Path, folder: Path) -> None:
     if not folder.exists():
         folder.mkdir(parents=True)
         shutil.copymode(model, folder)
-        status = model.stat()
-        shutil.chown(folder, status.st_uid, status.st_gid)
+        _own_like(model, folder)
+
+
+def _own_like(model: Path, folder: Path) -> None:
+    status = model.stat()
+    shutil.chown(folder, status.st_uid, status.st_gid)
 
 
 def _copy(source: Path, target: Path) -> None:

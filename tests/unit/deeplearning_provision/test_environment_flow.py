@@ -231,7 +231,7 @@ def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, pa
     (first,) = copy.folders
     node = copy.node(0, "held\n", horovod="0.28.1")
     node.current.symlink_to(first.name)
-    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 5 packages; made here in ")
+    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; made here in ")
     (line,) = copy.builds()
     assert {"horovod", "HOROVOD_WITH_PYTORCH=1", "HOROVOD_WITH_GLOO=1"} <= set(line.split())
     assert node.ask("import horovod.torch, cffi; print(horovod.torch.Sum)") == "1"

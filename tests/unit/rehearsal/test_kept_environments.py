@@ -1,6 +1,7 @@
 """Finished environments that outlive a rehearsal."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,18 @@ def test_what_one_rehearsal_made_the_next_one_finds(tmp_path: Path, keep: Any) -
     assert _list(second) == {"k1", f"{RECIPE}.json"}
     assert (second / PLACE / "k1" / "environment.tar").read_text() == (made / "environment.tar").read_text()
     assert (second / PLACE).stat().st_mode == (first / PLACE).stat().st_mode
+
+
+def test_the_file_system_is_given_to_whom_it_belonged(
+    tmp_path: Path, keep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = _folder(tmp_path / "first"), _folder(tmp_path / "second")
+    _make(first, RECIPE, "k1")
+    keep().keep([first])
+    given: list[Path] = []
+    monkeypatch.setattr(shutil, "chown", lambda path, _user, _group: given.append(path))
+    keep().put([second])
+    assert given == [second, second / PLACE.parent, second / PLACE]
 
 
 def test_nodes_cannot_damage_what_is_kept(tmp_path: Path, keep: Any) -> None:
