@@ -148,7 +148,7 @@ def prepare_run(options: argparse.Namespace, root: Path, remote: Remote, steps: 
 
 def check_hosts(options: argparse.Namespace, remote: Remote, steps: Steps, wanted: list[str], search: str) -> Preflight:
     """
-    Ask all hosts whether they are fit for the job, and unless --no-wait is given go on asking until they are provisioned.
+    Ask all hosts whether they are fit for the job, again and again until they are provisioned unless it may not wait.
 
     Raises:
         RefusedError: One is not, with every reason.
