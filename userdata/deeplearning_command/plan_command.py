@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PLANNED, WOULD_BE_REFUSED = 0, 1
 FIRST_EXAMPLE_PORT = 20000
-RUN_ONLY = ("--wait", "--detach", "--end-cluster", "--yes")
+RUN_ONLY = ("--wait", "--no-wait", "--detach", "--end-cluster", "--yes")
 """Options of `run` that change nothing of what runs; so the word `run` of a command line can become `plan`."""
 DESCRIPTION = """
 Print what `deeplearning run` with the same options would run: the command lines, the files they need, where each rank
