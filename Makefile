@@ -83,7 +83,11 @@ privileges: setup ## Rehearse cases that use every right, and prove that no role
 	@$(BIN)/python -m deeplearning_rehearsal.privileges --app "$(BIN)/python app.py" --prove $(PROVE)
 
 .PHONY: test
-test: unit $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,base) ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
+test: setup ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
+	@mkdir -p build; base=; $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,echo "making what nodes boot from, beside the unit tests: see build/base.log"; \
+	  $(MAKE) --no-print-directory base > build/base.log 2>&1 & base=$$!;) \
+	  status=0; $(MAKE) --no-print-directory unit || status=$$?; \
+	  [ -z "$$base" ] || wait $$base || { status=$$?; cat build/base.log; }; [ $$status = 0 ] || exit $$status
 	@echo "stacks, embedded AWS and wheel, beside the rehearsals; the first ones' output follows"
 	@$(BIN)/python -m pytest tests/synthesis tests/embedded_aws tests/package > build/stacks.log 2>&1 & stacks=$$!; status=0; \
 	  $(BIN)/python -m pytest tests/rehearsal || status=$$?; \

@@ -1,5 +1,7 @@
 """What nodes boot from and install from."""
 
+import ipaddress
+import os
 import urllib.request
 from pathlib import Path
 
@@ -14,23 +16,21 @@ DEEP_LEARNING = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pyto
 HOROVOD = '{"environment": {"kind": "horovod", "horovod": "0.28.1", "image": ""}}'
 
 
-def test_the_archive_is_served_always_and_the_index_where_there_are_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(node_software, "_INDEX_PORT", 43141)
-    monkeypatch.setattr(node_software, "_ARCHIVE_PORT", 43142)
+def test_the_archive_is_served_always_and_the_index_where_there_are_packages(tmp_path: Path) -> None:
+    # The ports are fixed: a loopback address of this process's own has them free.
+    address = str(ipaddress.ip_address("127.1.0.0") + os.getpid())
     for name in ("archive", "packages"):
         (tmp_path / name).mkdir()
     (tmp_path / "archive" / "Packages").write_text("none")
     base = BaseRoot(tmp_path / "root", tmp_path / "archive")
     bare = NodeSoftware(base, {}, ())
-    assert bare.index_url("127.0.0.1") == ""
-    with bare.serve("127.0.0.1"):
-        assert _get(bare.archive_url("127.0.0.1") + "Packages") == b"none"
+    assert bare.index_url(address) == ""
+    with bare.serve(address):
+        assert _get(bare.archive_url(address) + "Packages") == b"none"
     whole = NodeSoftware(base, {}, (tmp_path / "packages",))
-    with whole.serve("127.0.0.1"):
-        assert _get(whole.archive_url("127.0.0.1") + "Packages") == b"none"
-        assert b"<html>" in _get(whole.index_url("127.0.0.1"))
+    with whole.serve(address):
+        assert _get(whole.archive_url(address) + "Packages") == b"none"
+        assert b"<html>" in _get(whole.index_url(address))
 
 
 @pytest.mark.parametrize(
