@@ -9,6 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CASE ?=
+ONLY ?=
 NODES ?=
 GPUS_PER_NODE ?= 1
 CONTEXT ?=
@@ -19,7 +20,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 # --- Set-up: each stamp is younger than what it was made from ---------------------------------------
 
@@ -81,6 +82,10 @@ endif
 .PHONY: privileges
 privileges: setup ## Rehearse cases that use every right, and prove that no role has one too few or too many (root; PROVE=3 takes rights out and sees cases fail)
 	@$(BIN)/python -m deeplearning_rehearsal.privileges --app "$(BIN)/python app.py" --prove $(PROVE)
+
+.PHONY: horovod-builds
+horovod-builds: setup ## Build Horovod with each compiler, framework and CUDA toolkit that nodes meet, and try it (root; an hour; ONLY=name)
+	@$(BIN)/python -m deeplearning_rehearsal.horovod_builds $(if $(ONLY),--only $(ONLY))
 
 .PHONY: test
 test: setup ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)

@@ -1,0 +1,108 @@
+"""
+The program that builds in a root: the product's own modules, which this room only names in a text.
+
+It installs what builds Horovod as a node does, then a framework, plans, builds, tries and, for CPUs, reduces over two
+ranks.
+"""
+
+PRODUCT = "/opt/product"
+"""Where the root has the product's modules."""
+RESULT = "RESULT "
+"""How the line with the facts begins."""
+
+PROGRAM = """
+import json, resource, subprocess, sys
+from pathlib import Path
+
+row = json.loads(sys.argv[1])
+sys.path.insert(0, "/opt/product")
+from deeplearning_agent.programs import Programs
+from deeplearning_provision.environment_interpreter import ask_interpreter
+from deeplearning_provision.horovod_build import NEEDS, build_horovod
+from deeplearning_provision.horovod_plan import describe_compilers, plan_horovod
+from deeplearning_provision.horovod_trial import try_horovod
+from deeplearning_provision.pip_program import Pip
+from deeplearning_provision.steps import ProvisionFailure, describe_failure
+from deeplearning_provision.system_packages import (
+    COMPILER, ENSUREPIP, HEADERS, MAKE, install_system_packages, name_packages,
+)
+from deeplearning_provision.transcript import Transcript
+
+TWO_RANKS = '''
+import sys, {module} as framework, horovod.{module} as hvd
+hvd.init()
+total = hvd.allreduce(framework.ones(2) * (hvd.rank() + 1), op=hvd.Sum).numpy().tolist()
+sys.exit(0 if hvd.size() == 2 and total == [3.0, 3.0] else f"{{hvd.size()}} ranks reduced to {{total}}")
+'''
+
+
+def tell(line):
+    print(line, flush=True)
+
+
+def read_cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def install_framework(pip):
+    for number, framework in enumerate(row["frameworks"], 1):
+        tell(f"installing {framework}")
+        try:
+            return pip.run("install", framework, "numpy", *NEEDS)
+        except ProvisionFailure:
+            if number == len(row["frameworks"]):
+                raise
+
+
+def build():
+    folder, programs = Path("/build"), Programs()
+    transcript = Transcript(folder / "build.log", programs, {"HOME": "/root"})
+    packages = name_packages((COMPILER, MAKE, HEADERS, ENSUREPIP), programs)
+    install_system_packages(programs, transcript, [*packages, *filter(None, [row["compiler"]])], tell)
+    if row["compiler"]:
+        Path("/usr/local/bin/g++").symlink_to(f"/usr/bin/{row['compiler']}")
+    subprocess.run([row["python"], "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    pip = Pip(python, transcript, {}, programs)
+    install_framework(pip)
+    interpreter = ask_interpreter(python, programs)
+    plan = plan_horovod(row["horovod"], interpreter, Path("/"), programs, capability=row["capability"])
+    (folder / "scratch").mkdir()
+    before = read_cpu_seconds()
+    build_horovod(pip, plan, folder / "wheels", folder / "scratch", tell)
+    seconds = read_cpu_seconds() - before
+    (wheel,) = (folder / "wheels").glob("horovod-*.whl")
+    pip.run("install", "--no-index", "--no-deps", str(wheel))
+    tell("trying it")
+    try_horovod(python, plan, transcript)
+    (module,) = plan.frameworks
+    ask = f"import horovod.{module} as hvd; print(bool(hvd.nccl_built()))"
+    has_nccl = transcript.run([str(python), "-c", ask], timeout_seconds=300).splitlines()[-1] == "True"
+    if not row["capability"]:
+        reduce_over_two_ranks(python, module, transcript)
+    return {
+        "framework": f"{module} {plan.frameworks[module]}",
+        "compilers": describe_compilers(Path("/"), programs),
+        "toolkit": plan.toolkit.kind if plan.toolkit else "",
+        "standard": plan.standard,
+        "has_nccl": has_nccl,
+        "ranks": 1 if row["capability"] else 2,
+        "bytes": wheel.stat().st_size,
+        "seconds": round(seconds),
+    }
+
+
+def reduce_over_two_ranks(python, module, transcript):
+    script = Path("/build/two_ranks.py")
+    script.write_text(TWO_RANKS.format(module=module))
+    command = [str(python.with_name("horovodrun")), "--gloo", "-np", "2", "-H", "localhost:2", str(python), str(script)]
+    transcript.run(command, timeout_seconds=300, environment={"CUDA_VISIBLE_DEVICES": ""})
+
+
+try:
+    facts = build()
+except ProvisionFailure as error:
+    facts = {"failure": describe_failure(error)}
+print("RESULT " + json.dumps(facts), flush=True)
+"""

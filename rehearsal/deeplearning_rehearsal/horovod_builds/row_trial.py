@@ -1,0 +1,134 @@
+"""Carries out one build in a root of its own."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from deeplearning_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.horovod_builds.build_program import PRODUCT, PROGRAM, RESULT
+from deeplearning_rehearsal.horovod_builds.build_rows import HOROVOD, BuildOutcome, BuildRow
+from deeplearning_rehearsal.horovod_builds.distribution_root import prepare_root
+
+_ENTER = Path(__file__).with_name("enter_root.sh")
+_NAMESPACES = ("--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc")
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_PARTIAL_CUDA = ("bin/nvcc", "include/cuda_runtime.h")
+_TOLD_LINES = 6
+
+
+def try_row(row: BuildRow, cache: Path, out: Path, tell: Callable[[str], None]) -> BuildOutcome:
+    """
+    Build and try.
+
+    Effects: `NAME.log` in `out` and, while it runs, a folder of up to 8 GB beside it.
+
+    Args:
+        row: What.
+        cache: Keeps roots and what pip downloads.
+        out: Where the log stays.
+        tell: Told a line for every slow step.
+    """
+    work = out / f"{row.name}.work"
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        root = prepare_root(cache, row.suite, tell)
+        if row.has_partial_cuda:
+            _plant_cuda(work / "upper" / "usr/local/cuda")
+        return _build(row, root, cache, work, tell)
+    except UnavailableError as error:
+        return BuildOutcome({}, str(error), is_unavailable=True)
+    finally:
+        if (log := work / "upper/build/build.log").exists():
+            shutil.copyfile(log, out / f"{row.name}.log")
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[str], None]) -> BuildOutcome:
+    python, binds = _SYSTEM_PYTHON, find_binds(cache, os.environ)
+    if row.has_host_python and sys.base_prefix != "/usr":
+        python = f"{sys.base_prefix}/bin/python3"
+        binds[sys.base_prefix] = sys.base_prefix
+    document = json.dumps(row.to_document() | {"python": python, "horovod": HOROVOD})
+    variables = {
+        name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")
+    }
+    variables |= {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+    }
+    words = [f"{source}={target}" for source, target in binds.items()]
+    work.mkdir(parents=True, exist_ok=True)
+    command = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        *_NAMESPACES,
+        "sh",
+        str(_ENTER),
+        str(root),
+        str(work),
+        *words,
+    ]
+    inside = [*("--", "env", "-i"), *(f"{name}={value}" for name, value in variables.items())]
+    process = subprocess.Popen(
+        [*command, *inside, _SYSTEM_PYTHON, "-c", PROGRAM, document],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    lines = []
+    for line in process.stdout or ():
+        lines.append(line.rstrip())
+        if not line.startswith(RESULT):
+            tell(f"{row.name}: {line.rstrip()}")
+    return read_outcome(process.wait(), lines)
+
+
+def read_outcome(status: int, lines: list[str]) -> BuildOutcome:
+    """Return what a build's last lines say of it."""
+    results = [json.loads(line.removeprefix(RESULT)) for line in lines if line.startswith(RESULT)]
+    if status != 0 or not results:
+        return BuildOutcome({}, f"ended with status {status}: {' | '.join(lines[-_TOLD_LINES:])}")
+    facts = results[-1]
+    return BuildOutcome(facts, facts.get("failure", ""), seconds=facts.get("seconds", 0.0))
+
+
+def find_binds(cache: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return what of this machine the root sees, source -> target: the product, names, certificates, and pip's sources.
+
+    Raises:
+        UnavailableError: The product's modules are not here, as where this package was installed from its wheel.
+    """
+    product = importlib.util.find_spec("deeplearning_provision")
+    if product is None or product.origin is None:
+        raise UnavailableError(
+            "the modules of the nodes are not importable here; run it in a checkout, after make setup"
+        )
+    downloads = cache / "pip"
+    downloads.mkdir(parents=True, exist_ok=True)
+    binds = {str(Path(product.origin).parents[1]): PRODUCT, str(downloads): "/root/.cache/pip"}
+    binds |= {str(path): str(path) for path in (Path("/etc/resolv.conf"), _CERTIFICATES) if path.exists()}
+    home = Path(environment.get("HOME", "/root"))
+    files = {Path("/etc/pip.conf"): "/etc/pip.conf", home / ".config/pip/pip.conf": "/root/.config/pip/pip.conf"}
+    binds |= {str(path): target for path, target in files.items() if path.exists()}
+    words = [environment.get("PIP_FIND_LINKS", ""), *(path.read_text() for path in files if path.exists())]
+    folders = {Path(word.removeprefix("file://")) for word in " ".join(words).split()}
+    # An index of files has its packages beside it.
+    found = {folder.parent if folder.name == "simple" else folder for folder in folders if folder.is_absolute()}
+    return binds | {str(folder): str(folder) for folder in sorted(found) if folder.is_dir()}
+
+
+def _plant_cuda(home: Path) -> None:
+    for name in _PARTIAL_CUDA:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("#!/bin/sh\nexit 1\n")
+        (home / name).chmod(0o755)
