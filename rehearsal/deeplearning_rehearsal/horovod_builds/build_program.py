@@ -49,7 +49,7 @@ def install_framework(pip):
     for number, framework in enumerate(row["frameworks"], 1):
         tell(f"installing {framework}")
         try:
-            return pip.run("install", framework, "numpy", *NEEDS)
+            return pip.run("install", framework, *NEEDS)
         except ProvisionFailure:
             if number == len(row["frameworks"]):
                 raise

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 HOROVOD = "0.28.1"
-CPU, IMAGE, PYPI, UBUNTU = "", "image", "pypi", "ubuntu"
+CPU, PYPI, UBUNTU = "", "pypi", "ubuntu"
 """With which CUDA toolkit; the names are the product's."""
 
 

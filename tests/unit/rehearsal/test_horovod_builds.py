@@ -11,7 +11,7 @@ import pytest
 from deeplearning_provision import cuda_toolkit, horovod_build, horovod_plan, system_packages
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.horovod_builds import __main__ as command
-from deeplearning_rehearsal.horovod_builds import build_rows, row_trial
+from deeplearning_rehearsal.horovod_builds import row_trial
 from deeplearning_rehearsal.horovod_builds.build_program import PRODUCT, PROGRAM, RESULT
 from deeplearning_rehearsal.horovod_builds.build_rows import HOROVOD, ROWS, BuildOutcome, judge_outcome
 from deeplearning_rehearsal.horovod_builds.distribution_root import list_options
@@ -30,9 +30,6 @@ def test_the_rows_cover_compilers_standards_and_toolkits() -> None:
     assert {row.toolkit for row in ROWS} == {"", cuda_toolkit.PYPI, cuda_toolkit.UBUNTU}
     assert {row.standard for row in ROWS} == {"17", "20"}
     assert HOROVOD in horovod_plan.SOURCES
-    assert (
-        *(cuda_toolkit.IMAGE, cuda_toolkit.PYPI, cuda_toolkit.UBUNTU),
-    ) == (build_rows.IMAGE, build_rows.PYPI, build_rows.UBUNTU)
 
 
 def test_what_the_program_takes_of_the_product_is_there() -> None:
