@@ -78,7 +78,7 @@ def nccl_folder(scratch: Path) -> Path:
 
 
 def _options(toolkit: CudaToolkit) -> tuple[str, ...]:
-    """Headers come alone; nvcc comes with its parts, of which a bare `nvidia-cuda-nvcc` would take newer ones."""
+    """Headers for Ubuntu's nvcc come as they are pinned, and with nothing else."""
     return () if toolkit.kind == PYPI else ("--no-deps",)
 
 

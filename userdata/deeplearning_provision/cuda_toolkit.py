@@ -21,6 +21,11 @@ NCCL_HOMES = (CUDA_HOME, "/usr", "/usr/local/nccl")
 """Where images keep `include/nccl.h`."""
 PYPI_MAJOR = 13
 """The first of CUDA whose nvcc PyPI has."""
+PYPI_PACKAGES = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
+"""
+Each part of the compiler by name: in 13.0.2 the extra `nvcc` pins nvcc alone, whose package takes the newest of the
+others, and their PTX is too new for its ptxas. CUDA's `cuda_fp16.h` includes `nv/target` of cccl.
+"""
 UBUNTU_COMPILER = "g++-12"
 """The newest that nvcc 12.0 takes."""
 UBUNTU_NVCC = "12.0"
@@ -109,7 +114,7 @@ def choose_toolkit(name: str, framework: Framework, root: Path, programs: Progra
 
 def _choose_source(name: str, framework: Framework, root: Path, compiled: str) -> tuple[str, tuple[str, ...], str]:
     if framework.cuda_major >= PYPI_MAJOR:
-        return PYPI, (f"cuda-toolkit[nvcc,cccl]{_read_pin(framework)}",), "g++"
+        return PYPI, (f"{PYPI_PACKAGES}{_read_pin(framework)}",), "g++"
     if UBUNTU_NVCC.startswith(f"{framework.cuda_major}.") and _is_ubuntu_24(root):
         return UBUNTU, UBUNTU_HEADERS, UBUNTU_COMPILER
     raise ProvisionFailure(

@@ -159,10 +159,11 @@ def test_the_images_nccl_serves_a_framework_that_brings_none(root):
 def test_cuda_13_takes_nvcc_from_pypi_in_the_release_that_the_framework_pins(root, torch_13):
     found = choose(torch_13, root)
     assert (found.kind, found.compiler, found.packages) == (PYPI, "g++", ())
-    assert found.requirements == ("cuda-toolkit[nvcc,cccl]==13.2.1",)
+    parts = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
+    assert found.requirements == (f"{parts}==13.2.1",)
     assert found.architectures == ("75", "80", "86", "90")
     assert found.runtime.endswith("cu13/lib/libcudart.so.13")
-    assert choose(replace(torch_13, toolkit=""), root).requirements == ("cuda-toolkit[nvcc,cccl]==13.2.*",)
+    assert choose(replace(torch_13, toolkit=""), root).requirements == (f"{parts}==13.2.*",)
 
 
 def test_a_toolkit_of_another_major_version_in_the_image_is_not_used(root, torch_12, torch_13):
