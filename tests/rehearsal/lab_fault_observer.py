@@ -7,6 +7,7 @@ usage: lab_fault_observer.py BASE_ROOT WORK
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from lab_observer import ADDRESSES, BOOT_ENDED, GATEWAY, IDS, NFS, Observer
@@ -24,7 +25,7 @@ class FaultObserver(Observer):
     """Boots machines with faults, and asks them in ways that show a fault."""
 
     def boot(self, index, faults=None):
-        self.lab.boot(self.machine(index), faults)
+        self.lab.boot(replace(self.machine(index), image_parts=frozenset()), faults)
         self.wait(index, BOOT_ENDED)
 
     def metadata(self, index, path, limit=30):
