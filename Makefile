@@ -112,7 +112,7 @@ unit: setup ## Run the unit tests alone (no root)
 test-deep: setup ## Search 10,000 histories of each model for a broken promise, where a push searches 500 (no root)
 	@DEEPLEARNING_DEEP=1 $(BIN)/python -m pytest tests/unit/capacity_adjuster/test_scaling_model.py tests/unit/capacity_adjuster/test_histories.py tests/unit/deeplearning_agent/test_cluster_model.py
 
-# Made before the tests, because pytest would hide its progress.
+# Made apart from the tests, because pytest would hide its progress.
 .PHONY: base
 base: setup
 	@$(BIN)/python -m deeplearning_rehearsal.lab

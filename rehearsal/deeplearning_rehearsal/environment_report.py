@@ -52,6 +52,8 @@ def read_environment(disk: Path, brought: set[str]) -> EnvironmentReport:
         return EnvironmentReport("image" if state == "done" else state, detail=detail)
     key = current.readlink().name
     found = _read(current.parent / key / "complete.json")
+    if not found:  # The link leads to the image's own Python, which nobody made.
+        return EnvironmentReport("image", detail=detail)
     is_kept = key in brought
     return EnvironmentReport(
         "kept" if is_kept else "built",

@@ -148,7 +148,7 @@ def prepare_run(options: argparse.Namespace, root: Path, remote: Remote, steps: 
 
 def check_hosts(options: argparse.Namespace, remote: Remote, steps: Steps, wanted: list[str], search: str) -> Preflight:
     """
-    Ask all hosts whether they are fit for the job, again and again until they are provisioned unless it may not wait.
+    Check that every host is fit for the job; with --wait, repeat it until every host is provisioned.
 
     Raises:
         RefusedError: One is not, with every reason.

@@ -122,7 +122,7 @@ class EnvironmentCache:
             on_bytes: Told how many bytes went, piece by piece, by several threads.
 
         Raises:
-            CacheError: The bucket takes it not.
+            CacheError: The bucket refuses it.
         """
         # Imported here: only a master that fills a cache needs it.
         from boto3.exceptions import Boto3Error  # noqa: PLC0415

@@ -7,13 +7,12 @@ It is a flat repository (https://wiki.debian.org/DebianRepository/Format): `Pack
 
 import hashlib
 import subprocess
-import threading
 from email.utils import formatdate
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+
+from deeplearning_rehearsal.lab.http_service import HttpService, QuietHandler
 
 _EPOCH = "%3a"
 """How apt writes the colon of a version in a file's name; a server would take it for a colon."""
@@ -47,9 +46,9 @@ def _describe(path: Path) -> str:
     return f"{fields}\nFilename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {digest}\n"
 
 
-class DebianArchive:
+class DebianArchive(HttpService):
     """
-    Serves a folder.
+    Serves a folder; its `url` is what a list of sources names.
 
     Args:
         address: Address to listen on.
@@ -58,29 +57,8 @@ class DebianArchive:
     """
 
     def __init__(self, address: str, port: int, folder: Path) -> None:
-        self._server = ThreadingHTTPServer((address, port), partial(_Handler, directory=str(folder)))
-        self._thread = threading.Thread(target=self._server.serve_forever, name="debian-archive", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        """URL of the archive, as a list of sources names it."""
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}/"
+        super().__init__(address, port, partial(_Handler, directory=str(folder)), "/")
 
 
-class _Handler(SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Log nothing: the nodes' apt says what it gets."""
+class _Handler(QuietHandler, SimpleHTTPRequestHandler):
+    """Answers with the files of the folder."""

@@ -49,9 +49,9 @@ STAND_INS = (
     StandIn(
         "Debian 12",
         "the image's distribution",
-        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; framework, compilers, pip and MPI in "
-        "the layers that are listed here, and, where a cluster on another image than a "
-        "Deep Learning AMI declares no environment, in the root itself, with Horovod: as if the image brought them",
+        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; for a Deep Learning AMI, layers that are "
+        "listed here add to it; for any other image of a cluster without an environment, the root brings PyTorch, "
+        "Horovod, OpenMPI and compilers",
     ),
     StandIn("network namespaces", "EC2 instances", "one kernel, one bridge; no hypervisor, no EBS, no security groups"),
     StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),

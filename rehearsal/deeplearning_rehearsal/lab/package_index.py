@@ -10,16 +10,15 @@ import hashlib
 import html
 import re
 import shutil
-import threading
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 from urllib.parse import quote, unquote
+
+from deeplearning_rehearsal.lab.http_service import HttpService, QuietHandler
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _WHEEL = re.compile(r"(?P<name>[^-]+)-[^-]+(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+\.whl")
@@ -27,9 +26,9 @@ _METADATA = ".metadata"
 _SOURCE = re.compile(r"(?P<name>.+)-\d[^-]*\.(?:tar\.gz|zip)")
 
 
-class PackageIndex:
+class PackageIndex(HttpService):
     """
-    Serves folders.
+    Serves folders; its `url` is pip's `index-url`.
 
     Args:
         address: Address to listen on.
@@ -39,25 +38,7 @@ class PackageIndex:
 
     def __init__(self, address: str, port: int, folders: Sequence[Path]) -> None:
         handler = type("Handler", (_Handler,), {"projects": find_projects(folders)})
-        self._server = ThreadingHTTPServer((address, port), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="package-index", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        """URL of the simple index, as pip's `index-url`."""
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}/simple/"
+        super().__init__(address, port, handler, "/simple/")
 
 
 def find_projects(folders: Sequence[Path]) -> Mapping[str, tuple[Path, ...]]:
@@ -76,8 +57,7 @@ def normalize(name: str) -> str:
     return _SEPARATORS.sub("-", name).lower()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(QuietHandler):
     projects: ClassVar[Mapping[str, tuple[Path, ...]]] = {}
 
     def do_GET(self) -> None:
@@ -95,9 +75,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         self.do_GET()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Log nothing: the nodes' pip says what it gets."""
 
     def _find(self, name: str) -> Path | None:
         return next((path for paths in self.projects.values() for path in paths if path.name == name), None)

@@ -64,6 +64,15 @@ def test_a_framework_and_a_compiler_of_the_image_are_named_so(tmp_path: Path) ->
     assert "the package index" not in origins.values()
 
 
+@pytest.mark.parametrize("target", ["/opt/pytorch", "image"])
+def test_an_image_that_brings_everything_is_not_taken_for_a_build(tmp_path: Path, target: str) -> None:
+    disk = _disk(tmp_path, "done", None)
+    environments = disk / "opt/deeplearning/environments"
+    environments.mkdir(parents=True)
+    (environments / "current").symlink_to(target)
+    assert read_environment(disk, set()) == EnvironmentReport("image", detail="what the node says")
+
+
 def test_one_of_an_earlier_rehearsal_is_named_as_kept(tmp_path: Path) -> None:
     report = read_environment(_disk(tmp_path, "done"), {"k1"})
     assert (report.state, report.origins) == ("kept", {})
