@@ -194,7 +194,7 @@ class JobEnvironment:
         return cls(kind="container", image=image)
 
 
-DEFAULT_ENVIRONMENT = JobEnvironment.none()
+DEFAULT_ENVIRONMENT = JobEnvironment.with_horovod()
 """That of a cluster whose user names none."""
 
 

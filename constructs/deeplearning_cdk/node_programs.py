@@ -29,7 +29,7 @@ class NodePrograms(Construct):
         construct_id: The id in the parent.
         setup_scripts: What runs as root on the nodes of each role.
         run_script: What runs on the formed master. Default: nothing.
-        environment: The software that jobs run in. Default: the image's own.
+        environment: The software that jobs run in; None for the image's own.
         environment_cache: Where it is kept for other clusters. Default: nowhere.
 
     Attributes:

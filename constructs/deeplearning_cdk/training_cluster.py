@@ -91,7 +91,8 @@ class TrainingCluster(ClusterAssembly):
         removal_policy: What becomes of a new file system with the stack. Default: kept, unless its creation fails.
         lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
         data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
-        environment: The software that jobs run in, built once a cluster. Default: the image's own.
+        environment: The software that jobs run in, built once a cluster. Default: Horovod, and PyTorch where the image
+            has no framework; nothing for AWS's own accelerators.
         environment_cache: `EnvironmentCache`, or a bucket, which keeps finished environments for other clusters.
             Default: they stay on the shared file system.
         image_release: Another text than before takes the image's current release; until then it stays that of the

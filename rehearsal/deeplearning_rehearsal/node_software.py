@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from deeplearning_rehearsal.assembly import AssemblyStack, read_stack
 from deeplearning_rehearsal.environment_override import TORCH
@@ -14,11 +13,9 @@ from deeplearning_rehearsal.lab.base_root import BaseRoot, prepare_base_root
 from deeplearning_rehearsal.lab.debian_archive import DebianArchive
 from deeplearning_rehearsal.lab.digits import prepare_digits
 from deeplearning_rehearsal.lab.downloads import HOROVOD_VERSION, prepare_horovod
-from deeplearning_rehearsal.lab.image_software import PYTORCH, SOFTWARE, prepare_layers
+from deeplearning_rehearsal.lab.image_software import PYTORCH, prepare_layers
 from deeplearning_rehearsal.lab.package_index import PackageIndex
-from deeplearning_rehearsal.lab.training_root import prepare_training_root
 from deeplearning_rehearsal.machine import ImagePart
-from deeplearning_rehearsal.user_data import find_environment
 
 _INDEX_PORT, _ARCHIVE_PORT = 3141, 3142
 
@@ -74,14 +71,7 @@ def prepare_software(assembly: Path, stack_name: str | None, cache: Path, tell: 
     prepare_digits(cache, tell)
     base = prepare_base_root(cache, tell)
     layers = _prepare_layers(stack, base, cache, tell)
-    if brings_software(stack.template):
-        base = prepare_training_root(base, cache, tell)
     return NodeSoftware(base, layers, prepare_job_packages(stack, cache, tell))
-
-
-def brings_software(template: Mapping[str, Any]) -> bool:
-    """Tell whether a cluster's image is taken to bring what jobs need: no environment, and no image that is known."""
-    return find_environment(template) is None and not SOFTWARE & find_template_parts(template)
 
 
 def _prepare_layers(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _CPU = {"worker_instance_type": "m5.large"}
-_HAS_PACKAGES = {"kind": "ubuntu", "has_packages": True}
+_ISOLATED = {"isolated": True, "image": {"kind": "ubuntu", "has_packages": True}, "environment": "none"}
 _VPC = {
     "vpc_id": "vpc-0123456789abcdef0",
     "availability_zone": "us-east-1a",
@@ -14,17 +14,16 @@ _VPC = {
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
-    "private": {"isolated": True, "image": _HAS_PACKAGES, **_CPU},
+    "private": {**_ISOLATED, **_CPU},
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **_CPU},
     "existing-vpc-and-efs": {"vpc": _VPC, "file_system_id": "fs-0123456789abcdef0", "regions": "us-east-1", **_CPU},
-    "private-existing-vpc": {"vpc": _VPC, "isolated": True, "image": _HAS_PACKAGES, "regions": "us-east-1", **_CPU},
+    "private-existing-vpc": {"vpc": _VPC, **_ISOLATED, "regions": "us-east-1", **_CPU},
     "cpu": _CPU,
     "lustre-with-data": {
         "data": [
             {"name": "coco", "bucket": "team-data", "key": "coco/train.tar.gz"},
             {"name": "images", "bucket": "team-data", "key": "images/", "target": "lustre"},
         ],
-        "environment": "horovod",
         "environment_cache": "team-environments/horovod",
         "lustre_storage_gib": 2400,
         "lustre_bucket": "more-data",

@@ -15,7 +15,6 @@ from deeplearning_rehearsal.lab.cache import find_cache
 from deeplearning_rehearsal.lab.digits import prepare_digits
 from deeplearning_rehearsal.lab.downloads import HOROVOD_VERSION, prepare_horovod
 from deeplearning_rehearsal.lab.image_software import SOFTWARE, prepare_layers
-from deeplearning_rehearsal.lab.training_root import prepare_training_root
 
 
 def main() -> int:
@@ -31,7 +30,6 @@ def main() -> int:
 def _prepare_all(cache: Path, tell: Callable[[str], None]) -> None:
     prepare_digits(cache, tell)
     base = prepare_base_root(cache, tell)
-    prepare_training_root(base, cache, tell)
     wheels = prepare_horovod(cache, TORCH, HOROVOD_VERSION, tell)
     prepare_layers(SOFTWARE, base, wheels, cache, tell)
 

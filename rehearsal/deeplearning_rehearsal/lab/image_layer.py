@@ -49,9 +49,8 @@ STAND_INS = (
     StandIn(
         "Debian 12",
         "the image's distribution",
-        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; for a Deep Learning AMI, layers that are "
-        "listed here add to it; for any other image of a cluster without an environment, the root brings PyTorch, "
-        "Horovod, OpenMPI and compilers",
+        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; what a Deep Learning AMI has "
+        "beside is a layer over it, listed here",
     ),
     StandIn("network namespaces", "EC2 instances", "one kernel, one bridge; no hypervisor, no EBS, no security groups"),
     StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),

@@ -60,7 +60,7 @@ def normalize(name: str) -> str:
 class _Handler(QuietHandler):
     projects: ClassVar[Mapping[str, tuple[Path, ...]]] = {}
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         match unquote(self.path.partition("?")[0]).strip("/").split("/"):
             case ["simple"]:
                 self._send_page(f'<a href="/simple/{name}/">{name}</a>' for name in self.projects)
@@ -73,7 +73,7 @@ class _Handler(QuietHandler):
             case _:
                 self.send_error(HTTPStatus.NOT_FOUND, "no such package")
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - likewise
         self.do_GET()
 
     def _find(self, name: str) -> Path | None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aws_cdk import Tags
 
-from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_cdk import JobEnvironment, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 CPU = {"worker_instance_type": "m5.large"}
@@ -180,7 +180,7 @@ UNTAGGED = {
     "props",
     [
         {},
-        {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), **CPU},
+        {"isolated": True, "environment": JobEnvironment.none(), "image": NodeImage.ubuntu(has_packages=True), **CPU},
         {"worker_instance_type": "p5.48xlarge"},
     ],
     ids=["default", "isolated", "placed"],

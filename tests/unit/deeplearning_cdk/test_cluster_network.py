@@ -8,13 +8,18 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import ClusterNetwork, LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import ClusterNetwork, JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 ZONE = "us-east-1a"
 CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
 HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
-ISOLATED: dict[str, Any] = {"isolated": True, "image": HAS_PACKAGES, "worker_instance_type": "m5.large"}
+ISOLATED: dict[str, Any] = {
+    "isolated": True,
+    "image": HAS_PACKAGES,
+    "environment": JobEnvironment.none(),
+    "worker_instance_type": "m5.large",
+}
 
 
 def _import_vpc(scope: cdk.Stack, *, cidr: str | None = None, zones: tuple[str, ...] = (ZONE,)) -> ec2.IVpc:
@@ -114,9 +119,7 @@ def test_these_are_the_doors_of_a_cluster_with_lustre(make_stack: Callable[..., 
 
 @pytest.mark.parametrize("isolated", [False, True])
 def test_a_new_vpc_records_all_its_traffic_in_a_log_group_that_stays(synthesize: Any, isolated: bool) -> None:  # noqa: FBT001
-    synthesis = synthesize(
-        worker_instance_type="m5.large", **({"isolated": True, "image": HAS_PACKAGES} if isolated else {})
-    )
+    synthesis = synthesize(**(ISOLATED if isolated else CPU))
     (vpc,) = synthesis.of_type("AWS::EC2::VPC")
     log = synthesis.part("AWS::EC2::FlowLog", "FlowLog")
     group, role, policy = (
@@ -298,13 +301,19 @@ def test_isolated_nodes_that_would_install_packages_are_refused(
 def test_isolated_nodes_may_start_from_an_image_that_has_its_packages_or_reaches_them(
     synthesize: Any, image: NodeImage
 ) -> None:
-    synthesis = synthesize(isolated=True, image=image, worker_instance_type="g5.12xlarge", region="us-east-1")
+    synthesis = synthesize(
+        isolated=True,
+        image=image,
+        environment=JobEnvironment.none(),
+        worker_instance_type="g5.12xlarge",
+        region="us-east-1",
+    )
     assert not [text for text in synthesis.warnings if "packages" in text]
 
 
 def test_isolated_and_ssh_peer_contradict_each_other(synthesize: Any) -> None:
     with pytest.raises(ValueError, match="ssh_peer must be left out with isolated"):
-        synthesize(isolated=True, efa=False, image=HAS_PACKAGES, ssh_peer="203.0.113.7/32")
+        synthesize(**ISOLATED, ssh_peer="203.0.113.7/32")
 
 
 def test_own_private_vpc_is_taken_as_it_is(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:

@@ -9,7 +9,7 @@ from aws_cdk import aws_ec2 as ec2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_cdk import NodeImage
+from deeplearning_cdk import JobEnvironment, NodeImage
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.cluster_props import check_capacity, count_setup_seconds, make_peer
 
@@ -71,6 +71,7 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
                 "isolated": True,
                 "efa": False,
                 "image": HAS_PACKAGES,
+                "environment": JobEnvironment.none(),
             },
             (
                 "worker_max_capacity must not exceed the 19 addresses that the private subnet of 10.0.0.0/26 has for "

@@ -6,13 +6,18 @@ from typing import Any
 import pytest
 from aws_cdk import aws_kms as kms
 
-from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_cdk import JobEnvironment, NodeImage, TrainingCluster
 
 CPU = {"worker_instance_type": "m5.large"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
-    "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), **CPU},
+    "isolated": {
+        "isolated": True,
+        "environment": JobEnvironment.none(),
+        "image": NodeImage.ubuntu(has_packages=True),
+        **CPU,
+    },
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
     "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
 }

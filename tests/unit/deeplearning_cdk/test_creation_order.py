@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
-from deeplearning_cdk import NodeImage, Spending, TrainingCluster
+from deeplearning_cdk import JobEnvironment, NodeImage, Spending, TrainingCluster
 from deeplearning_cdk.creation_order import prune_dependencies
 from tests.foreign_dependencies import find_foreign_dependencies
 
@@ -81,7 +81,12 @@ AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "Cus
 """What asks the groups for nodes, and what watches them by name; all else is made before the groups."""
 PROPS = {
     "default": {},
-    "isolated": {"isolated": True, "efa": False, "image": NodeImage.ubuntu(has_packages=True)},
+    "isolated": {
+        "isolated": True,
+        "environment": JobEnvironment.none(),
+        "efa": False,
+        "image": NodeImage.ubuntu(has_packages=True),
+    },
     "guarded": {"spending": Spending(stop_after=cdk.Duration.hours(8), monthly_budget_usd=100)},
 }
 

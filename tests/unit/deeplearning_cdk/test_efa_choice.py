@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deeplearning_cdk import InstanceTypeFacts, NodeImage
+from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, NodeImage
 from deeplearning_cdk.efa_choice import describe_types
 
 STOCK = NodeImage.ubuntu(has_packages=True)
@@ -75,7 +75,7 @@ def test_isolated_nodes_with_efa_that_would_have_to_download_its_software_are_re
     ids=["without efa", "no accelerator", "own image", "deep learning ubuntu", "deep learning amazon linux"],
 )
 def test_isolated_nodes_that_need_not_download_it_are_taken(synthesize: Any, props: dict[str, Any]) -> None:
-    synthesize(isolated=True, **props)
+    synthesize(isolated=True, environment=JobEnvironment.none(), **props)
 
 
 def test_a_type_of_the_users_own_loses_its_efa_too() -> None:

@@ -18,7 +18,7 @@ OWN = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
 ISOLATED = {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), "worker_instance_type": "m5.large"}
 
 
-def _choose(worker: str, environment: JobEnvironment = HOROVOD, **props: Any) -> JobEnvironment:
+def _choose(worker: str, environment: JobEnvironment | None = None, **props: Any) -> JobEnvironment:
     chosen = plan_cluster(worker_instance_type=worker, environment=environment, **props).environment
     assert chosen is not None
     return chosen
@@ -39,6 +39,7 @@ def _choose(worker: str, environment: JobEnvironment = HOROVOD, **props: Any) ->
 def test_the_framework_that_is_installed_fits_the_gpus(worker: str, framework: str) -> None:
     chosen = _choose(worker)
     assert (chosen.kind, chosen.horovod, chosen.framework) == ("horovod", "0.28.1", framework)
+    assert _choose(worker, HOROVOD) == chosen
 
 
 def test_the_gpus_of_the_master_count_too() -> None:
@@ -203,7 +204,7 @@ def test_an_exact_torch_of_a_requirements_file_is_judged_unless_another_index_ma
 
 def test_isolated_nodes_do_not_build_horovod() -> None:
     with pytest.raises(ValueError, match="must not be built by isolated nodes") as caught:
-        plan_cluster(environment=HOROVOD, **ISOLATED)
+        plan_cluster(**ISOLATED)
     assert str(caught.value) == (
         "environment must not be built by isolated nodes, which reach no package index, got Horovod; pass "
         "JobEnvironment.none() and bring the software in the image, or an environment_cache that a cluster with "
@@ -235,4 +236,4 @@ def test_a_prefix_is_plain_folders(prefix: str) -> None:
 def test_other_accelerators_have_their_images_own_software_unless_the_user_wants_horovod() -> None:
     neuron = NodeImage.from_ssm_parameter("/team/neuron", login_user="ubuntu")
     assert plan_cluster(worker_instance_type="trn1.32xlarge", image=neuron).environment is None
-    assert _choose("trn1.32xlarge", image=neuron).kind == "horovod"
+    assert _choose("trn1.32xlarge", HOROVOD, image=neuron).kind == "horovod"

@@ -14,7 +14,7 @@ import pytest
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ssm as ssm
 
-from deeplearning_cdk import LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_cdk.looked_up import is_stand_in
 
 ACCOUNT, REGION = "111122223333", "us-east-1"
@@ -81,7 +81,12 @@ PLACES: dict[str, dict[str, Any]] = {
     "plain": {},
     "in a zone": {"availability_zone": "us-east-1b"},
     "public master": {"ssh_peer": "203.0.113.0/24", "availability_zone": "us-east-1b"},
-    "isolated": {"isolated": True, "efa": False, "image": NodeImage.ubuntu(has_packages=True)},
+    "isolated": {
+        "isolated": True,
+        "environment": JobEnvironment.none(),
+        "efa": False,
+        "image": NodeImage.ubuntu(has_packages=True),
+    },
     "many workers": {"worker_desired_capacity": 24},
     "lustre": {"has_lustre": True},
 }

@@ -20,7 +20,12 @@ CHANNELS = [
     "ssmmessages:OpenDataChannel",
 ]
 ROLES = ("MasterRole", "WorkerRole")
-HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
+ISOLATED: dict[str, Any] = {
+    "isolated": True,
+    "image": NodeImage.ubuntu(has_packages=True),
+    "environment": JobEnvironment.none(),
+    "worker_instance_type": "m5.large",
+}
 MOST_POLICY_CHARACTERS = 6144
 """IAM's limit on a managed policy, which counts no white space."""
 OURS = (*ROLES, "CapacityAdjusterRole")
@@ -165,7 +170,7 @@ def test_only_ec2_may_act_as_a_nodes_role_which_has_no_fixed_name(synthesize: An
 
 @pytest.mark.parametrize(
     "props",
-    [{}, {"isolated": True, "image": HAS_PACKAGES, "worker_instance_type": "m5.large"}],
+    [{}, ISOLATED],
     ids=["default", "isolated"],
 )
 def test_no_role_has_a_policy_inside_or_one_of_aws_and_none_may_hand_out_rights(
@@ -416,9 +421,7 @@ def test_the_master_alone_uses_the_key_of_a_cache_that_is_a_construct(make_stack
 @pytest.mark.defect("D57")
 @pytest.mark.parametrize("isolated", [False, True])
 def test_data_comes_through_the_s3_endpoint_which_shuts_no_bucket_out(synthesize: Any, *, isolated: bool) -> None:
-    endpoints = synthesize(isolated=isolated, image=HAS_PACKAGES, worker_instance_type="m5.large", data=DATA).of_type(
-        "AWS::EC2::VPCEndpoint"
-    )
+    endpoints = synthesize(**ISOLATED | {"isolated": isolated}, data=DATA).of_type("AWS::EC2::VPCEndpoint")
     (gateway,) = (entry["Properties"] for name, entry in endpoints.items() if "S3Endpoint" in name)
     assert gateway["VpcEndpointType"] == "Gateway"
     # It admits whatever a role of this account may do: assets and the data, in whosever bucket they are.

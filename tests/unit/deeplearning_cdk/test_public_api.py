@@ -11,7 +11,7 @@ import aws_cdk as cdk
 import pytest
 
 import deeplearning_cdk
-from deeplearning_cdk import NodeImage, Purchase, Spending, TrainingCluster
+from deeplearning_cdk import JobEnvironment, NodeImage, Purchase, Spending, TrainingCluster
 
 ROOT = Path(__file__).parents[3]
 CLI_FLAGS = ROOT / "build/node/node_modules/aws-cdk/lib/init-templates/.recommended-feature-flags.json"
@@ -19,7 +19,12 @@ GOLDEN = Path(__file__).with_name("logical_ids.json")
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
-    "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), "worker_instance_type": "m5.large"},
+    "isolated": {
+        "isolated": True,
+        "environment": JobEnvironment.none(),
+        "image": NodeImage.ubuntu(has_packages=True),
+        "worker_instance_type": "m5.large",
+    },
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", "worker_instance_type": "m5.large"},
     "guarded-spending": {
         "spending": Spending(monthly_budget_usd=5000, budget_stops=True),

@@ -13,7 +13,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_cdk import JobEnvironment, NodeImage, TrainingCluster
 
 CPU = {"worker_instance_type": "m5.large"}
 S3, DYNAMODB = ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB
@@ -61,7 +61,10 @@ def test_an_endpoint_of_another_service_is_none_of_s3(warn: Any) -> None:
 
 
 def test_isolated_nodes_get_the_endpoint(warn: Any) -> None:
-    assert warn(isolated=True, efa=False, image=NodeImage.ubuntu(has_packages=True)) == []
+    assert (
+        warn(isolated=True, efa=False, environment=JobEnvironment.none(), image=NodeImage.ubuntu(has_packages=True))
+        == []
+    )
 
 
 def test_the_vpc_of_another_cluster_has_the_endpoint_and_a_new_one_too(make_stack: Any, read_stack: Any) -> None:

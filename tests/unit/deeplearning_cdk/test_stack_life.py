@@ -8,7 +8,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from deeplearning_cdk import LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
@@ -18,7 +18,12 @@ CPU = {"worker_instance_type": "m5.large"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
-    "isolated": {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), **CPU},
+    "isolated": {
+        "isolated": True,
+        "environment": JobEnvironment.none(),
+        "image": NodeImage.ubuntu(has_packages=True),
+        **CPU,
+    },
     "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
     "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
 }

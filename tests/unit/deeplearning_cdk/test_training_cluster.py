@@ -17,7 +17,7 @@ import pytest
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk import InstanceTypeFacts, NodeImage, TrainingCluster
+from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, NodeImage, TrainingCluster
 from deeplearning_contract.names import NodeRole
 
 ROLES = tuple(NodeRole)
@@ -373,7 +373,8 @@ def _image_parameter(synthesis: Any) -> str:
     ],
 )
 def test_default_image_follows_the_family(synthesize: Any, instance_type: str, parameter: str) -> None:
-    assert _image_parameter(synthesize(worker_instance_type=instance_type)) == parameter
+    synthesis = synthesize(worker_instance_type=instance_type, environment=JobEnvironment.none())
+    assert _image_parameter(synthesis) == parameter
 
 
 def test_p3_gets_the_proprietary_driver_and_a_warning_that_it_was_not_tried(synthesize: Any) -> None:
@@ -387,7 +388,7 @@ def test_p3_gets_the_proprietary_driver_and_a_warning_that_it_was_not_tried(synt
 
 @pytest.mark.parametrize("name", ["p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p2.xlarge", "g3.4xlarge"])
 def test_retired_type_is_taken_with_a_warning_that_names_its_successor(synthesize: Any, name: str) -> None:
-    synthesis = synthesize(worker_instance_type=name)
+    synthesis = synthesize(worker_instance_type=name, environment=JobEnvironment.none())
     assert synthesis.launch_data(NodeRole.WORKER)["InstanceType"] == name
     assert [text for text in synthesis.warnings if f"AWS has retired {name}" in text and "; take " in text]
 
