@@ -35,7 +35,7 @@ CUDA_BYTES = 9 * GIB
 """PyTorch with CUDA: 5.2 GB installed, 2.8 GB of wheels in pip's cache, and the largest of them once more."""
 BUILD_INODES = 60_000
 """PyTorch with CUDA has 28,000 files, and Horovod's sources with their objects 10,000."""
-COMPILE_REMEDY = "pin another version of the framework, or declare no Horovod and use torchrun; all of it is in {}"
+COMPILE_REMEDY = "pin another version of the framework, or declare no Horovod and use torchrun (all of it is in {})"
 ROOM_REMEDY = "give the nodes a larger volume_size, or free the disk"
 
 

@@ -164,7 +164,7 @@ def explain_failure(error: ProgramError, what: str, log: Path) -> ProvisionFailu
         return ProvisionFailure(f"the disk is full during pip {what}", "give a larger volume_size", output=told)
     if error.is_late:
         return ProvisionFailure(f"pip {what} took longer than {STEP_SECONDS} s", f"read {log}", output=told)
-    return ProvisionFailure(f"pip {what} failed", f"correct the requirements; all of it is in {log}", output=told)
+    return ProvisionFailure(f"pip {what} failed", f"correct the requirements (all of it is in {log})", output=told)
 
 
 def _read_version(text: str) -> tuple[int, ...]:

@@ -87,9 +87,14 @@ def settle_step(status: Status, name: str, action: Callable[[], str], clock: Clo
 
 
 def describe_failure(error: Exception) -> str:
-    """Return one line: the cause, the remedy, and the end of what a program wrote."""
+    """
+    Return one line: the cause, the remedy, and the end of what a program wrote.
+
+    Whoever parts them takes what follows the last semicolon for the remedy, which has none here.
+    """
     if not isinstance(error, StageFailure):
         return f"{type(error).__name__}: {error}"
     lines = [line.strip() for line in error.output.splitlines() if line.strip()]
     tail = f"; last lines: {' | '.join(lines[-3:])}" if lines else ""
-    return (f"{error.cause}; {error.remedy}" if error.remedy else error.cause) + tail
+    remedy = error.remedy.replace("; ", ", ")
+    return (f"{error.cause}; {remedy}" if remedy else error.cause) + tail

@@ -143,5 +143,5 @@ def _explain(error: ProgramError, names: Sequence[str], heard: str, transcript: 
             output=told,
             is_final=False,
         )
-    remedy = f"give an image that has them, or use the set-up script; all of it is in {transcript.log}"
+    remedy = f"give an image that has them, or use the set-up script (all of it is in {transcript.log})"
     return ProvisionFailure(f"{what} could not be installed", remedy, output=told)

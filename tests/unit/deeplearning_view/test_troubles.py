@@ -8,6 +8,7 @@ import pytest
 
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.launch_failures import classify_failure, find_remedy
+from deeplearning_provision.steps import ProvisionFailure, describe_failure
 from deeplearning_view.reading import make_view
 from deeplearning_view.remedies import advise_on_resource, split_reason
 from tests.unit.deeplearning_view.cluster_answers import (
@@ -153,3 +154,9 @@ def test_control_characters_of_a_node_reach_no_terminal():
     events = [make_signalled_event("bad \x1b[2J\r\nnews; do this")]
     (trouble,) = find(make_answers("ROLLBACK_COMPLETE", events=events, groups=[], instances=[], item=None))
     assert (trouble.cause, trouble.remedy) == ("bad [2J news", "do this")
+
+
+def test_a_remedy_of_provisioning_with_several_clauses_is_told_whole() -> None:
+    error = ProvisionFailure("not compiled", "use torchrun; all of it is in /log", output="a.cc:3:7: error: no")
+    cause, remedy = split_reason(describe_failure(error))
+    assert (cause, remedy) == ("not compiled; last lines: a.cc:3:7: error: no", "use torchrun, all of it is in /log")
