@@ -28,6 +28,7 @@ _NOTE = re.compile(r"[0-9a-f]{24}\.json")
 """Which environment a recipe led to; the master's own notes, beside these, have the cluster's name."""
 
 _COMPLETE = "complete.json"
+_ARCHIVE = "environment.tar"
 
 
 @dataclass
@@ -83,6 +84,30 @@ class KeptEnvironments:
                     self._keep(root)
         except (OSError, RehearsalError, subprocess.CalledProcessError) as error:
             self.tell(f"the environment could not be kept for later rehearsals: {error}")
+
+    def list_damaged(self) -> Iterator[tuple[str, bytes]]:
+        """
+        Yield key and content of what a cache in a bucket would hold of what the cluster may use, each archive damaged.
+
+        Raises:
+            RehearsalError: None is kept, or the cluster has no cache.
+        """
+        cache = None if self.wanted is None else self.wanted.cache
+        kept = self.cache / _FOLDER / PLACE
+        notes = self._choose(kept)
+        if cache is None or not notes:
+            raise RehearsalError(
+                "an environment of an earlier rehearsal must be kept before a cache can have it, got none; rehearse "
+                "another case of the same image first"
+            )
+        for key in sorted(set(notes.values())):
+            archive = bytearray((kept / key / _ARCHIVE).read_bytes())
+            archive[len(archive) // 2] ^= 1
+            digest = _read(kept / key / _COMPLETE)["archive"]["sha256"]
+            yield f"{cache.prefix}{key}/{digest}.tar", bytes(archive)
+            yield f"{cache.prefix}{key}/{_COMPLETE}", (kept / key / _COMPLETE).read_bytes()
+        for note in notes:
+            yield f"{cache.prefix}{note.name}", note.read_bytes()
 
     def _choose(self, kept: Path) -> Mapping[Path, str]:
         """Return the notes that this cluster's nodes may look for: of what was declared, on whatever image."""

@@ -88,7 +88,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
         fleet = Fleet(lab, timeline, _prepare(copy_program, kept, lab))
         key_pairs = assume_key_pairs(template)
-        cloud = make_cloud_options(case, key_pairs)
+        cloud = make_cloud_options(case, key_pairs, kept)
         with (
             EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
             fleet,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from deeplearning_rehearsal.cases.account_bucket import AccountBucket
 from deeplearning_rehearsal.cases.data_objects import DataObject
 from deeplearning_rehearsal.cases.target import Target
 from deeplearning_rehearsal.cases.trigger import Trigger
@@ -87,6 +88,10 @@ class Seen:
         needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; a node
             may have such data whole or not at all.
         denied: Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
+        environment: What must have become of the environment, as the report says it: `built`, `kept` or `failed`.
+        environment_says: Texts in what the master says of the environment.
+        status_says: Texts in what `deeplearning-cdk status` says of the cluster.
+        commands: Shell lines that must succeed on the master at the end, in the login user's shell.
     """
 
     stack: str | None = None
@@ -107,6 +112,10 @@ class Seen:
     data_complete: tuple[str, ...] = ()
     needs_failed: Mapping[str, str] = field(default_factory=dict)
     denied: tuple[str, ...] = ()
+    environment: str | None = None
+    environment_says: tuple[str, ...] = ()
+    status_says: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,7 @@ class Case:
         injections: What is injected, in order.
         seen: What must hold at the end.
         objects: What S3 holds before the stack is created.
+        buckets: Buckets that the account has before, beside those of the objects.
         launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
         fresh_environment: Whether the nodes find no environment that an earlier rehearsal made, and leave none.
@@ -148,6 +158,7 @@ class Case:
     injections: tuple[Injection, ...]
     seen: Seen
     objects: tuple[DataObject, ...] = ()
+    buckets: tuple[AccountBucket, ...] = ()
     launchers: tuple[str, ...] = ()
     lustre_client: bool = False
     fresh_environment: bool = False

@@ -5,6 +5,7 @@ from typing import Any
 
 import tomllib
 
+from deeplearning_rehearsal.cases.account_bucket import AccountBucket
 from deeplearning_rehearsal.cases.action_words import ACTION_WORDS
 from deeplearning_rehearsal.cases.case import Case, CloudFaults, Injection, Seen
 from deeplearning_rehearsal.cases.data_objects import ARCHIVE_ENDINGS, DataObject
@@ -84,6 +85,7 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         injections=injections,
         seen=seen,
         objects=tuple(_read_object(entry) for entry in table.tables("object")),
+        buckets=tuple(_read_bucket(entry) for entry in table.tables("bucket")),
         launchers=table.items("launchers", str),
         lustre_client=table.get("lustre_client", bool, default=False),
         fresh_environment=table.get("fresh_environment", bool, default=False),
@@ -139,6 +141,16 @@ def _read_object(table: Table) -> DataObject:
         table.refuse("kept", f"must be a part of an archive, more than 0 and at most 1, got {item.kept:g}")
     table.finish()
     return item
+
+
+def _read_bucket(table: Table) -> AccountBucket:
+    bucket = AccountBucket(
+        table.need("name", str),
+        table.items("denies", str),
+        table.get("damaged_environments", bool, default=False),
+    )
+    table.finish()
+    return bucket
 
 
 def _read_injection(table: Table) -> Injection:
@@ -214,7 +226,8 @@ def _require_sense_of_seen(case: Case, seen: Seen, table: Table) -> None:
         "calls_within_bound": (not is_failed, "a cluster that forms"),
     }
     needs |= dict.fromkeys(
-        ("data_complete", "needs_failed", "object_reads_at_most"), (not is_failed, "a cluster that forms")
+        ("data_complete", "needs_failed", "object_reads_at_most", "environment", "environment_says", "commands"),
+        (not is_failed, "a cluster that forms"),
     )
     for key, (is_given, need) in needs.items():
         if getattr(seen, key) not in (None, False, (), {}) and not is_given:

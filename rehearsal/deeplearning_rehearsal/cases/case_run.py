@@ -1,12 +1,10 @@
 """One run of a fault case: what a run does, while faults are injected, and what was seen of it."""
 
-import json
 import math
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.case_report import CaseReport
 from deeplearning_rehearsal.cases.actions import Actions
@@ -14,18 +12,19 @@ from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.cases.elastic_progress import ElasticJob
 from deeplearning_rehearsal.cases.findings import Sight, judge_seen
 from deeplearning_rehearsal.cases.injector import Injected, Injector
+from deeplearning_rehearsal.cases.master_commands import run_commands
 from deeplearning_rehearsal.cases.needs_sight import NeedsSight, await_needs, look_at_needs
 from deeplearning_rehearsal.cases.node_files import NodeFiles
 from deeplearning_rehearsal.cases.recovery import Recovery, measure_recovery
+from deeplearning_rehearsal.cases.settling import is_settled
 from deeplearning_rehearsal.cases.situation import LiveSituation
+from deeplearning_rehearsal.cases.status_page import await_status
 from deeplearning_rehearsal.cluster_run import ClusterRun
-from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
+from deeplearning_rehearsal.outside_view import describe_outside
 from deeplearning_rehearsal.training import ELASTIC, make_training_report
 
 _FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance", "spot_notice"})
-_QUIET_SECONDS = 6.0
-"""So long no agent has logged anything when all is done; they look for news more often than that."""
 _INTERVAL_SECONDS = 0.5
 _LAST_INJECTION_SECONDS = 20.0
 """After the end of training; an injection that waits for more progress then waits for ever."""
@@ -41,10 +40,14 @@ class CaseRun(ClusterRun):
     Attributes:
         case: The case.
         needs: What was seen of what jobs need; empty before that.
+        commands: Shell lines that the master has run -> why one did not succeed.
+        pages: What `deeplearning-cdk status` said last; empty before it was asked.
     """
 
     case: Case
     needs: list[NeedsSight] = field(default_factory=list)
+    commands: dict[str, str] = field(default_factory=dict)
+    pages: list[str] = field(default_factory=list)
 
     @cached_property
     def job(self) -> ElasticJob:
@@ -117,6 +120,15 @@ class CaseRun(ClusterRun):
             try_launchers(self, evidence, self.case.launchers)
         elif self.case.expect == "trained" and not self.case.is_elastic:
             self.train(evidence)
+        self._run_commands()
+        if texts := self.case.seen.status_says:
+            self.pages.append(await_status(lambda: describe_outside(self.aws), texts))
+
+    def _run_commands(self) -> None:
+        if lines := self.case.seen.commands:
+            master, user = self.fleet.master().instance_id, self.read_settings().login_user
+            with self.timeline.phase("commands"):
+                self.commands.update(run_commands(self.lab, master, user, lines))
 
     def _await_stop(self, limit: float) -> list[str]:
         """Wait until no machine runs and no group asks for any; return what does not end."""
@@ -154,25 +166,8 @@ class CaseRun(ClusterRun):
 
     def _settle(self, nodes: int, limit: float) -> None:
         """Wait until the cluster has so many nodes, all have its generation, and nobody does anything any more."""
-        while not self._is_settled(nodes) and time.monotonic() < limit:
+        while not is_settled(self.situation.state(), self.fleet, nodes) and time.monotonic() < limit:
             time.sleep(_INTERVAL_SECONDS)
-
-    def _is_settled(self, nodes: int) -> bool:
-        state = self.situation.state()
-        if state is None or state.phase.value != "formed" or len(state.members) != nodes:
-            return False
-        running = {machine.instance_id for machine in self.fleet.machines()}
-        members = [member.instance_id for member in state.members]
-        if not running.issuperset(members) or time.monotonic() - self.fleet.spoke_at <= _QUIET_SECONDS:
-            return False
-        return all(self._read_generation(member) == state.generation for member in members)
-
-    def _read_generation(self, instance_id: str) -> int:
-        try:
-            text = (self.lab.disk(instance_id) / MEMBERSHIP_FILE.lstrip("/")).read_text(encoding="utf-8")
-            return int(json.loads(text)["generation"])
-        except (OSError, ValueError, KeyError, RehearsalError):
-            return 0  # it has none yet, or was powered off just now
 
     def _report(self, evidence: Evidence) -> CaseReport:
         case, injected = self.case, self.injector.injected
@@ -216,6 +211,9 @@ class CaseRun(ClusterRun):
             object_reads=self.aws.calls().by_operation.get("s3.GetObject", 0),
             needs=self.needs[-1] if self.needs else NeedsSight(),
             denials=evidence.denials,
+            environment=evidence.environment,
+            status=self.pages[-1] if self.pages else "",
+            commands=self.commands,
         )
 
     def _measure_failure(self, evidence: Evidence, injected: list[Injected]) -> float | None:

@@ -3,23 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from deeplearning_rehearsal.cases.bucket_upload import put_buckets
 from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.cases.data_upload import put_objects
 from deeplearning_rehearsal.cases.toml_table import CaseError
 from deeplearning_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults
+from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.kept_environments import KeptEnvironments
 
 _QUICK_RETRIES = (1.0, 2.0)
 """Lambda's own pauses are a minute and two, for which no case waits."""
 
 
-def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str]) -> CloudOptions:
+def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str], kept: KeptEnvironments) -> CloudOptions:
     """
     Return how the embedded AWS behaves.
 
     Args:
         case: The fault case. None: as AWS does.
         key_pairs: Name -> OpenSSH public key of the account's key pairs.
+        kept: Environments of earlier rehearsals.
 
     Raises:
         CaseError: A launch fault has a code whose wording is not known, and brings none.
@@ -28,6 +32,11 @@ def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str]) -> Cloud
     if case is None:
         return options
     cloud = case.cloud
+
+    def prepare(place: Place) -> None:
+        put_objects(place, case.objects)
+        put_buckets(place, case.buckets, kept)
+
     try:
         faults = tuple(LaunchFault(**fault) for fault in cloud.launch_faults)
     except ValueError as error:
@@ -42,5 +51,5 @@ def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str]) -> Cloud
         object_seconds=cloud.object_seconds,
         lose_answers=cloud.lose_answers,
         retry_seconds=_QUICK_RETRIES if cloud.lose_answers else options.retry_seconds,
-        prepare=lambda place: put_objects(place, case.objects),
+        prepare=prepare,
     )

@@ -4,6 +4,7 @@ from deeplearning_rehearsal.cases.case import Seen
 from deeplearning_rehearsal.cases.toml_table import Table
 
 STATUSES = ("CREATE_COMPLETE", "ROLLBACK_COMPLETE")
+ENVIRONMENTS = ("built", "kept", "failed")
 
 
 def read_seen(table: Table) -> Seen:
@@ -32,6 +33,10 @@ def read_seen(table: Table) -> Seen:
         data_complete=table.items("data_complete", str),
         needs_failed=_read_texts(table, "needs_failed"),
         denied=table.items("denied", str),
+        environment=table.choose("environment", ENVIRONMENTS) if table.has("environment") else None,
+        environment_says=table.items("environment_says", str),
+        status_says=table.items("status_says", str),
+        commands=table.items("commands", str),
     )
     table.finish()
     return seen

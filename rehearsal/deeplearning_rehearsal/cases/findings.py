@@ -1,12 +1,14 @@
 """Judges a case: each expectation with what was found."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning_rehearsal.cases.case import Seen
 from deeplearning_rehearsal.cases.needs_sight import ABSENT, NeedsSight
 from deeplearning_rehearsal.cases.recovery import Recovery
+from deeplearning_rehearsal.cases.status_page import join_lines
+from deeplearning_rehearsal.environment_report import EnvironmentReport
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class Sight:
         needs: What was seen of what jobs need.
         object_reads: Objects read from S3 in all.
         denials: Actions that policies denied, with what was said.
+        environment: What became of the environment; None where none was declared, or nobody could say.
+        status: What `deeplearning-cdk status` says.
+        commands: Shell lines that the master has run -> why one did not succeed.
     """
 
     stack: str = ""
@@ -53,6 +58,14 @@ class Sight:
     needs: NeedsSight = field(default_factory=NeedsSight)
     object_reads: int = 0
     denials: Mapping[str, str] = field(default_factory=dict)
+    environment: EnvironmentReport | None = None
+    status: str = ""
+    commands: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def environment_state(self) -> str:
+        """The state of the environment; empty where nobody could say."""
+        return "" if self.environment is None else self.environment.state
 
     @property
     def recovery_seconds(self) -> float | None:
@@ -100,7 +113,21 @@ def judge_seen(seen: Seen, sight: Sight) -> tuple[Finding, ...]:
         for action in seen.denied
     ]
     findings += [_judge_failure(step, text, sight.needs) for step, text in seen.needs_failed.items()]
-    return tuple(findings)
+    return (*findings, *_judge_texts(seen, sight), *(_judge_command(line, sight) for line in seen.commands))
+
+
+def _judge_texts(seen: Seen, sight: Sight) -> Iterator[Finding]:
+    detail = "" if sight.environment is None else sight.environment.detail
+    for text in seen.environment_says:
+        yield Finding(f"the master says {text!r} of the environment", text in detail, repr(detail))
+    status = join_lines(sight.status)
+    for text in seen.status_says:
+        yield Finding(f"the status says {text!r}", text in status, repr(status))
+
+
+def _judge_command(line: str, sight: Sight) -> Finding:
+    found = sight.commands.get(line, "it was not run")
+    return Finding(f"`{line}` succeeds on the master", not found, found or "status 0")
 
 
 def _judge_data(name: str, needs: NeedsSight) -> Finding:
@@ -154,6 +181,7 @@ _JUDGES: Mapping[str, Callable[[Any, Sight], Finding]] = {
     "lost_commits_at_most": _at_most("the number of commits lost", "lost_commits"),
     "object_reads_at_most": _at_most("the number of objects read from S3", "object_reads"),
     "launches_at_most": _at_most("the number of machines launched", "launches"),
+    "environment": _equal("the environment", "environment_state"),
 }
 
 

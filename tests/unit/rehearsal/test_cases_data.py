@@ -24,8 +24,10 @@ from deeplearning_rehearsal.cases.findings import Sight, judge_seen
 from deeplearning_rehearsal.cases.needs_sight import NeedsSight, list_sources, look_at_needs
 from deeplearning_rehearsal.cases.toml_table import CaseError
 from deeplearning_rehearsal.cases.trigger import is_due, parse_trigger
+from deeplearning_rehearsal.kept_environments import KeptEnvironments
 
 OBJECT = DataObject("bucket", "coco.tar", files=10, file_bytes=100)
+NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
 CASE = """
 title = "Data comes"
 expect = "formed"
@@ -99,7 +101,7 @@ def test_the_digest_of_a_tree_is_what_a_shell_prints_in_its_folder(tmp_path: Pat
 def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() -> None:
     case = _parse(CASE)
     assert case.objects == (OBJECT,)
-    options, account = make_cloud_options(case, {}), Account()
+    options, account = make_cloud_options(case, {}, NOTHING_KEPT), Account()
     assert options.object_seconds == 0.5
     place: Any = account
     options.prepare(place)

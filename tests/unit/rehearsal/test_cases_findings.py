@@ -7,6 +7,7 @@ import pytest
 from deeplearning_rehearsal.cases.case import Seen
 from deeplearning_rehearsal.cases.findings import Sight, judge_seen
 from deeplearning_rehearsal.cases.recovery import Recovery
+from deeplearning_rehearsal.environment_report import EnvironmentReport
 
 WENT_ON = Recovery(seconds=8.0, lost_commits=0, size_before=4, sizes_after=(3, 4))
 SIGHT = Sight(
@@ -25,6 +26,9 @@ SIGHT = Sight(
     changed_files={"i-1": ()},
     calls=40,
     call_bound=53,
+    environment=EnvironmentReport("built", detail="Horovod 0.28.1; made here in 90 s"),
+    status="cluster    FORMED\nbrings     environment failed: error:\n           no room",
+    commands={"true": "", "false": "status 1: no"},
 )
 
 
@@ -41,6 +45,10 @@ SIGHT = Sight(
         (Seen(within_seconds=60.0), Seen(within_seconds=17.0)),
         (Seen(recovery_seconds_at_most=15.0), Seen(recovery_seconds_at_most=7.9)),
         (Seen(launches_at_most=5), Seen(launches_at_most=4)),
+        (Seen(environment="built"), Seen(environment="failed")),
+        (Seen(environment_says=("made here",)), Seen(environment_says=("taken from",))),
+        (Seen(status_says=("failed: error: no room",)), Seen(status_says=("no route",))),
+        (Seen(commands=("true",)), Seen(commands=("false",))),
     ],
 )
 def test_an_expectation_holds_for_what_was_seen_and_for_nothing_else(held: Seen, broken: Seen) -> None:
@@ -65,6 +73,10 @@ def test_an_expectation_holds_for_what_was_seen_and_for_nothing_else(held: Seen,
         (Seen(identical_files=True), {"changed_files": {}}),
         (Seen(calls_within_bound=True), {"calls": 54}),
         (Seen(calls_within_bound=True), {"call_bound": None}),
+        (Seen(environment="built"), {"environment": None}),
+        (Seen(environment_says=("made here",)), {"environment": None}),
+        (Seen(status_says=("FORMED",)), {"status": ""}),
+        (Seen(commands=("true",)), {"commands": {}}),
     ],
 )
 def test_what_was_not_seen_does_not_hold(seen: Seen, changes: dict[str, object]) -> None:
@@ -91,7 +103,8 @@ def test_the_figures_are_those_of_the_worst_fault() -> None:
 
 def test_every_key_of_seen_is_judged() -> None:
     """A key that nobody judges would hold whatever happens."""
-    lists = dict.fromkeys(("reason_contains", "timeline_contains", "data_complete", "denied"), ("x",))
+    texts = ("reason_contains", "timeline_contains", "environment_says", "status_says")
+    lists = dict.fromkeys((*texts, "data_complete", "denied", "commands"), ("x",))
     values = {"stack": "x", **lists, "needs_failed": {"data:x": "full"}}
     flags = {"replacement_joins", "identical_files", "calls_within_bound"}
     for key in Seen.__dataclass_fields__:

@@ -13,6 +13,7 @@ from deeplearning_rehearsal.cases.case_file import find_case, list_cases, parse_
 from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.toml_table import CaseError
 from deeplearning_rehearsal.embedded_aws import CloudOptions
+from deeplearning_rehearsal.kept_environments import KeptEnvironments
 
 GOOD = """
 title = "A worker dies"
@@ -49,6 +50,10 @@ PROMISED = {
     "capacity-none",
     "capacity-one-of-three",
     "cpu-master",
+    "environment-build-fails",
+    "environment-cache-corrupt",
+    "environment-cache-denied",
+    "environment-disk-full",
     "events-lost",
     "gpu-ecc",
     "gpu-missing",
@@ -80,6 +85,10 @@ NO_ROWS = {
     "data-disk-full",
     "data-on-lustre",
     "data-staged",
+    "environment-build-fails",
+    "environment-cache-corrupt",
+    "environment-cache-denied",
+    "environment-disk-full",
     "keras",
     "launchers",
     "launchers-tensorflow-mxnet",
@@ -88,7 +97,8 @@ NO_ROWS = {
     "stop-after",
     "stop-when-idle",
 }
-"""Jobs, their data, a size, an image and types are no faults of the catalogue."""
+"""Jobs, their data and software, a size, an image and types are no faults of the catalogue."""
+NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
 
 
 def _parse(text: str) -> Case:
@@ -101,7 +111,7 @@ def test_each_case_of_the_package_can_be_read_and_deployed(path: Path) -> None:
     assert case.name == path.stem
     assert case.faults or case.name in NO_ROWS
     assert all(1 <= row <= 67 for row in case.faults)
-    assert isinstance(make_cloud_options(case, {}), CloudOptions)
+    assert isinstance(make_cloud_options(case, {}, NOTHING_KEPT), CloudOptions)
     assert case.needs_synthesis
 
 
@@ -130,7 +140,7 @@ def test_a_file_becomes_a_case() -> None:
 
 
 def test_the_faults_of_the_cloud_reach_its_options() -> None:
-    options = make_cloud_options(_parse(GOOD), {"name": "key"})
+    options = make_cloud_options(_parse(GOOD), {"name": "key"}, NOTHING_KEPT)
     (fault,) = options.faults
     assert [fault.strikes(role="worker", group="g", ordinal=number) for number in (1, 2, 3)] == [False, True, True]
     assert not fault.strikes(role="master", group="g", ordinal=2)
@@ -140,7 +150,7 @@ def test_the_faults_of_the_cloud_reach_its_options() -> None:
 
 
 def test_without_a_case_the_cloud_behaves_as_always() -> None:
-    assert make_cloud_options(None, {}) == CloudOptions()
+    assert make_cloud_options(None, {}, NOTHING_KEPT) == CloudOptions()
 
 
 def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> None:
@@ -154,7 +164,7 @@ def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> N
         ('title = "A worker dies"', "", "trial.toml: title must be given, it is a text"),
         ("faults = [45]", 'faults = ["45"]', "faults must be a list whose entries are each a whole number, got '45'"),
         ("minutes = 5", 'minutes = "5"', "minutes must be a number, got '5'"),
-        ("minutes = 5", "hours = 5", "hours must be left out, nothing here reads it; the keys are arguments, cloud,"),
+        ("minutes = 5", "hours = 5", "hours must be left out, nothing here reads it; the keys are arguments, bucket,"),
         ('expect = "trained"', 'expect = "fine"', "expect must be one of trained, formed, failed, stopped, got 'fine'"),
         ("[cloud]", "[cloud]\nspeed = 2", "cloud.speed must be left out, nothing here reads it"),
         ('code = "Ins', 'kode = "x", code = "Ins', "cloud.launch_faults[0].kode must be left out"),
@@ -229,7 +239,7 @@ def test_a_case_that_contradicts_itself_is_refused(text: str, message: str) -> N
 def test_a_launch_fault_without_known_words_is_refused_with_its_file() -> None:
     case = _parse(GOOD.replace("InsufficientInstanceCapacity", "Whatever"))
     with pytest.raises(CaseError, match=r"trial.toml: cloud.launch_faults: message must be given for code Whatever"):
-        make_cloud_options(case, {})
+        make_cloud_options(case, {}, NOTHING_KEPT)
 
 
 def test_a_file_that_is_no_toml_is_refused_by_its_name(tmp_path: Path) -> None:

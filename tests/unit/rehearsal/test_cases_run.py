@@ -17,6 +17,7 @@ from deeplearning_rehearsal.cases.case_run import CaseRun
 from deeplearning_rehearsal.cases.elastic_program import prepare_machines
 from deeplearning_rehearsal.cases.elastic_progress import ElasticJob, Step
 from deeplearning_rehearsal.cases.injector import Injected
+from deeplearning_rehearsal.cases.settling import is_settled
 from deeplearning_rehearsal.cases.situation import LiveSituation
 from deeplearning_rehearsal.cases.target import Target, parse_target
 from deeplearning_rehearsal.contract_check import Roster
@@ -42,6 +43,7 @@ class FakeFleet:
     spoke_at: float = 0.0
     refused_at: float | None = None
     booted_at: dict[str, float] = field(default_factory=dict)
+    folder: Path = Path("/nonexistent")
 
     def launched(self) -> tuple[Any, ...]:
         return tuple(self._machine(name) for name in self.ids)
@@ -54,6 +56,9 @@ class FakeFleet:
         return SimpleNamespace(
             instance_id=name, tags={ROLE_TAG: role, CLUSTER_TAG: "c"}, mount_targets={"fs-1": "10.0.0.9"}
         )
+
+    def disk(self, _instance_id: str) -> Path:
+        return self.folder
 
     def has_said(self, instance_id: str, text: str) -> bool:
         return (instance_id, text) == ("i-1", "joined")
@@ -68,7 +73,7 @@ def _state(phase: Phase, *ids: str) -> ClusterState:
 def run(tmp_path: Path) -> CaseRun:
     nothing: Any = None
     aws: Any = SimpleNamespace(calls=lambda: CallCounts(0, {}, {}, {}))
-    fleet: Any = FakeFleet()
+    fleet: Any = FakeFleet(folder=tmp_path)
     lab: Any = SimpleNamespace(disk=lambda _: tmp_path, file_system=lambda _: Path("/nonexistent"))
     return CaseRun(
         options=nothing,
@@ -83,26 +88,21 @@ def run(tmp_path: Path) -> CaseRun:
     )
 
 
-def _settled(run: CaseRun, state: ClusterState | None, monkeypatch: pytest.MonkeyPatch, installed: int = 2) -> bool:
-    monkeypatch.setattr(run.situation, "state", lambda: state)
+def _settled(run: CaseRun, state: ClusterState | None, installed: int = 2) -> bool:
     disk = run.lab.disk("i-0")
     (disk / "opt/deeplearning").mkdir(parents=True, exist_ok=True)
     (disk / "opt/deeplearning/membership.json").write_text(f'{{"generation": {installed}}}')
-    return run._is_settled(2)
+    return is_settled(state, run.fleet, 2)
 
 
-def test_a_cluster_has_settled_when_all_members_run_and_nobody_says_anything(
-    run: CaseRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _settled(run, _state(Phase.FORMED, "i-0", "i-1"), monkeypatch)
+def test_a_cluster_has_settled_when_all_members_run_and_nobody_says_anything(run: CaseRun) -> None:
+    assert _settled(run, _state(Phase.FORMED, "i-0", "i-1"))
 
 
-def test_a_cluster_in_which_a_member_has_an_older_generation_has_not_settled(
-    run: CaseRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not _settled(run, _state(Phase.FORMED, "i-0", "i-1"), monkeypatch, installed=1)
+def test_a_cluster_in_which_a_member_has_an_older_generation_has_not_settled(run: CaseRun) -> None:
+    assert not _settled(run, _state(Phase.FORMED, "i-0", "i-1"), installed=1)
     (run.lab.disk("i-0") / "opt/deeplearning/membership.json").unlink()
-    assert not run._is_settled(2)
+    assert not is_settled(_state(Phase.FORMED, "i-0", "i-1"), run.fleet, 2)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_cluster_in_which_a_member_has_an_older_generation_has_not_settled(
     ],
 )
 def test_a_cluster_in_which_something_goes_on_has_not_settled(
-    run: CaseRun, state: ClusterState | None, fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    run: CaseRun, state: ClusterState | None, fleet: dict[str, Any]
 ) -> None:
-    changed: Any = replace(FakeFleet(), **fleet)
-    assert not _settled(replace(run, fleet=changed), state, monkeypatch)
+    changed: Any = replace(run.fleet, **fleet)
+    assert not _settled(replace(run, fleet=changed), state)
 
 
 def _injected(run: CaseRun, at: float, epoch: float = 0.0) -> Injected:

@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
+from deeplearning_contract.setting_parts import EnvironmentCacheSettings, EnvironmentSettings, ScriptSettings
+from deeplearning_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.kept_environments import PLACE, KeptEnvironments
 
 HOROVOD = EnvironmentSettings("horovod", horovod="0.28.1", framework="torch==2.13.0")
@@ -149,3 +151,26 @@ def test_a_cache_that_takes_nothing_is_told_of_and_fails_nothing(tmp_path: Path,
     (tmp_path / "cache").touch()
     keep().keep([first])
     assert keep.said[0].startswith("the environment could not be kept for later rehearsals: cache must be a writable")
+
+
+def test_a_cache_may_hold_what_is_kept_with_a_wrong_byte_in_each_archive(tmp_path: Path, keep: Any) -> None:
+    first = _folder(tmp_path / "first")
+    whole = (_make(first, RECIPE, "k1") / "environment.tar").read_bytes()
+    complete = json.dumps({"key": "k1", "recipe": {"kind": "horovod", "source": ""}, "archive": {"sha256": "f" * 64}})
+    (first / PLACE / "k1" / "complete.json").write_text(complete)
+    _make(first, OTHER, "k2", source="torch==1.0")
+    keep().keep([first])
+    cache = EnvironmentCacheSettings("team", "ready/")
+    found = dict(keep(replace(HOROVOD, cache=cache)).list_damaged())
+    assert list(found) == [f"ready/k1/{'f' * 64}.tar", "ready/k1/complete.json", f"ready/{RECIPE}.json"]
+    archive, *notes = found.values()
+    assert sum(mine != theirs for mine, theirs in zip(archive, whole, strict=True)) == 1
+    assert [json.loads(note)["key"] for note in notes] == ["k1", "k1"]
+
+
+@pytest.mark.parametrize("wanted", [None, HOROVOD, replace(HOROVOD, cache=EnvironmentCacheSettings("team"))])
+def test_a_cache_of_nothing_is_refused(keep: Any, wanted: EnvironmentSettings | None) -> None:
+    with pytest.raises(
+        RehearsalError, match="must be kept before a cache can have it, got none; rehearse another case"
+    ):
+        list(keep(wanted).list_damaged())
