@@ -225,10 +225,8 @@ def _require_sense_of_seen(case: Case, seen: Seen, table: Table) -> None:
         "generation_at_least": (not is_failed, "a cluster that forms"),
         "calls_within_bound": (not is_failed, "a cluster that forms"),
     }
-    needs |= dict.fromkeys(
-        ("data_complete", "needs_failed", "object_reads_at_most", "environment", "environment_says", "commands"),
-        (not is_failed, "a cluster that forms"),
-    )
+    of_nodes = ("data_complete", "needs_failed", "object_reads_at_most", "environment", "environment_says")
+    needs |= dict.fromkeys((*of_nodes, "status_says", "commands"), (not is_failed, "a cluster that forms"))
     for key, (is_given, need) in needs.items():
         if getattr(seen, key) not in (None, False, (), {}) and not is_given:
             table.refuse(f"seen.{key}", f"must be left out: it needs {need}")
