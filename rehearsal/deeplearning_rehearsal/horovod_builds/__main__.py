@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from deeplearning_rehearsal.enclosure import require_namespaces
@@ -30,14 +31,21 @@ def main(words: Sequence[str] | None = None) -> int:
         out = arguments.out.resolve()
         out.mkdir(parents=True, exist_ok=True)
         rows = [row for row in ROWS if not arguments.only or row.name in arguments.only]
-        outcomes = {row: try_row(row, cache, out, tell) for row in rows}
+        outcomes = {}
+        for row in rows:
+            outcomes[row] = try_row(row, cache, out, tell)
+            keep_outcome(row, outcomes[row], out)
     except RehearsalError as error:
         tell(f"horovod-builds: {error}")
         return _UNAVAILABLE
-    document = [{"row": row.to_document(), "facts": outcome.facts} for row, outcome in outcomes.items()]
-    (out / "horovod-builds.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(render_table(outcomes))
     return choose_status(outcomes)
+
+
+def keep_outcome(row: BuildRow, outcome: BuildOutcome, out: Path) -> None:
+    """Write what came of a row beside its log, so that an end before the last row loses nothing."""
+    document = {"row": row.to_document(), "outcome": asdict(outcome), "result": _describe(row, outcome)}
+    (out / f"{row.name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def choose_status(outcomes: Mapping[BuildRow, BuildOutcome]) -> int:

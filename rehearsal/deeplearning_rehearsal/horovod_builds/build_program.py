@@ -1,8 +1,7 @@
 """
 The program that builds in a root: the product's own modules, which this room only names in a text.
 
-It installs what builds Horovod as a node does, then a framework, plans, builds, tries and, for CPUs, reduces over two
-ranks.
+It installs what builds Horovod as a node does, then a framework, plans, builds, tries, and reduces over two ranks.
 """
 
 PRODUCT = "/opt/product"
@@ -17,9 +16,10 @@ from pathlib import Path
 row = json.loads(sys.argv[1])
 sys.path.insert(0, "/opt/product")
 from deeplearning_agent.programs import Programs
+from deeplearning_provision.cuda_toolkit import parse_nvcc_version
 from deeplearning_provision.environment_interpreter import ask_interpreter
 from deeplearning_provision.horovod_build import NEEDS, build_horovod
-from deeplearning_provision.horovod_plan import describe_compilers, plan_horovod
+from deeplearning_provision.horovod_plan import plan_horovod
 from deeplearning_provision.horovod_trial import try_horovod
 from deeplearning_provision.pip_program import Pip
 from deeplearning_provision.steps import ProvisionFailure, describe_failure
@@ -43,6 +43,14 @@ def tell(line):
 def read_cpu_seconds():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def describe_compilers(plan, programs):
+    found = {plan.compiler: programs.run([plan.compiler, "-dumpfullversion", "-dumpversion"], timeout_seconds=60)}
+    nvcc = Path("/build/scratch/cuda/bin/nvcc")
+    if nvcc.exists():
+        found["nvcc"] = parse_nvcc_version(programs.run([str(nvcc), "--version"], timeout_seconds=60))
+    return {name: version.strip() for name, version in found.items()}
 
 
 def install_framework(pip):
@@ -77,17 +85,17 @@ def build():
     tell("trying it")
     try_horovod(python, plan, transcript)
     (module,) = plan.frameworks
-    ask = f"import horovod.{module} as hvd; print(bool(hvd.nccl_built()))"
-    has_nccl = transcript.run([str(python), "-c", ask], timeout_seconds=300).splitlines()[-1] == "True"
-    if not row["capability"]:
-        reduce_over_two_ranks(python, module, transcript)
+    ask = f"import horovod.{module} as hvd; print(int(hvd.nccl_built()))"
+    nccl = int(transcript.run([str(python), "-c", ask], timeout_seconds=300).splitlines()[-1])
+    reduce_over_two_ranks(python, module, transcript)
     return {
         "framework": f"{module} {plan.frameworks[module]}",
-        "compilers": describe_compilers(Path("/"), programs),
+        "compilers": describe_compilers(plan, programs),
         "toolkit": plan.toolkit.kind if plan.toolkit else "",
         "standard": plan.standard,
-        "has_nccl": has_nccl,
-        "ranks": 1 if row["capability"] else 2,
+        "has_nccl": bool(nccl),
+        "nccl": nccl,
+        "ranks": 2,
         "bytes": wheel.stat().st_size,
         "seconds": round(seconds),
     }
@@ -103,6 +111,6 @@ def reduce_over_two_ranks(python, module, transcript):
 try:
     facts = build()
 except ProvisionFailure as error:
-    facts = {"failure": describe_failure(error)}
+    facts = {"failure": describe_failure(error), "may_pass": not error.is_final}
 print("RESULT " + json.dumps(facts), flush=True)
 """

@@ -86,7 +86,7 @@ def judge_outcome(row: BuildRow, outcome: BuildOutcome) -> str:
         "toolkit": row.toolkit,
         "standard": row.standard,
         "has_nccl": bool(row.capability),
-        "ranks": 1 if row.capability else 2,
+        "ranks": 2,
     }
     return "; ".join(
         f"{name} must be {wanted!r}, got {outcome.facts.get(name)!r}"

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _PARTIAL_CUDA = ("bin/nvcc", "include/cuda_runtime.h")
 _TOLD_LINES = 6
+_NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
+"""As pip writes it."""
 
 
 def try_row(row: BuildRow, cache: Path, out: Path, tell: Callable[[str], None]) -> BuildOutcome:
@@ -89,16 +92,27 @@ def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[s
         lines.append(line.rstrip())
         if not line.startswith(RESULT):
             tell(f"{row.name}: {line.rstrip()}")
-    return read_outcome(process.wait(), lines)
+    return read_outcome(row, process.wait(), lines)
 
 
-def read_outcome(status: int, lines: list[str]) -> BuildOutcome:
-    """Return what a build's last lines say of it."""
+def read_outcome(row: BuildRow, status: int, lines: list[str]) -> BuildOutcome:
+    """
+    Return what a build's last lines say of it.
+
+    A framework that pip's index does not offer here, or a network that does not answer, is nobody's mistake; a package
+    that the product itself names must be there.
+    """
     results = [json.loads(line.removeprefix(RESULT)) for line in lines if line.startswith(RESULT)]
     if status != 0 or not results:
         return BuildOutcome({}, f"ended with status {status}: {' | '.join(lines[-_TOLD_LINES:])}")
     facts = results[-1]
-    return BuildOutcome(facts, facts.get("failure", ""), seconds=facts.get("seconds", 0.0))
+    failure = facts.get("failure", "")
+    if failure and (absent := _NO_WHEEL.search(failure)) and absent[1] in row.frameworks:
+        said = f"pip's index offers no {' and no '.join(row.frameworks)} for the Python that builds"
+        return BuildOutcome({}, said, is_unavailable=True)
+    if failure:
+        return BuildOutcome({}, failure, is_unavailable=facts.get("may_pass", False))
+    return BuildOutcome(facts, seconds=facts["seconds"])
 
 
 def find_binds(cache: Path, environment: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from deeplearning_rehearsal.horovod_builds.row_trial import find_binds, read_out
 
 CPU, CUDA = ROWS[0], next(row for row in ROWS if row.name == "debian-12-torch-2.15.0-cuda")
 CPU_FACTS = {"toolkit": "", "standard": "17", "has_nccl": False, "ranks": 2}
-CUDA_FACTS = {"toolkit": "pypi", "standard": "20", "has_nccl": True, "ranks": 1}
+CUDA_FACTS = {"toolkit": "pypi", "standard": "20", "has_nccl": True, "ranks": 2}
 
 
 def test_the_rows_cover_compilers_standards_and_toolkits() -> None:
@@ -54,6 +54,7 @@ def test_what_the_program_takes_of_the_product_is_there() -> None:
     [
         (CPU, CPU_FACTS, ""),
         (CUDA, CUDA_FACTS, ""),
+        (CUDA, CUDA_FACTS | {"ranks": 1}, "ranks must be 2, got 1"),
         (CUDA, CUDA_FACTS | {"has_nccl": False}, "has_nccl must be True, got False"),
         (CPU, CPU_FACTS | {"toolkit": "image"}, "toolkit must be '', got 'image'"),
         (CPU, CPU_FACTS | {"has_nccl": True}, "has_nccl must be False, got True"),
@@ -66,11 +67,40 @@ def test_an_outcome_is_expected_when_toolkit_standard_nccl_and_ranks_are(row, fa
 
 def test_the_last_line_with_facts_is_the_outcome() -> None:
     facts = json.dumps(CPU_FACTS | {"seconds": 252})
-    assert read_outcome(0, ["making", f"{RESULT}{facts}"]) == BuildOutcome(json.loads(facts), "", seconds=252)
-    failed = read_outcome(0, [RESULT + json.dumps({"failure": "pip wheel failed; read the log"})])
-    assert failed.failure == "pip wheel failed; read the log"
-    assert read_outcome(1, ["one", "Killed"]).failure == "ended with status 1: one | Killed"
-    assert read_outcome(0, ["one"]).failure == "ended with status 0: one"
+    assert read_outcome(CPU, 0, ["making", f"{RESULT}{facts}"]) == BuildOutcome(json.loads(facts), "", seconds=252)
+    failed = read_failure("pip wheel failed; read the log")
+    assert failed == BuildOutcome({}, "pip wheel failed; read the log")
+    assert read_outcome(CPU, 1, ["one", "Killed"]).failure == "ended with status 1: one | Killed"
+    assert read_outcome(CPU, 0, ["one"]).failure == "ended with status 0: one"
+
+
+def read_failure(text: str, **more: bool) -> BuildOutcome:
+    return read_outcome(CPU, 0, [RESULT + json.dumps({"failure": text, **more})])
+
+
+def test_a_framework_that_the_index_does_not_offer_is_said_in_one_line() -> None:
+    """Pip names the last of the row's requirements, since each is tried; the line names all."""
+    outcome = read_failure("pip install failed; last lines: ERROR: No matching distribution found for torch==2.13.0")
+    said = "pip's index offers no torch==2.13.0+cpu and no torch==2.13.0 for the Python that builds"
+    assert outcome == BuildOutcome({}, said, is_unavailable=True)
+
+
+def test_a_network_that_does_not_answer_leaves_a_row_out() -> None:
+    assert read_failure("pip install did not reach its index", may_pass=True).is_unavailable
+
+
+def test_a_package_that_the_product_names_and_no_index_has_is_a_failure() -> None:
+    outcome = read_failure("ERROR: No matching distribution found for nvidia-cuda-nvcc-cu12==12.0.140", may_pass=False)
+    assert not outcome.is_unavailable
+    assert "nvidia-cuda-nvcc-cu12" in outcome.failure
+
+
+def test_what_came_of_a_row_is_kept_before_the_next_one_is_tried(tmp_path: Path) -> None:
+    command.keep_outcome(CPU, BuildOutcome(CPU_FACTS, seconds=252), tmp_path)
+    kept = json.loads((tmp_path / f"{CPU.name}.json").read_text())
+    assert kept["row"]["name"] == CPU.name
+    assert kept["outcome"]["facts"] == CPU_FACTS
+    assert kept["result"] == "as expected"
 
 
 def test_a_build_that_cannot_be_had_here_is_neither_right_nor_wrong() -> None:
