@@ -180,3 +180,17 @@ def test_without_null_a_policy_for_all_values_allows_a_call_that_has_no_value():
 def test_no_key_of_systems_manager_names_the_instance_that_a_call_is_about():
     (need,) = list_needs(("ssm.UpdateInstanceInformation", {"InstanceId": "i-1"}))
     assert (need.resource.rpartition("/")[2], need.context) == ("i-1", {})
+
+
+@pytest.mark.parametrize(
+    ("operation", "action"),
+    [
+        ("CreateMultipartUpload", "s3:PutObject"),
+        ("UploadPart", "s3:PutObject"),
+        ("CompleteMultipartUpload", "s3:PutObject"),
+        ("AbortMultipartUpload", "s3:AbortMultipartUpload"),
+    ],
+)
+def test_an_upload_of_many_parts_needs_the_right_to_put_the_object_and_to_end_it_another(operation, action):
+    (need,) = list_needs((f"s3.{operation}", {"Bucket": "team", "Key": "environments/a.tar"}))
+    assert (need.action, need.resource) == (action, "arn:aws:s3:::team/environments/a.tar")
