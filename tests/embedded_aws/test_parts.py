@@ -32,6 +32,12 @@ from deeplearning_rehearsal.errors import AssemblyError
             ("elasticfilesystem", "GET", "/2015-02-01/mount-targets", "FileSystemId=fs-1", "", b""),
             "DescribeMountTargets",
         ),
+        (("s3", "PUT", "/bucket/key", "", "", b""), "PutObject"),
+        (("s3", "DELETE", "/bucket/key", "", "", b""), "DeleteObject"),
+        (("s3", "POST", "/bucket/key", "uploads", "", b""), "CreateMultipartUpload"),
+        (("s3", "PUT", "/bucket/key", "partNumber=1&uploadId=u", "", b""), "UploadPart"),
+        (("s3", "POST", "/bucket/key", "uploadId=u", "", b""), "CompleteMultipartUpload"),
+        (("s3", "DELETE", "/bucket/key", "uploadId=u", "", b""), "AbortMultipartUpload"),
         (("nonsense", "GET", "/", "", "", b""), "Unknown"),
     ],
 )

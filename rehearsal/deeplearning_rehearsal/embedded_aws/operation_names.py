@@ -53,9 +53,16 @@ def _rest_operations(service: str) -> tuple[tuple[str, re.Pattern[str], frozense
         model = botocore.session.get_session().get_service_model(service)
     except botocore.exceptions.UnknownServiceError:
         return ()
-    rows = [_rest_operation(model, name) for name in model.operation_names]
+    rows = [_rest_operation(model, name) for name in model.operation_names if not _wants(model, name, "header")]
     # The most query keys and then the longest pattern first, so that ListObjectsV2 is not taken for ListObjects.
     return tuple(sorted(rows, key=lambda row: (-len(row[2]), -len(row[1].pattern), row[3])))
+
+
+def _wants(model: ServiceModel, name: str, location: str) -> set[str]:
+    """Return what an operation requires in headers or in the query; copies of S3 are puts that have a header more."""
+    shape = model.operation_model(name).input_shape
+    members = {} if shape is None else {key: shape.members[key].serialization for key in shape.required_members}
+    return {found.get("name", key) for key, found in members.items() if found.get("location") == location}
 
 
 def _rest_operation(model: ServiceModel, name: str) -> tuple[str, re.Pattern[str], frozenset[str], str]:
@@ -66,5 +73,5 @@ def _rest_operation(model: ServiceModel, name: str) -> tuple[str, re.Pattern[str
     pattern = re.escape(path).replace(r"\{", "{").replace(r"\}", "}")
     pattern = re.sub(r"\{[^}]*\+\}|\{[^}]*\\\+\}", ".+", pattern)
     pattern = re.sub(r"\{[^}]*\}", "[^/]+", pattern) + "/?"
-    needed = frozenset(part.partition("=")[0] for part in query.split("&") if part)
+    needed = frozenset(part.partition("=")[0] for part in query.split("&") if part) | _wants(model, name, "querystring")
     return str(http.get("method", "POST")), re.compile(pattern), needed, name
