@@ -18,6 +18,8 @@ from typing import IO, cast
 from deeplearning_provision.safe_path import UnsafeNameError, split_name
 
 BLOCK_BYTES = 1 << 20
+READ_BYTES = 1 << 16
+"""Of an archive at a time: tarfile copies what is left of its buffer at every small read."""
 DISK_BLOCK_BYTES = 4096
 """What a file system gives a file at least; an environment has tens of thousands of small ones."""
 
@@ -98,7 +100,7 @@ def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> No
     with path.open("rb") as raw:
         reader = _Counting(raw, on_bytes)
         try:
-            with tarfile.open(fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=BLOCK_BYTES) as archive:
+            with tarfile.open(fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=READ_BYTES) as archive:
                 _extract_all(archive, folder)
         except (tarfile.TarError, EOFError, UnsafeNameError, UnicodeError) as error:
             raise DamagedArchiveError(f"it cannot be unpacked: {error}") from error
