@@ -6,7 +6,7 @@ from pathlib import Path
 from deeplearning_agent.programs import Programs
 from deeplearning_provision.cuda_home import make_cuda_home, nccl_folder
 from deeplearning_provision.cuda_toolkit import CudaToolkit
-from deeplearning_provision.horovod_plan import FRAMEWORKS, SOURCES, HorovodPlan
+from deeplearning_provision.horovod_plan import FRAMEWORKS, SOURCES, SPAN_STANDARD, HorovodPlan
 from deeplearning_provision.pip_program import Pip
 from deeplearning_provision.transcript import ignore_line
 
@@ -107,7 +107,8 @@ def list_variables(plan: HorovodPlan, python: Path, scratch: Path, home: Path | 
     values |= {"MAKEFLAGS": f"-j{plan.jobs}", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
     # g++ 13 and later: Horovod relied on headers that include this one no more (its pull request 3957, never released).
     # Not in the wrapper, which nvcc hands preprocessed code.
-    values["CXXFLAGS"] = "-include stdexcept"
+    # The other one says whether there is a std::span, which flatbuffers takes only if told.
+    values["CXXFLAGS"] = "-include stdexcept" + (" -include version" if plan.standard == SPAN_STANDARD else "")
     if plan.standard:
         values["CXX"] = write_program(scratch / "cxx", WRAPPER.format(standard=plan.standard, compiler=plan.compiler))
     elif plan.toolkit:

@@ -27,11 +27,18 @@ FRAMEWORKS = {"torch": "PYTORCH", "tensorflow": "TENSORFLOW", "mxnet": "MXNET"}
 MPI_FOLDERS = ("/opt/amazon/openmpi/bin", "/opt/amazon/openmpi5/bin", "/usr/lib64/openmpi/bin")
 """Where images keep an MPI that is not in the `PATH` of services."""
 MPI_COMPILER = "mpicxx"
+COMPILER = "g++"
 STANDARDS = {"torch": (((2, 14), "20"), ((2, 1), "17")), "tensorflow": (((2, 10), "17"),)}
 """
 Framework -> from which version its headers ask for which C++ standard, the newest first.
 
 PyTorch's own `CMAKE_CXX_STANDARD`; for TensorFlow Horovod's CMake says so of 2.10, and 2.15.1 was compiled with it.
+"""
+SPAN_STANDARD = "20"
+STRICT_COMPILER = 14
+"""
+First g++ that refuses the `span` of the flatbuffers in Horovod, which assigns to a constant (google/flatbuffers, pull
+request 7227). Where the standard library has one, from C++20 on, flatbuffers takes that.
 """
 LAST_TENSORFLOW = (2, 18)
 """Horovod 0.28.1 compiles with the headers of 2.15.1, 2.16.2 and 2.18.1; those of 2.20.0 moved `xla_builder.h`."""
@@ -71,7 +78,7 @@ class HorovodPlan:
     @property
     def compiler(self) -> str:
         """The C++ compiler."""
-        return self.toolkit.compiler if self.toolkit else "g++"
+        return self.toolkit.compiler if self.toolkit else COMPILER
 
     def to_document(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -93,8 +100,8 @@ def describe_compilers(root: Path, programs: Programs) -> dict[str, str]:
     """Return the versions of the node's compilers, those that it has: `g++` and, of the image's CUDA, `nvcc`."""
     found = {"nvcc": read_nvcc_version(root, programs)}
     with contextlib.suppress(ProgramError):
-        output = programs.run(["g++", "-dumpfullversion", "-dumpversion"], timeout_seconds=PROBE_SECONDS)
-        found["g++"] = output.strip()
+        output = programs.run([COMPILER, "-dumpfullversion", "-dumpversion"], timeout_seconds=PROBE_SECONDS)
+        found[COMPILER] = output.strip()
     return {name: version for name, version in sorted(found.items()) if version}
 
 
@@ -133,25 +140,20 @@ def plan_horovod(
             f"Horovod cannot be built: {', '.join(f'{module}: {why}' for module, why in skipped.items())}",
             "on Debian, add libtorch-dev and pybind11-dev for torch; pin tensorflow<2.19",
         )
-    return HorovodPlan(
-        version,
-        {module: framework.version for module, framework in found.items()},
-        skipped,
-        find_mpi(root, programs),
-        _find_toolkit(found, root, programs, capability),
-        choose_standard({module: framework.version for module, framework in found.items()}),
-        count_jobs(),
-    )
+    versions = {module: framework.version for module, framework in found.items()}
+    toolkit = _find_toolkit(found, root, programs, capability)
+    standard = choose_standard(versions, _read_compiler(toolkit.compiler if toolkit else COMPILER, programs))
+    return HorovodPlan(version, versions, skipped, find_mpi(root, programs), toolkit, standard, count_jobs())
 
 
-def choose_standard(frameworks: Mapping[str, str]) -> str:
-    """Return the C++ standard that headers of frameworks ask for; empty where Horovod's own choice is enough."""
+def choose_standard(frameworks: Mapping[str, str], compiler: int) -> str:
+    """Return the C++ standard that headers and compiler ask for; empty where Horovod's own choice is enough."""
     wanted = [
         standard
         for module, version in frameworks.items()
         for standard in [_read_standard(version, STANDARDS.get(module, ()))]
     ]
-    return max(wanted, default="")
+    return max([*wanted, SPAN_STANDARD if compiler >= STRICT_COMPILER else ""])
 
 
 def _read_standard(version: str, standards: Sequence[tuple[tuple[int, int], str]]) -> str:
@@ -162,6 +164,13 @@ def _read_version(version: str) -> tuple[int, int]:
     """Return major and minor version; one that is no number is taken for the newest."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (9999, 0)
+
+
+def _read_compiler(compiler: str, programs: Programs) -> int:
+    """Return the major version of a g++; 0 where it does not say it."""
+    with contextlib.suppress(ProgramError, ValueError):
+        return int(programs.run([compiler, "-dumpversion"], timeout_seconds=PROBE_SECONDS).partition(".")[0])
+    return 0
 
 
 def count_jobs() -> int:
@@ -187,7 +196,7 @@ def _find_toolkit(
 
 
 def _check_compilers(interpreter: Interpreter, programs: Programs) -> None:
-    missing = [program for program in ("g++", "make") if not programs.has(program)]
+    missing = [program for program in (COMPILER, "make") if not programs.has(program)]
     if "torch" in interpreter.frameworks and not (Path(interpreter.headers) / "Python.h").exists():
         missing.append(f"Python.h of {interpreter.version}")
     if missing:

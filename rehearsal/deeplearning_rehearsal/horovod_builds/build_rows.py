@@ -49,13 +49,13 @@ _TORCH_CPU = ("torch==2.13.0+cpu", "torch==2.13.0")
 ROWS = (
     _cpu("debian-12-torch-2.13.0", "bookworm", _TORCH_CPU),
     # PyPI has builds with CUDA alone; some indexes have one for the CPU, of few versions of Python.
-    _cpu("debian-13-torch-2.13.0", "trixie", _TORCH_CPU, has_host_python=True),
+    _cpu("debian-13-torch-2.13.0", "trixie", _TORCH_CPU, "20", has_host_python=True),
     _cpu("debian-13-g++-13-torch-2.13.0", "trixie", _TORCH_CPU, has_host_python=True, compiler="g++-13"),
     _cpu("debian-13-torch-2.15.0", "trixie", ("torch==2.15.0",), "20"),
     _cpu("debian-13-torch-2.15.0-partial-cuda", "trixie", ("torch==2.15.0",), "20", has_partial_cuda=True),
     _cpu("debian-12-tensorflow-2.15.1", "bookworm", ("tensorflow-cpu==2.15.1",)),
     BuildRow("debian-12-torch-2.15.0-cuda", "bookworm", ("torch==2.15.0",), "8.0", PYPI, "20"),
-    BuildRow("debian-13-torch-2.13.0-cuda", "trixie", ("torch==2.13.0",), "8.0", PYPI, "17"),
+    BuildRow("debian-13-torch-2.13.0-cuda", "trixie", ("torch==2.13.0",), "8.0", PYPI, "20"),
     BuildRow("ubuntu-24.04-torch-2.7.1-cuda", "noble", ("torch==2.7.1",), "7.0", UBUNTU, "17"),
 )
 
