@@ -8,6 +8,8 @@ from pathlib import Path
 
 FOLDERS = ("etc", "home", "opt/deeplearning")
 """Where a node's set-up and its membership write."""
+_BROUGHT = tuple(f"opt/deeplearning/{name}" for name in ("data", "environments", "provision"))
+"""What nodes bring for jobs, in their own time, and what they say of it, which names the boot."""
 
 _VOLATILE_SUFFIXES = (".pyc", "~")
 _VOLATILE_NAMES = frozenset({"ld.so.cache", "mtab"})
@@ -43,7 +45,8 @@ def digest_files(root: Path) -> dict[str, str]:
     """Return path -> mode, owner and digest of every file of a node's set-up."""
     found = {}
     for folder in FOLDERS:
-        for parent, _, names in os.walk(root / folder):
+        for parent, folders, names in os.walk(root / folder):
+            folders[:] = [name for name in folders if str(Path(parent, name).relative_to(root)) not in _BROUGHT]
             for name in names:
                 path = Path(parent, name)
                 if not name.endswith(_VOLATILE_SUFFIXES) and name not in _VOLATILE_NAMES:

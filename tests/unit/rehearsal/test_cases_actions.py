@@ -172,6 +172,9 @@ def test_a_node_that_was_left_alone_has_no_changed_file(tmp_path: Path) -> None:
     files.remember("i-1")
     _write(tmp_path, "var/log/agent.log", "again\n")
     _write(tmp_path, "opt/deeplearning/agent/__pycache__/boot.cpython-311.pyc", "")
+    # What jobs need comes in its own time, and is told anew at each boot.
+    _write(tmp_path, "opt/deeplearning/provision/status.json", '{"boot": "2"}')
+    _write(tmp_path, "opt/deeplearning/environments/k1/bin/python", "")
     files.compare()
     assert files.changes == {"i-1": ()}
 
@@ -184,6 +187,7 @@ def test_a_node_that_was_left_alone_has_no_changed_file(tmp_path: Path) -> None:
         (lambda root: (root / "etc/hosts").unlink(), "etc/hosts"),
         (lambda root: _write(root, "home/ubuntu/.ssh/new", ""), "home/ubuntu/.ssh/new"),
         (lambda root: _write(root, "opt/deeplearning/membership.json", "{}"), "opt/deeplearning/membership.json"),
+        (lambda root: _write(root, "opt/deeplearning/provision.json", "{}"), "opt/deeplearning/provision.json"),
         (lambda root: ((root / "etc/link").unlink(), (root / "etc/link").symlink_to("/other")), "etc/link"),
     ],
 )
