@@ -19,7 +19,7 @@ from deeplearning_provision.safe_path import UnsafeNameError, split_name
 
 BLOCK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
-"""Of an archive at a time: tarfile copies what is left of its buffer at every small read."""
+"""Bytes of an archive that are read at a time: few, since tarfile copies the rest of its buffer at each small read."""
 DISK_BLOCK_BYTES = 4096
 """What a file system gives a file at least; an environment has tens of thousands of small ones."""
 

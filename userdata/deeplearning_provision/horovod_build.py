@@ -107,7 +107,7 @@ def list_variables(plan: HorovodPlan, python: Path, scratch: Path, home: Path | 
     values |= {"MAKEFLAGS": f"-j{plan.jobs}", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
     # g++ 13 and later: Horovod relied on headers that include this one no more (its pull request 3957, never released).
     # Not in the wrapper, which nvcc hands preprocessed code.
-    # The other one says whether there is a std::span, which flatbuffers takes only if told.
+    # In C++20 <version> tells flatbuffers that there is a std::span, which g++ 14 needs it to take.
     values["CXXFLAGS"] = "-include stdexcept" + (" -include version" if plan.standard == SPAN_STANDARD else "")
     if plan.standard:
         values["CXX"] = write_program(scratch / "cxx", WRAPPER.format(standard=plan.standard, compiler=plan.compiler))

@@ -106,7 +106,6 @@ _RULES: Mapping[str, _Rule] = {
     "s3.GetObject": _Rule(("s3:GetObject",), name_object, ("kms:Decrypt",)),
     "s3.HeadObject": _Rule(("s3:GetObject",), name_object, ("kms:Decrypt",)),
     "s3.PutObject": _Rule(("s3:PutObject",), name_object, ("kms:GenerateDataKey",)),
-    # S3 user guide, "Multipart upload API and permissions".
     "s3.CreateMultipartUpload": _Rule(("s3:PutObject",), name_object, ("kms:Decrypt", "kms:GenerateDataKey")),
     "s3.UploadPart": _Rule(("s3:PutObject",), name_object, ("kms:Decrypt", "kms:GenerateDataKey")),
     "s3.CompleteMultipartUpload": _Rule(("s3:PutObject",), name_object, ("kms:Decrypt", "kms:GenerateDataKey")),

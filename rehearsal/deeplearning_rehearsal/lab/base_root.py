@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,39 +97,21 @@ def _build(work: Path, tell: Callable[[str], None]) -> Path:
     tell("making the nodes' base root file system, once: about 190 MB of downloads, 350 MB on disk, a minute")
     made = work / "made"
     made.mkdir()
+    # mmdebstrap runs it at the end, in a shell whose first argument is the root.
     finish = ["sh", str(_FINISH), '"$1"', str(made / "archive"), *ARCHIVE_PACKAGES]
-    make_root(made / "root", (*IMAGE_PACKAGES, *LAB_PACKAGES), finish, work.parent / "build.log", tell)
-    write_index(made / "archive")
-    tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
-    return made
-
-
-def make_root(
-    root: Path, packages: Sequence[str], finish: Sequence[str], log: Path, tell: Callable[[str], None]
-) -> None:
-    """
-    Make a root file system of Debian.
-
-    Args:
-        root: Where to.
-        packages: What it holds beside what each Debian must have.
-        finish: A shell command, word by word, that is run at the end; `"$1"` in it is the root.
-        log: What mmdebstrap writes.
-        tell: Told its lines of progress.
-
-    Raises:
-        UnavailableError: It failed.
-    """
     command = [
         *ENCLOSED,
         *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--keyring={ARCHIVE_KEYRING}"),
-        f"--include={','.join(packages)}",
+        f"--include={','.join((*IMAGE_PACKAGES, *LAB_PACKAGES))}",
         *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
         f"--customize-hook={' '.join(finish)}",
         SUITE,
-        str(root),
+        str(made / "root"),
     ]
-    _run_mmdebstrap(command, read_host_sources(), log, tell)
+    _run_mmdebstrap(command, read_host_sources(), work.parent / "build.log", tell)
+    write_index(made / "archive")
+    tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
+    return made
 
 
 def _run_mmdebstrap(command: list[str], sources: str | None, log: Path, tell: Callable[[str], None]) -> None:

@@ -35,28 +35,6 @@ _FETCHED = re.compile(r"^\s*Downloading (?:\S*/)?([^/\s]+\.whl)(?:\.metadata)? \
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
-def download_horovod(folder: Path) -> Path:
-    """
-    Let pip fetch Horovod's source from the index that this machine uses, and check its hash.
-
-    Raises:
-        UnavailableError: It cannot be had.
-    """
-    requirement, constraint = folder / "horovod.txt", folder / "constraint.txt"
-    requirement.write_text(HOROVOD + "\n")
-    constraint.write_text(_BUILD_CONSTRAINT + "\n")
-    command = [*_PIP, "download", "--quiet", "--no-deps", "--no-binary", "horovod"]
-    command += ["--dest", str(folder), "--requirement", str(requirement)]
-    environment = os.environ | {"PIP_CONSTRAINT": str(constraint), "PIP_BUILD_CONSTRAINT": str(constraint)}
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    for path in (requirement, constraint):
-        path.unlink()
-    sources = list(folder.glob("horovod-*.tar.gz"))
-    if answer.returncode != 0 or len(sources) != 1:
-        raise UnavailableError(f"Horovod's source could not be downloaded: {answer.stderr.strip()[-600:]}")
-    return sources[0]
-
-
 def prepare_packages(cache: Path, requirements: Path, tell: Callable[[str], None]) -> Path:
     """
     Return a folder with the wheels of an environment, downloaded first when the cache does not hold them.
@@ -103,7 +81,7 @@ def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[s
         tell(f"downloading {framework or 'what builds Horovod'} for Python {NODE_PYTHON}, once")
         _download_framework(framework, folder, tell)
         tell("downloading Horovod's source (3.5 MB)")
-        download_horovod(folder)
+        _download_horovod(folder)
 
     return _prepare(cache, (framework, HOROVOD, HOROVOD_NEEDS, _platforms()), fill, tell)
 
@@ -118,6 +96,23 @@ def _prepare(cache: Path, recipe: object, fill: Callable[[Path], None], tell: Ca
         return folder
 
     return fill_once(cache, f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill_folder)
+
+
+def _download_horovod(folder: Path) -> Path:
+    """Let pip fetch Horovod's source from the index that this machine uses, and check its hash."""
+    requirement, constraint = folder / "horovod.txt", folder / "constraint.txt"
+    requirement.write_text(HOROVOD + "\n")
+    constraint.write_text(_BUILD_CONSTRAINT + "\n")
+    command = [*_PIP, "download", "--quiet", "--no-deps", "--no-binary", "horovod"]
+    command += ["--dest", str(folder), "--requirement", str(requirement)]
+    environment = os.environ | {"PIP_CONSTRAINT": str(constraint), "PIP_BUILD_CONSTRAINT": str(constraint)}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    for path in (requirement, constraint):
+        path.unlink()
+    sources = list(folder.glob("horovod-*.tar.gz"))
+    if answer.returncode != 0 or len(sources) != 1:
+        raise UnavailableError(f"Horovod's source could not be downloaded: {answer.stderr.strip()[-600:]}")
+    return sources[0]
 
 
 def _download_framework(framework: str, folder: Path, tell: Callable[[str], None]) -> None:

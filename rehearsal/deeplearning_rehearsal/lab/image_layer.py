@@ -49,8 +49,8 @@ STAND_INS = (
     StandIn(
         "Debian 12",
         "the image's distribution",
-        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; what a Deep Learning AMI has "
-        "beside is a layer over it, listed here",
+        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; framework, compilers, pip and MPI only "
+        "in the layers that are listed here; of an image that the template names by its id nothing more is known",
     ),
     StandIn("network namespaces", "EC2 instances", "one kernel, one bridge; no hypervisor, no EBS, no security groups"),
     StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),

@@ -14,11 +14,12 @@ KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k1"
 TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/state"
 FILES = f"arn:aws:elasticfilesystem:{REGION}:{ACCOUNT}:file-system/fs-1"
 VAULT = f"arn:aws:backup:{REGION}:{ACCOUNT}:backup-vault:nightly"
+ARCHIVE = "arn:aws:s3:::team/environments/a.tar"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/Backup"
 
 
 class EstateWithKey:
-    """An account in which the table and the vault are encrypted with the customer's key, and nothing else."""
+    """An account in which table, vault and archive are encrypted with the customer's key, and nothing else."""
 
     account, region, url_suffix = ACCOUNT, REGION, "amazonaws.com"
 
@@ -35,7 +36,7 @@ class EstateWithKey:
         return "cluster" if table == "state" else ""
 
     def find_key(self, arn):
-        return KEY if arn in {TABLE, VAULT} else ""
+        return KEY if arn in {TABLE, VAULT, ARCHIVE} else ""
 
 
 def list_needs(*calls):
@@ -183,14 +184,23 @@ def test_no_key_of_systems_manager_names_the_instance_that_a_call_is_about():
 
 
 @pytest.mark.parametrize(
-    ("operation", "action"),
+    ("operation", "action", "key_actions"),
     [
-        ("CreateMultipartUpload", "s3:PutObject"),
-        ("UploadPart", "s3:PutObject"),
-        ("CompleteMultipartUpload", "s3:PutObject"),
-        ("AbortMultipartUpload", "s3:AbortMultipartUpload"),
+        ("CreateMultipartUpload", "s3:PutObject", ["kms:Decrypt", "kms:GenerateDataKey"]),
+        ("UploadPart", "s3:PutObject", ["kms:Decrypt", "kms:GenerateDataKey"]),
+        ("CompleteMultipartUpload", "s3:PutObject", ["kms:Decrypt", "kms:GenerateDataKey"]),
+        ("AbortMultipartUpload", "s3:AbortMultipartUpload", []),
     ],
 )
-def test_an_upload_of_many_parts_needs_the_right_to_put_the_object_and_to_end_it_another(operation, action):
-    (need,) = list_needs((f"s3.{operation}", {"Bucket": "team", "Key": "environments/a.tar"}))
-    assert (need.action, need.resource) == (action, "arn:aws:s3:::team/environments/a.tar")
+def test_an_upload_of_many_parts_needs_the_right_to_put_the_object_and_to_end_it_another(
+    operation, action, key_actions
+):
+    """
+    The requester "must have permission to the kms:Decrypt and kms:GenerateDataKey actions on the key".
+
+    So https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateMultipartUpload.html of the whole upload; elsewhere the
+    page wants the one for the first call and the other for the parts. Both together are right under either reading.
+    """
+    need, *uses = list_needs((f"s3.{operation}", {"Bucket": "team", "Key": "environments/a.tar"}))
+    assert (need.action, need.resource) == (action, ARCHIVE)
+    assert [(use.action, use.resource) for use in uses] == [(key_action, KEY) for key_action in key_actions]
