@@ -94,13 +94,17 @@ class ClusterBackup(Construct):
         )
         document = iam.PolicyDocument(statements=self._rights(), minimize=True)
         policy = iam.ManagedPolicy(self, "Policy", roles=[role], document=document)
-        # Backups get their names when they are made.
-        wildcards = [self._backups_of_table(), self._recovery_points()]
+        # Backups get their names when they are made, and looking resources up takes no resource in IAM.
+        wildcards = [self._backups_of_table(), self._recovery_points(), "*"]
         acknowledge(policy, "wildcard-resources", findings=wildcards)
         return role, policy
 
     def _rights(self) -> list[iam.PolicyStatement]:
-        """Return of AWSBackupServiceRolePolicyForBackup what EFS and DynamoDB need, on these resources alone."""
+        """
+        Return of AWSBackupServiceRolePolicyForBackup what EFS and DynamoDB need, on these resources alone.
+
+        The AWS Backup developer guide lists the statements for both ("Managed policies", Customer managed policies).
+        """
         service = Fn.sub("dynamodb.${AWS::Region}.${AWS::URLSuffix}")
         statements = [
             _allow(
@@ -113,7 +117,9 @@ class ClusterBackup(Construct):
                 self._table.table_arn,
             ),
             _allow(["dynamodb:DeleteBackup", "dynamodb:DescribeBackup"], self._backups_of_table()),
-            _allow(["backup:DescribeBackupVault"], self.vault.attr_backup_vault_arn),
+            # CreateBackupSelection refuses a role without it (hashicorp/terraform-provider-aws issue 10511).
+            _allow(["tag:GetResources"], "*"),
+            _allow(["backup:CopyIntoBackupVault", "backup:DescribeBackupVault"], self.vault.attr_backup_vault_arn),
             _allow(["backup:TagResource"], self._recovery_points()),
             _allow(
                 ["kms:Decrypt", "kms:GenerateDataKey"],

@@ -135,6 +135,8 @@ _RULES: Mapping[str, _Rule] = {
     "elasticfilesystem.ClientWrite": _Rule(("elasticfilesystem:ClientWrite",), name_mounted_file_system),
     "elasticfilesystem.DescribeTags": _Rule(("elasticfilesystem:DescribeTags",), name_file_system),
     "elasticfilesystem.Backup": _Rule(("elasticfilesystem:Backup",), name_file_system),
+    "tag.GetResources": _Rule(("tag:GetResources",), name_nothing),
+    "backup.CopyIntoBackupVault": _Rule(("backup:CopyIntoBackupVault",), name_vault),
     "backup.DescribeBackupVault": _Rule(("backup:DescribeBackupVault",), name_vault),
     "backup.TagResource": _Rule(("backup:TagResource",), name_by_arn),
     # No API and no action of its own: a recovery point is encrypted with the vault's key, by a grant on it.

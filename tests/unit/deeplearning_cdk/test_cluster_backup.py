@@ -91,6 +91,10 @@ def test_the_role_of_the_backups_may_back_up_these_two_and_nothing_else(synthesi
         ("dynamodb:DeleteBackup", backups, ""),
         ("dynamodb:DescribeBackup", backups, ""),
         ("backup:DescribeBackupVault", str({"Fn::GetAtt": [vault, "BackupVaultArn"]}), ""),
+        # AWS Backup developer guide, "Managed policies": a role for EFS starts with GetResourcesPermissions and
+        # BackupVaultPermissions; CreateBackupSelection refuses one without the first (ERROR_3018).
+        ("tag:GetResources", "*", ""),
+        ("backup:CopyIntoBackupVault", str({"Fn::GetAtt": [vault, "BackupVaultArn"]}), ""),
         ("backup:TagResource", points, ""),
         ("elasticfilesystem:Backup", str(_file_system(synthesis)), ""),
         ("elasticfilesystem:DescribeTags", str(_file_system(synthesis)), ""),

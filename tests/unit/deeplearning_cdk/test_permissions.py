@@ -200,6 +200,7 @@ def test_no_role_has_a_policy_inside_or_one_of_aws_and_none_may_hand_out_rights(
         "sqs",
         "ssm",
         "ssmmessages",
+        "tag",
     }
     assert not [action for action in granted if "*" in action]
 

@@ -57,6 +57,7 @@ def _create_selection(creation: Creation) -> Created:
     plan = creation.client("backup").get_backup_plan(BackupPlanId=properties["BackupPlanId"])["BackupPlan"]
     role = str(selection["IamRoleArn"])
     _require_trust(creation, role)
+    _require_tag_right(creation, role)
     if not selection["SelectionName"] or not all(str(arn).startswith("arn:") for arn in selection["Resources"]):
         raise ValueError(f"Resources must be ARNs, got {selection['Resources']}")
     for vault in sorted({rule["TargetBackupVaultName"] for rule in plan["Rules"]}):
@@ -78,12 +79,25 @@ def _require_trust(creation: Creation, role_arn: str) -> None:
         raise ValueError(refusal)
 
 
+def _require_tag_right(creation: Creation, role_arn: str) -> None:
+    """
+    Refuse a selection whose role may not look up resources, in the words of `CreateBackupSelection`.
+
+    hashicorp/terraform-provider-aws issue 10511 and pull request 12017, which retries on this text. The reports select
+    by tag; no page says that a selection by ARNs is exempt.
+    """
+    service = Principal("other", "", "aws-backup", role_arn)
+    if creation.services.gatekeeper.check_call(service, "tag.GetResources", {}) is not None:
+        raise ValueError(f"IAM Role {role_arn} is not authorized to call tag:GetResources (ERROR_3018)")
+
+
 def _ask_for_rights(creation: Creation, role_arn: str, vault: str, resources: Sequence[str]) -> None:
     """Ask for what a nightly backup does with its role; what is denied is told as of any other call."""
     service = Principal("other", "", "aws-backup", role_arn)
     point = creation.services.gatekeeper.state.arn("backup", f"recovery-point:{_NEXT}")
     of_vault: list[Call] = [
         ("backup.DescribeBackupVault", {"BackupVaultName": vault}),
+        ("backup.CopyIntoBackupVault", {"BackupVaultName": vault}),
         ("backup.EncryptRecoveryPoint", {"BackupVaultName": vault}),
         ("backup.TagResource", {"ResourceArn": point}),
     ]
