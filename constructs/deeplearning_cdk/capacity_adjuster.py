@@ -1,6 +1,6 @@
 """The Lambda that adjusts the wanted capacity to what launched, and what wakes it."""
 
-from aws_cdk import Duration
+from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
@@ -184,6 +184,13 @@ class CapacityAdjuster(Construct):
                 resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
             ),
             *meeting_key_statements(key),
+            # Lambda decrypts the environment as the function's role, with a grant of its own only where whoever deploys
+            # may make one.
+            iam.PolicyStatement(
+                actions=["kms:Decrypt"],
+                resources=[key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": f"lambda.{Aws.REGION}.amazonaws.com"}},
+            ),
             event_statement(cluster, EventKind.FAILED, EventKind.FINISHED),
             iam.PolicyStatement(
                 # Describing groups takes no resource in IAM.

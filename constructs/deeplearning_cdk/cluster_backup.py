@@ -19,7 +19,9 @@ class ClusterBackup(Construct):
     A vault of the cluster's own, and a plan that fills it every day at 5:00 UTC and empties it after 35 days.
 
     The vault stays with the file system when the stack is deleted, since what was backed up is asked for when
-    something is gone. Its name is unique to the stack's instance, so that a stack can be made again under its name.
+    something is gone, and so do role and policy: AWS Backup needs the role to delete recovery points after their 35
+    days (AWS Backup developer guide, "Identity and access management", Warning). The vault's name is unique to the
+    stack's instance, so that a stack can be made again under its name.
     All of it is made before the nodes: a backup that the account refuses fails the stack while it costs nothing, and
     not after the cluster has formed. A creation that fails while the nightly backup runs leaves a vault that is not
     empty: its rollback ends as ROLLBACK_FAILED, and deleting the stack then keeps the vault.
@@ -94,6 +96,8 @@ class ClusterBackup(Construct):
         )
         document = iam.PolicyDocument(statements=self._rights(), minimize=True)
         policy = iam.ManagedPolicy(self, "Policy", roles=[role], document=document)
+        for kept in (role, policy):
+            kept.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         # Backups get their names when they are made, and looking resources up takes no resource in IAM.
         wildcards = [self._backups_of_table(), self._recovery_points(), "*"]
         acknowledge(policy, "wildcard-resources", findings=wildcards)

@@ -9,8 +9,8 @@ KEY = {"Fn::GetAtt": ["Key", "Arn"]}
 ROOT = {"Fn::Sub": "arn:${AWS::Partition}:iam::${AWS::AccountId}:root"}
 
 
-def encrypt(template, *, may_use_key):
-    """Let the stack have a key and dead letters, which the function may send or not."""
+def encrypt(template, *, may_use_key, may_start=True):
+    """Let the stack have a key and dead letters, which the function may send or not; it may read its environment."""
     resources = template["Resources"]
     statement = {"Effect": "Allow", "Action": "kms:*", "Resource": "*", "Principal": {"AWS": ROOT}}
     resources["Key"] = {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": {"Statement": [statement]}}}
@@ -26,10 +26,13 @@ def encrypt(template, *, may_use_key):
         "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY},
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
     }
-    if may_use_key:
-        resources["FunctionRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(
-            {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": KEY}
-        )
+    key_rights = {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": KEY}
+    if not may_use_key:
+        key_rights["Condition"] = {
+            "StringEquals": {"kms:ViaService": {"Fn::Sub": "lambda.${AWS::Region}.amazonaws.com"}}
+        }
+    if may_start:
+        resources["FunctionRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(key_rights)
     return template
 
 
@@ -43,11 +46,11 @@ def fail_for_good(cloud):
 
 @pytest.fixture(scope="module")
 def deploy(start_cloud, sample_assembly, assemble, tmp_path_factory):
-    def deploy(*, may_use_key):
+    def deploy(*, may_use_key, may_start=True):
         cloud = start_cloud(minute_seconds=3600, retry_seconds=[0.05, 0.05])
         template = json.loads((sample_assembly / "sample.template.json").read_text())
         folder = tmp_path_factory.mktemp("encrypted") / "cdk.out"
-        cloud.deploy(assemble(folder, encrypt(template, may_use_key=may_use_key)))
+        cloud.deploy(assemble(folder, encrypt(template, may_use_key=may_use_key, may_start=may_start)))
         cloud.observation("Subscription CREATE_COMPLETE")
         cloud.observation("TopicPermission CREATE_COMPLETE")
         return cloud
@@ -110,6 +113,18 @@ def test_a_dead_letter_that_the_functions_role_may_not_encrypt_is_lost_and_told(
     fail_for_good(cloud)
     cloud.observation("a dead letter of")
     assert receive(cloud, "DeadLetters", wait_seconds=0) == []
+
+
+def test_a_function_whose_role_may_not_decrypt_its_environment_does_not_start(deploy):
+    """
+    Lambda decrypts the environment as the execution role, with `aws:lambda:FunctionArn` as context.
+
+    terraform-aws-gitlab-runner issue 1253: "no identity-based policy allows the kms:Decrypt action", and no start.
+    """
+    cloud = deploy(may_use_key=False, may_start=False)
+    cloud.client("sns").publish(TopicArn=cloud.physical_id("Topic"), Message=json.dumps({"Event": "held"}))
+    told = cloud.observation("Lambda was unable to decrypt the environment variables")
+    assert "no identity-based policy allows the kms:Decrypt action" in told["text"]
 
 
 def admit(principal, source):

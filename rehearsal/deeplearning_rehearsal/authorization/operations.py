@@ -19,6 +19,7 @@ from deeplearning_rehearsal.authorization.targets import (
     name_by_arn,
     name_event_bus,
     name_file_system,
+    name_function,
     name_group,
     name_group_of_instance,
     name_instance,
@@ -141,6 +142,8 @@ _RULES: Mapping[str, _Rule] = {
     "backup.TagResource": _Rule(("backup:TagResource",), name_by_arn),
     # No API and no action of its own: a recovery point is encrypted with the vault's key, by a grant on it.
     "backup.EncryptRecoveryPoint": _Rule((), name_vault, ("kms:DescribeKey", "kms:CreateGrant")),
+    # No API and no action of its own: Lambda decrypts the environment at a cold start, as the function's role.
+    "lambda.DecryptEnvironment": _Rule((), name_function, ("kms:Decrypt",)),
     # No policy can forbid it, and none needs to allow it.
     "sts.GetCallerIdentity": _Rule((), name_nothing),
 }

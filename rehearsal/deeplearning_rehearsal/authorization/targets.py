@@ -144,3 +144,8 @@ def name_by_arn(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
 def name_vault(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     """Name a backup vault."""
     yield estate.arn("backup", f"backup-vault:{parameters['BackupVaultName']}"), {}
+
+
+def name_function(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a function."""
+    yield estate.arn("lambda", f"function:{parameters['FunctionName']}"), {}

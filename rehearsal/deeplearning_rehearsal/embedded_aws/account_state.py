@@ -166,10 +166,15 @@ def _read_file_system_policy(place: Place, name: str) -> str | None:
     return found.file_system_policy if found else None
 
 
-def _read_function_policy(place: Place, name: str) -> dict[str, Any] | None:
+def _read_function(place: Place, name: str) -> Any:
     functions = lambda_backends[place.account][place.region].list_functions()
-    statements = [f.policy.statements for f in functions if f.function_name == name.split(":")[1]]
-    return {"Version": "2012-10-17", "Statement": statements[0]} if statements and statements[0] else None
+    return next((function for function in functions if function.function_name == name.split(":")[1]), None)
+
+
+def _read_function_policy(place: Place, name: str) -> dict[str, Any] | None:
+    function = _read_function(place, name)
+    statements = function.policy.statements if function else None
+    return {"Version": "2012-10-17", "Statement": statements} if statements else None
 
 
 _KEY_READERS: Mapping[str, Callable[[Place, str], Any]] = {
@@ -178,6 +183,7 @@ _KEY_READERS: Mapping[str, Callable[[Place, str], Any]] = {
     "dynamodb": _read_table_key,
     "s3": _read_bucket_key,
     "backup": _read_vault_key,
+    "lambda": lambda place, name: getattr(_read_function(place, name), "kms_key_arn", None),
 }
 _POLICY_READERS: Mapping[str, Callable[[Place, str], Any]] = {
     "sqs": lambda place, name: getattr(_read_queue(place, name), "policy", None),

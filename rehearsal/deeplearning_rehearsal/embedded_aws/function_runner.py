@@ -30,6 +30,8 @@ LogWriter = Callable[[str], None]
 """Takes what an invocation printed."""
 DeadLetters = Callable[[Any, str], None]
 """Takes an event that failed for good, and the last error."""
+Decryption = Callable[[], str]
+"""Decrypts a function's environment; returns why it is refused, empty when it is not."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class FunctionRunner:
         self._permissions: dict[str, list[Permission]] = defaultdict(list)
         self._dead_letters: dict[str, DeadLetters] = {}
         self._logs: dict[str, LogWriter] = {}
+        self._decryptions: dict[str, Decryption] = {}
         self._warm: dict[str, list[ExecutionEnvironment]] = defaultdict(list)
         self._all: list[ExecutionEnvironment] = []
         self._invocations: list[Invocation] = []
@@ -101,6 +104,7 @@ class FunctionRunner:
         zipped: bytes,
         dead_letters: DeadLetters | None = None,
         log: LogWriter | None = None,
+        decrypt: Decryption | None = None,
     ) -> None:
         """Unpack a function's code, so that it can be invoked."""
         code = unpack_code(zipped, Path(self._folder.name) / "code" / name)
@@ -112,6 +116,8 @@ class FunctionRunner:
                 self._dead_letters[name] = dead_letters
             if log is not None:
                 self._logs[name] = log
+            if decrypt is not None:
+                self._decryptions[name] = decrypt
 
     def remove_function(self, name: str) -> None:
         """Forget a function; running invocations end by themselves."""
@@ -223,7 +229,10 @@ class FunctionRunner:
         with self._lock:
             warm = self._warm[function.name]
             environment = warm.pop() if warm else None
+            decrypt = self._decryptions.get(function.name)
         if environment is None:
+            if decrypt is not None and (refusal := decrypt()):
+                return Outcome(0.0, None, refusal, "")
             environment = ExecutionEnvironment(function, self._runtime)
             with self._lock:
                 self._all.append(environment)

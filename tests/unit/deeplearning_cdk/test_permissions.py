@@ -291,6 +291,14 @@ def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize:
             [_arn(synthesis, "AWS::SQS::Queue", "DeadLetters"), _arn(synthesis, "AWS::SQS::Queue", "MasterQueue")],
         ),
         *_use_key(synthesis),
+        # Lambda decrypts the environment as the function's role; where nobody made a grant on the key, functions
+        # without this right did not start (cattle-ops/terraform-aws-gitlab-runner issue 1253). The condition is that
+        # of aws-cloudformation/cloudformation-coverage-roadmap issue 321.
+        _allow(
+            "kms:Decrypt",
+            _arn(synthesis, "AWS::KMS::Key", "Encryption"),
+            Condition={"StringEquals": {"kms:ViaService": "lambda.region.amazonaws.com"}},
+        ),
         _send_events(synthesis, "Failed", "Finished"),
         _allow(["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"], "*"),
         _allow(

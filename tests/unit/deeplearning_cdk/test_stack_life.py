@@ -102,7 +102,14 @@ LOGS = dict.fromkeys(
 PIN = {"ClusterImage": STAYS_ALWAYS}
 """It holds a text and nothing else, so it is forgotten rather than asked to go."""
 
-VAULT = dict.fromkeys(("ClusterBackupVault", "ClusterEncryptionKey"), STAYS_UNLESS_ITS_CREATION_FAILS)
+VAULT = dict.fromkeys(
+    ("ClusterBackupPolicy", "ClusterBackupRole", "ClusterBackupVault", "ClusterEncryptionKey"),
+    STAYS_UNLESS_ITS_CREATION_FAILS,
+)
+"""
+AWS Backup ends old recovery points as the role that made them: "If you delete or modify that role, AWS Backup cannot
+manage your recovery point lifecycle" (AWS Backup developer guide, "Identity and access management", Warning).
+"""
 FILE_SYSTEM = {"ClusterFileSystem": STAYS_UNLESS_ITS_CREATION_FAILS}
 
 

@@ -12,6 +12,7 @@ from deeplearning_rehearsal.embedded_aws.function_log import FunctionLog
 from deeplearning_rehearsal.embedded_aws.function_permission import Permission
 from deeplearning_rehearsal.embedded_aws.function_runner import DeadLetters
 from deeplearning_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.embedded_aws.principals import Principal
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
 
 _DEFAULT_TIMEOUT = 3
@@ -54,8 +55,25 @@ def _create_function(creation: Creation) -> Created:
         log=FunctionLog(services.place, runtime, properties["LoggingConfig"]["LogGroup"]).write
         if "LoggingConfig" in properties
         else None,
+        decrypt=partial(_decrypt_environment, creation, name) if variables else None,
     )
     return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+
+def _decrypt_environment(creation: Creation, name: str) -> str:
+    """
+    Decrypt a function's environment as its role, with the customer's key if there is one; return the refusal.
+
+    Lambda also makes a grant on the key for the role when whoever creates the function may `kms:CreateGrant`. Deploy
+    roles differ, and a grant is lost when its role is made anew (serverless/examples issue 279), so that none counts
+    here. Where there was none, functions did not start (cattle-ops/terraform-aws-gitlab-runner issue 1253).
+    """
+    caller = Principal("lambda", "", name, creation.properties["Role"])
+    denial = creation.services.gatekeeper.check_call(caller, "lambda.DecryptEnvironment", {"FunctionName": name})
+    if denial is None:
+        return ""
+    said = "Lambda was unable to decrypt the environment variables because KMS access was denied."
+    return f"KMSAccessDeniedException: {said} KMS Message: {denial.message}"
 
 
 def _bury(place: Place, runtime: Mapping[str, str], queue_arn: str) -> DeadLetters:
