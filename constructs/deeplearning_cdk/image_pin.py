@@ -1,4 +1,4 @@
-"""Pins the image: what its parameter names at the stack's creation, until the user asks for the current one."""
+"""The pinned image: what its parameter names at the stack's creation, until the user asks for the current one."""
 
 from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
@@ -27,7 +27,8 @@ class PinnedImage(Construct):
     The image that an SSM parameter names, read when the stack is created and when the release changes.
 
     A parameter of the template would be read at each deployment, and nodes launched later would differ from those that
-    run. CloudFormation asks the function behind this resource only when one of its properties changes.
+    run. The function behind this resource remembers which image belongs to which release, so that neither an update of
+    another property nor a rollback changes the image.
 
     Args:
         scope: The parent.

@@ -1,10 +1,13 @@
 """
-The Lambda behind `Custom::PinnedImage`: reads an image's parameter when CloudFormation asks, and only then.
+The Lambda behind `Custom::PinnedImage`: reads an image's parameter once for each release.
 
-CloudFormation asks at the creation, and when a property changes: another parameter, or another release. In between, the
-image stays what it was, because nobody reads the parameter.
+CloudFormation sends `Update` for any changed property, `ServiceTimeout` and `ServiceToken` too, and once more with the
+old properties when an update rolls back (CloudFormation user guide, "Custom resource request types"). The resource's
+physical id therefore lists the images of the latest releases, newest first, as `<image>@<digest of the release>`: a
+release that is listed keeps its image, and only another one reads the parameter.
 """
 
+import hashlib
 import json
 import logging
 import re
@@ -23,7 +26,10 @@ logger.setLevel(logging.INFO)
 _CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
 _AMI_ID = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
 _MOST_REASON = 1000
-"""CloudFormation takes answers of up to 4,096 bytes in all."""
+"""CloudFormation takes answers of up to 4,096 bytes in all; JSON may need two for a character of ASCII."""
+_MOST_RELEASES = 8
+"""A physical id has at most 1 KiB (CloudFormation user guide, "Custom resource response objects")."""
+_DIGEST_CHARACTERS = 8
 _NOTHING = "none"
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException"})
 _SPREADING_SECONDS = 60
@@ -70,13 +76,40 @@ def handle(event: dict[str, Any], _context: Any) -> None:
     answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
     before = event.get("PhysicalResourceId", _NOTHING)
     try:
-        image_id = before if event["RequestType"] == "Delete" else read_image(event["ResourceProperties"])
-        answer |= {"Status": "SUCCESS", "PhysicalResourceId": image_id, "Data": {"ImageId": image_id}}
+        identity = before if event["RequestType"] == "Delete" else pin_image(event)
+        image_id = identity.partition("@")[0]
+        answer |= {"Status": "SUCCESS", "PhysicalResourceId": identity, "Data": {"ImageId": image_id}}
     except ImageError as error:
         # A failure without an answer would keep the stack waiting for an hour.
-        answer |= {"Status": "FAILED", "PhysicalResourceId": before, "Reason": str(error)[:_MOST_REASON]}
+        reason = str(error).encode("ascii", "backslashreplace").decode()
+        answer |= {"Status": "FAILED", "PhysicalResourceId": before, "Reason": reason[:_MOST_REASON]}
     logger.info("%s: %s", event["RequestType"], answer.get("Reason", answer["PhysicalResourceId"]))
     send_signal(event["ResponseURL"], json.dumps(answer).encode())
+
+
+def pin_image(event: dict[str, Any]) -> str:
+    """
+    Return the physical id whose first image is that of the wanted release, read now if it is a new one.
+
+    Args:
+        event: CloudFormation's `Create` or `Update`.
+
+    Raises:
+        ImageError: The parameter cannot be read, or names no image.
+    """
+    # Ids of earlier versions of this function are an image alone, that of the old properties.
+    former = _digest(event.get("OldResourceProperties", {}))
+    entries = (entry.partition("@") for entry in event.get("PhysicalResourceId", "").split(",") if entry)
+    images = {release or former: image for image, _, release in entries}
+    wanted = _digest(event["ResourceProperties"])
+    image_id = images.pop(wanted, None) or read_image(event["ResourceProperties"])
+    latest = [(wanted, image_id), *images.items()][:_MOST_RELEASES]
+    return ",".join(f"{image}@{release}" for release, image in latest)
+
+
+def _digest(properties: dict[str, Any]) -> str:
+    release = json.dumps([properties.get("Parameter"), properties.get("Release")])
+    return hashlib.sha256(release.encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def read_image(properties: dict[str, Any], clock: Clock | None = None) -> str:

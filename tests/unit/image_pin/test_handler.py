@@ -71,7 +71,7 @@ def test_a_creation_is_answered_with_the_image_that_the_parameter_names(aws_serv
     [(path, kind, answer)] = answers.taken
     assert (path, kind) == ("/arn%3Aaws?X-Amz-Signature=1", "")
     assert answer["Status"] == "SUCCESS"
-    assert answer["PhysicalResourceId"] == answer["Data"]["ImageId"] == IMAGE
+    assert answer["Data"]["ImageId"] == IMAGE
     assert {answer[name] for name in ("StackId", "RequestId", "LogicalResourceId")} == {
         "arn:aws:cloudformation:us-east-1:123456789012:stack/a/b",
         "1",
@@ -79,10 +79,68 @@ def test_a_creation_is_answered_with_the_image_that_the_parameter_names(aws_serv
     }
 
 
-def test_another_release_is_answered_with_the_current_image(aws_server, answers):
-    put_parameter(aws_server, "ami-00000000000000001")
-    handler.handle(make_event(answers.url, "Update", PhysicalResourceId=IMAGE), None)
-    assert answers.taken[0][2]["Data"] == {"ImageId": "ami-00000000000000001"}
+NEWER = "ami-00000000000000001"
+
+
+@pytest.fixture
+def pinned(aws_server, answers):
+    """Return what updates the resource, created with `IMAGE` before its parameter names `NEWER`."""
+    put_parameter(aws_server)
+    handler.handle(make_event(answers.url), None)
+    put_parameter(aws_server, NEWER)
+    last = make_event("")["ResourceProperties"]
+
+    def update(identity=None, **changes):
+        nonlocal last
+        before, last = last, {**last, **changes}
+        identity = identity or answers.taken[-1][2]["PhysicalResourceId"]
+        event = make_event(answers.url, "Update", PhysicalResourceId=identity, OldResourceProperties=before)
+        handler.handle({**event, "ResourceProperties": last}, None)
+        return answers.taken[-1][2]
+
+    return update
+
+
+def test_another_release_is_answered_with_the_current_image(pinned):
+    assert pinned(Release="2")["Data"] == {"ImageId": NEWER}
+
+
+def test_another_parameter_is_answered_with_its_image(pinned):
+    boto3.client("ssm").put_parameter(Name="/team/other", Type="String", Value="ami-00000000000000002")
+    assert pinned(Parameter="/team/other")["Data"] == {"ImageId": "ami-00000000000000002"}
+
+
+@pytest.mark.parametrize("identity", [None, IMAGE], ids=["ours", "of an earlier version"])
+@pytest.mark.parametrize("change", [{"ServiceTimeout": "400"}, {"ServiceToken": "other"}], ids=str)
+def test_an_update_that_leaves_parameter_and_release_keeps_the_image(pinned, change, identity):
+    """CloudFormation sends `Update` for any property (CloudFormation user guide, "Custom resource request types")."""
+    first = pinned(identity, **change)
+    assert first["Data"] == {"ImageId": IMAGE}
+    assert pinned(ServiceTimeout="500")["PhysicalResourceId"] == first["PhysicalResourceId"]
+
+
+@pytest.mark.parametrize("identity", [None, IMAGE], ids=["ours", "of an earlier version"])
+def test_the_rollback_of_another_release_brings_the_image_back(pinned, identity):
+    """Its `Update` has the old properties; which id comes with them is documented nowhere."""
+    created = pinned(identity, ServiceTimeout="400")["PhysicalResourceId"]
+    assert pinned(Release="2")["Data"] == {"ImageId": NEWER}
+    assert pinned(Release="1")["Data"] == {"ImageId": IMAGE}
+    assert pinned(Release="2")["Data"] == {"ImageId": NEWER}
+    assert pinned(created, Release="1")["Data"] == {"ImageId": IMAGE}
+
+
+def test_an_update_that_fails_keeps_the_id(aws_server, answers, pinned):
+    boto3.client("ssm").delete_parameter(Name=PARAMETER)
+    before = answers.taken[-1][2]["PhysicalResourceId"]
+    answer = pinned(Release="2")
+    assert (answer["Status"], answer["PhysicalResourceId"]) == ("FAILED", before)
+    assert pinned(Release="1")["Data"] == {"ImageId": IMAGE}
+
+
+def test_an_id_never_grows_beyond_what_cloudformation_takes(aws_server, pinned):
+    for release in range(20):
+        put_parameter(aws_server, f"ami-{release:017x}")
+        assert len(pinned(Release=f"r{release}")["PhysicalResourceId"]) < 1024
 
 
 def test_a_deletion_reads_nothing_and_keeps_its_id(aws_server, answers):
@@ -118,10 +176,13 @@ def test_an_answer_that_is_not_taken_is_an_error_so_that_lambda_tries_again(aws_
         handler.handle(make_event(answers.url), None)
 
 
-def test_a_reason_of_any_length_fits_into_an_answer(aws_server, answers):
-    event = make_event(answers.url)
-    event["ResourceProperties"]["Parameter"] = "/" + "x" * 3000
-    handler.handle(event, None)
+@pytest.mark.parametrize("character", ["x", "é", "\U0001f600", '"', "\n"], ids=ascii)
+def test_a_reason_of_any_length_and_alphabet_fits_into_an_answer(answers, monkeypatch, character):
+    def refuse(_):
+        raise handler.ImageError(character * 3000)
+
+    monkeypatch.setattr(handler, "read_image", refuse)
+    handler.handle(make_event(answers.url), None)
     assert len(json.dumps(answers.taken[0][2])) < 4096
 
 
