@@ -26,6 +26,10 @@ FETCH_AGENT
 
 "__PYTHON__" "$home/fetch_agent.py" "__AGENT_BUCKET__" "__AGENT_KEY__" "__AGENT_SHA256__" "__REGION__" "$home/agent"
 (cd "$home/agent" && "__PYTHON__" -m deeplearning_agent --check)
+cat >"$home/user_data.sh" <<'USER_DATA'
+__USER_DATA__
+USER_DATA
+bash -eo pipefail "$home/user_data.sh"
 
 cat >/etc/systemd/system/deeplearning-agent.service <<'UNIT'
 [Unit]

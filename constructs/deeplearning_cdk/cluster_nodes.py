@@ -16,6 +16,7 @@ from deeplearning_cdk.node_group import NodeGroup
 from deeplearning_cdk.node_permissions import log_statement, master_statements, session_statements, worker_statements
 from deeplearning_cdk.node_programs import NodePrograms
 from deeplearning_cdk.node_roles import NodeIdentity, NodesPrincipal, make_node_role
+from deeplearning_cdk.node_user_data import NodeUserData
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import JobNeeds
 
@@ -176,7 +177,7 @@ class ClusterNodes(Construct):
             return self._placement.ref
         return self._plan.purchase_of(node_role).placement_group or None
 
-    def _render_user_data(self, node_role: NodeRole) -> str:
+    def _render_user_data(self, node_role: NodeRole) -> NodeUserData:
         idle = self._plan.spending.stop_when_idle
         return self._programs.user_data(
             cluster=self._cluster,

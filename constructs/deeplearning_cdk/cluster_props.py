@@ -30,7 +30,11 @@ def _admits_few(peer: str | ec2.IPeer) -> bool:
     return not any(is_everyone(text) for text in networks if text is not None)
 
 
-WorkerCount = Annotated[int, between(0, LARGEST_SUBNET_ADDRESSES, "all workers live in one subnet, so take fewer")]
+WorkerCount = Annotated[
+    int,
+    Rule(must="not be negative", remedy="pass 0 or more", is_kept=lambda count: count >= 0),
+    between(0, LARGEST_SUBNET_ADDRESSES, "all workers live in one subnet, so take fewer"),
+]
 """How many workers; the largest subnet has that many addresses."""
 
 VolumeSize = Annotated[

@@ -8,12 +8,22 @@ from aws_cdk import IResolvable, IStableAnyProducer, Lazy, Tags
 from aws_cdk import aws_autoscaling as autoscaling
 from constructs import Construct
 
-from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
 
 NAME_TAG = "Name"
 _LAUNCHED_TYPES = ("volume", "network-interface")
 _TAGS_FOR_EVER = ["AWS::EC2::PlacementGroup"]
 """Types that another tag would replace, which fails while nodes are placed in them; they cost nothing."""
+
+
+def name_tags(cluster: str, node_role: NodeRole) -> dict[str, str]:
+    """Return the tags of the nodes of a role."""
+    return {
+        CANDIDATE_TAG: FIRST_CANDIDATE,
+        CLUSTER_TAG: cluster,
+        ROLE_TAG: node_role.value,
+        NAME_TAG: f"{cluster}-{node_role.value}",
+    }
 
 
 def tag_costs(scope: Construct, cluster: str) -> str:

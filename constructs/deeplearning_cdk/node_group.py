@@ -15,15 +15,16 @@ from constructs import Construct, IDependable
 
 from deeplearning_cdk.acknowledged_rules import acknowledge
 from deeplearning_cdk.cluster_props import VolumeSize
-from deeplearning_cdk.cost_tags import NAME_TAG, tag_launched
+from deeplearning_cdk.cost_tags import name_tags, tag_launched
 from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_interfaces import plan_interfaces
+from deeplearning_cdk.node_user_data import NodeUserData
 from deeplearning_cdk.prop_rules import count_gibibytes
 from deeplearning_cdk.purchase import ON_DEMAND, Purchase
 from deeplearning_cdk.tag_keys import InstanceTags
-from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
+from deeplearning_contract.names import NodeRole
 
 DEFAULT_VOLUME_GIBIBYTES = 150
 
@@ -57,7 +58,7 @@ class NodeGroup(Construct):
         facts: The instance type.
         image: What the nodes start from.
         role: The instances' role.
-        user_data: User data in base64.
+        user_data: User data.
         subnet: The subnet of all nodes.
         security_groups: Groups of every interface.
         topic: Where the group's events go.
@@ -86,7 +87,7 @@ class NodeGroup(Construct):
         facts: InstanceTypeFacts,
         image: NodeImage,
         role: iam.IRole,
-        user_data: str,
+        user_data: NodeUserData,
         subnet: ec2.ISubnet,
         security_groups: Sequence[ec2.ISecurityGroup],
         topic: sns.ITopic,
@@ -100,7 +101,7 @@ class NodeGroup(Construct):
         placement_group_name: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.role = role
+        self.role, self._user_data = role, user_data
         self._connections = ec2.Connections(security_groups=list(security_groups))
         profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
         data = _Template.LaunchTemplateDataProperty(
@@ -116,12 +117,12 @@ class NodeGroup(Construct):
                 facts, [group.security_group_id for group in security_groups], is_public=is_public
             ),
             tag_specifications=tag_launched(lambda: self.group),
-            user_data=user_data,
+            user_data=user_data.base64,
         )
         self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
         if is_public:
             acknowledge(self.launch_template, "public-route")
-        tags = _name_tags(cluster, node_role)
+        tags = name_tags(cluster, node_role)
         self.group = self.node.default_child = autoscaling.CfnAutoScalingGroup(
             self,
             "Group",
@@ -162,6 +163,23 @@ class NodeGroup(Construct):
         if known is not None:
             return cast("autoscaling.IAutoScalingGroup", known)
         return autoscaling.AutoScalingGroup.from_auto_scaling_group_name(self, "AutoScalingGroup", self.group_name)
+
+    def add_user_data(self, *commands: str) -> None:
+        """
+        Add commands to the user data, in the order of the calls.
+
+        Every node of the group runs them at its first boot and never again: as root, by `bash -eo pipefail`, before its
+        agent starts, so without the shared file system. The first that fails is reported with the last lines of
+        /var/log/deeplearning-bootstrap.log, and the node does not join. Nodes that run keep the user data that they
+        had. A `setup_script` has room for more than 16 KiB, and `deeplearning setup` runs it again.
+
+        Args:
+            commands: Lines of shell; tokens are filled in at deployment.
+
+        Raises:
+            ValueError: A command is no text, has CR, NUL or a line USER_DATA, or user data is over EC2's limit.
+        """
+        self._user_data.add_commands(*commands)
 
     def launch_after(self, *dependencies: IDependable) -> None:
         """Launch no node before something is there."""
@@ -212,15 +230,6 @@ def _describe_volume(
             delete_on_termination=True,
         ),
     )
-
-
-def _name_tags(cluster: str, node_role: NodeRole) -> dict[str, str]:
-    return {
-        CANDIDATE_TAG: FIRST_CANDIDATE,
-        CLUSTER_TAG: cluster,
-        ROLE_TAG: node_role.value,
-        NAME_TAG: f"{cluster}-{node_role.value}",
-    }
 
 
 def _propagate(key: str, value: str) -> autoscaling.CfnAutoScalingGroup.TagPropertyProperty:

@@ -13,7 +13,7 @@ from deeplearning_cdk.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.job_environment import EnvironmentAsset, JobEnvironment
 from deeplearning_cdk.node_image import NodeImage
 from deeplearning_cdk.node_permissions import read_statement
-from deeplearning_cdk.node_user_data import AgentAsset, render_user_data
+from deeplearning_cdk.node_user_data import AgentAsset, NodeUserData
 from deeplearning_cdk.user_scripts import ScriptAsset, SetupScripts
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
@@ -76,9 +76,9 @@ class NodePrograms(Construct):
         setup_seconds: int,
         log_group: str,
         stop_when_idle_seconds: int = 0,
-    ) -> str:
+    ) -> NodeUserData:
         """
-        Render the user data of the nodes of a role, in base64.
+        Render the user data of the nodes of a role.
 
         Args:
             cluster: The cluster's name.
@@ -117,7 +117,7 @@ class NodePrograms(Construct):
             needs=needs,
             stop_when_idle_seconds=stop_when_idle_seconds if is_master else 0,
         )
-        return render_user_data(self, settings, self._agent, image.interpreter)
+        return NodeUserData(self, settings, self._agent, image.interpreter)
 
     def _add_script(self, prop: str, role: NodeRole, script: str | ec2.UserData | None) -> ScriptAsset | None:
         if script is None:

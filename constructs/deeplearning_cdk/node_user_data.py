@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from aws_cdk import Fn, Stack
+import jsii
+from aws_cdk import Fn, IResolveContext, IStringProducer, Lazy, Stack
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from deeplearning_cdk.payload import find_payload, pack_agent
+from deeplearning_cdk.prop_check import Rule, check_prop
 from deeplearning_contract.settings import NodeSettings
 
 LIMIT = 16 * 1024
@@ -19,6 +21,19 @@ _SIGNAL_URL_BYTES = 1024
 _PLACEHOLDER = re.compile(r"__[A-Z][A-Z0-9_]*__")
 # They stay where people read them: user data is short of bytes.
 _COMMENT = re.compile(r"^# .*\n", re.MULTILINE)
+REPORT_FAILURE = """trap 'echo "status $? of: $BASH_COMMAND" >&2' ERR"""
+"""Names the user's command that fails, since bootstrap.sh names the file that they are in."""
+
+Command = Annotated[
+    str,
+    Rule(
+        must="end its lines as Linux does, without CR and NUL, and have no line USER_DATA",
+        remedy="take them out, and name its here-document otherwise",
+        is_kept=lambda command: not {"\r", "\0"} & set(command) and "USER_DATA" not in command.split("\n"),
+        can_carry=lambda _: True,
+    ),
+]
+"""A command of the user's, or several lines of them, in bootstrap.sh's here-document."""
 
 
 class AgentAsset(Construct):
@@ -44,9 +59,10 @@ class AgentAsset(Construct):
         self.sha256 = archive.sha256
 
 
-def render_user_data(scope: Construct, settings: NodeSettings, agent: AgentAsset, interpreter: str) -> str:
+@jsii.implements(IStringProducer)
+class NodeUserData:
     """
-    Render the user data of a node.
+    The user data of a node group, to which users add commands until the app is synthesized.
 
     Args:
         scope: A construct of the stack.
@@ -54,27 +70,47 @@ def render_user_data(scope: Construct, settings: NodeSettings, agent: AgentAsset
         agent: The agent's zip.
         interpreter: Python that runs the agent.
 
-    Returns:
-        The base64 intrinsic for a launch template.
+    Attributes:
+        base64: The base64 intrinsic for a launch template.
 
     Raises:
         ValueError: The text is over EC2's limit, or bootstrap.sh and this module name different placeholders.
     """
-    stack = Stack.of(scope)
-    text = fill(
-        _COMMENT.sub("", find_payload("bootstrap.sh").read_text()),
-        {
-            "__SETTINGS__": stack.to_json_string(settings.to_document()),
-            "__FETCH_AGENT__": find_payload("fetch_agent.py").read_text().rstrip("\n"),
-            "__PYTHON__": interpreter,
-            "__AGENT_BUCKET__": agent.asset.s3_bucket_name,
-            "__AGENT_KEY__": agent.asset.s3_object_key,
-            "__AGENT_SHA256__": agent.sha256,
-            "__REGION__": stack.region,
-        },
-    )
-    check_size(stack.resolve(text))
-    return Fn.base64(text)
+
+    def __init__(self, scope: Construct, settings: NodeSettings, agent: AgentAsset, interpreter: str) -> None:
+        self._stack = Stack.of(scope)
+        self._commands: list[str] = []
+        self._text = fill(
+            _COMMENT.sub("", find_payload("bootstrap.sh").read_text()),
+            {
+                "__SETTINGS__": self._stack.to_json_string(settings.to_document()),
+                "__FETCH_AGENT__": find_payload("fetch_agent.py").read_text().rstrip("\n"),
+                "__PYTHON__": interpreter,
+                "__AGENT_BUCKET__": agent.asset.s3_bucket_name,
+                "__AGENT_KEY__": agent.asset.s3_object_key,
+                "__AGENT_SHA256__": agent.sha256,
+                "__REGION__": self._stack.region,
+                "__USER_DATA__": Lazy.uncached_string(self),
+            },
+        )
+        self.base64 = Fn.base64(self._text)
+        check_size(self._stack.resolve(self._text))
+
+    def add_commands(self, *commands: str) -> None:
+        """
+        Add commands after those that are there.
+
+        Raises:
+            ValueError: A command would not reach the node as it is, or the text is over EC2's limit.
+        """
+        for index, command in enumerate(commands):
+            check_prop(f"commands[{index}]", command, Command)
+        self._commands += commands
+        check_size(self._stack.resolve(self._text))
+
+    def produce(self, context: IResolveContext) -> str:  # noqa: ARG002 - CDK passes it
+        """Return the commands, as CDK asks at synth."""
+        return "\n".join([REPORT_FAILURE, *self._commands] if self._commands else [])
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -108,5 +144,6 @@ def check_size(resolved: Any) -> None:
     size = literal + _TOKEN_BYTES * sum(not isinstance(part, str) for part in parts) + _SIGNAL_URL_BYTES
     if size > LIMIT:
         raise ValueError(
-            f"user data must be at most {LIMIT} bytes, got about {size}; shorten paths and names in the props"
+            f"user data must be at most {LIMIT} bytes, got about {size}; "
+            "shorten paths and names in the props, and take long commands as setup_script"
         )

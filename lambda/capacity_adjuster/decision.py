@@ -17,6 +17,7 @@ from capacity_adjuster.failure_reason import (
     count_grace,
     explain_failure,
     explain_shrink,
+    explain_wait,
     find_failure,
     is_hopeless,
     keeps_dying,
@@ -144,7 +145,7 @@ def _judge_master(situation: _Situation) -> Decision:
         return Wait("the master has not launched yet")
     grace = count_grace(master, failure, situation.now)
     if grace:
-        return Wait("the master's launch failed in a way that may pass by itself", grace)
+        return Wait(explain_wait(NodeRole.MASTER, failure), grace)
     shortfall = Shortfall(NodeRole.MASTER, launched=0, requested=1, minimum=1)
     return _fail(situation, explain_failure(shortfall, failure, _types(master), situation.settings.encryption_key))
 
@@ -175,7 +176,7 @@ def _judge_workers(situation: _Situation) -> Decision:
         return Wait("workers are missing and no launch has failed, so their launch is still to come")
     grace = count_grace(workers, failure, situation.now)
     if grace:
-        return Wait("a worker's launch failed in a way that may pass by itself", grace)
+        return Wait(explain_wait(NodeRole.WORKER, failure), grace)
     minimum = situation.minimum
     shortfall = Shortfall(NodeRole.WORKER, launched=len(workers.launched), requested=requested, minimum=minimum)
     if shortfall.launched < minimum or is_hopeless(workers):

@@ -35,9 +35,14 @@ class Shortfall:
 
 
 def is_hopeless(group: GroupObservation) -> bool:
-    """Tell whether every launch failed for a mistake in the configuration: then no instance will ever come."""
-    failures = [classify_failure(activity.message) for activity in group.failed_launches]
-    return not group.launched and all(failure.is_configuration for failure in failures)
+    """
+    Tell whether every launch failed for a mistake in the configuration: then no instance will ever come.
+
+    What passes by itself says nothing: the mistake comes to light after it.
+    """
+    kinds = [classify_failure(activity.message) for activity in group.failed_launches]
+    judged = [kind.is_configuration for kind in kinds if kind.is_configuration or not kind.grace_seconds]
+    return not group.launched and bool(judged) and all(judged)
 
 
 def keeps_dying(group: GroupObservation) -> bool:
@@ -59,8 +64,15 @@ def find_failure(group: GroupObservation) -> Activity | None:
 
 def count_grace(group: GroupObservation, failure: Activity, now: float) -> float:
     """Count the seconds in which a group's failed launch may still pass by itself; 0 when there are none."""
-    grace = classify_failure(failure.message).grace_seconds
-    return max(0.0, grace - (now - group.failed_launches[0].last_moment)) if grace else 0.0
+    kind = classify_failure(failure.message)
+    # A kind begins anew only once, so that kinds that take turns come to an end.
+    first = next(other for other in group.failed_launches if classify_failure(other.message) is kind)
+    return max(0.0, kind.grace_seconds - (now - first.last_moment)) if kind.grace_seconds else 0.0
+
+
+def explain_wait(role: NodeRole, failure: Activity) -> str:
+    """Say what a group's next launch waits for."""
+    return _compose(f"{role.value} has not launched yet", failure, "Auto Scaling tries again")
 
 
 def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = "") -> str:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 _PASSING_SECONDS = 45
 """A new role or profile is mostly known everywhere in ten; the reason is wanted within a minute of its cause."""
+_THROTTLED_SECONDS = 180
+_VALIDATION_SECONDS = 600
+"""AWS: "normally resolved within minutes", and up to 4 hours; Auto Scaling tries again meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class LaunchFailureKind:
         pattern: Matches the status message, in any case.
         remedy: What the user can do.
         is_configuration: A mistake that no later attempt mends.
-        grace_seconds: How long it may be no more than a new role or profile that AWS has not spread yet.
+        grace_seconds: How long the group's next attempts may still mend it, from the first failure of the kind.
     """
 
     name: str
@@ -39,6 +42,19 @@ class LaunchFailureKind:
 UNKNOWN_FAILURE = LaunchFailureKind("LaunchFailed", "", "see the group's activity history in the Auto Scaling console")
 
 LAUNCH_FAILURE_KINDS = (
+    LaunchFailureKind(
+        "PendingVerification",
+        r"PendingVerification|being (validated|verified)",
+        "wait for AWS's mail that the account is validated in this region, then deploy again if the stack has failed",
+        grace_seconds=_VALIDATION_SECONDS,
+    ),
+    # Before the quotas, whose words these are too.
+    LaunchFailureKind(
+        "RequestLimitExceeded",
+        r"RequestLimitExceeded|request limit exceeded|request rate limit",
+        "wait until the account calls EC2 less often, then deploy again if the stack has failed",
+        grace_seconds=_THROTTLED_SECONDS,
+    ),
     LaunchFailureKind(
         "MaxSpotInstanceCountExceeded",
         r"MaxSpotInstanceCountExceeded|max spot instance count",
@@ -67,7 +83,7 @@ LAUNCH_FAILURE_KINDS = (
     LaunchFailureKind(
         "InstanceLimitExceeded",
         r"InstanceLimitExceeded|more instances \([0-9]+\) than your current instance limit"
-        r"|quota.*exceeded|limit exceeded",
+        r"|quota.*exceeded|quota allows for|limit exceeded",
         "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer instances",
     ),
     LaunchFailureKind(
@@ -136,7 +152,7 @@ LAUNCH_FAILURE_KINDS = (
     ),
     LaunchFailureKind(
         "Unsupported",
-        r"Unsupported|not supported|Invalid value .* for InstanceType|does not match .*architecture",
+        r"Unsupported|(not|no longer) supported|Invalid value .* for InstanceType|does not match .*architecture",
         "choose another availability_zone, instance type or image, which go together",
         is_configuration=True,
     ),

@@ -13,6 +13,12 @@ _WORDING = {
         "the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request "
         "an adjustment to this limit."
     ),
+    "PendingVerification": (
+        "Your request for accessing resources in this region is being validated, and you will not be able to launch "
+        "additional resources in this region until the validation is complete. We will notify you by email once your "
+        "request has been validated. While normally resolved within minutes, please allow up to 4 hours for this "
+        "process to complete."
+    ),
     "Unsupported": (
         "Your requested instance type ({instance_type}) is not supported in your requested Availability Zone ({zone})."
     ),

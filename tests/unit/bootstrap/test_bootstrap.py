@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_cdk.node_user_data import REPORT_FAILURE
+
 USERDATA = Path(__file__).parents[3] / "userdata"
 AGENT = {
     "deeplearning_agent/__init__.py": "",
@@ -31,6 +33,7 @@ class Bootstrap:
         self.replacements = {
             "\n__SETTINGS__\n": "\n" + json.dumps(settings | {"report_queue_url": f"{url}/1/reports"}, indent=1) + "\n",
             "\n__FETCH_AGENT__\n": "\n" + (USERDATA / "fetch_agent.py").read_text() + "\n",
+            "\n__USER_DATA__\n": "\n\n",
             "__PYTHON__": sys.executable,
             "__AGENT_BUCKET__": "assets",
             "__AGENT_KEY__": "agent.zip",
@@ -153,6 +156,36 @@ def test_a_service_manager_that_refuses_fails_the_stack(bootstrap, server):
     bootstrap.program("systemctl", 'echo "Failed to enable unit" >&2; exit 1')
     assert bootstrap.run().returncode == 1
     assert "Failed to enable unit" in signals(server)[0]["Reason"]
+
+
+def test_added_commands_run_before_the_agent_starts_and_what_they_change_stays_theirs(bootstrap, server):
+    seen = bootstrap.root / "seen"
+    bootstrap.replacements["\n__USER_DATA__\n"] = (
+        f"\n{REPORT_FAILURE}\ncd {bootstrap.root}; set -- \"it's\" '$HOME `x`'\n"
+        f"cat >{seen} <<EOF\n$1 $2 $(cat systemctl.calls 2>&1)\nEOF\nset +e; trap - ERR; home=/nowhere; exit 0\n"
+    )
+    done = bootstrap.run()
+    assert (done.returncode, signals(server)) == (0, [])
+    assert seen.read_text() == "it's $HOME `x` cat: systemctl.calls: No such file or directory\n"
+    assert "restart deeplearning-agent.service" in (bootstrap.root / "systemctl.calls").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("false", "status 1 of: false"),
+        ("true\ncat /no/such/file | cat\ntrue", "cat: /no/such/file: No such file or directory"),
+        ("exit 3", "status 3 of: bash -eo pipefail"),
+        ("if then", "syntax error near unexpected token"),
+    ],
+)
+def test_a_command_that_fails_keeps_the_agent_from_starting_and_says_so(bootstrap, server, command, said):
+    bootstrap.replacements["\n__USER_DATA__\n"] = f"\n{REPORT_FAILURE}\n{command}\n"
+    assert bootstrap.run().returncode == 1
+    [signal] = signals(server)
+    assert signal["Status"] == "FAILURE"
+    assert said in signal["Reason"]
+    assert not (bootstrap.root / "systemctl.calls").exists()
 
 
 def test_is_glue_only_and_leaves_most_of_user_data_free():

@@ -10,7 +10,7 @@ from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
 roles = st.sampled_from([NodeRole.WORKER, NodeRole.WORKER, NodeRole.MASTER])
-outcomes = st.sampled_from(["", "", "capacity", *sorted(MESSAGES)])
+outcomes = st.sampled_from(["", "", *sorted(MESSAGES)])
 lags = st.sampled_from([0.0, 0.0, 3.0, 9.5])
 crashes = st.one_of(st.none(), st.none(), st.integers(0, 80))
 duties = st.sampled_from(["master_publishes", "master_publishes", "master_forms", "master_adapts", "master_gives_up"])

@@ -38,6 +38,7 @@ from capacity_adjuster.observation import GroupObservation, Instance
 from capacity_adjuster.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.launch_failures import classify_failure
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.names import NodeRole
 
@@ -526,6 +527,13 @@ def wait_a_whole_tick_for_a_denial_to_pass(patch):
     patch.setattr(lookout.Lookout, "_choose_pause", choose_no_pause_for_waits)
 
 
+def give_up_what_is_throttled(patch):
+    real = decision.count_grace
+    patch.setattr(
+        decision, "count_grace", lambda *of: 0.0 if classify_failure(of[1].message).grace_seconds > 60 else real(*of)
+    )
+
+
 def choose_no_pause_for_waits(self, decided, *, is_held):
     return None if isinstance(decided, Wait) else self._settings.settle_seconds
 
@@ -552,6 +560,9 @@ before_the_form = functools.partial(
     histories.test_nothing_that_happens_after_the_roster_changes_the_capacity, is_formed=False
 )
 hooked = functools.partial(histories.test_nodes_that_a_lifecycle_hook_holds_are_on_their_way, ":Wait")
+throttled = functools.partial(
+    histories.test_launches_that_are_throttled_at_first_cost_the_cluster_no_node, NodeRole.WORKER
+)
 lost = histories.test_a_worker_that_is_lost_is_not_taken_for_an_old_failure
 
 MUTANTS = (
@@ -633,4 +644,5 @@ MUTANTS = (
     ),
     Mutant("policy", take_any_block_for_ours, edge_checks.check_that_another_block_is_ignored, "ignored"),
     Mutant("policy", wait_a_whole_tick_for_a_denial_to_pass, hear, "I5"),
+    Mutant("policy", give_up_what_is_throttled, throttled, "RequestLimitExceeded|ClusterState"),
 )

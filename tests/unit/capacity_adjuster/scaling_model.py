@@ -23,12 +23,15 @@ _DIED = "Instance became unhealthy while waiting for instance to be in InService
 MESSAGES = {
     "capacity": "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested.",
     "quota": "You have requested more vCPU capacity than your current vCPU limit of 0 allows.",
+    "throttled": "Request limit exceeded. Account 1 has been throttled on ec2:RunInstances.",
     "denied": "You are not authorized to perform this operation.",
     "image": "The image id '[ami-1]' does not exist.",
     "volumes": f"{_DIED} Client.VolumeLimitExceeded: Volume limit exceeded",
     "key": f"{_DIED} Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state",
 }
 CONFIGURATION = ("denied", "image", "key")
+PASSING = ("throttled",)
+"""What says nothing of the configuration, which is seen once it has passed."""
 EARLY_DEATHS = ("volumes", "key")
 """Launches that end as `Cancelled`, whose instance is terminated before it was in service."""
 MOST_FAILURES, FAILURE_SECONDS = 3, 1800
@@ -447,12 +450,17 @@ def has_failed(activity):
     return activity.status == "Failed" or (activity.status == "Cancelled" and activity.message in early)
 
 
+def is_hopeless(shot, failed):
+    """Tell whether nothing launched, and all that does not pass by itself is a mistake in the configuration."""
+    judged = [a.message for a in failed if a.message not in {MESSAGES[code] for code in PASSING}]
+    return not live_in(shot) and bool(judged) and {MESSAGES[code] for code in CONFIGURATION}.issuperset(judged)
+
+
 def keeps_dying(shot):
     """Tell whether all that was asked for died twice of the key before it was in service."""
     failed = [a for a in shot.activities if has_failed(a)]
     deaths = sum(a.message == MESSAGES["key"] for a in failed)
-    is_hopeless = not live_in(shot) and all(a.message in {MESSAGES[code] for code in CONFIGURATION} for a in failed)
-    return is_hopeless and deaths >= 2 * max(1, shot.desired)
+    return is_hopeless(shot, failed) and deaths >= 2 * max(1, shot.desired)
 
 
 def is_failure(world, master, workers):
@@ -462,5 +470,5 @@ def is_failure(world, master, workers):
         return True
     live = len(live_in(workers))
     failed = [a for a in workers.activities if has_failed(a)]
-    is_hopeless = not live and all(a.message in {MESSAGES[code] for code in CONFIGURATION} for a in failed)
-    return is_quiet(workers) and bool(failed) and live < workers.desired and (live < world.floor or is_hopeless)
+    is_over = live < world.floor or is_hopeless(workers, failed)
+    return is_quiet(workers) and bool(failed) and live < workers.desired and is_over

@@ -9,6 +9,7 @@ the constructs.
 from dataclasses import replace
 
 import pytest
+from test_failure_reason import MESSAGES
 
 from capacity_adjuster.activity import Activity
 from capacity_adjuster.adjustment import Adjustment
@@ -145,6 +146,65 @@ def test_a_failure_that_a_new_role_explains_gets_some_time(judge):
     assert (isinstance(early, Wait), early.seconds) == (True, 1)
     assert isinstance(judge(denied, now=ended - 1), Wait)
     assert_failed(judge(denied, now=ended + 45), "UnauthorizedOperation")
+
+
+VALIDATED = MESSAGES["PendingVerification"][0]
+THROTTLED = MESSAGES["RequestLimitExceeded"][0]
+PASSING = pytest.mark.parametrize(
+    ("message", "seconds", "kind"),
+    [(VALIDATED, 600, "PendingVerification"), (THROTTLED, 180, "RequestLimitExceeded")],
+    ids=["validated", "throttled"],
+)
+
+
+@pytest.mark.fault(7)
+@PASSING
+@pytest.mark.parametrize("role", list(NodeRole))
+def test_what_auto_scalings_next_launch_may_mend_is_waited_for_and_the_log_says_so(judge, message, seconds, kind, role):
+    failed = launch(0, "Failed", message)
+    groups = {
+        NodeRole.MASTER: (WORKERS, replace(NO_MASTER, activities=(failed,))),
+        NodeRole.WORKER: (replace(SHORT, activities=(launch(0), failed)), MASTER),
+    }[role]
+    early = judge(*groups, minimum=3, now=failed.last_moment + seconds - 1)
+    assert (isinstance(early, Wait), early.seconds) == (True, 1)
+    assert (role.value in early.why, kind in early.why, message[:80] in early.why) == (True, True, True)
+    assert_failed(judge(*groups, minimum=3, now=failed.last_moment + seconds), kind)
+
+
+@pytest.mark.fault(7)
+@PASSING
+def test_no_worker_is_given_up_for_what_may_pass(judge, message, seconds, kind):
+    short = replace(SHORT, activities=(launch(0), launch(0, "Failed", message)))
+    ended = short.failed_launches[0].last_moment
+    assert isinstance(judge(short, now=ended + seconds - 1), Wait)
+    decision = judge(short, now=ended + seconds)
+    assert isinstance(decision, Shrink)
+    assert kind in decision.reason
+
+
+def test_each_kind_of_failure_has_its_own_time_from_its_own_first(judge):
+    def fail(*history):
+        return replace(NO_MASTER, activities=tuple(launch(start, "Failed", text) for start, text in history))
+
+    start = NOW - 500
+    late = fail((0, VALIDATED), (100, VALIDATED), (300, THROTTLED))
+    assert isinstance(judge(WORKERS, late, now=start + 302 + 179), Wait)
+    assert_failed(judge(WORKERS, late, now=start + 302 + 180), "RequestLimitExceeded")
+    again = fail((0, THROTTLED), (170, VALIDATED), (400, THROTTLED))
+    assert_failed(judge(WORKERS, again, now=start + 402), "RequestLimitExceeded")
+    assert_failed(judge(WORKERS, fail((0, THROTTLED), (20, LACK)), now=start + 22), "InsufficientInstanceCapacity")
+
+
+def test_a_mistake_stays_one_when_something_that_passes_came_before_it(judge):
+    mistake = launch(200, "Failed", "The image id '[ami-1]' does not exist.")
+    broken = replace(EMPTY, activities=(launch(0, "Failed", THROTTLED), mistake))
+    assert_failed(judge(broken, minimum=0), "InvalidAMIID")
+    dying = cycle(2, KEY_REFUSED, workers=2)
+    throttled = launch(-60, "Failed", THROTTLED)
+    assert_failed(judge(replace(dying, activities=(throttled, *dying.activities))), "InvalidKmsKey")
+    alone = replace(EMPTY, activities=(launch(0, "Failed", VALIDATED),))
+    assert isinstance(judge(alone, minimum=0, now=NOW + 600), Shrink)
 
 
 def test_other_failures_get_no_grace(judge):

@@ -15,7 +15,13 @@ from deeplearning_contract.names import NodeRole
 
 SHORTFALL = Shortfall(NodeRole.WORKER, launched=1, requested=4, minimum=2)
 MESSAGES = json.loads((Path(__file__).parents[2] / "events" / "launch_failures.json").read_text())
-"""Kind of failure -> status messages in Auto Scaling's words."""
+"""
+Kind of failure -> status messages in Auto Scaling's words.
+
+A region's validation is that of skyplane#799, cloudlaunch#172 and openshift/installer#829, an account's that of
+cloudlaunch#150; kops#3606 saw it among scaling activities. Throttling is cdk-github-runners#946's and toil#1445's, the
+quota without a name layer0#273's.
+"""
 
 
 def fail(message, zone=""):

@@ -445,3 +445,20 @@ def test_a_denial_that_passes_by_itself_fails_nothing():
     assert invocation.log.index("sleep") < 9
     assert len(settle(world).expected) == 4
     assert world.state.requested == 4
+
+
+@pytest.mark.fault(7)
+@pytest.mark.parametrize("role", list(NodeRole))
+def test_launches_that_are_throttled_at_first_cost_the_cluster_no_node(role):
+    is_master = role is NodeRole.MASTER
+    world = make_world(["", "", "" if is_master else "throttled"], master="throttled" if is_master else "")
+    world.lambda_seconds = 120
+    world.pass_time(30)
+    world.react(role)
+    world.end_launch(role, "throttled")
+    tick(world, times=1)
+    assert (world.state, world.signals, world.workers.desired) == (None, [], 3)
+    world.react(role)
+    world.end_launch(role)
+    state = settle(world)
+    assert (state.phase, len(state.expected), state.reason) == (Phase.LAUNCHED, 4, "")

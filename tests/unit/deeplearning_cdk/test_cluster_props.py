@@ -43,7 +43,15 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
         ),
         (
             {"worker_min_capacity": -1},
-            ("worker_min_capacity must be from 0 to 65531, got -1; all workers live in one subnet, so take fewer"),
+            "worker_min_capacity must not be negative, got -1; pass 0 or more",
+        ),
+        (
+            {"worker_min_capacity": "2"},
+            "worker_min_capacity must be a whole number, got '2'; pass 0 or more",
+        ),
+        (
+            {"worker_max_capacity": 65532},
+            "worker_max_capacity must be from 0 to 65531, got 65532; all workers live in one subnet, so take fewer",
         ),
         (
             {"vpc_cidr": "10.0.0.0/33"},

@@ -1,11 +1,14 @@
 """User data is bootstrap.sh with the node's settings, and nothing of the user's can leave its place in it."""
 
 import hashlib
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import Aws, Token
+from aws_cdk import aws_s3 as s3
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,3 +79,68 @@ def test_longest_props_still_fit(synthesize: Any, tmp_path: Any) -> None:
     script = tmp_path / "script.sh"
     script.write_text("#!/bin/bash\n")
     synthesize(stack_name="s" * 128, mount_point="/" + "m" * 100, setup_script=str(script), run_script=str(script))
+
+
+CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
+
+
+def _commands(text: str) -> str:
+    match = re.search(r"<<'USER_DATA'\n(.*?)\nUSER_DATA\n", text, re.DOTALL)
+    assert match is not None
+    return match[1]
+
+
+def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_order(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    cluster = TrainingCluster(stack, "Cluster", **CPU)
+    cluster.workers.add_user_data("echo one", "echo \"two\" 'and' $HOME `x` \\ && cat <<EOF\n${HOME}\nEOF")
+    cluster.workers.add_user_data("echo __REGION__ and é")
+    synthesis = read_stack(stack)
+    assert _commands(synthesis.user_data(NodeRole.WORKER)).splitlines()[1:] == [
+        "echo one",
+        "echo \"two\" 'and' $HOME `x` \\ && cat <<EOF",
+        "${HOME}",
+        "EOF",
+        "echo __REGION__ and é",
+    ]
+    assert _commands(synthesis.user_data(NodeRole.MASTER)) == ""
+
+
+def test_a_token_in_a_command_is_filled_in_at_deployment(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    bucket = s3.Bucket(stack, "Models")
+    cluster = TrainingCluster(stack, "Cluster", **CPU)
+    cluster.master.add_user_data(f"aws s3 cp s3://{bucket.bucket_name}/model . --region {Aws.REGION}")
+    name = stack.get_logical_id(bucket.node.default_child)
+    command = f"aws s3 cp s3://<{name}>/model . --region <AWS::Region>"
+    assert _commands(read_stack(stack).user_data(NodeRole.MASTER)).splitlines()[1:] == [command]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "true\r\n",
+            "commands[1] must end its lines as Linux does, without CR and NUL, and have no line USER_DATA, got",
+        ),
+        ("cat <<USER_DATA\nx\nUSER_DATA", "name its here-document otherwise"),
+        (["true"], "commands[1] must be a text, got a list; "),
+        (Token.as_number({"Ref": "Count"}), "commands[1] must be a text, got a token; "),
+    ],
+)
+def test_a_command_that_would_not_reach_the_node_as_it_is_is_refused(
+    make_stack: Any, command: Any, message: str
+) -> None:
+    cluster = TrainingCluster(make_stack(), "Cluster", **CPU)
+    with pytest.raises(ValueError, match="must") as caught:
+        cluster.workers.add_user_data("true", command)
+    assert message in str(caught.value)
+
+
+def test_commands_count_for_the_limit(make_stack: Any) -> None:
+    cluster = TrainingCluster(make_stack(), "Cluster", **CPU)
+    cluster.workers.add_user_data("true " + "x" * 1000)
+    with pytest.raises(ValueError, match=f"at most {LIMIT} bytes, got about .*take long commands as setup_script"):
+        cluster.workers.add_user_data("true " + "x" * LIMIT)
