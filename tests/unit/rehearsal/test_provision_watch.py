@@ -9,6 +9,7 @@ import pytest
 
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
+from deeplearning_provision.status import Status
 from deeplearning_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_rehearsal.provision_watch import ProvisionProgress, ProvisionWatch, name_steps
 
@@ -75,18 +76,21 @@ def test_what_does_not_come_in_time_is_named() -> None:
 
 
 class Node:
-    """A node's files, and what is told of them as seconds pass."""
+    """A node that writes how far it is as nodes do, and what is told of it as seconds pass."""
 
     def __init__(self, root: Path) -> None:
         self.now = 0.0
         self._root = root
         self._file = root / PROVISION_FILE.lstrip("/")
         self._file.parent.mkdir(parents=True)
-        self._progress = ProvisionProgress(lambda: self.now)
+        self._progress = ProvisionProgress(self.read)
+        self.status = Status(root, self)
 
-    def say(self, state: str, detail: str, done: int = 0, total: int = 0, unit: str = "") -> list[str]:
-        step = {"state": state, "detail": detail, "done": done, "total": total, "unit": unit, "rate": 0, "final": False}
-        self._file.write_text(json.dumps({"boot": "b", "steps": {"environment": step}}))
+    def read(self) -> float:
+        return self.now
+
+    def say(self, detail: str, done: int = 0, total: int = 0, unit: str = "") -> list[str]:
+        self.status.start("environment", detail, total, unit, done)
         return self.look()
 
     def look(self) -> list[str]:
@@ -104,12 +108,13 @@ def node(tmp_path: Path) -> Node:
 
 def test_a_node_that_has_said_nothing_or_waits_for_another_has_nothing_to_tell(node: Node) -> None:
     assert node.look() == []
-    assert node.say("waiting", "i-1 is compiling Horovod 0.28.1 for torch") == []
+    node.status.wait("environment", "i-1 is compiling Horovod 0.28.1 for torch")
+    assert node.look() == []
 
 
 def test_what_apt_does_is_the_last_line_of_its_output(node: Node) -> None:
     node.log("Unpacking g++-12 (12.2.0-14+deb12u1) ...", "Setting up g++-12 (12.2.0-14+deb12u1) ...", "")
-    said = node.say("running", "installing g++, make, python3-dev with apt-get")
+    said = node.say("installing g++, make, python3-dev with apt-get")
     what = "environment: installing g++, make, python3-dev with apt-get"
     assert said == [f"{what} (Setting up g++-12 (12.2.0-14+deb12u1) ...)"]
 
@@ -117,7 +122,7 @@ def test_what_apt_does_is_the_last_line_of_its_output(node: Node) -> None:
 def test_a_long_or_foul_line_of_a_log_is_shortened_and_cleaned(node: Node) -> None:
     wheel = "torch-2.13.0%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl (190.2 MB)"
     node.log(f"  Downloading http://100.64.0.1:4567/simple/torch/{wheel}")
-    (said,) = node.say("running", "asking pip what is needed beside the image")
+    (said,) = node.say("asking pip what is needed beside the image")
     assert said.endswith(f" (Downloading {wheel[:58]} ...)")
     node.log("\x1b[2J\xff")
     node.now = 10.0
@@ -126,12 +131,12 @@ def test_a_long_or_foul_line_of_a_log_is_shortened_and_cleaned(node: Node) -> No
 
 
 def test_downloads_are_counted_and_the_compilation_has_its_percentage(node: Node) -> None:
-    first = node.say("running", "downloading torch (190.2 MB)", 3, 17, "packages")
+    first = node.say("downloading torch (190.2 MB)", 3, 17, "packages")
     assert first == ["environment: downloading torch (190.2 MB): 3 of 17 packages"]
-    assert node.say("running", "compiling Horovod 0.28.1 for torch, about 3 min left", 45, 100, "%") == [
+    assert node.say("compiling Horovod 0.28.1 for torch, about 3 min left", 45, 100, "%") == [
         "environment: compiling Horovod 0.28.1 for torch, about 3 min left: 45 %"
     ]
-    packing = node.say("running", "packing the environment for the other nodes", 250, 1000, "bytes")
+    packing = node.say("packing the environment for the other nodes", 250, 1000, "bytes")
     assert packing == ["environment: packing the environment for the other nodes: 25 %"]
 
 
@@ -140,16 +145,16 @@ def test_a_part_that_goes_on_is_told_every_ten_seconds_and_another_at_once(node:
     for second in range(31):
         node.now = float(second)
         detail = f"compiling Horovod 0.28.1 for torch, about {9 - second // 10} min left"
-        heard += [second for _ in node.say("running", detail, second, 100, "%")]
+        heard += [second for _ in node.say(detail, second, 100, "%")]
     assert heard == [0, 9, 18, 27]
-    assert node.say("running", "trying Horovod") == ["environment: trying Horovod"]
+    assert node.say("trying Horovod") == ["environment: trying Horovod"]
 
 
 def test_an_end_is_told_once_with_what_came_of_it(node: Node) -> None:
-    assert node.say("done", "Horovod 0.28.1 for torch, 17 packages") == [
-        "environment is done: Horovod 0.28.1 for torch, 17 packages"
-    ]
+    node.status.finish("environment", "Horovod 0.28.1 for torch, 17 packages")
+    assert node.look() == ["environment is done: Horovod 0.28.1 for torch, 17 packages"]
     node.now = 100.0
     assert node.look() == []
-    assert node.say("failed", "no route; see the route") == ["environment is failed: no route; see the route"]
+    node.status.fail("environment", "no route; see the route", is_final=False)
+    assert node.look() == ["environment is failed: no route; see the route"]
     assert node.look() == []
