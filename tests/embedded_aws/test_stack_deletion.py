@@ -92,6 +92,7 @@ def list_networks(cloud, vpc):
     return len(ec2.describe_vpcs(Filters=here)["Vpcs"]), len(ec2.describe_subnets(Filters=here)["Subnets"])
 
 
+@pytest.mark.fault(66)
 def test_a_deleted_stack_leaves_what_is_retained_and_no_network(deploy):
     cloud = deploy("60")
     form(cloud)
@@ -132,6 +133,7 @@ def test_an_endpoint_and_a_group_of_somebody_else_keep_subnet_and_vpc_until_they
     assert list_networks(cloud, vpc) == (0, 0)
 
 
+@pytest.mark.fault(65)
 def test_a_rollback_that_somebody_elses_endpoint_stops_has_failed_and_is_ended_by_a_deletion(deploy):
     cloud = deploy("5")
     cloud.observation("WorkerGroup CREATE_COMPLETE")
