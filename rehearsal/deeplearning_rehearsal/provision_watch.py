@@ -15,6 +15,7 @@ from deeplearning_view.lines import clean
 
 _INTERVAL_SECONDS = 0.5
 _RUNNING, _DONE, _FAILED = "running", "done", "failed"
+_ENVIRONMENT = "environment"
 _BUILD_LOG = f"{PROVISION_FILE.rpartition('/')[0]}/environment.log"
 _FOLDERS = re.compile(r"\S*/(?=\S)")
 _TAIL_BYTES = 4096
@@ -26,7 +27,7 @@ _REPEAT_SECONDS = 9.0
 def name_steps(needs: JobNeeds) -> tuple[str, ...]:
     """Return the steps that a node makes, as it names them in its file."""
     data = tuple(f"data:{source.name}" for source in needs.data)
-    return (*data, "environment") if needs.environment is not None else data
+    return (*data, _ENVIRONMENT) if needs.environment is not None else data
 
 
 def count_done(step: Mapping[str, Any]) -> float:
@@ -121,7 +122,7 @@ def _describe_step(name: str, step: Mapping[str, Any], root: Path) -> str:
         return f"{name} is {state}{f': {detail}' if detail else ''}"
     done, total, unit = int(step.get("done", 0)), int(step.get("total", 0)), str(step.get("unit", ""))
     if not total:  # what apt, pip and CMake do then is in their output alone
-        last = _read_last_line(root / _BUILD_LOG.lstrip("/"))
+        last = _read_last_line(root / _BUILD_LOG.lstrip("/")) if name == _ENVIRONMENT else ""
         return f"{name}: {detail}" + (f" ({last})" if last else "")
     count = f"{done} of {total} {unit}" if unit == "packages" else f"{100 * done // total} %"
     return f"{name}: {detail}: {count}"
