@@ -66,6 +66,7 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
         out=Path(arguments.out).resolve(),
         cache=Path(arguments.cache).resolve() if arguments.cache else find_cache(),
         lustre_client=bool(arguments.lustre_client),
+        verbose=arguments.verbose,
     )
 
 

@@ -84,7 +84,9 @@ def _age(since: str, now: str) -> str:
 def _render_trouble(trouble: Trouble, label: str, style: str, *, with_lines: bool) -> list[PageLine]:
     lines = _row(label, f"{trouble.what}: {trouble.cause}", style)
     if trouble.remedy:
-        lines += _row("do", trouble.remedy, "green")
+        words, *commands = trouble.remedy.split("\n")
+        lines += _row("do", words, "green")
+        lines += [PageLine(f"{'':<{_LABEL}}{command}", "green") for command in commands]  # to be copied, so unwrapped
     if with_lines:
         lines += [line for entry in trouble.lines for line in _render_excerpt(entry)]
     return lines

@@ -10,7 +10,19 @@ _SILENCE = (
     "`deeplearning-cdk logs`; a node without a line got no further than its boot, see: "
     "aws ec2 get-console-output --instance-id ID"
 )
+_USED_NETWORK = (
+    "delete what the stack did not make in its network; where GuardDuty watches EC2, that is an endpoint and, a minute "
+    "later, a security group, with the commands below; then delete the stack again\n"
+    "aws ec2 delete-vpc-endpoints --vpc-endpoint-ids $(aws ec2 describe-vpc-endpoints --filters "
+    "Name=vpc-id,Values={vpc} Name=tag:GuardDutyManaged,Values=true --query 'VpcEndpoints[].VpcEndpointId' "
+    "--output text)\n"
+    "aws ec2 delete-security-group --group-id $(aws ec2 describe-security-groups --filters "
+    "Name=vpc-id,Values={vpc} Name=group-name,Values=GuardDutyManagedSecurityGroup-{vpc} "
+    "--query 'SecurityGroups[].GroupId' --output text)"
+)
+"""GuardDuty user guide, "How Runtime Monitoring works with Amazon EC2"; hashicorp/terraform-provider-aws#46747."""
 _RESOURCE_REMEDIES = (
+    (r"(subnet|vpc) '.+' has dependencies and cannot be deleted", _USED_NETWORK),
     (
         r"WaitCondition timed out",
         _SILENCE,
@@ -60,11 +72,17 @@ def split_reason(text: str, said: str = "") -> tuple[str, str]:
     return (head + marker + rest, remedy) if found else (text, "")
 
 
-def advise_on_resource(reason: str) -> str:
-    """Return what to do about a resource that CloudFormation could not make."""
+def advise_on_resource(reason: str, vpc: str = "") -> str:
+    """
+    Return what to do about a resource that CloudFormation could not make, or delete.
+
+    Args:
+        reason: Why it could not.
+        vpc: Id of the stack's own VPC. Default: a word in its place.
+    """
     found = (remedy for pattern, remedy in _RESOURCE_REMEDIES if re.search(pattern, reason, re.IGNORECASE))
     own = split_reason(reason)[1] if _OWN_WORDS in reason else ""
-    return next(found, own or _ANY_RESOURCE)
+    return next(found, own or _ANY_RESOURCE).replace("{vpc}", vpc or "VPC")
 
 
 def advise_on_launch(message: str, instance_type: str) -> str:

@@ -9,6 +9,7 @@ GROUP = "AWS::AutoScaling::AutoScalingGroup"
 TABLE = "AWS::DynamoDB::Table"
 FUNCTION = "AWS::Lambda::Function"
 LOG_GROUP = "AWS::Logs::LogGroup"
+VPC = "AWS::EC2::VPC"
 WAIT = "AWS::CloudFormation::WaitCondition"
 _STATE_TABLE = "CoordinationStateTable"
 _NODE_LOG = "NodeLog"
@@ -47,6 +48,11 @@ def find_adjuster_log(resources: Iterable[Mapping[str, Any]]) -> str:
 def find_adjuster(resources: Iterable[Mapping[str, Any]]) -> str:
     """Return the name of the adjuster's function; empty without one."""
     return _find(resources, FUNCTION, _ADJUSTER)
+
+
+def find_vpc(resources: Iterable[Mapping[str, Any]]) -> str:
+    """Return the id of the VPC that the stack made; empty without one."""
+    return _find(resources, VPC, "")
 
 
 def _find(resources: Iterable[Mapping[str, Any]], resource_type: str, word: str) -> str:

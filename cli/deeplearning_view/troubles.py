@@ -10,7 +10,7 @@ from deeplearning_contract.log_record import ADJUSTER
 from deeplearning_view.answers import Answers
 from deeplearning_view.lines import LEVELS, Line, clean
 from deeplearning_view.remedies import advise_on_launch, advise_on_node, advise_on_resource, split_reason
-from deeplearning_view.resources import find_groups
+from deeplearning_view.resources import find_groups, find_vpc
 from deeplearning_view.view import LogExcerpt, Trouble
 
 _SIGNALLED = re.compile(r"WaitCondition received failed message: '(.*)' for uniqueId: ", re.DOTALL)
@@ -67,7 +67,8 @@ def _find_stack_troubles(answers: Answers, lines: Sequence[Line]) -> Iterable[Tr
             cause, remedy = split_reason(text, _find_said_remedy(text, lines))
             yield Trouble("stack", cause, remedy or advise_on_resource(cause))
         else:
-            yield Trouble(f"stack: {event['LogicalResourceId']}", clean(reason), advise_on_resource(reason))
+            remedy = advise_on_resource(reason, find_vpc(answers.resources))
+            yield Trouble(f"stack: {event['LogicalResourceId']}", clean(reason), remedy)
 
 
 def _find_said_remedy(text: str, lines: Sequence[Line]) -> str:

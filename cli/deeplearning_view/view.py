@@ -64,7 +64,7 @@ class Trouble:
     Attributes:
         what: What failed: `stack`, a node, a group.
         cause: Why, in the words of who found out.
-        remedy: What to do.
+        remedy: What to do; commands that are too long for its sentence follow, a line each.
         is_past: Whether the cluster has got over it.
         lines: The last log lines of who failed.
     """

@@ -1,9 +1,10 @@
-"""The machines of a rehearsal: boots them in the lab, remembers them, and reads their agents' logs as they grow."""
+"""The machines of a rehearsal: boots them in the lab, remembers them, and reads what they log and bring."""
 
 import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,7 @@ from deeplearning_rehearsal.embedded_aws import Observation, StackEvent
 from deeplearning_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_rehearsal.lab import Lab
 from deeplearning_rehearsal.machine import Machine
+from deeplearning_rehearsal.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.timeline import Timeline
 
 _INTERVAL_SECONDS = 0.5
@@ -46,6 +48,7 @@ class Fleet:
         self._machines: dict[str, Machine] = {}
         self._launched: dict[str, Machine] = {}
         self._logs: dict[str, list[str]] = {}
+        self._provisioning = ProvisionProgress()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.launched_at: float | None = None
@@ -161,6 +164,9 @@ class Fleet:
                     self.spoke_at = time.monotonic()
                     self._timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
                 self._logs[machine.instance_id] = lines
+                with suppress(RehearsalError):  # powered off just now
+                    for text in self._provisioning.describe(machine.instance_id, self.disk(machine.instance_id)):
+                        self._timeline.tell(self.lane(machine.instance_id), text)
 
     def _end(self, instance_id: str, text: str) -> None:
         self._timeline.tell(self.lane(instance_id), text)

@@ -26,6 +26,7 @@ class RehearsalOptions:
         out: Folder for the reports.
         cache: Folder that keeps what is made or downloaded once, for all rehearsals.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
+        verbose: Show routine too while it runs.
         case: File of the fault case whose faults are injected; its report goes to a folder of its own. None: no fault.
     """
 
@@ -40,6 +41,7 @@ class RehearsalOptions:
     out: Path
     cache: Path
     lustre_client: bool = False
+    verbose: bool = False
     case: Path | None = None
 
     @property

@@ -98,7 +98,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
                 _record(options, lab_pid)
             parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
             run = parts if case is None else CaseRun(**vars(parts), case=case)
-            with show_progress(timeline):
+            with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)

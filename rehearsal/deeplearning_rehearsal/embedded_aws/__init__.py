@@ -9,7 +9,7 @@ from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchFault
 from deeplearning_rehearsal.embedded_aws.message_faults import MessageFaults
 from deeplearning_rehearsal.embedded_aws.observation import Observation
 from deeplearning_rehearsal.embedded_aws.scaling_pace import ScalingPace
-from deeplearning_rehearsal.embedded_aws.stack import StackEvent, StackOutcome, StackResource
+from deeplearning_rehearsal.embedded_aws.stack_record import StackEvent, StackOutcome, StackResource
 from deeplearning_rehearsal.errors import AssemblyError
 
 __all__ = [

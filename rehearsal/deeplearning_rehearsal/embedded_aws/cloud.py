@@ -27,7 +27,8 @@ from deeplearning_rehearsal.embedded_aws.resource_support import require_support
 from deeplearning_rehearsal.embedded_aws.scaling_group import HealthCheck
 from deeplearning_rehearsal.embedded_aws.server import Server
 from deeplearning_rehearsal.embedded_aws.services import Services
-from deeplearning_rehearsal.embedded_aws.stack import Stack, StackEvent, StackOutcome
+from deeplearning_rehearsal.embedded_aws.stack import Stack
+from deeplearning_rehearsal.embedded_aws.stack_record import StackEvent, StackOutcome
 from deeplearning_rehearsal.embedded_aws.template import BoundTemplate
 from deeplearning_rehearsal.embedded_aws.wait_condition import WaitConditionHandles
 from deeplearning_rehearsal.errors import RehearsalError
@@ -170,8 +171,7 @@ class EmbeddedAws:
         Raises:
             RehearsalError: Nothing was deployed.
         """
-        deadline = time.monotonic() + seconds
-        seen = 0
+        deadline, seen = time.monotonic() + seconds, 0
         self._deployed()
         assert self._stack is not None
         while True:

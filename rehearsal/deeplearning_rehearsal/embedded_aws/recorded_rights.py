@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.gatekeeper import Gatekeeper
-from deeplearning_rehearsal.embedded_aws.stack import StackResource
+from deeplearning_rehearsal.embedded_aws.stack_record import StackResource
 
 RIGHTS_FILE = "calls.json"
 

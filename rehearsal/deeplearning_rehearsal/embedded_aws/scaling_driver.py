@@ -22,6 +22,7 @@ from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
 from deeplearning_rehearsal.machine import Machine, MachineHost
 
 _LAUNCH_THREADS = 8
+_LAUNCH_SECONDS, _POLL_SECONDS = 60.0, 0.05
 
 
 class ScalingDriver:
@@ -61,9 +62,7 @@ class ScalingDriver:
     def add_group(self, group: ScalingGroup) -> None:
         """Take over a new group and begin to launch its instances."""
         with self.lock:
-            group.capacity_cause = (
-                f"a user request created an AutoScalingGroup changing the desired capacity from 0 to {group.desired}"
-            )
+            group.capacity_cause = scaling_activity.creation_cause(group)
             self.groups[group.name] = group
         self.reconcile_soon(group)
 
@@ -73,13 +72,17 @@ class ScalingDriver:
             self._jobs.after(self.pace.notification_gap, partial(self._notifications.set_topics, group, topics))
 
     def delete_group(self, name: str) -> None:
-        """Delete a group and power its instances off, at once."""
+        """Delete a group and power its instances off, when launches that have begun are through."""
         with self.lock:
             group = self.groups.get(name)
             if group is None:
                 return
             group.deleting = True
             group.desired = group.min_size = group.max_size = 0
+        give_up = time.monotonic() + _LAUNCH_SECONDS
+        while group.pending_launches and time.monotonic() < give_up:
+            time.sleep(_POLL_SECONDS)
+        with self.lock:
             instances = [entry.instance_id for entry in group.instances]
             group.instances.clear()
         for instance_id in instances:
@@ -133,8 +136,7 @@ class ScalingDriver:
                 group.replacements = 0
             if surplus >= 0 or "Launch" in group.suspended:
                 return
-            wait = group.retry_at - time.monotonic()
-            if wait > 0:
+            if (wait := group.retry_at - time.monotonic()) > 0:
                 self._jobs.after(wait, partial(self._reconcile, group))
                 return
             for _ in range(-surplus):
@@ -172,14 +174,13 @@ class ScalingDriver:
         entry.launch = activity
         with self.lock:
             group.pending_launches -= 1
-            activity.instance_id = machine.instance_id
-            activity.description = f"Launching a new EC2 instance: {machine.instance_id}"
+            scaling_activity.name_instance(activity, machine.instance_id)
             group.instances.append(entry)
         if end is not None:
             self._jobs.after(self.pace.failure, partial(self._end_early, group, entry, activity, end))
             return
         text = f"launched for {group.role or group.name}"
-        self._observations.tell("scaling", machine.instance_id, text, machine=machine)
+        self._observations.tell("scaling", entry.instance_id, text, machine=machine)
         try:
             self._boot(group, machine, entry)
         except Exception as error:  # noqa: BLE001 - the lab's own failure must not pass for a slow launch

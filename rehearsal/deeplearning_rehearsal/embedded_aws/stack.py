@@ -3,13 +3,11 @@ Creates a stack from a bound template, as CloudFormation does: each resource whe
 
 A failure cancels what is in progress and rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and
 their machines powered off; resources that nothing in the lab can notice are left to its end, and their events say so.
+What cannot be deleted stays with all that it depends on, and a later deletion of the stack tries again.
 """
 
 import threading
-import time
-import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
 
 from botocore.exceptions import ClientError
@@ -19,58 +17,15 @@ from deeplearning_rehearsal.embedded_aws.observation import Observations
 from deeplearning_rehearsal.embedded_aws.resource_support import load_support
 from deeplearning_rehearsal.embedded_aws.resources import CREATORS
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Properties, Services
+from deeplearning_rehearsal.embedded_aws.stack_record import StackEvent, StackOutcome, StackResource
 from deeplearning_rehearsal.embedded_aws.template import BoundTemplate, ResourceValues
 from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
 
 _STACK_TYPE = "AWS::CloudFormation::Stack"
 _SETTLE_SECONDS = 0.1
-_KEPT_BY_ROLLBACK = "Retain"
+_KEPT_BY_ROLLBACK = ("Retain",)
 """The one deletion policy that outlives a failed creation: `RetainExceptOnCreate` does not, nor does `Snapshot`."""
-
-
-@dataclass(frozen=True)
-class StackEvent:
-    """An event of a stack; `at` is monotonic time in seconds, `reason` empty without one."""
-
-    logical_id: str
-    physical_id: str
-    resource_type: str
-    status: str
-    reason: str
-    at: float = field(default_factory=time.monotonic)
-    timestamp: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
-    event_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-
-
-@dataclass(frozen=True)
-class StackResource:
-    """A resource of a stack and its state."""
-
-    logical_id: str
-    physical_id: str
-    resource_type: str
-    status: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class StackOutcome:
-    """
-    How a stack stands, or ended.
-
-    Attributes:
-        status: Its status.
-        reason: Reason of the first failure; empty without one.
-        resources: Its resources.
-        outputs: Its outputs; empty until it is complete.
-        events: Its events, oldest first.
-    """
-
-    status: str
-    reason: str
-    resources: tuple[StackResource, ...]
-    outputs: Mapping[str, str]
-    events: tuple[StackEvent, ...]
+_KEPT_BY_DELETION = (*_KEPT_BY_ROLLBACK, "RetainExceptOnCreate")
 
 
 class Stack:
@@ -120,6 +75,17 @@ class Stack:
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def delete(self) -> None:
+        """Begin to delete the resources, once more those that could not be deleted before."""
+        if self.status.startswith("DELETE_") and self.status != "DELETE_FAILED":
+            return
+        self.close()
+        self.status, self.reason = "DELETE_IN_PROGRESS", ""
+        self._ended.clear()
+        self._tell(self.name, self.arn, _STACK_TYPE, self.status, "User Initiated")
+        self._thread = threading.Thread(target=self._delete, name=f"stack-{self.name}", daemon=True)
+        self._thread.start()
 
     def events(self) -> tuple[StackEvent, ...]:
         """Return the events, oldest first."""
@@ -201,20 +167,42 @@ class Stack:
         self.status = "ROLLBACK_IN_PROGRESS"
         text = f"The following resource(s) failed to create: [{names}]. Rollback requested by user."
         self._tell(self.name, self.arn, _STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
-        for entry in reversed(self.resources()):
-            if entry.physical_id:
-                self._undo(entry.logical_id, entry.physical_id)
-        self._end("ROLLBACK_COMPLETE", "")
+        failed = self._remove(_KEPT_BY_ROLLBACK)
+        self._end("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", failed)
 
-    def _undo(self, name: str, physical_id: str) -> None:
-        if self._template.resources[name].get("DeletionPolicy") == _KEPT_BY_ROLLBACK:
-            self._note(name, physical_id, "DELETE_SKIPPED", f"DeletionPolicy is {_KEPT_BY_ROLLBACK}")
+    def _delete(self) -> None:
+        self.reason = self._remove(_KEPT_BY_DELETION)
+        self._end("DELETE_FAILED" if self.reason else "DELETE_COMPLETE", self.reason)
+
+    def _remove(self, kept: Collection[str]) -> str:
+        """Delete what is there, the last that was made first; return what could not be deleted, empty when all went."""
+        left: dict[str, bool] = {}
+        for entry in reversed(self.resources()):
+            name = entry.logical_id
+            if not entry.physical_id or entry.status in ("DELETE_COMPLETE", "DELETE_SKIPPED"):
+                continue
+            if any(name in self._template.dependencies(other) for other in left):
+                left[name] = False
+            elif not self._undo(name, entry.physical_id, kept):
+                left[name] = True
+        names = ", ".join(name for name, was_tried in left.items() if was_tried)
+        return f"The following resource(s) failed to delete: [{names}]." if names else ""
+
+    def _undo(self, name: str, physical_id: str, kept: Collection[str]) -> bool:
+        policy = self._template.resources[name].get("DeletionPolicy")
+        if policy in kept:
+            self._note(name, physical_id, "DELETE_SKIPPED", f"DeletionPolicy is {policy}")
         elif name in self._deleters:
             self._note(name, physical_id, "DELETE_IN_PROGRESS")
-            self._deleters[name]()
+            try:
+                self._deleters[name]()
+            except ClientError as error:
+                self._note(name, physical_id, "DELETE_FAILED", _word_failure(error))
+                return False
             self._note(name, physical_id, "DELETE_COMPLETE")
         else:
             self._note(name, physical_id, "DELETE_SKIPPED", "it ends with the lab")
+        return True
 
     def _end(self, status: str, reason: str) -> None:
         self.status = status
@@ -233,6 +221,12 @@ class Stack:
             self._events.append(event)
         text = f"{name} {status}" + (f": {reason}" if reason else "")
         self._observations.tell("stack", name, text, event=event)
+
+
+def _word_failure(error: ClientError) -> str:
+    """Say why a service refused a deletion, as the provider of a resource type says it."""
+    message = error.response["Error"]["Message"]
+    return f'Resource handler returned message: "{message}" (HandlerErrorCode: InvalidRequest)'
 
 
 def _require_all_read(resource_type: str, properties: Properties) -> None:

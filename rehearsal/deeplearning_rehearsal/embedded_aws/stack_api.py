@@ -1,4 +1,4 @@
-"""The read-only part of the CloudFormation API, for the stack that the rehearsal creates."""
+"""The part of the CloudFormation API that looks at the stack that the rehearsal creates, or deletes it."""
 
 from typing import Any, ClassVar
 
@@ -7,14 +7,22 @@ from moto.cloudformation.exceptions import CloudFormationError
 from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult, BaseResponse
 
-from deeplearning_rehearsal.embedded_aws.stack import Stack, StackResource
+from deeplearning_rehearsal.embedded_aws.stack import Stack
+from deeplearning_rehearsal.embedded_aws.stack_record import StackResource
 
 
 class StackApi(BaseResponse):
-    """Answers the operations of CloudFormation that look at a stack."""
+    """Answers the operations of CloudFormation that look at a stack, or delete it."""
 
     OPERATIONS: ClassVar = frozenset(
-        {"DescribeStacks", "DescribeStackEvents", "DescribeStackResources", "ListStackResources", "ListStacks"}
+        {
+            "DeleteStack",
+            "DescribeStacks",
+            "DescribeStackEvents",
+            "DescribeStackResources",
+            "ListStackResources",
+            "ListStacks",
+        }
     )
     stack: ClassVar[Stack]
 
@@ -29,6 +37,12 @@ class StackApi(BaseResponse):
             error = CloudFormationError("InvalidAction", f"the rehearsal does not implement cloudformation:{operation}")
             return self.serialized(ActionResult(error))
         return super().call_action()
+
+    def delete_stack(self) -> ActionResult:
+        """Answer `DeleteStack`, which takes a stack that is not there for deleted."""
+        if self._get_param("StackName") in (self.stack.name, self.stack.arn):
+            self.stack.delete()
+        return ActionResult({})
 
     def describe_stacks(self) -> ActionResult:
         """Answer `DescribeStacks`."""
@@ -88,9 +102,10 @@ class StackApi(BaseResponse):
         return ActionResult({"StackSummaries": [summary] if not wanted or stack.status in wanted else []})
 
     def _find(self) -> Stack:
-        name = self._get_param("StackName")
-        if name in (self.stack.name, self.stack.arn):
-            return self.stack
+        name, stack = self._get_param("StackName"), self.stack
+        # A deleted stack is found by its ARN alone.
+        if name == stack.arn or (name == stack.name and stack.status != "DELETE_COMPLETE"):
+            return stack
         raise CloudFormationError("ValidationError", f"Stack with id {name} does not exist")
 
 

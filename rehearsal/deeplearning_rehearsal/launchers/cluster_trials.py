@@ -63,8 +63,6 @@ def await_provisioning(run: ClusterRun, needs: JobNeeds) -> None:
         PromiseError: A node does not get them.
     """
     with run.timeline.phase("provision"):
-        watch = ProvisionWatch(
-            run.lab.read_file, name_steps(needs), lambda node, text: run.timeline.tell(run.fleet.lane(node), text)
-        )
+        watch = ProvisionWatch(run.lab.read_file, name_steps(needs))
         nodes = [machine.instance_id for machine in run.fleet.machines()]
         watch.wait(nodes, min(run.last_moment, time.monotonic() + _PROVISION_SECONDS))

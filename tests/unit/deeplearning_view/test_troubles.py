@@ -9,17 +9,21 @@ import pytest
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.launch_failures import classify_failure, find_remedy
 from deeplearning_provision.steps import ProvisionFailure, describe_failure
+from deeplearning_view.page import render_text
 from deeplearning_view.reading import make_view
 from deeplearning_view.remedies import advise_on_resource, split_reason
 from tests.unit.deeplearning_view.cluster_answers import (
     LOST_ID,
     MASTER_ID,
+    NAME,
+    RESOURCES,
     WORKER_ID,
     make_answers,
     make_event,
     make_failed_launch,
     make_item,
     make_line,
+    make_resource,
     make_rolled_back,
     make_signalled_event,
     make_termination,
@@ -95,6 +99,46 @@ def test_a_resource_that_could_not_be_made_is_told_with_what_to_do(reason, remed
     assert (trouble.what, trouble.cause) == ("stack: ClusterA", reason)
     assert remedy in trouble.remedy
     assert trouble.remedy == advise_on_resource(reason)
+
+
+@pytest.mark.parametrize(
+    ("logical_id", "kind", "what"), [("ClusterSubnet", "Subnet", "subnet 'subnet-1'"), ("ClusterVpc", "VPC", "vpc 'v'")]
+)
+def test_a_network_that_somebody_elses_endpoint_keeps_is_told_with_what_guardduty_leaves(logical_id, kind, what):
+    """
+    CloudFormation wraps the words of EC2 (hashicorp/terraform-provider-aws#46747).
+
+    Names and tag are those of the GuardDuty user guide, "How Runtime Monitoring works with Amazon EC2".
+    """
+    reason = (
+        f'Resource handler returned message: "The {what} has dependencies and cannot be deleted. (Service: Ec2, Status '
+        'Code: 400, Request ID: 5f1d) (SDK Attempt Count: 1)" (RequestToken: 9a, HandlerErrorCode: InvalidRequest)'
+    )
+    events = [
+        make_event(NAME, "DELETE_FAILED", f"The following resource(s) failed to delete: [{logical_id}]."),
+        make_event(logical_id, "DELETE_FAILED", reason, f"AWS::EC2::{kind}"),
+    ]
+    vpc = make_resource("ClusterVpc", "AWS::EC2::VPC", "vpc-0a1b")
+    left = {"groups": [], "instances": [], "item": None, "resources": [*RESOURCES, vpc]}
+    (trouble,) = find(make_answers("DELETE_FAILED", events=events, **left))
+    assert (trouble.what, trouble.cause) == (f"stack: {logical_id}", reason)
+    assert "Name=vpc-id,Values=vpc-0a1b Name=tag:GuardDutyManaged,Values=true" in trouble.remedy
+    assert "Name=group-name,Values=GuardDutyManagedSecurityGroup-vpc-0a1b" in trouble.remedy
+    assert "then delete the stack again\n" in trouble.remedy
+
+
+def test_the_commands_of_a_remedy_are_shown_in_one_line_each_to_be_copied():
+    events = [make_event("ClusterVpc", "DELETE_FAILED", "The vpc 'v' has dependencies and cannot be deleted.")]
+    view = make_view(make_answers("DELETE_FAILED", events=events, groups=[], instances=[], item=None), NOW)
+    lines = [line.strip() for line in render_text(view).splitlines()]
+    assert set(view.troubles[0].remedy.splitlines()[1:]) <= set(lines)
+
+
+def test_the_guide_has_the_commands_of_the_remedy():
+    commands = advise_on_resource("The vpc 'v' has dependencies and cannot be deleted.").splitlines()[1:]
+    guide = (Path(__file__).parents[3] / "docs" / "operating.md").read_text().splitlines()
+    assert len(commands) == 2
+    assert set(commands) <= set(guide)
 
 
 def test_the_remedy_that_the_failing_node_logged_is_taken_and_its_last_lines_are_shown():

@@ -56,6 +56,45 @@ def test_nothing_is_shown_after_the_end(stream: io.StringIO) -> None:
     assert _texts(timeline.happenings) == ["late"]
 
 
+ROUTINE = (
+    "cloudformation → adjuster in 0.4 s",
+    "events → adjuster in 10.3 s",
+    "event TEST_NOTIFICATION",
+    "ClusterCoordinationFormation623FBE21 CREATE_IN_PROGRESS: Resource creation Initiated",
+    "install packages: done in 0.0 s",
+    "mount the file system: done in 0.1 s",
+)
+TELLING = (
+    "sns → adjuster: KMSAccessDeniedException: Lambda was unable to decrypt the environment variables",
+    "sns → adjuster: refused: its policy does not admit sns.amazonaws.com",
+    "event EC2_INSTANCE_LAUNCH",
+    "event EC2_INSTANCE_LAUNCH (lost)",
+    "ClusterNodesMasterGroup841CD819 CREATE_IN_PROGRESS",
+    "ClusterNodesMasterGroup841CD819 CREATE_COMPLETE",
+    "deeplearning-cluster CREATE_IN_PROGRESS: User Initiated",
+    "install packages: done in 42.7 s",
+    "WARNING measure the network: done in 0.0 s",
+    "reported joined",
+)
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_routine_is_left_to_the_report_and_shown_when_asked_for(stream: io.StringIO) -> None:
+    timeline = Timeline(clock=lambda: 0.0)
+    with show_progress(timeline, stream):
+        for text in (*ROUTINE, *TELLING):
+            timeline.tell("adjuster", text)
+    shown = " ".join(stream.getvalue().split())  # a terminal wraps
+    assert [text for text in (*ROUTINE, *TELLING) if text in shown] == [*TELLING]
+    assert _texts(timeline.happenings) == [*ROUTINE, *TELLING]
+
+    everything = io.StringIO()
+    with show_progress(timeline, everything, verbose=True):
+        for text in ROUTINE:
+            timeline.tell("adjuster", text)
+    assert len(everything.getvalue().splitlines()) == len(ROUTINE)
+
+
 def test_timeline_measures_a_phase_that_ends_with_an_error() -> None:
     timeline = _timeline(0.0, 1.0, 4.0)
     with pytest.raises(RuntimeError), timeline.phase("train"):

@@ -1,7 +1,10 @@
 """Creates VPCs and what is in them."""
 
 import json
+from functools import partial
 from typing import Any
+
+from botocore.exceptions import ClientError
 
 from deeplearning_rehearsal.embedded_aws.principals import Principal
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
@@ -29,7 +32,32 @@ def _create_vpc(creation: Creation) -> Created:
             "DefaultSecurityGroup": groups["SecurityGroups"][0]["GroupId"],
             "DefaultNetworkAcl": acls["NetworkAcls"][0]["NetworkAclId"],
         },
+        delete=partial(_delete_vpc, ec2, vpc["VpcId"]),
     )
+
+
+def _delete_vpc(ec2: Any, vpc: str) -> None:
+    # moto refuses for subnets and route tables, and takes any group away.
+    groups = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["SecurityGroups"]
+    if any(group["GroupName"] != "default" for group in groups):
+        raise _depends("DeleteVpc", f"vpc '{vpc}'")
+    ec2.delete_vpc(VpcId=vpc)
+
+
+def _delete_subnet(ec2: Any, subnet: str) -> None:
+    # moto takes a subnet away whatever is in it, and leaves the interfaces of terminated instances there.
+    ended = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["terminated"]}])["Reservations"]
+    gone = {instance["InstanceId"] for entry in ended for instance in entry["Instances"]}
+    here = ec2.describe_network_interfaces(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["NetworkInterfaces"]
+    if any(interface.get("Attachment", {}).get("InstanceId") not in gone for interface in here):
+        raise _depends("DeleteSubnet", f"subnet '{subnet}'")
+    ec2.delete_subnet(SubnetId=subnet)
+
+
+def _depends(operation: str, what: str) -> ClientError:
+    """Return the error of EC2 for what something else still uses."""
+    message = f"The {what} has dependencies and cannot be deleted."
+    return ClientError({"Error": {"Code": "DependencyViolation", "Message": message}}, operation)
 
 
 def _create_subnet(creation: Creation) -> Created:
@@ -40,19 +68,21 @@ def _create_subnet(creation: Creation) -> Created:
         value = {"Value": _truth(creation.properties["MapPublicIpOnLaunch"])}
         ec2.modify_subnet_attribute(SubnetId=subnet["SubnetId"], MapPublicIpOnLaunch=value)
     names = ("SubnetId", "AvailabilityZone", "CidrBlock", "VpcId")
-    return Created(subnet["SubnetId"], {name: subnet[name] for name in names})
+    delete = partial(_delete_subnet, ec2, subnet["SubnetId"])
+    return Created(subnet["SubnetId"], {name: subnet[name] for name in names}, delete=delete)
 
 
 def _create_route_table(creation: Creation) -> Created:
     ec2 = creation.client("ec2")
     tags = _specify_tags(creation, "route-table")
     table = ec2.create_route_table(VpcId=creation.properties["VpcId"], **tags)["RouteTable"]["RouteTableId"]
-    return Created(table, {"RouteTableId": table})
+    return Created(table, {"RouteTableId": table}, delete=partial(ec2.delete_route_table, RouteTableId=table))
 
 
 def _associate_route_table(creation: Creation) -> Created:
-    answer = creation.client("ec2").associate_route_table(**creation.properties.select("RouteTableId", "SubnetId"))
-    return Created(answer["AssociationId"])
+    ec2 = creation.client("ec2")
+    identity = ec2.associate_route_table(**creation.properties.select("RouteTableId", "SubnetId"))["AssociationId"]
+    return Created(identity, delete=partial(ec2.disassociate_route_table, AssociationId=identity))
 
 
 def _create_route(creation: Creation) -> Created:
@@ -82,10 +112,17 @@ def _create_address(creation: Creation) -> Created:
 
 
 def _create_nat_gateway(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
     request = creation.properties.select("AllocationId", "SubnetId")
-    answer = creation.client("ec2").create_nat_gateway(**request, **_specify_tags(creation, "natgateway"))
-    gateway = answer["NatGateway"]["NatGatewayId"]
-    return Created(gateway, {"NatGatewayId": gateway})
+    answer = ec2.create_nat_gateway(**request, **_specify_tags(creation, "natgateway"))["NatGateway"]
+    gateway = answer["NatGatewayId"]
+
+    def delete() -> None:
+        ec2.delete_nat_gateway(NatGatewayId=gateway)
+        for address in answer["NatGatewayAddresses"]:  # moto leaves the interface in the subnet
+            ec2.delete_network_interface(NetworkInterfaceId=address["NetworkInterfaceId"])
+
+    return Created(gateway, {"NatGatewayId": gateway}, delete=delete)
 
 
 def _create_endpoint(creation: Creation) -> Created:
@@ -96,9 +133,10 @@ def _create_endpoint(creation: Creation) -> Created:
         request["PrivateDnsEnabled"] = _truth(properties["PrivateDnsEnabled"])
     if "PolicyDocument" in properties:
         request["PolicyDocument"] = json.dumps(properties["PolicyDocument"])
-    answer = creation.client("ec2").create_vpc_endpoint(**request, **_specify_tags(creation, "vpc-endpoint"))
+    ec2 = creation.client("ec2")
+    answer = ec2.create_vpc_endpoint(**request, **_specify_tags(creation, "vpc-endpoint"))
     endpoint = answer["VpcEndpoint"]["VpcEndpointId"]
-    return Created(endpoint, {"Id": endpoint})
+    return Created(endpoint, {"Id": endpoint}, delete=partial(ec2.delete_vpc_endpoints, VpcEndpointIds=[endpoint]))
 
 
 def _create_security_group(creation: Creation) -> Created:
@@ -118,7 +156,8 @@ def _create_security_group(creation: Creation) -> Created:
         ec2.revoke_security_group_egress(GroupId=group, IpPermissions=[everything])
     for rule in egress:
         ec2.authorize_security_group_egress(GroupId=group, IpPermissions=[_permission(rule, "Destination")])
-    return Created(group, {"GroupId": group, "VpcId": properties.get("VpcId", "")})
+    attributes = {"GroupId": group, "VpcId": properties.get("VpcId", "")}
+    return Created(group, attributes, delete=partial(ec2.delete_security_group, GroupId=group))
 
 
 def _create_ingress(creation: Creation) -> Created:

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from functools import partial
 from typing import Any
 
 from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
@@ -28,9 +29,11 @@ def _create_mount_target(creation: Creation) -> Created:
     properties = creation.properties
     address = creation.services.launcher.free_address(properties["SubnetId"])
     request = properties.select("FileSystemId", "SubnetId", "SecurityGroups")
-    target = creation.client("efs").create_mount_target(IpAddress=address, **request)
-    attributes = {"Id": target["MountTargetId"], "IpAddress": target["IpAddress"]}
-    return Created(target["MountTargetId"], attributes)
+    efs = creation.client("efs")
+    target = efs.create_mount_target(IpAddress=address, **request)
+    identity = target["MountTargetId"]
+    attributes = {"Id": identity, "IpAddress": target["IpAddress"]}
+    return Created(identity, attributes, delete=partial(efs.delete_mount_target, MountTargetId=identity))
 
 
 def _create_access_point(creation: Creation) -> Created:
