@@ -10,7 +10,7 @@ import shutil
 import threading
 import urllib.request
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import botocore.loaders
@@ -21,7 +21,7 @@ from deeplearning_agent.deadline import Clock
 from deeplearning_agent.instance_metadata import Identity
 from deeplearning_agent.master import Master
 from deeplearning_agent.node import Node
-from deeplearning_agent.programs import Programs
+from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, put_request
 from deeplearning_contract.names import NodeRole
@@ -101,6 +101,20 @@ class HurriedClock(Clock):
         if self.stop.wait(min(seconds, 0.02)):
             raise Stopped
         self.skipped += seconds
+
+
+@dataclass(frozen=True)
+class SlowDriver(Programs):
+    """
+    A node's programs, of which nvidia-smi takes 30 s; no time of the test passes.
+
+    So long it took without persistence mode with eight GPUs that nobody used (Azure/aks-gpu#105, AgentBaker#2829).
+    """
+
+    def run(self, argv, *, timeout_seconds, environment=None):
+        if argv[0] == "nvidia-smi" and timeout_seconds < 30:
+            raise ProgramError("nvidia-smi took too long", is_late=True)
+        return super().run(argv, timeout_seconds=timeout_seconds, environment=environment)
 
 
 class SignalServer:

@@ -8,7 +8,7 @@ from deeplearning_agent.aws_clients import AwsClients
 from deeplearning_agent.chronicle import tell_phase
 from deeplearning_agent.command_file import install_command
 from deeplearning_agent.deadline import Clock, Deadline
-from deeplearning_agent.devices import count_gpus
+from deeplearning_agent.devices import count_gpus, turn_on_persistence
 from deeplearning_agent.efa_software import prepare_efa
 from deeplearning_agent.failure import StageFailure, describe_failure
 from deeplearning_agent.file_system import mount_file_systems
@@ -55,6 +55,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     run("prepare EFA", lambda: prepare_efa(node, deadline))
     run("prepare the instance store", lambda: prepare_local_disk(node, deadline))
     run("mount the file system", lambda: mount_file_systems(node, deadline))
+    run("turn on the GPUs' persistence mode", lambda: turn_on_persistence(node))
     gpu_count = run("count GPUs", lambda: count_gpus(node))
     # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.
     run("check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))

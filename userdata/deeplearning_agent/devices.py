@@ -1,9 +1,11 @@
-"""Counts the GPUs that the driver shows, whatever the instance type is called."""
+"""The GPUs that the driver shows: keeps them started, and counts them, whatever the instance type is called."""
 
 import logging
 import re
 
 from deeplearning_agent.failure import StageFailure
+from deeplearning_agent.gpu_health import COMMAND
+from deeplearning_agent.health_report import last_line
 from deeplearning_agent.node import Node
 from deeplearning_agent.programs import ProgramError
 
@@ -11,6 +13,26 @@ LOG = logging.getLogger(__name__)
 QUERY_SECONDS = 120
 """The first query after boot loads the driver, on eight GPUs."""
 _GPU_LINE = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
+
+
+def turn_on_persistence(node: Node) -> None:
+    """
+    Let the driver keep GPUs started while nobody uses them, until the next boot.
+
+    Ubuntu's package starts `nvidia-persistenced --no-persistence-mode`. Each `nvidia-smi` then starts all GPUs anew:
+    with eight it takes more than 25 s (Azure/aks-gpu#105, Azure/AgentBaker#2829), and the load that it shows is 90 to
+    99 % on GPUs that nobody uses (jina-ai/clip-as-service#254).
+
+    Effects: `nvidia-smi -pm 1`, where there is that command. A failure is logged and no more.
+    """
+    if not node.programs.has(COMMAND):
+        return
+    try:
+        node.programs.run([COMMAND, "-pm", "1"], timeout_seconds=QUERY_SECONDS)
+    except ProgramError as error:
+        # A master that does not train has its workers' image, and so a driver without a GPU.
+        level = logging.WARNING if node.settings.expected_gpu_count else logging.INFO
+        LOG.log(level, "persistence mode could not be turned on: %s: %s", error, last_line(error.output))
 
 
 def count_gpus(node: Node) -> int:

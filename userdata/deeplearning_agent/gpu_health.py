@@ -10,6 +10,8 @@ from deeplearning_agent.programs import ProgramError, Programs
 GPU = "GPU count"
 ECC = "GPU memory"
 COMMAND = "nvidia-smi"
+GPU_SECONDS = 60
+"""How long a node that runs waits for the driver: more than twice what was seen of a slow one (Azure/aks-gpu#105)."""
 REPLACE = "terminate the instance, so that its group launches another"
 MEMORY_FIELDS = {
     "ecc.errors.uncorrected.volatile.total": "uncorrected ECC errors since the driver was loaded",
@@ -46,14 +48,18 @@ class GpuReading:
     unread: str = field(default="", kw_only=True)
 
 
-def check_gpus(programs: Programs, expected: int, timeout_seconds: float) -> tuple[Finding, Finding]:
+def check_gpus(
+    programs: Programs, expected: int, timeout_seconds: float, *, is_joining: bool = False
+) -> tuple[Finding, Finding]:
     """
     Ask the driver for the node's GPUs.
 
     Args:
         programs: The node's programs.
         expected: GPUs that the node must have; 0 when it needs none, and then nothing but their memory is looked at.
-        timeout_seconds: How long the driver may take in all. One that hangs is a fault where GPUs are expected.
+        timeout_seconds: How long the driver may take in all.
+        is_joining: Whether a driver that takes longer is a fault where GPUs are expected. Default: nothing is known
+            then, and a slow node is no reason to leave the cluster.
     """
     if not programs.has(COMMAND):
         return _judge(GpuReading(unread=f"{COMMAND} is not installed"), expected)
@@ -62,6 +68,8 @@ def check_gpus(programs: Programs, expected: int, timeout_seconds: float) -> tup
     except ProgramError as error:
         said = f": {last_line(error.output)}" if last_line(error.output) else ""
         what = f"{COMMAND} did not answer in {timeout_seconds:.0f} s" if error.is_late else f"{COMMAND} failed{said}"
+        if error.is_late and not is_joining:
+            return Finding.fit(GPU, f"not known: {what}"), Finding.fit(ECC, f"not known: {what}")
         return _judge(GpuReading(unread=what), expected)
 
 

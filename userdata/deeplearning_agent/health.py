@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deeplearning_agent.devices import QUERY_SECONDS
 from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.gpu_health import check_gpus
+from deeplearning_agent.gpu_health import GPU_SECONDS, check_gpus
 from deeplearning_agent.health_report import Finding, HealthReport, last_line
 from deeplearning_agent.network_health import check_network
 from deeplearning_agent.node import Node
@@ -18,7 +18,6 @@ from deeplearning_contract.names import AGENT_SERVICE
 AGENT = "agent"
 MEMBERSHIP = "membership"
 CLOCK = "clock"
-GPU_SECONDS = 20
 SERVICE_SECONDS = 5
 CLOCK_SECONDS = 30
 """Clocks of nodes differ by milliseconds; AWS refuses requests that are five minutes off."""
@@ -26,7 +25,7 @@ CLOCK_SECONDS = 30
 
 def check_node(facts: NodeFacts, programs: Programs, root: Path, now: Callable[[], float] = time.time) -> HealthReport:
     """
-    Look at everything that a node can find of itself; takes half a minute at worst.
+    Look at everything that a node can find of itself; takes a minute and a half at worst.
 
     A node that has joined must still have the GPUs with which it joined, another those of its instance type.
 
@@ -55,10 +54,10 @@ def check_health(node: Node, fewest_gpus: int | None = None) -> None:
         fewest_gpus: GPUs without which it does not join. Default: as many as its instance type has.
 
     Raises:
-        StageFailure: A GPU is missing, GPU memory has failed, or a disk is full or read-only.
+        StageFailure: A GPU is missing, the driver hangs, GPU memory has failed, or a disk is full or read-only.
     """
     expected = node.settings.expected_gpu_count if fewest_gpus is None else fewest_gpus
-    findings = [*check_gpus(node.programs, expected, QUERY_SECONDS), check_disks(node.root)]
+    findings = [*check_gpus(node.programs, expected, QUERY_SECONDS, is_joining=True), check_disks(node.root)]
     faults = [finding for finding in findings if not finding.is_ok]
     if faults:
         cause = "; ".join(f"{fault.name}: {fault.detail}" for fault in faults)

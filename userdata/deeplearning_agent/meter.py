@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from deeplearning_agent.file_system_traffic import Traffic, read_traffic
-from deeplearning_agent.gpu_health import read_utilization
+from deeplearning_agent.gpu_health import GPU_SECONDS, read_utilization
 from deeplearning_agent.node import Node
 from deeplearning_agent.remark import Remark
 from deeplearning_agent.training_throughput import TrainingThroughput
@@ -19,7 +19,6 @@ from deeplearning_contract.metrics import (
 
 LOG = logging.getLogger(__name__)
 MINUTE_SECONDS = 60.0
-GPU_SECONDS = 20.0
 Source = Callable[[], dict[Metric, float]]
 
 

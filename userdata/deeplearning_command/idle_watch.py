@@ -5,22 +5,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deeplearning_agent.deadline import Clock
+from deeplearning_agent.gpu_health import GPU_SECONDS
 from deeplearning_agent.health_report import clean
 from deeplearning_agent.inquiry import COMMAND_FILE
 from deeplearning_agent.programs import Programs
 from deeplearning_command.remote import HostResult, Remote
-from deeplearning_command.survey import read_answer
+from deeplearning_command.survey import SURVEY_SECONDS, read_answer
 from deeplearning_contract.errors import ContractError
 
 LOOK_SECONDS = 60.0
-ANSWER_SECONDS = 45.0
+ANSWER_SECONDS = GPU_SECONDS + SURVEY_SECONDS
 BUSY_PERCENT = 5
 _GPU_LINE = re.compile(r"^gpu (\d+)$", re.MULTILINE)
 
 # Only what the driver says of its GPUs; a host without the driver has none.
 QUESTION = f"""
 if command -v nvidia-smi >/dev/null; then
-    nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits | sed 's/^ */gpu /'
+    timeout --signal=KILL {GPU_SECONDS} nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits |
+        sed 's/^ */gpu /'
 fi
 exec {COMMAND_FILE} node-facts
 """
@@ -57,7 +59,9 @@ class IdleWatch:
         """
         Return when no host has been busy for so many minutes.
 
-        The membership is read at each look, since nodes are replaced. A host that does not answer may be busy.
+        The membership is read at each look, since nodes are replaced. A host that does not answer may be busy. One
+        of which only the driver does not tell is judged by its jobs and by what it is being given: GPUs that work are
+        started, and it is the driver of idle ones that is late (Azure/aks-gpu#105).
 
         Raises:
             RefusedError: The nodes cannot be asked any more.

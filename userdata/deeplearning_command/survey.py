@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from deeplearning_agent.gpu_health import GPU_SECONDS
 from deeplearning_agent.health_report import clean, last_line
 from deeplearning_agent.inquiry import COMMAND_FILE
 from deeplearning_command.remote import HostResult, Remote
@@ -12,7 +13,7 @@ from deeplearning_jobs.host_answer import HostAnswer
 from deeplearning_jobs.job_name import find_program_file
 from deeplearning_jobs.preflight import Preflight
 
-SURVEY_SECONDS = 45.0
+SURVEY_SECONDS = GPU_SECONDS + 25.0
 """More than a host takes whose driver hangs."""
 PORT_COUNT = 48
 """More than any launcher takes on a host with 16 GPUs."""

@@ -55,7 +55,8 @@ class HostAnswer:
 
     Attributes:
         instance_id: Who answers.
-        gpu_count: GPUs that its driver shows; None when the driver does not answer.
+        gpu_count: GPUs that its driver shows, or with which it joined where the driver is late; None when the driver
+            does not answer.
         gpu_detail: Why the driver does not answer.
         interface: Network interface that carries the host's address; empty when none does.
         address: By which the cluster knows the host.

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from deeplearning_agent.deadline import Clock, Deadline
-from deeplearning_agent.gpu_health import COMMAND, read_gpus
+from deeplearning_agent.gpu_health import COMMAND, GPU_SECONDS, read_gpus
 from deeplearning_agent.health_report import last_line
 from deeplearning_agent.network_health import find_provider
 from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
@@ -19,7 +19,6 @@ from deeplearning_contract.setting_parts import HardwareSettings
 from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
 from deeplearning_jobs.job_processes import find_processes
 
-GPU_SECONDS = 20
 ADDRESS_SECONDS = 5
 PORTS = range(20000, 32000)
 """Below those that Linux takes for outgoing connections: none is lost to one of these before the job binds it."""
@@ -51,7 +50,7 @@ def probe_host(
     member = membership.find(facts.instance_id)
     address = member.address if member else ""
     hardware = facts.needs.hardware.get(facts.role, UNKNOWN_HARDWARE)
-    gpu_count, gpu_detail = count_gpus(programs)
+    gpu_count, gpu_detail = count_gpus(programs, member.gpu_count if member else None)
     provider = find_provider(programs, root, hardware)
     return HostAnswer(
         instance_id=facts.instance_id,
@@ -73,8 +72,14 @@ def probe_host(
     )
 
 
-def count_gpus(programs: Programs) -> tuple[int | None, str]:
-    """Return the GPUs that the driver shows, 0 without its command; None and why when it does not answer."""
+def count_gpus(programs: Programs, joined: int | None) -> tuple[int | None, str]:
+    """
+    Return the GPUs that the driver shows, 0 without its command; None and why when it does not answer.
+
+    Args:
+        programs: The node's programs.
+        joined: With how many the node joined, which count when the driver is late: slow is not missing.
+    """
     if not programs.has(COMMAND):
         return 0, ""
     try:
@@ -82,7 +87,7 @@ def count_gpus(programs: Programs) -> tuple[int | None, str]:
     except ProgramError as error:
         if "No devices were found" in error.output:
             return 0, ""
-        return None, last_line(error.output) or str(error)
+        return joined if error.is_late else None, last_line(error.output) or str(error)
     return reading.count, "; ".join(reading.broken)
 
 

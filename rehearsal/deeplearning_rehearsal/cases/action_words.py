@@ -46,6 +46,7 @@ def _number(default: int | None = None) -> Option:
 
 
 _FOUND_DEAD = Option(lambda table, key: table.number_or(key, "never", FOUND_DEAD_SECONDS))
+_DELAY = Option(lambda table, key: table.get(key, float, 0.0))
 _SECONDS = Option(lambda table, key: table.need(key, float))
 _TROUBLE = Option(lambda table, key: table.choose(key, ("hang", "unresolvable")))
 _LINE = Option(lambda table, key: table.need(key, str))
@@ -62,8 +63,8 @@ ACTION_WORDS: Mapping[str, ActionWords] = {
     "run_user_data_again": ActionWords("the machine's user data runs a second time"),
     "spot_notice": ActionWords("EC2 announces that it takes the machine back, and does", options={"seconds": _NOTICE}),
     "set_gpus": ActionWords(
-        "nvidia-smi shows so many GPUs and uncorrected ECC errors",
-        options={"count": _number(), "ecc_errors": _number(0)},
+        "nvidia-smi shows so many GPUs and uncorrected ECC errors, so much later",
+        options={"count": _number(), "ecc_errors": _number(0), "answer_seconds": _DELAY},
     ),
     "break_mounts": ActionWords(
         "mounts that begin now hang, or do not resolve their server, for a time",

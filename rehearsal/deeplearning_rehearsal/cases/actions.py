@@ -107,7 +107,7 @@ class Actions:
         self._find_dead(instance_id)
 
     def _set_gpus(self, injection: Injection, instance_id: str) -> None:
-        self.lab.set_gpus(instance_id, injection.options["count"], ecc_errors=injection.options["ecc_errors"])
+        self.lab.set_gpus(instance_id, **injection.options)
 
     def _set_workers(self, count: int) -> None:
         scaling = self.aws.place.client("autoscaling")

@@ -66,6 +66,7 @@ class FaultInjection(ABC):
         ecc_errors: int = 0,
         has_pending_pages: bool = False,
         has_row_failure: bool = False,
+        answer_seconds: float = 0.0,
     ) -> None:
         """
         Let `nvidia-smi` see other GPUs from now on; the troubles are those of GPU 0.
@@ -76,8 +77,9 @@ class FaultInjection(ABC):
             ecc_errors: Uncorrected ECC errors.
             has_pending_pages: Whether a page waits for a reboot to be retired.
             has_row_failure: Whether a row could not be remapped.
+            answer_seconds: How much later it answers.
         """
-        gpus = Gpus(count, ecc_errors, has_pending_pages, has_row_failure)
+        gpus = Gpus(count, ecc_errors, has_pending_pages, has_row_failure, answer_seconds)
         write_gpus(self.find(instance_id).node.root, gpus)
 
     def break_mounts(self, instance_id: str, trouble: MountTrouble, seconds: float | None = None) -> None:

@@ -65,7 +65,7 @@ STAND_INS = (
     StandIn(
         "nvidia-smi",
         "the NVIDIA driver",
-        "says of GPUs what it is told to say; training runs on the CPU, whose load it tells as theirs",
+        "says what it is told to say of GPUs; with persistence mode, the load of the CPU that trains is theirs",
     ),
     StandIn(
         "fi_info, libnccl-net.so",

@@ -16,6 +16,7 @@ from deeplearning_agent.network_health import NETWORK
 from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_agent.storage_health import DISK, FILE_SYSTEM, check_disks, check_file_system, judge_disk
 from deeplearning_contract.errors import ContractError
+from tests.unit.node_lab import SlowDriver
 
 QUERY = (
     "--query-gpu=index,uuid,ecc.errors.uncorrected.volatile.total,retired_pages.pending,remapped_rows.failure"
@@ -161,7 +162,7 @@ def test_a_driver_that_does_not_run_is_a_fault_only_where_gpus_are_expected(lab,
 
 def test_a_driver_that_hangs_is_given_up(lab, node):
     lab.program(0, "nvidia-smi", 'echo "$1" >>"$FAKES/nvidia-smi.calls"; sleep 60')
-    count, _ = check_gpus(node.programs, 2, 1)
+    count, _ = check_gpus(node.programs, 2, 1, is_joining=True)
     assert (lab.directory / "programs0/nvidia-smi.calls").read_text().count("\n") == 1, "one wait is enough"
     assert count.detail == "0 GPUs answer, 2 are expected: nvidia-smi did not answer in 1 s"
 
@@ -318,6 +319,26 @@ def test_a_member_must_keep_the_gpus_with_which_it_joined(lab, node, facts, moun
     assert findings(check_node(facts, node.programs, node.root))[GPU].is_ok
 
 
+@pytest.mark.fault(68)
+def test_a_driver_that_is_slow_is_waited_for(node, facts, mounted):
+    install(node)
+    found = findings(check_node(facts, SlowDriver(node.programs.search_path), node.root))
+    assert found[GPU] == Finding.fit(GPU, "2 GPUs answer, 2 expected")
+
+
+@pytest.mark.fault(68)
+def test_a_member_whose_driver_is_late_is_not_known_to_lack_a_gpu(lab, node, facts, mounted, monkeypatch):
+    """As with a slow fi_info: a busy node is slow, and no reason to leave the cluster."""
+    monkeypatch.setattr("deeplearning_agent.health.GPU_SECONDS", 0.2)
+    install(node)
+    lab.program(0, "nvidia-smi", "sleep 60")
+    report = check_node(facts, node.programs, node.root)
+    assert report.is_healthy
+    late = "nvidia-smi did not answer in 0 s"
+    assert findings(report)[GPU] == Finding.fit(GPU, f"not known: {late}")
+    assert findings(report)[ECC] == Finding.fit(ECC, f"not known: {late}")
+
+
 @pytest.mark.parametrize("body", ["echo failed; exit 3", "echo activating; exit 3", "sleep 60", None])
 def test_an_agent_that_does_not_run_is_a_fault(lab, node, body, monkeypatch):
     monkeypatch.setattr("deeplearning_agent.health.SERVICE_SECONDS", 0.2)
@@ -365,6 +386,14 @@ def test_an_unfit_node_does_not_join_and_says_everything_that_is_wrong(lab, node
         "at: No such file or directory"
     )
     assert raised.value.remedy.startswith("terminate the instance, so that its group launches another; free the disk")
+
+
+@pytest.mark.fault(68)
+def test_a_node_whose_driver_hangs_does_not_join(lab, node, monkeypatch):
+    monkeypatch.setattr("deeplearning_agent.health.QUERY_SECONDS", 0.2)
+    lab.program(0, "nvidia-smi", "sleep 60")
+    with pytest.raises(StageFailure, match="0 GPUs answer, 2 are expected: nvidia-smi did not answer in 0 s"):
+        check_health(node)
 
 
 def test_fewer_gpus_than_the_type_has_are_enough_when_the_caller_says_so(lab, node):

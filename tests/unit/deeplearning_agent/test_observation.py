@@ -32,6 +32,7 @@ from deeplearning_contract.metrics import (
 )
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import ScriptSettings
+from tests.unit.node_lab import SlowDriver
 
 KEY = "ssh-ed25519 " + "A" * 68
 MASTER, FIRST, SECOND, OTHER = (Member(f"i-{n:017x}", f"10.0.0.{n + 9}", 2, KEY) for n in range(4))
@@ -242,6 +243,14 @@ def test_gpu_utilization_is_the_average_of_those_that_tell(lab, body, percent):
     node = lab.node(0)
     lab.program(0, "nvidia-smi", body)
     assert read_utilization(node.programs, 20) == percent
+
+
+@pytest.mark.fault(68)
+def test_a_driver_that_is_slow_is_waited_for(lab):
+    node = lab.node(0)
+    lab.program(0, "nvidia-smi", "echo 50")
+    meter = Meter(replace(node, programs=SlowDriver(node.programs.search_path)))
+    assert meter.measure() == {GPU_UTILIZATION: 50.0}
 
 
 MOUNTS = """device sysfs mounted on /sys with fstype sysfs

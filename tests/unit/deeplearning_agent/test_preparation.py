@@ -5,13 +5,14 @@ import re
 
 import pytest
 
-from deeplearning_agent.devices import count_gpus
+from deeplearning_agent.devices import count_gpus, turn_on_persistence
 from deeplearning_agent.failure import StageFailure
 from deeplearning_agent.file_system import mount_file_systems
 from deeplearning_agent.packages import install_packages
 from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.ssh_identity import make_user_key, read_host_key, wait_for_sshd
 from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
+from tests.unit.node_lab import PROGRAMS
 
 
 def calls(lab, name):
@@ -220,6 +221,42 @@ def test_a_gpu_type_never_joins_without_its_driver(lab, node, program):
 def test_d35_a_node_with_a_broken_gpu_has_fewer_slots(lab, node):
     lab.program(0, "nvidia-smi", 'echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"')
     assert count_gpus(node) == 1
+
+
+PM = 'echo "$*" >>"$FAKES/nvidia-smi.calls"; '
+
+
+@pytest.mark.fault(68)
+def test_every_start_turns_persistence_mode_on_before_anybody_asks_for_gpus(lab):
+    """Ubuntu's nvidia-persistenced has --no-persistence-mode, and no boot remembers it (clip-as-service#254)."""
+    agent = lab.agent(0)
+    lab.program(0, "nvidia-smi", PM + PROGRAMS["nvidia-smi"])
+    lab.run(agent)
+    lab.run(lab.agent(0))
+    asked = calls(lab, "nvidia-smi")
+    assert asked[:2] == ["-pm 1", "-L"]
+    assert asked.count("-pm 1") == asked.count("-L") == 2
+
+
+@pytest.mark.fault(68)
+@pytest.mark.parametrize(("expected", "level"), [(2, "WARNING"), (0, "INFO")])
+def test_a_node_goes_on_without_persistence_mode_and_says_why(lab, caplog, expected, level):
+    """A master that does not train has the driver of its workers' image, and no GPU."""
+    caplog.set_level("INFO")
+    node = lab.node(0, expected_gpu_count=expected)
+    lab.program(0, "nvidia-smi", "echo No devices were found; exit 6")
+    turn_on_persistence(node)
+    [line] = caplog.records
+    assert (line.levelname, line.getMessage()) == (
+        level,
+        "persistence mode could not be turned on: nvidia-smi -pm 1 ended with status 6: No devices were found",
+    )
+
+
+def test_without_a_driver_there_is_no_persistence_mode(lab, node, caplog):
+    lab.program(0, "nvidia-smi", None)
+    turn_on_persistence(node)
+    assert caplog.records == []
 
 
 # --- Packages ---------------------------------------------------------------------------------------

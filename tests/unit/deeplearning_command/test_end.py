@@ -211,6 +211,17 @@ def test_a_host_that_does_not_answer_may_be_busy():
     assert said == "deeplearning-worker2 does not tell: timed out"
 
 
+@pytest.mark.fault(68)
+def test_a_host_whose_driver_is_late_is_judged_by_what_else_it_does(job_lab, groups, capsys):
+    """It takes more than 25 s only while nobody uses the GPUs (Azure/aks-gpu#105); it must not run for ever."""
+    hurry = 'while [ "${1#-}" != "$1" ]; do shift; done; shift; exec /usr/bin/timeout --signal=KILL 0.2 "$@"'
+    job_lab.write_program("timeout", hurry)
+    job_lab.write_program("nvidia-smi", 'case "$1" in *utilization*) exec sleep 1000 ;; esac; echo "0, GPU-1, 0, 0, 0"')
+    assert end(job_lab, "--yes", "--when-idle", "1", clock=Minutes(lambda _waits: None)) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "idle; the cluster ends after 1 minutes of it"
+    assert groups()["digits-master"] == 0
+
+
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
 def test_minutes_must_be_a_number_above_none(minutes, capsys):
     with pytest.raises(SystemExit):

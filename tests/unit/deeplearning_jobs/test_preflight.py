@@ -5,9 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
+from deeplearning_agent.programs import Programs
 from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member
+from deeplearning_jobs import host_probe
 from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
 from deeplearning_jobs.preflight import Preflight, describe_tcp, describe_unready, has_failed, join_hosts
+from tests.unit.node_lab import SlowDriver
 
 DONE = StepAnswer("done", "", 8, 8, "bytes")
 FIT = HostAnswer("i-1", 8, "", "ens5", "10.0.0.1", 3, "p5.48xlarge", 8, 32, 32, (20001,), {"data:x": DONE}, "", (), {})
@@ -53,6 +58,40 @@ def test_fit_hosts_are_taken_in_the_order_of_the_membership():
 def test_what_is_wrong_with_a_host_is_said_with_its_name(change, said):
     (fault,) = survey(FIT, replace(FIT, **change), FIT).find_faults()
     assert fault.startswith(said)
+
+
+MEMBER = Member("i-0123456789abcdef0", "10.0.0.1", 8, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey")
+
+
+@pytest.mark.fault(68)
+@pytest.mark.parametrize(
+    ("body", "seconds", "found"),
+    [
+        ("sleep 60", 0.2, 8),
+        ("echo NVIDIA-SMI has failed; exit 9", 60, None),
+        ('echo "0, GPU-1, 0, No, 0"', 60, 1),
+    ],
+    ids=["late", "failed", "answers"],
+)
+def test_a_host_whose_driver_is_late_has_the_gpus_with_which_it_joined(tmp_path, monkeypatch, body, seconds, found):
+    monkeypatch.setattr(host_probe, "GPU_SECONDS", seconds)
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{body}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
+    membership = InstalledMembership(3, ((NAMES[0], MEMBER),))
+    programs = Programs(f"{tmp_path}:/usr/bin:/bin")
+    answer = host_probe.probe_host(tmp_path, programs, facts, membership, {}, port_count=0)
+    assert answer.gpu_count == found
+
+
+@pytest.mark.fault(68)
+def test_a_driver_that_is_slow_is_waited_for(tmp_path):
+    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\necho "0, GPU-1, 0, No, 0"\n')
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
+    programs = SlowDriver(f"{tmp_path}:/usr/bin:/bin")
+    answer = host_probe.probe_host(tmp_path, programs, facts, InstalledMembership(), {}, port_count=0)
+    assert answer.gpu_count == 1
 
 
 NO_PROVIDER = replace(FIT, efa_fault="libfabric lists no EFA")

@@ -91,7 +91,11 @@ def _injection(do: str, **options: Any) -> Injection:
         ("reboot", {}, [("reboot", "i-2")]),
         ("fail_instance", {}, [("fail_instance", "i-2")]),
         ("run_user_data_again", {}, [("run", "i-2", "/var/lib/cloud/instance/scripts/part-001")]),
-        ("set_gpus", {"count": 3, "ecc_errors": 1}, [("set_gpus", "i-2", 3, 1)]),
+        (
+            "set_gpus",
+            {"count": 3, "ecc_errors": 1, "answer_seconds": 25.0},
+            [("set_gpus", "i-2", 3, 1, 25.0)],
+        ),
         ("break_mounts", {"trouble": "hang", "seconds": 9.0}, [("break_mounts", "i-2", "hang", 9.0)]),
         ("fill_disk", {"free_mib": 2}, [("fill_disk", "i-2", 2 << 20)]),
         ("slow_metadata", {"seconds": 2.0}, [("set_metadata_fault", "i-2", MetadataFault(delay_seconds=2.0))]),

@@ -124,12 +124,37 @@ def test_nvidia_smi_names_the_fields_that_were_asked_for_and_the_gpus_that_it_li
     assert [row.split(", ")[1] for row in rows] == listed
 
 
+@pytest.fixture
+def persistence(tmp_path, monkeypatch):
+    """The file that is there while persistence mode is on; it is off, as at each boot."""
+    monkeypatch.setattr(nvidia_smi, "PERSISTENCE", tmp_path / "persistence")
+    return tmp_path / "persistence"
+
+
+LOAD = ("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
+
+
+@pytest.mark.fault(68)
+def test_idle_gpus_look_busy_until_root_turns_persistence_mode_on(persistence, monkeypatch):
+    """Issue jina-ai/clip-as-service#254: 90 to 99 % on GPUs that nobody uses; the words are those of nvidia-smi."""
+    monkeypatch.setattr(nvidia_smi, "_read_ticks", lambda: 7)
+    assert ask_gpus(*LOAD) == "97\n97\n"
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(GpuUsageError, match=r"^Unable to set persistence mode for GPU 00000000:00:1B.0: Insufficient"):
+        ask_gpus("-pm", "1")
+    assert ask_gpus(*LOAD) == "97\n97\n"
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    enabled = [f"Enabled persistence mode for GPU 00000000:00:{bus}.0." for bus in ("1B", "1C")]
+    assert ask_gpus("-pm", "1").splitlines() == [*enabled, "All done."]
+    assert ask_gpus(*LOAD) == "0\n0\n"
+
+
 @pytest.mark.parametrize(("ticks", "told"), [((7, 7), "0"), ((7, 10**9), "100"), ((9, 7), "0")])
-def test_nvidia_smi_tells_the_processors_load_as_that_of_the_gpus(monkeypatch, ticks, told):
+def test_nvidia_smi_tells_the_processors_load_as_that_of_the_gpus(persistence, monkeypatch, ticks, told):
+    ask_gpus("-pm", "1")
     readings = iter(ticks)
     monkeypatch.setattr(nvidia_smi, "_read_ticks", lambda: next(readings))
-    call = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-    assert answer_call(call, {"count": 1}, "m") == f"{told}\n"
+    assert answer_call(LOAD, {"count": 1}, "m") == f"{told}\n"
 
 
 def test_nvidia_smi_counts_the_time_of_processes_that_run():

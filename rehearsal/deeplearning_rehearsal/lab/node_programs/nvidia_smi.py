@@ -1,4 +1,10 @@
-"""`nvidia-smi` of nodes that are said to have GPUs: lists them, tells health and load, and fails on all else."""
+"""
+`nvidia-smi` of nodes that are said to have GPUs: lists them, tells health and load, and fails on all else.
+
+Persistence mode is off at each boot, as with Ubuntu's package, whose service is `nvidia-persistenced
+--no-persistence-mode`. While it is off every call starts the GPUs anew and so finds them busy: 90 to 99 % where nobody
+uses them (jina-ai/clip-as-service#254).
+"""
 
 import json
 import os
@@ -10,14 +16,22 @@ from pathlib import Path
 from typing import Any
 
 STATE = Path("/usr/lib/lab/gpus.json")
-_NO_DEVICES, _USAGE = 6, 2
+PERSISTENCE = Path("/run/nvidia-persistence-mode")
+"""There while the mode is on; a reboot empties /run."""
+_NO_DEVICES, _NO_PERMISSION, _USAGE = 6, 4, 2
+_STARTING_LOAD = "97"
 _SAMPLE_SECONDS = 0.3
 _FORMATS = frozenset({"csv", "noheader", "nounits"})
 _Field = Callable[[Mapping[str, Any], str, int], str]
 
 
 class UsageError(ValueError):
-    """The command line asks for what this stand-in does not do; the message is what it prints."""
+    """The call fails; the message is what it prints."""
+
+    def __init__(self, message: str, status: int = _USAGE) -> None:
+        """Take the message, and the exit status. Default: that of a command line that asks for what it does not do."""
+        super().__init__(message)
+        self.status = status
 
 
 def _yes(key: str) -> _Field:
@@ -44,6 +58,8 @@ def _read_ticks() -> int:
 
 def _measure_load(_: Mapping[str, Any], __: str, ___: int) -> str:
     """Return how busy the node's processes keep a processor, in percent: what trains there does so on it."""
+    if not PERSISTENCE.exists():
+        return _STARTING_LOAD
     before, begin = _read_ticks(), time.monotonic()
     time.sleep(_SAMPLE_SECONDS)
     seconds = (_read_ticks() - before) / os.sysconf("SC_CLK_TCK")
@@ -102,6 +118,23 @@ def query_gpus(fields: Sequence[str], formats: Sequence[str], state: Mapping[str
     return "".join(", ".join(line) + "\n" for line in lines)
 
 
+def turn_on_persistence(count: int, *, is_root: bool) -> str:
+    """
+    Return what `nvidia-smi -pm 1` prints, with a bus address of its own for each GPU.
+
+    Effects: the mode is on until the next boot.
+
+    Raises:
+        UsageError: The caller is not root.
+    """
+    buses = [f"00000000:00:{0x1B + index:02X}.0" for index in range(count)]
+    if not is_root:
+        refusal = f"Unable to set persistence mode for GPU {buses[0]}: Insufficient Permissions"
+        raise UsageError(f"{refusal}\nTerminating early due to previous errors.", _NO_PERMISSION)
+    PERSISTENCE.touch()
+    return "".join(f"Enabled persistence mode for GPU {bus}.\n" for bus in buses) + "All done.\n"
+
+
 def answer_call(arguments: Sequence[str], state: Mapping[str, Any], machine_id: str) -> str:
     """
     Return what a call prints on a node with GPUs.
@@ -111,6 +144,8 @@ def answer_call(arguments: Sequence[str], state: Mapping[str, Any], machine_id: 
     """
     if list(arguments) in (["-L"], ["--list-gpus"]):
         return list_gpus(state["count"], machine_id)
+    if list(arguments) in (["-pm", "1"], ["--persistence-mode=1"]):
+        return turn_on_persistence(state["count"], is_root=os.geteuid() == 0)
     options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
     if len(arguments) != len(options) or set(options) != {"--query-gpu", "--format"}:
         raise UsageError(f"nvidia-smi stand-in: {' '.join(arguments)!r} is not implemented")
@@ -119,16 +154,17 @@ def answer_call(arguments: Sequence[str], state: Mapping[str, Any], machine_id: 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve `-L`, `--list-gpus`, and `--query-gpu=` with `--format=`."""
+    """Serve `-L`, `--list-gpus`, `-pm 1`, and `--query-gpu=` with `--format=`."""
     state = json.loads(STATE.read_text())
     machine_id = Path("/etc/machine-id").read_text().strip()
+    time.sleep(state["answer_seconds"])
+    if not state["count"]:
+        sys.stdout.write("No devices were found\n")
+        return _NO_DEVICES
     try:
         answer = answer_call(arguments, state, machine_id)
     except UsageError as error:
         sys.stdout.write(f"{error}\n")  # as nvidia-smi does
-        return _USAGE
-    if not state["count"]:
-        sys.stdout.write("No devices were found\n")
-        return _NO_DEVICES
+        return error.status
     sys.stdout.write(answer)
     return 0
