@@ -117,12 +117,14 @@ class Created:
         attributes: What `Fn::GetAtt` gives; a function is called at each use.
         settle: Tells how the creation ended, None while it goes on. Default: it has ended well.
         delete: Undoes the creation on a rollback. Default: it is left to the end of the lab.
+        update: Takes new and old properties and returns how the update ended. Default: the rehearsal cannot update it.
     """
 
     physical_id: str
     attributes: Mapping[str, Any | Callable[[], Any]] = field(default_factory=dict)
     settle: Callable[[], Verdict | None] | None = None
     delete: Callable[[], None] | None = None
+    update: Callable[[Mapping[str, Any], Mapping[str, Any]], Verdict] | None = None
 
 
 Creator = Callable[[Creation], Created]

@@ -3,12 +3,15 @@ Creates a stack from a bound template, as CloudFormation does: each resource whe
 
 A failure cancels what is in progress and rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and
 their machines powered off; resources that nothing in the lab can notice are left to its end, and their events say so.
-What cannot be deleted stays with all that it depends on, and a later deletion of the stack tries again.
+What cannot be deleted stays with all that it depends on, and a later deletion of the stack tries again. An update
+changes custom resources alone: their functions see `Update` for any property, and again when it is rolled back.
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -57,6 +60,7 @@ class Stack:
         self._events: list[StackEvent] = []
         self._resources: dict[str, StackResource] = {}
         self._deleters: dict[str, Callable[[], None]] = {}
+        self._updaters: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Verdict]] = {}
         self._closing = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"stack-{name}", daemon=True)
@@ -81,10 +85,32 @@ class Stack:
         if self.status.startswith("DELETE_") and self.status != "DELETE_FAILED":
             return
         self.close()
-        self.status, self.reason = "DELETE_IN_PROGRESS", ""
+        self._begin("DELETE_IN_PROGRESS", self._delete)
+
+    def update(self, resources: Mapping[str, Mapping[str, Any]]) -> None:
+        """
+        Begin to update the resources whose properties differ.
+
+        Args:
+            resources: Those of the new template.
+
+        Raises:
+            ValueError: The stack is not complete, or something else than a custom resource differs.
+        """
+        if self.status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"):
+            raise ValueError(f"Stack:{self.arn} is in {self.status} state and can not be updated.")
+        before, self._template.resources = self._template.resources, dict(resources)
+        changed = [name for name in self._template.resources if self._template.resources[name] != before.get(name)]
+        if foreign := sorted((before.keys() ^ resources.keys()) | (set(changed) - self._updaters.keys())):
+            self._template.resources = before
+            raise ValueError(f"the rehearsal updates custom resources alone, got changes of {', '.join(foreign)}")
+        self._begin("UPDATE_IN_PROGRESS", partial(self._update, before, changed))
+
+    def _begin(self, status: str, work: Callable[[], None]) -> None:
+        self.status, self.reason = status, ""
         self._ended.clear()
-        self._tell(self.name, self.arn, _STACK_TYPE, self.status, "User Initiated")
-        self._thread = threading.Thread(target=self._delete, name=f"stack-{self.name}", daemon=True)
+        self._tell(self.name, self.arn, _STACK_TYPE, status, "User Initiated")
+        self._thread = threading.Thread(target=work, name=f"stack-{self.name}", daemon=True)
         self._thread.start()
 
     def events(self) -> tuple[StackEvent, ...]:
@@ -145,6 +171,8 @@ class Stack:
             return str(error)
         if created.delete is not None:
             self._deleters[name] = created.delete
+        if created.update is not None:
+            self._updaters[name] = created.update
         if created.settle is not None:
             self._note(name, created.physical_id, "CREATE_IN_PROGRESS", "Resource creation Initiated")
         return created
@@ -173,6 +201,32 @@ class Stack:
     def _delete(self) -> None:
         self.reason = self._remove(_KEPT_BY_DELETION)
         self._end("DELETE_FAILED" if self.reason else "DELETE_COMPLETE", self.reason)
+
+    def _update(self, before: Mapping[str, Mapping[str, Any]], changed: Sequence[str]) -> None:
+        status, done = "UPDATE_COMPLETE", list[str]()
+        for name in changed:
+            done.append(name)
+            self.reason = self._change(name, self._template.resources[name], before[name])
+            if self.reason:
+                status = self._roll_update_back(before, done)
+                break
+        self.outputs = self._template.outputs()
+        self._end(status, self.reason)
+
+    def _roll_update_back(self, before: Mapping[str, Mapping[str, Any]], done: Sequence[str]) -> str:
+        self._tell(self.name, self.arn, _STACK_TYPE, "UPDATE_ROLLBACK_IN_PROGRESS", self.reason)
+        after, self._template.resources = self._template.resources, dict(before)
+        failed = [name for name in reversed(done) if self._change(name, before[name], after[name])]
+        return "UPDATE_ROLLBACK_FAILED" if failed else "UPDATE_ROLLBACK_COMPLETE"
+
+    def _change(self, name: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> str:
+        """Let a resource's function change it; return why it could not, empty when it could."""
+        physical_id = self._resources[name].physical_id
+        self._note(name, physical_id, "UPDATE_IN_PROGRESS")
+        properties = (self._template.evaluate(resource.get("Properties", {})) for resource in (new, old))
+        reason = self._updaters[name](*properties).reason
+        self._note(name, physical_id, "UPDATE_FAILED" if reason else "UPDATE_COMPLETE", reason)
+        return reason
 
     def _remove(self, kept: Collection[str]) -> str:
         """Delete what is there, the last that was made first; return what could not be deleted, empty when all went."""

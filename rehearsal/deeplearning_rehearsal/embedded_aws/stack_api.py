@@ -1,5 +1,6 @@
-"""The part of the CloudFormation API that looks at the stack that the rehearsal creates, or deletes it."""
+"""The part of the CloudFormation API that looks at the stack that the rehearsal creates, updates or deletes it."""
 
+import json
 from typing import Any, ClassVar
 
 import moto.cloudformation.urls
@@ -12,7 +13,7 @@ from deeplearning_rehearsal.embedded_aws.stack_record import StackResource
 
 
 class StackApi(BaseResponse):
-    """Answers the operations of CloudFormation that look at a stack, or delete it."""
+    """Answers the operations of CloudFormation that look at a stack, update or delete it."""
 
     OPERATIONS: ClassVar = frozenset(
         {
@@ -22,6 +23,7 @@ class StackApi(BaseResponse):
             "DescribeStackResources",
             "ListStackResources",
             "ListStacks",
+            "UpdateStack",
         }
     )
     stack: ClassVar[Stack]
@@ -43,6 +45,15 @@ class StackApi(BaseResponse):
         if self._get_param("StackName") in (self.stack.name, self.stack.arn):
             self.stack.delete()
         return ActionResult({})
+
+    def update_stack(self) -> ActionResult:
+        """Answer `UpdateStack` with a template; its parameters keep their values."""
+        stack = self._find()
+        try:
+            stack.update(json.loads(self._get_param("TemplateBody"))["Resources"])
+        except ValueError as error:
+            raise CloudFormationError("ValidationError", str(error)) from error
+        return ActionResult({"StackId": stack.arn})
 
     def describe_stacks(self) -> ActionResult:
         """Answer `DescribeStacks`."""

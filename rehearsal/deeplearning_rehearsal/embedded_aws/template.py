@@ -92,9 +92,13 @@ class BoundTemplate:
 
     def properties(self, logical_id: str) -> dict[str, Any]:
         """Return the evaluated properties of a resource; what it refers to must have been created."""
-        properties = evaluate(self.resources[logical_id].get("Properties", {}), self)
-        assert isinstance(properties, dict)
-        return properties
+        return self.evaluate(self.resources[logical_id].get("Properties", {}))
+
+    def evaluate(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Return evaluated properties; what they refer to must have been created."""
+        evaluated = evaluate(properties, self)
+        assert isinstance(evaluated, dict)
+        return evaluated
 
     def outputs(self) -> dict[str, str]:
         """Return the evaluated outputs."""

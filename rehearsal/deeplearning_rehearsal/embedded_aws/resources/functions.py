@@ -4,6 +4,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,8 @@ from deeplearning_rehearsal.embedded_aws.function_permission import Permission
 from deeplearning_rehearsal.embedded_aws.function_runner import DeadLetters
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.embedded_aws.principals import Principal
-from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator
+from deeplearning_rehearsal.embedded_aws.services import Created, Creation, Creator, Properties
+from deeplearning_rehearsal.embedded_aws.wait_condition import Verdict
 
 _DEFAULT_TIMEOUT = 3
 _POLL_SECONDS = 0.05
@@ -162,7 +164,9 @@ def _create_pinned_image(creation: Creation) -> Created:
     if str(properties["Parameter"]).startswith("/aws/service/"):
         creation.services.images.seed_parameter(properties["Parameter"])
     resource = _invoke_for(creation, "Create", "Custom::PinnedImage")
-    return Created(creation.logical_id, {"ImageId": lambda: resource.data["ImageId"]}, settle=resource.settle)
+    attributes = {"ImageId": lambda: resource.data["ImageId"]}
+    update = partial(_update_for, creation, "Custom::PinnedImage", resource)
+    return Created(creation.logical_id, attributes, settle=resource.settle, update=update)
 
 
 def _create_requested_capacity(creation: Creation) -> Created:
@@ -174,10 +178,34 @@ def _create_requested_capacity(creation: Creation) -> Created:
         while ending.settle() is None:
             time.sleep(_POLL_SECONDS)
 
-    return Created(creation.logical_id, {}, settle=resource.settle, delete=delete)
+    update = partial(_update_for, creation, "Custom::RequestedCapacity", resource)
+    return Created(creation.logical_id, {}, settle=resource.settle, delete=delete, update=update)
 
 
-def _invoke_for(creation: Creation, request_type: str, resource_type: str, physical_id: str = "") -> CustomResource:
+def _update_for(
+    creation: Creation,
+    resource_type: str,
+    resource: CustomResource,
+    properties: Mapping[str, Any],
+    former: Mapping[str, Any],
+) -> Verdict:
+    """Let the function of a custom resource update it; the id that it replaces is not deleted."""
+    changed = replace(creation, properties=Properties(properties))
+    answer = _invoke_for(changed, "Update", resource_type, resource.physical_id, former)
+    while (verdict := answer.settle()) is None:
+        time.sleep(_POLL_SECONDS)
+    if not verdict.reason:
+        resource.physical_id, resource.data = answer.physical_id, answer.data
+    return verdict
+
+
+def _invoke_for(
+    creation: Creation,
+    request_type: str,
+    resource_type: str,
+    physical_id: str = "",
+    former: Mapping[str, Any] | None = None,
+) -> CustomResource:
     """Invoke the function of a custom resource, as CloudFormation does; return what its answer goes to."""
     properties, services = creation.properties, creation.services
     resource = CustomResource(creation.logical_id, float(properties.get("ServiceTimeout", SERVICE_TIMEOUT_SECONDS)))
@@ -189,11 +217,16 @@ def _invoke_for(creation: Creation, request_type: str, resource_type: str, physi
         "ResourceType": resource_type,
         "LogicalResourceId": creation.logical_id,
         **({"PhysicalResourceId": physical_id} if physical_id else {}),
-        # CloudFormation gives the function every property as a text.
-        "ResourceProperties": {name: str(value) for name, value in properties.items()},
+        "ResourceProperties": _as_texts(properties),
+        **({"OldResourceProperties": _as_texts(former)} if former is not None else {}),
     }
     services.functions.invoke_for_operator(properties["ServiceToken"], event, source="cloudformation")
     return resource
+
+
+def _as_texts(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return properties as CloudFormation gives them to a function."""
+    return {name: str(value) for name, value in properties.items()}
 
 
 CREATORS: dict[str, Creator] = {
