@@ -184,13 +184,7 @@ class CapacityAdjuster(Construct):
                 resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
             ),
             *meeting_key_statements(key),
-            # Lambda decrypts the environment as the function's role, with a grant of its own only where whoever deploys
-            # may make one.
-            iam.PolicyStatement(
-                actions=["kms:Decrypt"],
-                resources=[key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": f"lambda.{Aws.REGION}.amazonaws.com"}},
-            ),
+            _environment_key_statement(key),
             event_statement(cluster, EventKind.FAILED, EventKind.FINISHED),
             iam.PolicyStatement(
                 # Describing groups takes no resource in IAM.
@@ -215,3 +209,14 @@ class CapacityAdjuster(Construct):
         )
         attach_rights(role, statements)
         return role
+
+
+def _environment_key_statement(key: kms.IKey) -> iam.PolicyStatement:
+    """
+    Return the right to decrypt a function's environment, which Lambda does as the function's role.
+
+    Lambda grants it to the role by itself only where whoever deploys may `kms:CreateGrant` (test_permissions.py names
+    the sources).
+    """
+    via_lambda = {"StringEquals": {"kms:ViaService": f"lambda.{Aws.REGION}.amazonaws.com"}}
+    return iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn], conditions=via_lambda)

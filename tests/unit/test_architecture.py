@@ -110,7 +110,7 @@ PUBLIC = "constructs/deeplearning_cdk/__init__.py"
         ("agent", "userdata/deeplearning_agent/a.py", "import os\nos.system('x')", "a.py:2 calls os.system"),
         ("agent", "userdata/deeplearning_agent/a.py", "import time\ntime.sleep(1)", "a.py:2 sleeps"),
         ("agent", "userdata/deeplearning_agent/a.py", "from time import sleep", "a.py:1 sleeps"),
-        ("sizes", "stacks/a.py", "\n" * 251, "stacks/a.py has 251 lines"),
+        ("sizes", "stacks/a.py", "\n" * 401, "stacks/a.py has 401 lines"),
         ("sizes", "lambda/capacity_adjuster/a.py", LONG_FUNCTION, "a.py:1 act has 41 lines"),
         ("sizes", "userdata/bootstrap.sh", "true\n" * 60, "userdata/bootstrap.sh has 60 lines"),
         (
