@@ -8,13 +8,14 @@ import itertools
 import json
 import shutil
 import threading
-import urllib.request
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import botocore.loaders
+import moto
 import pytest
+from moto.moto_api._internal.models import moto_api_backend
 
 from deeplearning_agent.aws_clients import AwsClients
 from deeplearning_agent.deadline import Clock
@@ -31,6 +32,7 @@ from deeplearning_contract.settings import NodeSettings
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""
 REGION = "eu-west-1"
+NOBODY_LISTENS = "http://127.0.0.1:9"
 LOADER = botocore.loaders.create_loader()
 ROLE_ID = "AROAEXAMPLEEXAMPLE123"
 COREUTILS = ("sh", "mkdir", "mv", "ls", "chown", "test", "cat", "sed", "touch", "env", "sleep")
@@ -320,26 +322,35 @@ def fill_sender(parsed, **_):
 
 
 @contextlib.contextmanager
-def empty_aws(endpoint):
-    """Pin every AWS call to moto, with no trace of the last test and no way to a real account."""
-    with pytest.MonkeyPatch.context() as patch:
+def empty_aws(endpoint=None):
+    """
+    Answer every AWS call by moto, with no trace of the last test and no way to a real account.
+
+    Within this process without HTTP; with an endpoint over HTTP, for what a test starts in processes of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as answering:
         for name, value in {
-            "AWS_ENDPOINT_URL": endpoint,
+            "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": "/nonexistent",
+            "HTTPS_PROXY": NOBODY_LISTENS,  # for a process that a test starts: AWS's own address leads nowhere
         }.items():
             patch.setenv(name, value)
-        request = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")  # noqa: S310 - loopback
-        with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
-            yield endpoint
+        if endpoint is None:
+            patch.delenv("AWS_ENDPOINT_URL", raising=False)  # moto is asked for AWS's own addresses only
+            answering.enter_context(moto.mock_aws())
+        else:
+            patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        moto_api_backend.reset()  # another lab may be open, and moto resets itself for the first one only
+        yield
 
 
 @pytest.fixture
-def aws(aws_server_url):
-    with empty_aws(aws_server_url) as endpoint:
-        yield endpoint
+def aws():
+    with empty_aws():
+        yield
 
 
 @pytest.fixture
@@ -349,10 +360,10 @@ def signals():
 
 
 @pytest.fixture(scope="session")
-def make_lab(aws_server_url):
+def make_lab():
     @contextlib.contextmanager
-    def make(directory):
-        with empty_aws(aws_server_url), contextlib.closing(SignalServer()) as signals:
+    def make(directory, endpoint=None):
+        with empty_aws(endpoint), contextlib.closing(SignalServer()) as signals:
             lab = Lab(directory, signals)
             yield lab
             lab.finish()
@@ -363,6 +374,13 @@ def make_lab(aws_server_url):
 @pytest.fixture
 def lab(make_lab, tmp_path):
     with make_lab(tmp_path) as lab:
+        yield lab
+
+
+@pytest.fixture
+def served_lab(make_lab, tmp_path, aws_server_url):
+    """A lab whose AWS the processes that a test starts can reach."""
+    with make_lab(tmp_path, aws_server_url) as lab:
         yield lab
 
 

@@ -11,6 +11,7 @@ from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their
     lab,
     make_lab,
     package_directory,
+    served_lab,
     signals,
     stopped,
     ticking_clock,

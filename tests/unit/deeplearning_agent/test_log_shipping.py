@@ -457,9 +457,9 @@ os.kill(os.getpid(), signal.SIGTERM)
 """
 
 
-def test_the_last_lines_of_an_agent_that_is_told_to_end_arrive(lab):
-    lab.clients.logs.create_log_group(logGroupName=GROUP)
-    node = lab.node(0, log_group=GROUP)
+def test_the_last_lines_of_an_agent_that_is_told_to_end_arrive(served_lab):
+    served_lab.clients.logs.create_log_group(logGroupName=GROUP)
+    node = served_lab.node(0, log_group=GROUP)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(node.root)],
         input=json.dumps(node.settings.to_document()),
@@ -469,7 +469,7 @@ def test_the_last_lines_of_an_agent_that_is_told_to_end_arrive(lab):
         check=False,
     )
     assert done.returncode == -signal.SIGTERM, done.stderr
-    answer = lab.clients.logs.get_log_events(
+    answer = served_lab.clients.logs.get_log_events(
         logGroupName=GROUP, logStreamName="master/i-0123456789abcdef0", startFromHead=True
     )
     found = [LogLine.from_text(event["message"]).message for event in answer["events"]]
