@@ -38,6 +38,7 @@ class _Needed:
         found = [
             each
             for each in self._resource.obtain_dependencies()
-            if isinstance(each, CfnResource) and Stack.of(each).node.path == stack.node.path
+            if isinstance(each, CfnResource) and each.stack is stack
         ]
-        return sorted({str(stack.resolve(each.logical_id)) for each in found} - referred) or None
+        names: list[str] = stack.resolve([each.logical_id for each in found])
+        return sorted(set(names) - referred) or None

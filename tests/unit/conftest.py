@@ -9,13 +9,16 @@ import pytest
 @pytest.fixture(scope="session")
 def aws_server_url():
     """Start moto on a free port of this machine; return its URL."""
-    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - it takes a second, and few tests need it
+    with pytest.MonkeyPatch.context() as patch:
+        # moto makes 1,300 images anew at each reset once EC2 was used, a quarter of a second of CPU; no test reads one.
+        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
+        from moto.server import ThreadedMotoServer  # noqa: PLC0415 - it takes a second, and few tests need it
 
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
+        logging.getLogger("werkzeug").setLevel(logging.WARNING)
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        yield "http://{}:{}".format(*server.get_host_and_port())
+        server.stop()
 
 
 @pytest.fixture

@@ -9,9 +9,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import boto3
+import moto
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
+from moto.moto_api._internal.models import moto_api_backend
 
 from capacity_adjuster import handler
 from capacity_adjuster.adjustment import Adjustment
@@ -235,14 +237,21 @@ def signals():
 
 
 @pytest.fixture(scope="module")
-def _forget_clients():
-    yield
+def standing_moto():
+    """moto within this process and without HTTP; one for all tests here, because clients are made for one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
+        patch.delenv("AWS_ENDPOINT_URL")
+        with moto.mock_aws():
+            yield
     make_client.cache_clear()
     handler._make_client.cache_clear()
 
 
 @pytest.fixture
-def cloud(aws_server, _forget_clients, settings, signals):
+def cloud(standing_moto, settings, signals, monkeypatch):
+    monkeypatch.delenv("AWS_ENDPOINT_URL")  # Clients that a test makes would otherwise pass moto by.
+    moto_api_backend.reset()
     return Cloud(settings, signals)
 
 

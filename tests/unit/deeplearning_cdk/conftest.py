@@ -1,9 +1,11 @@
 """Synthesizes clusters in this process, with the template validator and the copying of assets off."""
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24")
@@ -11,7 +13,6 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24
 import aws_cdk as cdk
 import jsii
 import pytest
-from aws_cdk import assertions
 from jsii._runtime import python_jsii_mapping
 
 from deeplearning_cdk import TrainingCluster
@@ -189,9 +190,16 @@ def make_stack(make_app: Callable[..., cdk.App]) -> Callable[..., cdk.Stack]:
 @pytest.fixture(scope="session")
 def read_stack() -> Callable[[cdk.Stack], Synthesis]:
     def read(stack: cdk.Stack) -> Synthesis:
-        template = assertions.Template.from_stack(stack).to_json()
-        found = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
-        return Synthesis(template, [str(entry.entry.data) for entry in found])
+        # From the assembly's files: the CDK's `assertions` would synthesize twice, and carry all of it through jsii.
+        app: Any = stack.node.root
+        folder = Path(app.synth(force=True).directory)
+        artifact = json.loads((folder / "manifest.json").read_text())["artifacts"][stack.artifact_id]
+        template = json.loads((folder / artifact["properties"]["templateFile"]).read_text())
+        metadata = artifact.get("metadata", {})
+        if "additionalMetadataFile" in artifact:
+            metadata |= json.loads((folder / artifact["additionalMetadataFile"]).read_text())
+        found = [entry for entries in metadata.values() for entry in entries if entry["type"] == "aws:cdk:warning"]
+        return Synthesis(template, [entry["data"] for entry in found])
 
     return read
 

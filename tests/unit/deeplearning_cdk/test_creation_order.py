@@ -13,8 +13,8 @@ from tests.foreign_dependencies import find_foreign_dependencies
 
 
 @pytest.fixture
-def stack():
-    return cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+def stack(make_stack):
+    return make_stack()
 
 
 def _depends_on(stack, kind):

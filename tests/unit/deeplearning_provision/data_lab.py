@@ -69,6 +69,8 @@ class Proxy:
         self.target = urlsplit(target).netloc
         self.decide = lambda method, path, limits: None
         self.objects = {}
+        self.page = 1000
+        """Objects of `objects` on a page of a listing; S3's is 1,000."""
         self.gets = []
         self.calls = []
         self.served = 0
@@ -127,10 +129,10 @@ class Proxy:
         page = "".join(
             f"<Contents><Key>{key}</Key><Size>{len(self.objects[key])}</Size>"
             f'<ETag>"{hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()}"</ETag></Contents>'
-            for key in keys[start : start + 1000]
+            for key in keys[start : start + self.page]
         )
-        is_cut = start + 1000 < len(keys)
-        rest = f"<NextContinuationToken>{start + 1000}</NextContinuationToken>" if is_cut else ""
+        is_cut = start + self.page < len(keys)
+        rest = f"<NextContinuationToken>{start + self.page}</NextContinuationToken>" if is_cut else ""
         truncated = f"<IsTruncated>{str(is_cut).lower()}</IsTruncated>"
         return 200, {}, f"<ListBucketResult>{truncated}{rest}{page}</ListBucketResult>".encode()
 

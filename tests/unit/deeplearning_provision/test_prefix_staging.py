@@ -21,12 +21,13 @@ def read_files(lab, **options):
 
 
 def test_a_prefix_of_more_objects_than_a_page_holds_comes_whole(data_lab):
-    contents = {f"{index % 7}/{index:04d}": f"{index}".encode() for index in range(1500)}
+    contents = {f"{index % 7}/{index:04d}": f"{index}".encode() for index in range(15)}
+    data_lab.proxy.page = 10
     data_lab.proxy.objects = {f"set/{key}": content for key, content in contents.items()}
     outcome, steps = data_lab.stage(data_lab.source("set/"))
     assert outcome == Outcome.DONE, steps
     assert read_files(data_lab) == contents
-    assert steps["data:set"].detail.startswith("1500 objects of s3://training-data/set/ (")
+    assert steps["data:set"].detail.startswith("15 objects of s3://training-data/set/ (")
     pages = [path for method, path in data_lab.proxy.calls if method == "GET" and path.count("/") < 2]
     assert len(pages) == 2
 
