@@ -13,12 +13,12 @@ from typing import Annotated, Any, get_args
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
 
 from deeplearning_cdk import InstanceTypeFacts, LustreFileSystem, NodeImage, Purchase, SetupScripts
+from deeplearning_cdk.capacity.purchase import PurchaseKind
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.cluster_props import AvailabilityZone
-from deeplearning_cdk.prop_check import Rule, check_fields, show_value
-from deeplearning_cdk.prop_rules import matching
-from deeplearning_cdk.purchase import PurchaseKind
-from deeplearning_cdk.subnet_sizes import is_ipv4_network
+from deeplearning_cdk.network.subnet_sizes import is_ipv4_network
+from deeplearning_cdk.props.check import Rule, check_fields, show_value
+from deeplearning_cdk.props.rules import matching
 from stacks.context_values import (
     ContextError,
     Reader,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_cdk.prop_check import check_prop, show_value
-from deeplearning_cdk.tag_keys import TagKey, TagValue
+from deeplearning_cdk.nodes.tag_keys import TagKey, TagValue
+from deeplearning_cdk.props.check import check_prop, show_value
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds, check_cluster
 from stacks.context_values import ContextError, Reader, read_pairs, read_regions, read_text
 

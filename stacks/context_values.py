@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from deeplearning_cdk.prop_check import show_value
+from deeplearning_cdk.props.check import show_value
 
 Reader = Callable[[str, Any], Any]
 Choice = TypeVar("Choice")

@@ -19,8 +19,8 @@ from typing import Any
 from aws_cdk import Size
 
 from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment
-from deeplearning_cdk.lustre_props import LustreStorage
-from deeplearning_cdk.prop_check import check_prop, show_value
+from deeplearning_cdk.props.check import check_prop, show_value
+from deeplearning_cdk.storage.lustre_props import LustreStorage
 from stacks.context_values import ContextError, Reader, build, read_number, read_object, read_text
 
 DEFAULT_STORAGE = Size.gibibytes(1200)

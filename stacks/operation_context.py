@@ -15,8 +15,8 @@ from typing import Any
 from aws_cdk import Duration
 
 from deeplearning_cdk import Spending
-from deeplearning_cdk.prop_check import show_value
-from deeplearning_cdk.prop_rules import is_arn
+from deeplearning_cdk.props.check import show_value
+from deeplearning_cdk.props.rules import is_arn
 from stacks.context_values import ContextError, Reader, read_flag, read_number, read_text
 
 

@@ -10,9 +10,9 @@ from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_view.errors import LookError
-from deeplearning_view.lines import Line
+from deeplearning_view.log_lines import Line
 from deeplearning_view.node_choice import find_node
-from deeplearning_view.reading import make_view
+from deeplearning_view.view_builder import make_view
 
 _NAME_WIDTH = 22
 _SEVERAL = ("all", "adjuster")
@@ -22,7 +22,7 @@ def show_logs(arguments: argparse.Namespace) -> int:
     """Print the lines; 0 shown, 2 could not be read."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.cloud import read_answers  # noqa: PLC0415 - imports botocore
+        from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
         from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415
 
         answers = read_answers(access.clients, access.region, access.stack, with_lines=False)

@@ -15,8 +15,8 @@ from deeplearning_rehearsal.lab_record import LabRecord, read_login_user
 from deeplearning_view import node_rows
 from deeplearning_view.errors import LookError
 from deeplearning_view.node_choice import find_running_node
-from deeplearning_view.reading import make_view
 from deeplearning_view.view import NodeView
+from deeplearning_view.view_builder import make_view
 
 UNAVAILABLE = 2
 _PROGRAMS = {
@@ -33,7 +33,7 @@ def log_in(arguments: argparse.Namespace) -> int:
     """Become the session's program; 2 when it cannot be begun."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.cloud import read_answers  # noqa: PLC0415 - imports botocore
+        from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
 
         answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
         nodes = make_view(answers, datetime.now(timezone.utc)).nodes

@@ -10,9 +10,9 @@ from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_view.errors import LookError
-from deeplearning_view.page import describe_cluster, render_page, render_text
-from deeplearning_view.reading import make_view
+from deeplearning_view.rendering import describe_cluster, render_page, render_text
 from deeplearning_view.view import ClusterView
+from deeplearning_view.view_builder import make_view
 
 _INTERVAL_SECONDS = 5.0
 _LAB_INTERVAL_SECONDS = 1.0
@@ -44,7 +44,7 @@ def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
     Raises:
         LookError: It cannot be looked at.
     """
-    from deeplearning_view.cloud import read_answers  # noqa: PLC0415 - imports botocore
+    from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
 
     answers = read_answers(access.clients, access.region, access.stack, with_lines=with_lines)
     return make_view(answers, datetime.now(timezone.utc))

@@ -56,7 +56,7 @@ def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
     Raises:
         LookError: The cluster cannot be looked at.
     """
-    from deeplearning_view.cloud import read_answers  # noqa: PLC0415 - imports botocore
+    from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
 
     answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
     if not answers.groups:

@@ -6,11 +6,11 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from deeplearning_cdk.cluster_network import ClusterNetwork
-from deeplearning_cdk.cluster_nodes import ClusterNodes
 from deeplearning_cdk.cluster_plan import ClusterPlan
-from deeplearning_cdk.login_commands import session_command, ssh_command
-from deeplearning_cdk.node_group import NodeGroup
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.nodes.cluster_nodes import ClusterNodes
+from deeplearning_cdk.nodes.login_commands import session_command, ssh_command
+from deeplearning_cdk.nodes.node_group import NodeGroup
 
 
 @jsii.implements(iam.IGrantable, ec2.IConnectable)

@@ -6,22 +6,22 @@ from aws_cdk import CfnWaitCondition
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from deeplearning_cdk.capacity_adjuster import CapacityAdjuster
+from deeplearning_cdk.capacity.adjuster import CapacityAdjuster
+from deeplearning_cdk.capacity.request import RequestedCapacity
 from deeplearning_cdk.cluster_access import ClusterAccess
-from deeplearning_cdk.cluster_encryption import ClusterEncryption
-from deeplearning_cdk.cluster_logs import make_log_group
-from deeplearning_cdk.cluster_monitoring import ClusterMonitoring
-from deeplearning_cdk.cluster_network import ClusterNetwork, Place
-from deeplearning_cdk.cluster_nodes import ClusterNodes
 from deeplearning_cdk.cluster_plan import ClusterPlan
-from deeplearning_cdk.cluster_storage import ClusterStorage
 from deeplearning_cdk.cluster_warnings import warn_about
 from deeplearning_cdk.coordination import Coordination, name_cluster
-from deeplearning_cdk.cost_tags import tag_costs
-from deeplearning_cdk.image_pin import pin_image
-from deeplearning_cdk.network_fit import check_network
-from deeplearning_cdk.requested_capacity import RequestedCapacity
-from deeplearning_cdk.shared_file_system import SharedFileSystem
+from deeplearning_cdk.images.pin import pin_image
+from deeplearning_cdk.network.cluster_network import ClusterNetwork, Place
+from deeplearning_cdk.network.fit import check_network
+from deeplearning_cdk.nodes.cluster_nodes import ClusterNodes
+from deeplearning_cdk.operations.cost_tags import tag_costs
+from deeplearning_cdk.operations.log_groups import make_log_group
+from deeplearning_cdk.operations.monitoring import ClusterMonitoring
+from deeplearning_cdk.security.encryption import ClusterEncryption
+from deeplearning_cdk.storage.cluster_storage import ClusterStorage
+from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 from deeplearning_contract.names import NodeRole
 
 if TYPE_CHECKING:

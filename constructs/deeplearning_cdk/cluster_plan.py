@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
-from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR
+from deeplearning_cdk.capacity.purchase import ChosenPurchase, Purchase, check_purchase
 from deeplearning_cdk.cluster_props import (
     AlarmTopic,
     AvailabilityZone,
@@ -29,27 +29,27 @@ from deeplearning_cdk.cluster_props import (
     count_setup_seconds,
     make_peer,
 )
-from deeplearning_cdk.cluster_storage import StorageProps
-from deeplearning_cdk.data_source import DataSource, check_data
-from deeplearning_cdk.efa_choice import describe_types
-from deeplearning_cdk.environment_cache import ChosenCache, EnvironmentCache, take_cache
-from deeplearning_cdk.environment_choice import take_environment
-from deeplearning_cdk.image_choice import ChosenImage, take_image
-from deeplearning_cdk.instance_catalog import InstanceTypeFacts, NodeInstanceType
-from deeplearning_cdk.job_environment import JobEnvironment
-from deeplearning_cdk.lustre_client import add_lustre_client
-from deeplearning_cdk.lustre_file_system import LustreFileSystem
-from deeplearning_cdk.mount_point import MountPoint
-from deeplearning_cdk.network_fit import check_new_vpc
-from deeplearning_cdk.node_image import NodeImage
-from deeplearning_cdk.node_interfaces import describe_hardware
-from deeplearning_cdk.node_roles import OwnAccess
-from deeplearning_cdk.prop_check import checked
-from deeplearning_cdk.purchase import ChosenPurchase, Purchase, check_purchase
-from deeplearning_cdk.shared_file_system import SharedFileSystem
-from deeplearning_cdk.spending import NO_LIMIT, Spending, check_spending
-from deeplearning_cdk.subnet_sizes import VpcCidr
-from deeplearning_cdk.user_scripts import Script, SetupScripts, take_setup
+from deeplearning_cdk.images.choice import ChosenImage, take_image
+from deeplearning_cdk.images.node_image import NodeImage
+from deeplearning_cdk.network.cluster_network import DEFAULT_VPC_CIDR
+from deeplearning_cdk.network.fit import check_new_vpc
+from deeplearning_cdk.network.subnet_sizes import VpcCidr
+from deeplearning_cdk.nodes.efa_choice import describe_types
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, NodeInstanceType
+from deeplearning_cdk.nodes.interfaces import describe_hardware
+from deeplearning_cdk.nodes.user_scripts import Script, SetupScripts, take_setup
+from deeplearning_cdk.operations.spending import NO_LIMIT, Spending, check_spending
+from deeplearning_cdk.props.check import checked
+from deeplearning_cdk.security.node_roles import OwnAccess
+from deeplearning_cdk.software.choice import take_environment
+from deeplearning_cdk.software.environment_cache import ChosenCache, EnvironmentCache, take_cache
+from deeplearning_cdk.software.job_environment import JobEnvironment
+from deeplearning_cdk.storage.cluster_storage import StorageProps
+from deeplearning_cdk.storage.data_source import DataSource, check_data
+from deeplearning_cdk.storage.lustre_client import add_lustre_client
+from deeplearning_cdk.storage.lustre_file_system import LustreFileSystem
+from deeplearning_cdk.storage.mount_point import MountPoint
+from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 

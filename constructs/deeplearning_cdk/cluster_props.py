@@ -9,9 +9,9 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
-from deeplearning_cdk.prop_check import Rule
-from deeplearning_cdk.prop_rules import between, count_mebibytes, is_arn, lasting, matching, sized
-from deeplearning_cdk.subnet_sizes import LARGEST_SUBNET_ADDRESSES, is_everyone, is_ipv4_network
+from deeplearning_cdk.network.subnet_sizes import LARGEST_SUBNET_ADDRESSES, is_everyone, is_ipv4_network
+from deeplearning_cdk.props.check import Rule
+from deeplearning_cdk.props.rules import between, count_mebibytes, is_arn, lasting, matching, sized
 
 DEFAULT_WORKERS = 3
 

@@ -4,8 +4,8 @@ from aws_cdk import Annotations, Stack, Token
 from constructs import Construct
 
 from deeplearning_cdk.cluster_plan import ClusterPlan
-from deeplearning_cdk.instance_catalog import InstanceTypeFacts, catalog_date
-from deeplearning_cdk.lustre_client import MOUNT_COMMAND, brings_lustre_client
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, catalog_date
+from deeplearning_cdk.storage.lustre_client import MOUNT_COMMAND, brings_lustre_client
 
 RETIRED = "deeplearning_cdk:retiredInstanceType"
 NOT_OFFERED = "deeplearning_cdk:instanceTypeNotInRegion"

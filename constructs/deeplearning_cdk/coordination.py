@@ -8,8 +8,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, DependencyGroup, IDependable
 
-from deeplearning_cdk.acknowledged_rules import acknowledge
-from deeplearning_cdk.cluster_encryption import scaling_role_arn
+from deeplearning_cdk.security.acknowledged_rules import acknowledge
+from deeplearning_cdk.security.encryption import scaling_role_arn
 from deeplearning_contract.cluster_state import TABLE_KEY
 
 MOST_RECEIPTS = 20

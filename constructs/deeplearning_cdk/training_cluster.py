@@ -8,8 +8,8 @@ from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from deeplearning_cdk.capacity.purchase import ChosenPurchase
 from deeplearning_cdk.cluster_assembly import ClusterAssembly
-from deeplearning_cdk.cluster_network import DEFAULT_VPC_CIDR, Place
 from deeplearning_cdk.cluster_plan import plan_cluster
 from deeplearning_cdk.cluster_props import (
     AlarmTopic,
@@ -25,18 +25,18 @@ from deeplearning_cdk.cluster_props import (
     VolumeSize,
     WorkerCount,
 )
-from deeplearning_cdk.data_source import DataSource
-from deeplearning_cdk.environment_cache import ChosenCache
-from deeplearning_cdk.image_choice import ChosenImage
-from deeplearning_cdk.instance_catalog import NodeInstanceType
-from deeplearning_cdk.job_environment import JobEnvironment
-from deeplearning_cdk.lustre_file_system import LustreFileSystem
-from deeplearning_cdk.mount_point import MountPoint
-from deeplearning_cdk.purchase import ChosenPurchase
-from deeplearning_cdk.shared_file_system import SharedFileSystem
-from deeplearning_cdk.spending import Spending
-from deeplearning_cdk.subnet_sizes import VpcCidr
-from deeplearning_cdk.user_scripts import Script, SetupScripts
+from deeplearning_cdk.images.choice import ChosenImage
+from deeplearning_cdk.network.cluster_network import DEFAULT_VPC_CIDR, Place
+from deeplearning_cdk.network.subnet_sizes import VpcCidr
+from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType
+from deeplearning_cdk.nodes.user_scripts import Script, SetupScripts
+from deeplearning_cdk.operations.spending import Spending
+from deeplearning_cdk.software.environment_cache import ChosenCache
+from deeplearning_cdk.software.job_environment import JobEnvironment
+from deeplearning_cdk.storage.data_source import DataSource
+from deeplearning_cdk.storage.lustre_file_system import LustreFileSystem
+from deeplearning_cdk.storage.mount_point import MountPoint
+from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 
 
 class TrainingCluster(ClusterAssembly):

@@ -4,10 +4,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
-from deeplearning_view.cloud import read_answers
+from deeplearning_view.aws_reader import read_answers
 from deeplearning_view.errors import LookError
-from deeplearning_view.page import render_text
-from deeplearning_view.reading import make_view
+from deeplearning_view.rendering import render_text
+from deeplearning_view.view_builder import make_view
 
 STATUS_FILE = "status.txt"
 

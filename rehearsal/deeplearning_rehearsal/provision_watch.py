@@ -11,7 +11,7 @@ from typing import Any
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_rehearsal.errors import PromiseError, RehearsalError
-from deeplearning_view.lines import clean
+from deeplearning_view.log_lines import clean
 
 _INTERVAL_SECONDS = 0.5
 _RUNNING, _DONE, _FAILED = "running", "done", "failed"

@@ -6,13 +6,13 @@ from typing import Any
 
 from rich.console import Console
 
-from deeplearning_cdk.acknowledged_rules import ACKNOWLEDGED_RULES, AcknowledgedRule
+from deeplearning_cdk.security.acknowledged_rules import ACKNOWLEDGED_RULES, AcknowledgedRule
 from tests.gates.assembly import Assembly
 from tests.gates.finding import Finding
 
 ACKNOWLEDGED = "acknowledged"
 
-_TABLE = "constructs/deeplearning_cdk/acknowledged_rules.py"
+_TABLE = "constructs/deeplearning_cdk/security/acknowledged_rules.py"
 _ZONE_OF_THE_USER = "CloudFormation Validate::W3010"
 """The CDK's own `Vpc` acknowledges that a zone is written out, where its user has named one."""
 # The places in a resource's metadata where tools look for what they shall not say.

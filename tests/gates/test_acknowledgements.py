@@ -2,7 +2,7 @@
 
 import pytest
 
-from deeplearning_cdk.acknowledged_rules import ACKNOWLEDGED_RULES
+from deeplearning_cdk.security.acknowledged_rules import ACKNOWLEDGED_RULES
 from tests.gates.acknowledgements import list_acknowledged, look_at_acknowledgements
 from tests.gates.presets import PRESETS
 from tests.gates.process_gates import check_with_checkov

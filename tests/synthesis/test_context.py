@@ -20,7 +20,7 @@ from deeplearning_cdk import (
     SetupScripts,
     TrainingCluster,
 )
-from deeplearning_cdk.prop_check import show_value
+from deeplearning_cdk.props.check import show_value
 from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds
 from stacks.context import _READERS, read_choices, read_context
 from stacks.context_values import ContextError

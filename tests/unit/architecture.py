@@ -42,7 +42,7 @@ ROOMS = {
     "userdata/fetch_agent.py": (frozenset(), frozenset()),
     "lambda/capacity_adjuster": (frozenset({"deeplearning_contract"}), AWS),
     "lambda/image_pin": (frozenset({"deeplearning_contract"}), AWS),
-    "cli/deeplearning_view": (frozenset({"deeplearning_contract"}), AWS),
+    "view/deeplearning_view": (frozenset({"deeplearning_contract"}), AWS),
     "rehearsal/deeplearning_rehearsal": (frozenset({"deeplearning_contract", "deeplearning_view"}), None),
     "cli/deeplearning_cli": (frozenset({"deeplearning_contract", "deeplearning_rehearsal", "deeplearning_view"}), None),
 }

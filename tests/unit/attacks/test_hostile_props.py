@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deeplearning_cdk import DataSource, JobEnvironment, NodeImage, Purchase
 from deeplearning_cdk.cluster_plan import plan_cluster
-from deeplearning_cdk.payload import find_payload
+from deeplearning_cdk.nodes.payload import find_payload
 from stacks.context import read_choices
 
 METACHARACTERS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_cdk.node_user_data import REPORT_FAILURE
+from deeplearning_cdk.nodes.user_data import REPORT_FAILURE
 
 USERDATA = Path(__file__).parents[3] / "userdata"
 AGENT = {

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from deeplearning_cli import status as command
-from deeplearning_view.reading import make_view
+from deeplearning_view.view_builder import make_view
 from tests.unit.deeplearning_view.cluster_answers import make_answers, make_rolled_back
 
 REASON = "master did not launch: no room; make room"

@@ -94,7 +94,7 @@ def run(monkeypatch):
         replaced = []
         monkeypatch.setattr(command, "open_cloud", lambda _: CloudAccess(lambda _: None, "us-east-1", None))
         monkeypatch.setattr(
-            "deeplearning_view.cloud.read_answers", lambda *_, **__: argparse.Namespace(groups=groups, unread=[])
+            "deeplearning_view.aws_reader.read_answers", lambda *_, **__: argparse.Namespace(groups=groups, unread=[])
         )
         monkeypatch.setattr(command, "replace_nodes", lambda _client, nodes, *_: replaced.append(nodes.role.value))
         arguments = {"dry_run": False, "yes": True, "keep_percent": 50} | more

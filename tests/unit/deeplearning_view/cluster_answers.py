@@ -6,7 +6,7 @@ import json
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.log_record import LogLine, Speaker
 from deeplearning_contract.membership import Member
-from deeplearning_view.answers import Answers
+from deeplearning_view.aws_responses import Answers
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIH5Y"
 MASTER_ID, WORKER_ID, LOST_ID = "i-0000000000000000a", "i-0000000000000000b", "i-0000000000000000c"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_view.answers import Answers, read_moment
-from deeplearning_view.page import render_text
-from deeplearning_view.reading import make_view
+from deeplearning_view.aws_responses import Answers, read_moment
+from deeplearning_view.rendering import render_text
+from deeplearning_view.view_builder import make_view
 
 SAMPLES = Path(__file__).with_name("samples")
 LOOKED_AFTER = timedelta(minutes=2)

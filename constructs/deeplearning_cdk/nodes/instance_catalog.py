@@ -1,0 +1,207 @@
+"""
+What EC2 instance types have: GPUs, architecture, network cards, EFA, placement.
+
+The facts are dated data beside this module, written by `constructs/write_instance_catalog.py`. AWS brings
+types faster than any release, so a user can describe a newer one with `InstanceTypeFacts`.
+"""
+
+import difflib
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from aws_cdk import Token
+from aws_cdk import aws_ec2 as ec2
+
+from deeplearning_cdk.props.check import check_fields, show_value
+from deeplearning_cdk.props.rules import between, matching
+
+Architecture = Literal["x86_64", "arm64"]
+Accelerator = Literal["NVIDIA", "AMD", "AWS", "Habana", "other"]
+
+_FOLDER = Path(__file__).parent
+_LOOK = "look it up with `aws ec2 describe-instance-types`"
+
+InstanceTypeName = Annotated[
+    str, matching(r"[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}", "be an instance type", "write e.g. p5.48xlarge")
+]
+"""Name of an instance type."""
+
+RegionName = Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")]
+"""Name of a region."""
+
+DriverBranch = Annotated[int, between(390, 999, "write e.g. 580")]
+"""A branch of the NVIDIA driver."""
+
+ComputeCapability = Annotated[
+    str, matching(r"([0-9]{1,2}\.[0-9])?", "be a compute capability", "write that of the GPU, e.g. 9.0")
+]
+"""Which code an NVIDIA GPU runs; empty where it is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceTypeFacts:
+    """
+    What the constructs decide by. Describe a type with it that is newer than the catalogue.
+
+    Attributes:
+        name: The type, such as `p5.48xlarge`.
+        architecture: Processor architecture. Default: x86_64.
+        accelerator: Maker of the accelerators. Default: NVIDIA when it has GPUs, otherwise none.
+        gpu_count: GPUs of an instance. Default: 0, a CPU type.
+        network_cards: Network cards of an instance. Default: 1.
+        efa_cards: Indexes of the network cards that take an EFA. Default: none, no EFA.
+        is_clusterable: Whether a cluster placement group takes it. Default: it does.
+        is_burstable: Whether it is a burstable type. Default: it is not.
+        regions: Regions that offer it, where the catalogue knows. Default: not known.
+        driver_branch: NVIDIA driver branch that a stock image needs, where no deep-learning image drives it.
+            Default: none is needed.
+        successor: The type to take instead of one that AWS retired. Default: it is not retired.
+        compute_capability: Of its NVIDIA GPUs, such as `9.0`: which code they run. Default: not known, so that only
+            nodes find out whether a framework runs on them.
+    """
+
+    name: InstanceTypeName
+    architecture: Architecture = "x86_64"
+    accelerator: Accelerator | None = None
+    gpu_count: Annotated[int, between(0, 1024, _LOOK)] = 0
+    network_cards: Annotated[int, between(1, 1024, _LOOK)] = 1
+    efa_cards: tuple[Annotated[int, between(0, 1023, _LOOK)], ...] = ()
+    is_clusterable: bool = True
+    is_burstable: bool = False
+    regions: tuple[
+        Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")], ...
+    ] = ()
+    driver_branch: DriverBranch | None = None
+    successor: InstanceTypeName | None = None
+    compute_capability: ComputeCapability = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if any(card >= self.network_cards for card in self.efa_cards):
+            raise ValueError(
+                f"efa_cards must be indexes below network_cards, got {max(self.efa_cards)} of {self.network_cards}; "
+                "raise network_cards"
+            )
+        if self.gpu_count and self.accelerator is None:
+            object.__setattr__(self, "accelerator", "NVIDIA")
+
+    @property
+    def family(self) -> str:
+        """The part of the name before the dot."""
+        return self.name.partition(".")[0]
+
+
+NodeInstanceType = str | ec2.InstanceType | InstanceTypeFacts
+"""How a user may name an instance type."""
+
+
+def describe_instance_type(
+    prop: str, instance_type: NodeInstanceType | None, default: NodeInstanceType = ""
+) -> InstanceTypeFacts:
+    """
+    Find what is known of a type.
+
+    Args:
+        prop: The user's prop, for the error.
+        instance_type: The type by name, or described by the user; None for the default.
+        default: The type where the user gives none. Default: the user must give one.
+
+    Raises:
+        ValueError: The type is a token, or not in the catalogue.
+    """
+    chosen = default if instance_type is None else instance_type
+    if isinstance(chosen, InstanceTypeFacts):
+        return chosen
+    name = chosen if isinstance(chosen, str) else chosen.to_string()
+    if Token.is_unresolved(name):
+        raise ValueError(
+            f"{prop} must be known at synth, got a token; the constructs choose image, interfaces and placement by it"
+        )
+    known = read_catalog()
+    if name in known:
+        return known[name]
+    raise ValueError(
+        f"{prop} must be an instance type of the catalogue of {catalog_date()}, got {show_value(name)}; "
+        f"take {_suggest(name, known)}, or describe a newer type with InstanceTypeFacts(name={show_value(name)}, …)"
+    )
+
+
+def _suggest(name: str, known: dict[str, InstanceTypeFacts]) -> str:
+    family = name.partition(".")[0]
+    sizes = [facts.name for facts in known.values() if facts.family == family and not facts.successor]
+    close = difflib.get_close_matches(name, known, n=3)
+    return (
+        "one of " + ", ".join(sizes or close) if sizes or close else "one that `aws ec2 describe-instance-types` lists"
+    )
+
+
+@cache
+def read_catalog() -> dict[str, InstanceTypeFacts]:
+    """Return every known type by name, the retired ones with their successors."""
+    current = {name: _read_facts(name, entry) for name, entry in _read_document()["types"].items()}
+    retired = json.loads((_FOLDER / "retired_instance_types.json").read_text())
+    return {name: _read_facts(name, entry) for name, entry in retired.items()} | current
+
+
+def catalog_date() -> str:
+    """Return the day of the catalogue's data, as YYYY-MM-DD."""
+    return str(_read_document()["date"])
+
+
+@cache
+def _read_document() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((_FOLDER / "instance_catalog.json").read_text())
+    return document
+
+
+# By the GPUs of each family (EC2 user guide, "Accelerated computing"; K520, M60 and K80 of retired ones), which NVIDIA
+# lists on "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus) and its page of legacy GPUs. The A10G stands
+# there as A10, the T4G as T4.
+_COMPUTE_CAPABILITIES = {
+    "g2": "3.0",
+    "g3": "5.2",
+    "g3s": "5.2",
+    "g4dn": "7.5",
+    "g5": "8.6",
+    "g5g": "7.5",
+    "g6": "8.9",
+    "g6e": "8.9",
+    "g6f": "8.9",
+    "g7": "12.0",
+    "g7e": "12.0",
+    "gr6": "8.9",
+    "gr6f": "8.9",
+    "p2": "3.7",
+    "p3": "7.0",
+    "p3dn": "7.0",
+    "p4d": "8.0",
+    "p4de": "8.0",
+    "p5": "9.0",
+    "p5e": "9.0",
+    "p5en": "9.0",
+    "p6-b200": "10.0",
+    "p6-b300": "10.3",
+}
+# Volta has no open driver, so no deep-learning image drives it; R580 is the last branch that does.
+_VOLTA_FAMILIES = {"p3dn": 580}
+
+
+def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
+    first, _, last = entry.get("efa_cards", "").partition("-")
+    return InstanceTypeFacts(
+        name=name,
+        architecture=entry.get("architecture", "x86_64"),
+        accelerator=entry.get("accelerator"),
+        gpu_count=entry.get("gpus", 0),
+        network_cards=entry.get("network_cards", 1),
+        efa_cards=tuple(range(int(first), int(last) + 1)) if first else (),
+        is_clusterable=entry.get("cluster_placement", True),
+        is_burstable=entry.get("burstable", False),
+        regions=tuple(entry.get("regions", ())),
+        driver_branch=entry.get("driver_branch", _VOLTA_FAMILIES.get(name.partition(".")[0])),
+        successor=entry.get("successor"),
+        compute_capability=_COMPUTE_CAPABILITIES.get(name.partition(".")[0], ""),
+    )

@@ -1,0 +1,73 @@
+"""The network interfaces of a node: one plain one, or EFA by the type's network cards, and what jobs are told of it."""
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_ec2 as ec2
+
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
+from deeplearning_contract.setting_parts import HardwareSettings
+
+Interface = ec2.CfnLaunchTemplate.NetworkInterfaceProperty
+
+
+def has_efa(facts: InstanceTypeFacts) -> bool:
+    """Tell whether nodes of a type get EFA: accelerated types with cards for it."""
+    return facts.accelerator is not None and bool(facts.efa_cards)
+
+
+def needs_private_subnet(facts: InstanceTypeFacts) -> bool:
+    """Tell whether nodes of a type get several interfaces; EC2 gives such nodes no public address."""
+    return has_efa(facts) and facts.network_cards > 1
+
+
+def describe_hardware(facts: InstanceTypeFacts) -> HardwareSettings:
+    """Return what nodes of a type have; CPU types that could have EFA get a plain interface."""
+    is_nvidia = facts.accelerator == "NVIDIA"
+    return HardwareSettings(
+        instance_type=facts.name,
+        gpu_count=facts.gpu_count if is_nvidia else 0,
+        compute_capability=facts.compute_capability if is_nvidia else "",
+        network_cards=facts.network_cards,
+        efa_cards=len(facts.efa_cards) if has_efa(facts) else 0,
+    )
+
+
+def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_public: bool) -> list[Interface]:
+    """
+    Plan the interfaces of a node's launch template.
+
+    One card takes one interface, which is an EFA where the card allows. With several cards the first interface is
+    plain, because an EFA-only one cannot be primary. Every card that allows takes an EFA-only one, which needs no
+    address: at device index 1 on card 0, beside the plain one, and at 0 on the others.
+
+    Source: EC2 user guide, "Maximize network bandwidth … with multiple network cards" (efa-acc-inst-types), as of 2026:
+    one rule for all families. Its editions before 2026 put EFAs of further cards at device index 1; EC2 takes any index
+    below a card's maximum of interfaces (eksctl#7520), which is 1 on some, so only 0 is right under both editions.
+
+    Args:
+        facts: The instance type.
+        groups: Ids of the security groups of every interface.
+        is_public: Whether the node gets a public address; only with one interface.
+    """
+    is_multiple = needs_private_subnet(facts)
+    first = Interface(
+        device_index=0,
+        network_card_index=0 if is_multiple else None,
+        interface_type="efa" if has_efa(facts) and not is_multiple else None,
+        groups=list(groups),
+        # Said even when not, because a subnet may give addresses by itself; with several interfaces EC2 gives none, and
+        # refuses to be told.
+        associate_public_ip_address=None if is_multiple else is_public,
+        delete_on_termination=True,
+    )
+    others = [
+        Interface(
+            device_index=1 if card == 0 else 0,
+            network_card_index=card,
+            interface_type="efa-only",
+            groups=list(groups),
+            delete_on_termination=True,
+        )
+        for card in (facts.efa_cards if is_multiple else ())
+    ]
+    return [first, *others]

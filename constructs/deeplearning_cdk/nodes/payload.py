@@ -1,0 +1,124 @@
+"""
+What nodes and Lambdas run, packed so that the same sources always give the same bytes.
+
+In a wheel the sources lie beside this module as data; in a checkout they are the source folders.
+"""
+
+import atexit
+import hashlib
+import io
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import deeplearning_contract
+
+_INSTALLED = Path(__file__).parent / "_payload"
+_CHECKOUT = Path(__file__).parents[3]
+_CONTRACT = Path(deeplearning_contract.__file__).parent
+NODE_PACKAGES = ("deeplearning_agent", "deeplearning_command", "deeplearning_jobs", "deeplearning_provision")
+_FIRST_DATE = (1980, 1, 1, 0, 0, 0)
+"""The earliest date that a zip can hold; a real one would change the bytes."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A zip on this machine and the SHA-256 of its bytes, in hex."""
+
+    path: str
+    sha256: str
+
+
+def find_payload(name: str) -> Path:
+    """
+    Find a file or folder that nodes or a Lambda run.
+
+    Args:
+        name: `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, `bootstrap.sh` or `fetch_agent.py`.
+
+    Raises:
+        ValueError: It is not there.
+    """
+    folder = {"vendor": "build", "capacity_adjuster": "lambda", "image_pin": "lambda"}.get(name, "userdata")
+    path = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / folder / name
+    if not path.exists():
+        raise ValueError(f"payload must be complete, got no {path}; run `make setup` in a checkout")
+    return path
+
+
+@cache
+def pack_agent() -> Archive:
+    """Pack what runs on nodes, the contract and the boto3 that they carry; the archive's root is an import path."""
+    packages = [find_payload(name) for name in NODE_PACKAGES]
+    return _pack("agent.zip", [*packages, _CONTRACT, *sorted(find_payload("vendor").iterdir())])
+
+
+@cache
+def pack_adjuster() -> Archive:
+    """Pack the capacity adjuster and the contract."""
+    return _pack("adjuster.zip", [find_payload("capacity_adjuster"), _CONTRACT])
+
+
+@cache
+def pack_image_pin() -> Archive:
+    """Pack what pins the image, and the contract."""
+    return _pack("image-pin.zip", [find_payload("image_pin"), _CONTRACT])
+
+
+def keep_file(name: str, content: bytes) -> str:
+    """
+    Write a file that CDK copies as an asset later in the life of the process.
+
+    Args:
+        name: The end of its name.
+        content: Its bytes, of which there is one file.
+
+    Returns:
+        Its path.
+    """
+    path = _scratch() / f"{hashlib.sha256(content).hexdigest()}-{name}"
+    path.write_bytes(content)
+    return str(path)
+
+
+def zip_bytes(sources: list[Path]) -> bytes:
+    """
+    Return a zip of files and folders, each under its own name at the root.
+
+    Names are sorted, dates and modes are fixed, and nothing is compressed, because zlib's output differs between
+    its versions. Compiled files are left out.
+    """
+    buffer = io.BytesIO()
+    entries = sorted((name, path) for source in sources for name, path in _walk(source))
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, path in entries:
+            info = zipfile.ZipInfo(name, _FIRST_DATE)
+            info.create_system = 3
+            info.external_attr = 0o100644 << 16
+            archive.writestr(info, path.read_bytes())
+    return buffer.getvalue()
+
+
+def _walk(source: Path) -> Iterator[tuple[str, Path]]:
+    for path in [source] if source.is_file() else source.rglob("*"):
+        if path.is_file() and path.suffix != ".pyc" and "__pycache__" not in path.parts:
+            yield path.relative_to(source.parent).as_posix(), path
+
+
+def _pack(name: str, sources: list[Path]) -> Archive:
+    content = zip_bytes(sources)
+    path = _scratch() / name
+    path.write_bytes(content)
+    return Archive(str(path), hashlib.sha256(content).hexdigest())
+
+
+@cache
+def _scratch() -> Path:
+    """Make the folder that holds the archives until CDK has copied them, for the life of the process."""
+    folder = Path(tempfile.mkdtemp(prefix="deeplearning-cdk-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

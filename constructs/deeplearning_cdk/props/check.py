@@ -1,0 +1,221 @@
+"""
+Checks props by their annotations: the type first, then the rules beside it, and every refusal has a way out.
+
+A rule stands with the type that it is about, `MountPoint = Annotated[str, matching(…)]`, so that a prop is defined in
+one place, whoever takes it. `@checked` checks the arguments of a function, `check_fields` the fields of a dataclass.
+"""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from aws_cdk import Duration, Size, SizeRoundingBehavior, Token
+
+from deeplearning_cdk.props.looked_up import is_stand_in
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_LONGEST_SHOWN = 80
+_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", NoneType: "None"}
+_EXAMPLES = {
+    Duration: "pass e.g. Duration.minutes(60)",
+    Size: "pass e.g. Size.gibibytes(150)",
+    bool: "pass True or False",
+}
+
+
+@functools.cache
+def _hints(definition: Any) -> dict[str, Any]:
+    return get_type_hints(definition, include_extras=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """
+    What a value must be beyond its type.
+
+    Attributes:
+        must: The rule, as it follows "must" in the error.
+        remedy: What the user can do.
+        is_kept: Tells whether a value keeps the rule; it gets neither tokens nor None.
+        can_carry: Tells whether the template can carry a token, a value that is known at deployment only. Default:
+            it cannot, because the constructs decide by the value.
+    """
+
+    must: str
+    remedy: str
+    is_kept: Callable[[Any], bool]
+    can_carry: Callable[[Any], bool] | None = None
+
+    def check(self, prop: str, value: Any) -> None:
+        """
+        Check a value of the right type.
+
+        Raises:
+            ValueError: It breaks the rule, or is a token where one cannot be taken.
+        """
+        if is_token(value):
+            if self.can_carry is None:
+                raise ValueError(f"{prop} must be known at synth, got a token; pass the value itself")
+            if not self.can_carry(value):
+                raise ValueError(f"{prop} must {self.must}, got a token that no template can carry; {self.remedy}")
+        elif not is_stand_in(value) and not self.is_kept(value):
+            raise ValueError(f"{prop} must {self.must}, got {show_value(value)}; {self.remedy}")
+
+
+def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let a function check its arguments by their annotations before it runs."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def check(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        for prop, value in signature.bind(*args, **kwargs).arguments.items():
+            if prop in _hints(function):
+                check_prop(prop, value, _hints(function)[prop])
+        return function(*args, **kwargs)
+
+    return check
+
+
+def check_fields(instance: Any, prefix: str = "") -> None:
+    """
+    Check the fields of a dataclass by their annotations.
+
+    Args:
+        instance: The dataclass.
+        prefix: What the names of its fields begin with in errors. Default: nothing.
+
+    Raises:
+        ValueError: A field is of another type, or breaks a rule.
+    """
+    hints = _hints(instance.__class__)
+    for field in fields(instance):
+        check_prop(prefix + field.name, getattr(instance, field.name), hints[field.name])
+
+
+def check_prop(prop: str, value: Any, annotation: Any) -> None:
+    """
+    Check one value: its type, then the rules of that type, then its items.
+
+    Args:
+        prop: The user's name for it.
+        value: The value.
+        annotation: Its type. In `Annotated`, a `Rule` is a rule, and a text is the remedy for another type.
+
+    Raises:
+        ValueError: It is of another type, or breaks a rule.
+    """
+    choices = _find_choices(annotation)
+    fitting = next(((kind, notes) for kind, notes in choices if _is_of(value, kind)), None)
+    if fitting is None:
+        raise ValueError(f"{prop} must be {_describe(choices)}, got {show_value(value)}; {_find_remedy(choices)}")
+    kind, notes = fitting
+    for note in notes:
+        if isinstance(note, Rule) and value is not None:
+            note.check(prop, value)
+    _check_items(prop, value, kind)
+
+
+def is_token(value: Any) -> bool:
+    """Tell whether a value, or a part of it, is known at deployment only."""
+    if isinstance(value, Duration | Size):
+        return value.is_unresolved()
+    # Only what can be one is shown to the CDK, which ends its process at a NaN.
+    may_be = "Token[" in value if isinstance(value, str) else isinstance(value, float) and math.isfinite(value)
+    return may_be and Token.is_unresolved(value)
+
+
+def show_value(value: Any) -> str:
+    """Return a value as an error shows it: short, on one line, and the same in every run."""
+    if is_token(value):
+        return "a token"
+    if isinstance(value, Duration):
+        return f"{value.to_minutes(integral=False):g} minutes"
+    if isinstance(value, Size):
+        mebibytes = value.to_mebibytes(rounding=SizeRoundingBehavior.NONE)
+        return f"{mebibytes:g} MiB" if mebibytes % 1024 else f"{mebibytes / 1024:g} GiB"
+    if isinstance(value, int) and value.bit_length() > _LONGEST_SHOWN:
+        return f"a number of {value.bit_length()} bits"
+    if value is None or isinstance(value, Enum | str | bytes | int | float):
+        text = str(value) if isinstance(value, Enum) else repr(value)
+        return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return _with_article(type(value).__name__.lstrip("_").removesuffix("Proxy"))
+
+
+@functools.cache
+def _find_choices(annotation: Any, notes: tuple[Any, ...] = ()) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return each type of an annotation with the notes beside it."""
+    if get_origin(annotation) is Annotated:
+        return _find_choices(annotation.__origin__, (*annotation.__metadata__, *notes))
+    if get_origin(annotation) in (Union, UnionType):
+        return [choice for member in get_args(annotation) for choice in _find_choices(member, notes)]
+    return [(annotation, notes)]
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    origin = get_origin(kind) or kind
+    if origin is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if origin in (int, float):
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        is_finite = isinstance(value, float) and math.isfinite(value)
+        return is_whole or (is_finite and (origin is float or is_token(value)))
+    if origin in (Sequence, tuple):
+        return isinstance(value, list | tuple)
+    if getattr(origin, "_is_protocol", False) and hasattr(origin, "__jsii_type__"):
+        return _implements(value, origin)
+    return origin is Any or isinstance(value, origin)
+
+
+def _implements(value: Any, interface: Any) -> bool:
+    """Tell whether an object has an interface of the CDK, which are protocols that `isinstance` does not know."""
+    parts = getattr(value, "_delegates", [value]) if type(value).__module__.startswith("jsii") else [value]
+    for klass in (klass for part in parts for klass in type(part).__mro__):
+        declared = vars(klass).get("__jsii_ifaces__", ())
+        if klass is interface.__jsii_proxy_class__() or any(interface in face.__mro__ for face in declared):
+            return True
+    return False
+
+
+def _check_items(prop: str, value: Any, kind: Any) -> None:
+    if get_origin(kind) in (Sequence, tuple):
+        for index, item in enumerate(value):
+            check_prop(f"{prop}[{index}]", item, get_args(kind)[0])
+    elif get_origin(kind) is Mapping:
+        key_kind, item_kind = get_args(kind)
+        for key, item in value.items():
+            check_prop(f"a key of {prop}", key, key_kind)
+            check_prop(f"{prop}[{key!r}]", item, item_kind)
+
+
+def _describe(choices: list[tuple[Any, tuple[Any, ...]]]) -> str:
+    words = []
+    for kind, _ in choices:
+        if get_origin(kind) is Literal:
+            words += [f"one of {', '.join(map(str, get_args(kind)))}"]
+        elif get_origin(kind) in (Sequence, tuple):
+            words += ["a list"]
+        elif kind is not NoneType:
+            words += [_WORDS.get(kind) or _with_article((get_origin(kind) or kind).__name__)]
+    return " or ".join(words)
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+
+
+def _find_remedy(choices: list[tuple[Any, tuple[Any, ...]]]) -> str:
+    for kind, notes in choices:
+        for note in notes:
+            return note.remedy if isinstance(note, Rule) else str(note)
+        if kind in _EXAMPLES:
+            return _EXAMPLES[kind]
+        if get_origin(kind) is Literal:
+            return "write one of them"
+    return "pass one"

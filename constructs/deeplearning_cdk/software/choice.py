@@ -1,0 +1,122 @@
+"""The software that jobs run in: the user's if it can work on these nodes, or Horovod for what they have."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from deeplearning_cdk.images.node_image import NodeImage
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.props.check import show_value
+from deeplearning_cdk.software.environment_cache import ChosenCache
+from deeplearning_cdk.software.job_environment import DEFAULT_ENVIRONMENT, JobEnvironment
+from deeplearning_cdk.software.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
+
+TORCH_OF_OLD_GPUS = "torch==2.7.1"
+"""The last whose wheels are of CUDA 12.6, for which Ubuntu 24.04 packages a compiler that knows Volta."""
+TORCH = "torch==2.13.0"
+"""The last whose headers ask for C++17, which g++ 12 and CMake of 2023 both know; 2.14 asks for C++20."""
+_TURING = (7, 5)
+_OTHER_INDEX = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
+_NO_ENVIRONMENT = "JobEnvironment.none() and bring the software in the image"
+
+
+def take_environment(
+    environment: JobEnvironment | None,
+    cache: ChosenCache | None,
+    types: tuple[InstanceTypeFacts, ...],
+    image: NodeImage,
+    *,
+    isolated: bool,
+) -> JobEnvironment | None:
+    """
+    Check the user's environment, or choose one; None for the image's own software.
+
+    Args:
+        environment: The user's; None for the default.
+        cache: Where it is kept for other clusters; None for nowhere.
+        types: The instance types of all nodes.
+        image: What they start from.
+        isolated: Whether they have no route to the Internet.
+
+    Raises:
+        ValueError: It cannot be had or cannot work there; the message names a way out.
+    """
+    chosen = environment or _default_for(types)
+    if cache is not None and chosen.kind in ("none", "container"):
+        raise ValueError(
+            f"environment_cache must be left out with an environment of kind {chosen.kind}, got one; there is nothing "
+            "to keep: leave it out, or pass JobEnvironment.with_horovod()"
+        )
+    if chosen.kind == "horovod":
+        _check_image(chosen, image)
+        _check_reach(isolated=isolated, has_cache=cache is not None)
+        chosen = replace(chosen, framework=chosen.framework or _choose_framework(types))
+        _check_torch("framework", chosen.framework, "", types)
+    if chosen.kind == "requirements":
+        _check_requirements(chosen.path, types)
+    return None if chosen.kind == "none" else chosen
+
+
+def _default_for(types: tuple[InstanceTypeFacts, ...]) -> JobEnvironment:
+    """Horovod knows CPUs and NVIDIA's GPUs; the images of other accelerators bring their own software."""
+    is_known = all(facts.accelerator in (None, "NVIDIA") for facts in types)
+    return DEFAULT_ENVIRONMENT if is_known else JobEnvironment.none()
+
+
+def _choose_framework(types: tuple[InstanceTypeFacts, ...]) -> str:
+    known = [tuple(map(int, each.split("."))) for facts in types if (each := facts.compute_capability)]
+    return TORCH_OF_OLD_GPUS if any(capability < _TURING for capability in known) else TORCH
+
+
+def _check_image(environment: JobEnvironment, image: NodeImage) -> None:
+    """Refuse a framework that would not be installed, or has no wheel for the image's Python where that is known."""
+    if environment.framework and "pytorch" in image.parameter:
+        raise ValueError(
+            f"framework must be left out with an image that has PyTorch, got {environment.framework!r} with "
+            f"{image.parameter}; leave it out, or pass an image without a framework"
+        )
+    # TensorFlow has wheels for Python 3.12 from 2.16 on (its releases' notes); Ubuntu 24.04 has 3.12.
+    is_early = environment.framework.startswith("tensorflow==2.") and int(environment.framework.split(".")[1]) < 16  # noqa: PLR2004
+    if is_early and "/ubuntu/server/24.04/" in image.parameter:
+        raise ValueError(
+            f"framework must have a wheel for the image's Python 3.12, got {environment.framework!r}, whose are for "
+            "3.11 and earlier; write tensorflow==2.16.2, or pass an image with an earlier Python"
+        )
+
+
+def _check_reach(*, isolated: bool, has_cache: bool) -> None:
+    if isolated and not has_cache:
+        raise ValueError(
+            "environment must not be built by isolated nodes, which reach no package index, got Horovod; pass "
+            f"{_NO_ENVIRONMENT}, or an environment_cache that a cluster with Internet access has filled"
+        )
+
+
+def _check_requirements(path: str, types: tuple[InstanceTypeFacts, ...]) -> None:
+    """
+    Check an exact pin of PyTorch for all nodes.
+
+    Another index, or a local version such as `+cu126`, may have wheels of another CUDA, which nodes find out.
+    """
+    lines = [line.strip() for line in Path(path).read_text().splitlines()]
+    has_other_index = any(line.startswith(_OTHER_INDEX) for line in lines)
+    for number, line in enumerate(lines, start=1):
+        found = TORCH_PIN.match(line)
+        if found and not (has_other_index or "+" in found["rest"] or ";" in line.partition("#")[0]):
+            _check_torch("environment", found[0], f" in line {number} of {path!r}", types)
+
+
+def _check_torch(prop: str, pin: str, where: str, types: tuple[InstanceTypeFacts, ...]) -> None:
+    found = TORCH_PIN.match(pin)
+    if found is None:
+        return
+    version = (int(found["major"]), int(found["minor"]))
+    unfit = find_unfit(version, types)
+    if unfit is None:
+        return
+    fitting = suggest_versions(types)
+    remedy = f"take one of {fitting}" if fitting else f"no version has for all nodes: pass {_NO_ENVIRONMENT}"
+    raise ValueError(
+        f"{prop} must have a torch whose wheel has code for the GPUs of {unfit.name} (compute capability "
+        f"{unfit.compute_capability}), got {show_value(pin)}{where}, which has it for "
+        f"{list_capabilities(version, unfit.architecture)}; {remedy}"
+    )

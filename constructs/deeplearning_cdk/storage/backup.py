@@ -1,0 +1,151 @@
+"""The daily backup of what a cluster keeps: its own file system, and the state by which it is coordinated."""
+
+from aws_cdk import Aws, Fn, RemovalPolicy
+from aws_cdk import aws_backup as backup
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from deeplearning_cdk.security.acknowledged_rules import acknowledge
+
+KEPT_DAYS = 35
+_EVERY_NIGHT = "cron(0 5 ? * * *)"
+_START_MINUTES, _COMPLETION_MINUTES = 60, 24 * 60
+
+
+class ClusterBackup(Construct):
+    """
+    A vault of the cluster's own, and a plan that fills it every day at 5:00 UTC and empties it after 35 days.
+
+    The vault stays with the file system when the stack is deleted, since what was backed up is asked for when
+    something is gone, and so do role and policy: AWS Backup needs the role to delete recovery points after their 35
+    days (AWS Backup developer guide, "Identity and access management", Warning). The vault's name is unique to the
+    stack's instance, so that a stack can be made again under its name.
+    All of it is made before the nodes: a backup that the account refuses fails the stack while it costs nothing, and
+    not after the cluster has formed. A creation that fails while the nightly backup runs leaves a vault that is not
+    empty: its rollback ends as ROLLBACK_FAILED, and deleting the stack then keeps the vault.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        key: Encrypts the vault.
+        state_table: Holds the state item.
+        file_system_arn: The cluster's own file system. Default: none.
+
+    Attributes:
+        vault: Where the backups are.
+        selection: What is backed up, the last of these resources to be made.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        key: kms.IKey,
+        state_table: dynamodb.ITable,
+        file_system_arn: str | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._key, self._table, self._file_system_arn = key, state_table, file_system_arn
+        self.vault = backup.CfnBackupVault(
+            self,
+            "Vault",
+            # The last part of a stack's id differs from that of every other stack, also of one that had its name.
+            backup_vault_name=f"dl-{self.node.addr[-8:]}-{Fn.select(2, Fn.split('/', Aws.STACK_ID))}",
+            encryption_key_arn=key.key_arn,
+        )
+        self.vault.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+        plan = backup.CfnBackupPlan(
+            self,
+            "Plan",
+            backup_plan=backup.CfnBackupPlan.BackupPlanResourceTypeProperty(
+                backup_plan_name="deep-learning-cluster", backup_plan_rule=[self._describe_rule()]
+            ),
+        )
+        role, policy = self._make_role()
+        self.selection = backup.CfnBackupSelection(
+            self,
+            "Selection",
+            backup_plan_id=plan.ref,
+            backup_selection=backup.CfnBackupSelection.BackupSelectionResourceTypeProperty(
+                selection_name="deep-learning-cluster",
+                iam_role_arn=role.role_arn,
+                resources=[*([file_system_arn] if file_system_arn else []), state_table.table_arn],
+            ),
+        )
+        self.selection.node.add_dependency(policy)
+
+    def _describe_rule(self) -> backup.CfnBackupPlan.BackupRuleResourceTypeProperty:
+        return backup.CfnBackupPlan.BackupRuleResourceTypeProperty(
+            rule_name="daily",
+            target_backup_vault=self.vault.ref,
+            schedule_expression=_EVERY_NIGHT,
+            start_window_minutes=_START_MINUTES,
+            completion_window_minutes=_COMPLETION_MINUTES,
+            lifecycle=backup.CfnBackupPlan.LifecycleResourceTypeProperty(delete_after_days=KEPT_DAYS),
+        )
+
+    def _make_role(self) -> tuple[iam.Role, iam.ManagedPolicy]:
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("backup.amazonaws.com"),
+            description="Backs up a deep-learning cluster",
+        )
+        document = iam.PolicyDocument(statements=self._rights(), minimize=True)
+        policy = iam.ManagedPolicy(self, "Policy", roles=[role], document=document)
+        for kept in (role, policy):
+            kept.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+        # Backups get their names when they are made, and looking resources up takes no resource in IAM.
+        wildcards = [self._backups_of_table(), self._recovery_points(), "*"]
+        acknowledge(policy, "wildcard-resources", findings=wildcards)
+        return role, policy
+
+    def _rights(self) -> list[iam.PolicyStatement]:
+        """
+        Return of AWSBackupServiceRolePolicyForBackup what EFS and DynamoDB need, on these resources alone.
+
+        The AWS Backup developer guide lists the statements for both ("Managed policies", Customer managed policies).
+        """
+        service = Fn.sub("dynamodb.${AWS::Region}.${AWS::URLSuffix}")
+        statements = [
+            _allow(
+                [
+                    "dynamodb:CreateBackup",
+                    "dynamodb:DescribeTable",
+                    "dynamodb:ListTagsOfResource",
+                    "dynamodb:StartAwsBackupJob",
+                ],
+                self._table.table_arn,
+            ),
+            _allow(["dynamodb:DeleteBackup", "dynamodb:DescribeBackup"], self._backups_of_table()),
+            # CreateBackupSelection refuses a role without it (hashicorp/terraform-provider-aws issue 10511).
+            _allow(["tag:GetResources"], "*"),
+            _allow(["backup:CopyIntoBackupVault", "backup:DescribeBackupVault"], self.vault.attr_backup_vault_arn),
+            _allow(["backup:TagResource"], self._recovery_points()),
+            _allow(
+                ["kms:Decrypt", "kms:GenerateDataKey"],
+                self._key.key_arn,
+                {"StringEquals": {"kms:ViaService": service}},
+            ),
+            _allow(["kms:DescribeKey"], self._key.key_arn),
+            _allow(["kms:CreateGrant"], self._key.key_arn, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+        ]
+        if self._file_system_arn is not None:
+            actions = ["elasticfilesystem:Backup", "elasticfilesystem:DescribeTags"]
+            statements.append(_allow(actions, self._file_system_arn))
+        return statements
+
+    def _backups_of_table(self) -> str:
+        return Fn.join("", [self._table.table_arn, "/backup/*"])
+
+    def _recovery_points(self) -> str:
+        return Fn.sub("arn:${AWS::Partition}:backup:${AWS::Region}:${AWS::AccountId}:recovery-point:*")
+
+
+def _allow(
+    actions: list[str], resource: str, conditions: dict[str, dict[str, str]] | None = None
+) -> iam.PolicyStatement:
+    return iam.PolicyStatement(actions=actions, resources=[resource], conditions=conditions)

@@ -1,0 +1,245 @@
+"""The file system that all nodes mount: a new EFS, or one of the user's."""
+
+from typing import Any
+
+import jsii
+from aws_cdk import Aws, Fn, RemovalPolicy, Size, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct, DependencyGroup, IDependable
+
+from deeplearning_cdk.cluster_props import FileSystemId, FileSystemThroughput, NewRemovalPolicy, check_throughput
+from deeplearning_cdk.images.node_image import FileSystemMode
+from deeplearning_cdk.network.security_rules import admit
+from deeplearning_cdk.props.check import checked
+from deeplearning_cdk.props.rules import count_mebibytes
+from deeplearning_cdk.storage.mount_point import MountPoint
+from deeplearning_contract.setting_parts import FileSystemSettings
+
+_NFS_PORT = 2049
+# AWS's recommended options for NFS clients of EFS (EFS user guide, mounting considerations).
+_NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
+_LOGIN_USER_ID = "1000"
+
+
+@jsii.implements(ec2.IConnectable)
+class SharedFileSystem(Construct):
+    """
+    Shared file system of a cluster, in the nodes' zone, encrypted.
+
+    Mode `nfs4` is plain NFS 4.1, for images without efs-utils: EFS can demand neither TLS nor IAM of such clients, so
+    that traffic within the subnet is not encrypted, and whoever is in the nodes' security group reads and writes
+    everything. Only the security groups guard it. Mode `efs` goes through an access point with
+    IAM and TLS; a new file system then refuses clients without either. An existing one is shown from its root,
+    which must let user 1000 write.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        vpc: The VPC of the nodes.
+        subnet: The subnet of the mount target.
+        mount_point: Where nodes mount it. Default: /efs.
+        mode: How nodes mount it. Default: plain NFS 4.1.
+        file_system_id: An existing file system. Default: a new one.
+        mount_target_security_group: Group of the mount target that the existing file system already has in the
+            nodes' zone; nodes are admitted to it. Default: a mount target is made.
+        throughput: Of a new file system: `elastic` (as much as is used, paid by use), `bursting` (by its size), or a
+            size for each second, which is provisioned. Default: elastic.
+        removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
+            stack's own creation fails.
+        encryption_key: Encrypts a new file system. Default: the account's key for EFS.
+
+    Attributes:
+        file_system_id: Id of the file system.
+        vpc: The VPC of its mount target.
+        subnet: The subnet of its mount target.
+        mode: How nodes mount it.
+        mount_settings: What nodes are told.
+        readiness: What must exist before a node can mount it.
+
+    Raises:
+        ValueError: The id is not one, a group was given without it, or a throughput with it.
+    """
+
+    @checked
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        subnet: ec2.ISubnet,
+        mount_point: MountPoint = "/efs",
+        mode: FileSystemMode = "nfs4",
+        file_system_id: FileSystemId | None = None,
+        mount_target_security_group: ec2.ISecurityGroup | None = None,
+        throughput: FileSystemThroughput | None = None,
+        removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        if mount_target_security_group is not None and file_system_id is None:
+            raise ValueError(
+                "mount_target_security_group must come with file_system_id, got none; pass the id, or neither"
+            )
+        check_throughput(throughput, file_system_id)
+        self.vpc, self.subnet, self.mode = vpc, subnet, mode
+        self._staged: dict[str, str] = {}
+        self._readiness = DependencyGroup()
+        self.readiness: IDependable = self._readiness
+        self.file_system_id = file_system_id or self._make_file_system(
+            throughput or "elastic", removal_policy, encryption_key
+        )
+        self._security_group = mount_target_security_group or self._make_mount_target(vpc, subnet)
+        self._connections = ec2.Connections(
+            security_groups=[self._security_group], default_port=ec2.Port.tcp(_NFS_PORT)
+        )
+        self._access_point = self._make_access_point(is_new=file_system_id is None) if mode == "efs" else None
+        self.mount_settings = self._describe_mount(mount_point)
+
+    def await_mount_targets(self, *targets: IDependable) -> None:
+        """Let whoever waits for the file system wait for mount targets that somebody else makes."""
+        self._readiness.add(*targets)
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The mount target's connections; the default port is NFS."""
+        return self._connections
+
+    def admit(self, nodes: ec2.ISecurityGroup, scope: Construct | None = None) -> IDependable:
+        """
+        Let the members of a security group mount the file system.
+
+        Args:
+            nodes: The security group.
+            scope: Where the rule stands: a further cluster, whose nodes alone wait for it. Default: in the file system.
+
+        Returns:
+            What must exist before one of them can mount it.
+        """
+        rule = admit(
+            scope or self,
+            "FileSystemFromNodes" if scope else "FromNodes",
+            group=self._security_group,
+            members=nodes,
+            port=ec2.Port.tcp(_NFS_PORT),
+            description="NFS from the nodes",
+        )
+        if scope is not None:
+            return DependencyGroup(self.readiness, rule)
+        self._readiness.add(rule)
+        return self.readiness
+
+    def stage(self, name: str, cluster: str) -> None:
+        """
+        Note that a cluster brings data here, so that no two write to one folder.
+
+        Args:
+            name: The data's name.
+            cluster: Path of the cluster.
+
+        Raises:
+            ValueError: Another cluster of the file system brings data of this name.
+        """
+        other = self._staged.setdefault(name, cluster)
+        if other != cluster:
+            raise ValueError(
+                f"data must be staged by one cluster of a file system, got {name!r} from {cluster} and {other}; "
+                f"declare it on one, and let the jobs of both read it in data/{name} of the file system, or rename one"
+            )
+
+    def mount_statements(self) -> list[iam.PolicyStatement]:
+        """Return what a node's role needs to mount it; nothing in mode `nfs4`."""
+        if self._access_point is None:
+            return []
+        return [
+            iam.PolicyStatement(
+                actions=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+                resources=[self.arn],
+                conditions={"StringEquals": {"elasticfilesystem:AccessPointArn": self._access_point.attr_arn}},
+            )
+        ]
+
+    @property
+    def arn(self) -> str:
+        """ARN of the file system."""
+        return Fn.sub(
+            "arn:${AWS::Partition}:elasticfilesystem:${AWS::Region}:${AWS::AccountId}:file-system/${Id}",
+            {"Id": self.file_system_id},
+        )
+
+    def _make_file_system(
+        self, throughput: FileSystemThroughput, removal_policy: RemovalPolicy, key: kms.IKey | None
+    ) -> str:
+        file_system = efs.CfnFileSystem(
+            self,
+            "FileSystem",
+            encrypted=True,
+            kms_key_id=key.key_arn if key else None,
+            throughput_mode="provisioned" if isinstance(throughput, Size) else throughput,
+            provisioned_throughput_in_mibps=count_mebibytes(throughput) if isinstance(throughput, Size) else None,
+            file_system_policy=_ENCRYPTED_ONLY if self.mode == "efs" else None,
+            file_system_tags=[efs.CfnFileSystem.ElasticFileSystemTagProperty(key="Name", value=self.node.path)],
+        )
+        self.node.default_child = file_system
+        file_system.apply_removal_policy(removal_policy)
+        return file_system.ref
+
+    def _make_mount_target(self, vpc: ec2.IVpc, subnet: ec2.ISubnet) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
+            self,
+            "SecurityGroup",
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Mount target of the shared file system",
+        )
+        target = efs.CfnMountTarget(
+            self,
+            "MountTarget",
+            file_system_id=self.file_system_id,
+            subnet_id=subnet.subnet_id,
+            security_groups=[group.security_group_id],
+        )
+        self._readiness.add(target)
+        return group
+
+    def _make_access_point(self, *, is_new: bool) -> efs.CfnAccessPoint:
+        # EFS makes a missing root directory with this owner; "/" always exists and belongs to root.
+        owner = efs.CfnAccessPoint.CreationInfoProperty(
+            owner_uid=_LOGIN_USER_ID, owner_gid=_LOGIN_USER_ID, permissions="0755"
+        )
+        access_point = efs.CfnAccessPoint(
+            self,
+            "AccessPoint",
+            file_system_id=self.file_system_id,
+            posix_user=efs.CfnAccessPoint.PosixUserProperty(uid=_LOGIN_USER_ID, gid=_LOGIN_USER_ID),
+            root_directory=efs.CfnAccessPoint.RootDirectoryProperty(
+                path="/deeplearning" if is_new else "/", creation_info=owner if is_new else None
+            ),
+        )
+        self._readiness.add(access_point)
+        return access_point
+
+    def _describe_mount(self, mount_point: str) -> FileSystemSettings:
+        if self._access_point is not None:
+            options = Fn.join("", ["tls,iam,accesspoint=", self._access_point.ref])
+            return FileSystemSettings("efs", f"{self.file_system_id}:/", options, mount_point)
+        source = f"{self.file_system_id}.efs.{Stack.of(self).region}.{Aws.URL_SUFFIX}:/"
+        return FileSystemSettings("nfs4", source, _NFS_OPTIONS, mount_point)
+
+
+_ENCRYPTED_ONLY: dict[str, Any] = {
+    # A policy without an allow leaves access to identity policies alone, so IAM is required too. It names no resource:
+    # the policy is about the file system that it is on, as in the examples of EFS.
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "*",
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        }
+    ],
+}

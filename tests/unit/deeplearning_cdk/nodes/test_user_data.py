@@ -1,0 +1,146 @@
+"""User data is bootstrap.sh with the node's settings, and nothing of the user's can leave its place in it."""
+
+import hashlib
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import Aws, Token
+from aws_cdk import aws_s3 as s3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk.nodes.payload import find_payload, pack_agent
+from deeplearning_cdk.nodes.user_data import LIMIT, check_size, fill
+from deeplearning_contract.names import NodeRole
+
+
+@pytest.mark.parametrize("role", list(NodeRole))
+def test_user_data_is_a_shell_script_without_open_ends(synthesize: Any, role: NodeRole) -> None:
+    text = synthesize().user_data(role)
+    assert text.startswith("#!/bin/bash\n")
+    checked = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "__" not in text.replace('"__main__"', "").replace("__name__", "")
+
+
+def test_user_data_carries_the_program_that_fetches_the_agent_unchanged(synthesize: Any) -> None:
+    assert find_payload("fetch_agent.py").read_text() in synthesize().user_data(NodeRole.WORKER)
+
+
+def test_nodes_are_told_the_digest_of_the_bytes_that_the_asset_has(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster")
+    digest = hashlib.sha256(Path(pack_agent().path).read_bytes()).hexdigest()
+    assert f'"{digest}"' in read_stack(stack).user_data(NodeRole.MASTER)
+
+
+def test_settings_are_one_line_of_a_quoted_here_document(synthesize: Any) -> None:
+    text = synthesize(stack_name="quoting").user_data(NodeRole.MASTER)
+    (line,) = (line for line in text.splitlines() if line.startswith('{"cluster":'))
+    assert line.endswith("}")
+    assert "<<'SETTINGS'" in text
+
+
+@given(st.dictionaries(st.from_regex(r"__[A-Z]{1,8}__", fullmatch=True), st.text(), min_size=1, max_size=4))
+def test_every_placeholder_is_filled_by_its_value_and_values_are_not_read_again(values: dict[str, str]) -> None:
+    template = "|".join(values)
+    assert fill(template, values) == "|".join(values.values())
+
+
+@pytest.mark.parametrize(
+    ("template", "got"),
+    [("__ONE__ __OTHER__", "['__ONE__', '__OTHER__']"), ("", "[]")],
+)
+def test_unknown_or_missing_placeholder_is_refused(template: str, got: str) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        fill(template, {"__ONE__": "1"})
+    assert str(caught.value).startswith(f"bootstrap.sh must have the placeholders ['__ONE__'], got {got}; ")
+
+
+def test_text_over_the_limit_is_refused_with_room_for_what_is_known_later() -> None:
+    check_size("x" * (LIMIT - 2000))
+    with pytest.raises(ValueError, match=f"user data must be at most {LIMIT} bytes, got about"):
+        check_size("x" * LIMIT)
+    tokens = [{"Ref": "AWS::Region"}] * 128
+    with pytest.raises(ValueError, match="user data must be at most"):
+        check_size({"Fn::Join": ["", tokens]})
+
+
+def test_bytes_are_counted_not_characters() -> None:
+    with pytest.raises(ValueError, match="user data must be at most"):
+        check_size("ü" * (LIMIT // 2))
+
+
+def test_longest_props_still_fit(synthesize: Any, tmp_path: Any) -> None:
+    script = tmp_path / "script.sh"
+    script.write_text("#!/bin/bash\n")
+    synthesize(stack_name="s" * 128, mount_point="/" + "m" * 100, setup_script=str(script), run_script=str(script))
+
+
+CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
+
+
+def _commands(text: str) -> str:
+    match = re.search(r"<<'USER_DATA'\n(.*?)\nUSER_DATA\n", text, re.DOTALL)
+    assert match is not None
+    return match[1]
+
+
+def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_order(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    cluster = TrainingCluster(stack, "Cluster", **CPU)
+    cluster.workers.add_user_data("echo one", "echo \"two\" 'and' $HOME `x` \\ && cat <<EOF\n${HOME}\nEOF")
+    cluster.workers.add_user_data("echo __REGION__ and é")
+    synthesis = read_stack(stack)
+    assert _commands(synthesis.user_data(NodeRole.WORKER)).splitlines()[1:] == [
+        "echo one",
+        "echo \"two\" 'and' $HOME `x` \\ && cat <<EOF",
+        "${HOME}",
+        "EOF",
+        "echo __REGION__ and é",
+    ]
+    assert _commands(synthesis.user_data(NodeRole.MASTER)) == ""
+
+
+def test_a_token_in_a_command_is_filled_in_at_deployment(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    bucket = s3.Bucket(stack, "Models")
+    cluster = TrainingCluster(stack, "Cluster", **CPU)
+    cluster.master.add_user_data(f"aws s3 cp s3://{bucket.bucket_name}/model . --region {Aws.REGION}")
+    name = stack.get_logical_id(bucket.node.default_child)
+    command = f"aws s3 cp s3://<{name}>/model . --region <AWS::Region>"
+    assert _commands(read_stack(stack).user_data(NodeRole.MASTER)).splitlines()[1:] == [command]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "true\r\n",
+            "commands[1] must end its lines as Linux does, without CR and NUL, and have no line USER_DATA, got",
+        ),
+        ("cat <<USER_DATA\nx\nUSER_DATA", "name its here-document otherwise"),
+        (["true"], "commands[1] must be a text, got a list; "),
+        (Token.as_number({"Ref": "Count"}), "commands[1] must be a text, got a token; "),
+    ],
+)
+def test_a_command_that_would_not_reach_the_node_as_it_is_is_refused(
+    make_stack: Any, command: Any, message: str
+) -> None:
+    cluster = TrainingCluster(make_stack(), "Cluster", **CPU)
+    with pytest.raises(ValueError, match="must") as caught:
+        cluster.workers.add_user_data("true", command)
+    assert message in str(caught.value)
+
+
+def test_commands_count_for_the_limit(make_stack: Any) -> None:
+    cluster = TrainingCluster(make_stack(), "Cluster", **CPU)
+    cluster.workers.add_user_data("true " + "x" * 1000)
+    with pytest.raises(ValueError, match=f"at most {LIMIT} bytes, got about .*take long commands as setup_script"):
+        cluster.workers.add_user_data("true " + "x" * LIMIT)

@@ -1,0 +1,310 @@
+"""What a user sees of a cluster: alarms, dashboard, budget, and where they go."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_sns as sns
+
+from deeplearning_cdk import NodeImage, Spending, TrainingCluster
+from deeplearning_cdk.operations.alarm_topic import NO_POLICY
+from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_GPUS
+from deeplearning_contract.cluster_event import DETAIL_TYPES, name_source
+from deeplearning_contract.metrics import CLUSTER, METRICS, NAMESPACE, NODE, PHASE
+from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.settings import AdjusterSettings
+
+TOPIC = "MonitoringAlarms"
+IMAGE = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+CPU = {"worker_instance_type": "m5.large"}
+ALONE = {"worker_instance_type": "g5.xlarge", "worker_min_capacity": 0, "worker_desired_capacity": 0}
+BUDGET = {"spending": Spending(monthly_budget_usd=5000)}
+STOPPING = {"spending": Spending(monthly_budget_usd=5000, budget_stops=True)}
+
+# Metric, statistic, period, periods, comparison, threshold, whether its end is told.
+ABOVE, BELOW = "GreaterThanThreshold", "LessThanThreshold"
+EVERYWHERE = {
+    "Errors": ("AWS/Lambda", "Errors", "Sum", 60, 3, "GreaterThanOrEqualToThreshold", 1, True),
+    "LaunchFailures": (NAMESPACE, "LaunchFailures", "Maximum", 300, 1, ABOVE, 0, True),
+    "NodesLost": (NAMESPACE, "NodesLost", "Sum", 300, 1, ABOVE, 0, False),
+    "FormationStuck": (NAMESPACE, "FormationPendingSeconds", "Maximum", 60, 3, ABOVE, 3000, True),
+    "DeadLetters": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 300, 1, ABOVE, 0, True),
+}
+IDLE = {"IdleGpus": (NAMESPACE, "GpuUtilization", "Average", 300, 12, BELOW, 5, True)}
+USED_UP = {"BudgetUsedUp": ("AWS/SNS", "NumberOfMessagesPublished", "Sum", 300, 1, ABOVE, 0, False)}
+
+
+def _alarms(synthesis: Any) -> dict[str, Any]:
+    named = {}
+    for name, entry in synthesis.of_type("AWS::CloudWatch::Alarm").items():
+        (short,) = re.findall(r"(?:CapacityAdjuster|MonitoringWatch)([A-Za-z]+?)[0-9A-F]{8}$", name)
+        named[short] = entry["Properties"]
+    return named
+
+
+def _topic(synthesis: Any) -> dict[str, str]:
+    (name,) = (name for name in synthesis.of_type("AWS::SNS::Topic") if TOPIC in name)
+    return {"Ref": name}
+
+
+def _widgets(synthesis: Any) -> list[Any]:
+    body = synthesis.only("AWS::CloudWatch::Dashboard")["DashboardBody"]
+    parts = [part if isinstance(part, str) else "X" for part in body["Fn::Join"][1]]
+    return list(json.loads("".join(parts))["widgets"])
+
+
+def _cluster_metrics(synthesis: Any) -> set[tuple[str, frozenset[str]]]:
+    """Return name and dimensions of each metric of ours that dashboard and alarms name."""
+    found = set()
+    for widget in _widgets(synthesis):
+        for row in widget["properties"].get("metrics", []):
+            texts = [part for part in row if isinstance(part, str)]
+            if texts[:1] == [NAMESPACE]:
+                found.add((texts[1], frozenset(texts[2::2])))
+            for searched in re.findall(
+                rf"{{{NAMESPACE},([\w,]+)}} MetricName=\"(\w+)\"", json.dumps(row).replace("\\", "")
+            ):
+                found.add((searched[1], frozenset(searched[0].split(","))))
+    for alarm in _alarms(synthesis).values():
+        if alarm["Namespace"] == NAMESPACE:
+            found.add((alarm["MetricName"], frozenset(entry["Name"] for entry in alarm["Dimensions"])))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("props", "expected"),
+    [
+        ({}, EVERYWHERE | IDLE),
+        (CPU, EVERYWHERE),
+        (ALONE, EVERYWHERE | IDLE),
+        ({**CPU, "master_instance_type": "g5.xlarge"}, EVERYWHERE | IDLE),
+        ({"worker_instance_type": "trn1.32xlarge", "image": IMAGE}, EVERYWHERE),
+        (BUDGET, EVERYWHERE | IDLE),
+        (STOPPING, EVERYWHERE | IDLE | USED_UP),
+    ],
+    ids=["default", "cpu", "no-workers", "gpu-master", "trainium", "budget", "budget-stops"],
+)
+def test_alarms_are_exactly_these(synthesize: Any, props: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = _alarms(synthesize(**props))
+    assert {
+        name: (
+            alarm["Namespace"],
+            alarm["MetricName"],
+            alarm["Statistic"],
+            alarm["Period"],
+            alarm["EvaluationPeriods"],
+            alarm["ComparisonOperator"],
+            alarm["Threshold"],
+            "OKActions" in alarm,
+        )
+        for name, alarm in found.items()
+    } == expected
+
+
+def test_every_alarm_goes_to_the_topic_and_takes_silence_as_good_and_aws_takes_its_times(synthesize: Any) -> None:
+    synthesis = synthesize(**STOPPING)
+    for alarm in _alarms(synthesis).values():
+        assert alarm["AlarmActions"] == alarm.get("OKActions", alarm["AlarmActions"]) == [_topic(synthesis)]
+        assert alarm.get("ActionsEnabled", True)
+        assert alarm["TreatMissingData"] == "notBreaching"
+        # PutMetricAlarm: a multiple of a minute, and at most a day in all.
+        assert alarm["Period"] % 60 == 0
+        assert alarm["Period"] * alarm["EvaluationPeriods"] <= 86400
+
+
+def test_alarms_go_to_the_users_topic_which_is_opened_to_them(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", alarm_topic=sns.Topic(stack, "OnCall"))
+    synthesis = read_stack(stack)
+    (name,) = (name for name in synthesis.of_type("AWS::SNS::Topic") if name.startswith("OnCall"))
+    assert all(alarm["AlarmActions"] == [{"Ref": name}] for alarm in _alarms(synthesis).values())
+    assert not [name for name in synthesis.of_type("AWS::SNS::Topic") if TOPIC in name]
+    statements = synthesis.part("AWS::SNS::TopicPolicy", "OnCall")["Properties"]["PolicyDocument"]["Statement"]
+    assert [entry["Principal"]["Service"] for entry in statements] == [
+        ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"],
+        "events.amazonaws.com",
+    ]
+    assert not [warning for warning in synthesis.warnings if "alarm_topic" in warning]
+
+
+def test_imported_topic_is_warned_about_since_its_policy_cannot_be_changed(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    arn = "arn:aws:sns:us-east-1:111122223333:on-call"
+    TrainingCluster(stack, "Cluster", alarm_topic=sns.Topic.from_topic_arn(stack, "OnCall", arn))
+    synthesis = read_stack(stack)
+    assert all(alarm["AlarmActions"] == [arn] for alarm in _alarms(synthesis).values())
+    (warning,) = (warning for warning in synthesis.warnings if "alarm_topic" in warning)
+    assert "events.amazonaws.com (without a condition)" in warning
+    assert NO_POLICY in warning
+
+
+def test_own_topic_is_encrypted_refuses_plain_http_and_admits_aws_for_this_account_alone(synthesize: Any) -> None:
+    synthesis = synthesize()
+    topic = synthesis.part("AWS::SNS::Topic", TOPIC)["Properties"]
+    assert topic["KmsMasterKeyId"]
+    https, bound, events = synthesis.part("AWS::SNS::TopicPolicy", TOPIC)["Properties"]["PolicyDocument"]["Statement"]
+    assert (https["Effect"], https["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+    assert https["Principal"] in ("*", {"AWS": "*"})
+    assert bound["Principal"] == {"Service": ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]}
+    assert bound["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+    # EventBridge gives SNS no condition key: with a condition its events would be lost.
+    assert events["Principal"] == {"Service": "events.amazonaws.com"}
+    assert "Condition" not in events
+    assert all(entry["Action"] == "sns:Publish" for entry in (https, bound, events))
+
+
+@pytest.mark.parametrize("props", [{}, CPU, STOPPING], ids=["default", "cpu", "budget-stops"])
+def test_dashboard_and_alarms_name_only_metrics_that_are_written(synthesize: Any, props: dict[str, Any]) -> None:
+    written = {(metric.name, frozenset(names)) for metric in METRICS for names in metric.dimensions}
+    assert _cluster_metrics(synthesize(**props)) <= written
+
+
+@pytest.mark.parametrize(("props", "left_out"), [({}, ()), (CPU, LEFT_OUT_WITHOUT_GPUS)], ids=["default", "cpu"])
+def test_dashboard_shows_every_metric_or_it_is_named_as_left_out(
+    synthesize: Any, props: dict[str, Any], left_out: tuple[Any, ...]
+) -> None:
+    shown = {
+        (texts[1], frozenset(texts[2::2]))
+        for widget in _widgets(synthesize(**props))
+        for row in widget["properties"].get("metrics", [])
+        if (texts := [part for part in row if isinstance(part, str)])[:1] == [NAMESPACE]
+    } | {
+        (metric.name, frozenset({CLUSTER, NODE}))
+        for metric in METRICS
+        if f'{{{NAMESPACE},{CLUSTER},{NODE}}} MetricName=\\"{metric.name}\\"'
+        in json.dumps(_widgets(synthesize(**props)))
+    }
+    every = {
+        (metric.name, frozenset(names)) for metric in METRICS if metric not in left_out for names in metric.dimensions
+    }
+    assert shown == every
+
+
+def test_dashboard_begins_with_the_way_in_and_ends_with_the_last_warnings(synthesize: Any) -> None:
+    synthesis = synthesize()
+    first, second, *_, last = _widgets(synthesis)
+    assert (first["type"], second["type"], last["type"]) == ("text", "alarm", "log")
+    assert "aws ssm start-session --region X --target" in first["properties"]["markdown"]
+    assert len(second["properties"]["alarms"]) == len(_alarms(synthesis))
+    assert last["properties"]["query"].startswith("SOURCE 'X' | SOURCE 'X' | fields @timestamp, level")
+    assert all(widget["x"] + widget["width"] <= 24 for widget in _widgets(synthesis))
+
+
+def test_metrics_of_users_dashboards_are_the_clusters(make_stack: Any) -> None:
+    stack = make_stack()
+    cluster = TrainingCluster(stack, "Cluster")
+    monitoring = cluster.monitoring
+    made = [
+        monitoring.metric_capacity_asked(),
+        monitoring.metric_capacity_launched(),
+        monitoring.metric_nodes_formed(),
+        monitoring.metric_generation(),
+        monitoring.metric_nodes_lost(),
+        monitoring.metric_launch_failures(),
+        monitoring.metric_formation_pending(),
+        monitoring.metric_formation_phase("boot"),
+        monitoring.metric_gpu_utilization(),
+        monitoring.metric_file_system_read(),
+        monitoring.metric_file_system_write(),
+        monitoring.metric_training_throughput(),
+    ]
+    assert {metric.metric_name for metric in made} == {metric.name for metric in METRICS}
+    for metric in made:
+        wanted = {CLUSTER: cluster.cluster_name} | ({PHASE: "boot"} if metric.metric_name == "FormationSeconds" else {})
+        assert (metric.namespace, dict(metric.dimensions)) == (NAMESPACE, wanted)
+    with pytest.raises(ValueError, match=r"phase must be one of boot, .*, got 'sleep'"):
+        monitoring.metric_formation_phase("sleep")
+
+
+def test_what_went_wrong_is_told_in_words(synthesize: Any) -> None:
+    synthesis = synthesize()
+    rule = synthesis.part("AWS::Events::Rule", "MonitoringEvents")["Properties"]
+    pattern = rule["EventPattern"]
+    (cluster,) = pattern["detail"]["cluster"]
+    assert pattern["source"] == [name_source(cluster)]
+    assert pattern["detail-type"] == ["Deep Learning Cluster Failed", "Deep Learning Cluster Degraded"]
+    assert set(pattern["detail-type"]) < set(DETAIL_TYPES)
+    assert list(pattern["detail"]) == ["cluster"]
+    (target,) = rule["Targets"]
+    assert target["Arn"] == _topic(synthesis)
+    assert "RoleArn" not in target
+    text = json.loads(target["InputTransformer"]["InputTemplate"])
+    assert set(re.findall(r"<(\w+)>", text)) == set(target["InputTransformer"]["InputPathsMap"])
+
+
+def _budget(synthesis: Any) -> tuple[Any, list[Any]]:
+    properties = synthesis.only("AWS::Budgets::Budget")
+    return properties["Budget"], [
+        (
+            entry["Notification"]["NotificationType"],
+            entry["Notification"]["ComparisonOperator"],
+            entry["Notification"]["Threshold"],
+            entry["Notification"]["ThresholdType"],
+            [(subscriber["SubscriptionType"], subscriber["Address"]) for subscriber in entry["Subscribers"]],
+        )
+        for entry in properties["NotificationsWithSubscribers"]
+    ]
+
+
+def test_budget_counts_what_carries_the_clusters_tag_and_tells_the_topic(synthesize: Any) -> None:
+    synthesis = synthesize(**BUDGET)
+    variables = synthesis.part("AWS::Lambda::Function", "Adjuster")["Properties"]["Environment"]["Variables"]
+    told = [("SNS", _topic(synthesis))]
+    assert _budget(synthesis) == (
+        {
+            "BudgetType": "COST",
+            "TimeUnit": "MONTHLY",
+            "BudgetLimit": {"Amount": 5000, "Unit": "USD"},
+            # AWS Cost Management, "Filtering": user:<tag's key>$<tag's value>.
+            "CostFilters": {"TagKeyValue": [f"user:{CLUSTER_TAG}${variables['DEEPLEARNING_CLUSTER']}"]},
+        },
+        [
+            ("ACTUAL", "GREATER_THAN", 80, "PERCENTAGE", told),
+            ("FORECASTED", "GREATER_THAN", 100, "PERCENTAGE", told),
+            ("ACTUAL", "GREATER_THAN", 100, "PERCENTAGE", told),
+        ],
+    )
+    assert "DEEPLEARNING_BUDGET_TOPIC_ARN" not in variables
+
+
+def test_used_up_budget_reaches_the_adjuster_which_knows_its_topic(synthesize: Any) -> None:
+    synthesis = synthesize(**STOPPING)
+    (used_up,) = (name for name in synthesis.of_type("AWS::SNS::Topic") if "BudgetUsedUp" in name)
+    told = [("SNS", _topic(synthesis))]
+    assert [(row[0], row[2], row[4]) for row in _budget(synthesis)[1]] == [
+        ("ACTUAL", 80, told),
+        ("FORECASTED", 100, told),
+        ("ACTUAL", 100, [("SNS", {"Ref": used_up})]),
+    ]
+    (adjuster,) = (name for name in synthesis.of_type("AWS::Lambda::Function") if "AdjusterFunction" in name)
+    function = {"Fn::GetAtt": [adjuster, "Arn"]}
+    subscription = synthesis.part("AWS::SNS::Subscription", "MonitoringBudget")["Properties"]
+    assert subscription.pop("RedrivePolicy")["deadLetterTargetArn"]["Fn::GetAtt"][0].startswith(
+        "ClusterCoordinationDeadLetters"
+    )
+    assert subscription == {"Endpoint": function, "Protocol": "lambda", "TopicArn": {"Ref": used_up}}
+    permission = synthesis.part("AWS::Lambda::Permission", "MonitoringBudget")["Properties"]
+    assert (permission["FunctionName"], permission["Principal"]) == (function, "sns.amazonaws.com")
+    assert permission["SourceArn"] == {"Ref": used_up}
+    variables = synthesis.template["Resources"][adjuster]["Properties"]["Environment"]["Variables"]
+    known = AdjusterSettings.from_environment({**variables, "DEEPLEARNING_BUDGET_TOPIC_ARN": "the topic"})
+    assert (variables["DEEPLEARNING_BUDGET_TOPIC_ARN"], known.budget_topic_arn) == ({"Ref": used_up}, "the topic")
+    https, budgets = synthesis.part("AWS::SNS::TopicPolicy", "UsedUp")["Properties"]["PolicyDocument"]["Statement"]
+    assert https["Effect"] == "Deny"
+    assert budgets["Principal"] == {"Service": "budgets.amazonaws.com"}
+    assert budgets["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_cluster_without_a_budget_has_none(synthesize: Any) -> None:
+    assert not synthesize().of_type("AWS::Budgets::Budget")
+
+
+@pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", "eusc-de-east-1"])
+def test_budget_is_refused_where_aws_budgets_counts_no_dollars(
+    make_stack: Callable[..., cdk.Stack], region: str
+) -> None:
+    with pytest.raises(ValueError, match=f"monthly_budget_usd must be left out in {region}"):
+        TrainingCluster(make_stack(region=region), "Cluster", **BUDGET)

@@ -1,0 +1,215 @@
+"""
+Whatever a public prop is given, it is taken or refused in one line that names the prop, the rule and a way out.
+
+The props are found by the signatures, so that a new one is tried without being named here. Most is tried without a
+synthesis: `plan_cluster` and `Place` check all props of `TrainingCluster`.
+"""
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+
+import deeplearning_cdk
+from deeplearning_cdk import (
+    ClusterNetwork,
+    DataSource,
+    EnvironmentCache,
+    InstanceTypeFacts,
+    JobEnvironment,
+    LustreFileSystem,
+    NodeImage,
+    Purchase,
+    SetupScripts,
+    SharedFileSystem,
+    Spending,
+    TrainingCluster,
+)
+from deeplearning_cdk.cluster_plan import plan_cluster
+from deeplearning_cdk.network.cluster_network import Place
+from deeplearning_cdk.props.check import show_value
+
+FORM = re.compile(r"[A-Za-z_][\w .\[\]'-]* must .+, got .+; .+")
+HOSTILE_TEXTS = ("a\n", "a\0b", "$(reboot)", "/efs$(reboot)", "ami-01234567\n", "fs-01234567\0")
+"""What no prop takes, whatever it is for."""
+TEXTS = (*HOSTILE_TEXTS, "", " ", "2", "`id`", "'\"", "é", "١٢٣", "x" * 5000, "../../etc/x.tar", "0.0.0.0/0", "\ud800")
+NUMBERS = (0, -1, -5, 3, 2**31, 10**5000, 1.5, 1e300, -math.inf, math.inf, math.nan, True, False)
+OTHERS = (b"x", [], ["a"], [None], {}, {"a": 1}, (), object(), int, Path("x"), lambda: 1, RemovalPolicy.SNAPSHOT)
+ODD_TIMES = (Duration.millis(1), Duration.millis(600_001), Duration.days(10**6), Duration.minutes(0))
+ODD_SIZES = (Size.gibibytes(0), Size.mebibytes(1536), Size.kibibytes(1), Size.tebibytes(10**6))
+
+# Each callable with the props that it needs, to which one hostile value is added.
+PLAIN: dict[Callable[..., Any], dict[str, Any]] = {
+    plan_cluster: {"worker_instance_type": "m5.large"},
+    Place: {},
+    DataSource: {"name": "train", "bucket": "team-data"},
+    EnvironmentCache: {"bucket": "team-bucket"},
+    JobEnvironment: {"kind": "container"},
+    JobEnvironment.with_horovod: {},
+    JobEnvironment.none: {},
+    JobEnvironment.from_requirements: {"path": "x"},
+    JobEnvironment.from_conda: {"path": "x"},
+    JobEnvironment.from_container: {"image": "x"},
+    InstanceTypeFacts: {"name": "m5.large"},
+    Spending: {},
+    SetupScripts: {},
+    Purchase: {},
+    Purchase.on_demand: {},
+    Purchase.spot: {},
+    Purchase.reservation: {"reservation_id": "cr-01234567"},
+    Purchase.reservation_group: {"resource_group_arn": "arn:aws:resource-groups:us-east-1:111122223333:group/a"},
+    Purchase.capacity_block: {"reservation_id": "cr-01234567"},
+    NodeImage: {"login_user": "ubuntu", "parameter": "/a"},
+    NodeImage.deep_learning_ubuntu: {},
+    NodeImage.deep_learning_amazon_linux: {},
+    NodeImage.ubuntu: {},
+    NodeImage.from_ssm_parameter: {"parameter": "/a", "login_user": "ubuntu"},
+    NodeImage.from_machine_image: {
+        "image": ec2.MachineImage.generic_linux({"us-east-1": "ami-01234567"}),
+        "like": NodeImage.ubuntu(),
+    },
+    NodeImage.from_ami_id: {"ami_id": "ami-01234567", "login_user": "ubuntu"},
+}
+# Constructs, which are made in a stack of their own; TrainingCluster is covered by plan_cluster and Place.
+CONSTRUCTS: dict[Callable[..., Any], dict[str, Any]] = {
+    LustreFileSystem: {},
+    LustreFileSystem.from_attributes: {"dns_name": "fs.example.com", "mount_name": "abc"},
+    SharedFileSystem: {},
+    ClusterNetwork: {},
+}
+MADE_BY_THE_CLUSTER = {"CapacityAdjuster", "Coordination", "NodeGroup"}
+
+
+@pytest.fixture(scope="module")
+def stack() -> cdk.Stack:
+    return cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+
+
+@pytest.fixture(scope="module")
+def objects(stack: cdk.Stack) -> dict[str, Any]:
+    """Objects of the CDK, and tokens; each is of the wrong kind for most props."""
+    number = cdk.CfnParameter(stack, "Number", type="Number")
+    vpc = ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"])
+    return {
+        "stack": stack,
+        "vpc": vpc,
+        "file system": efs.FileSystem(stack, "Efs", vpc=vpc, vpc_subnets=ec2.SubnetSelection(subnets=[])),
+        "bucket": s3.Bucket.from_bucket_name(stack, "Bucket", "team-data"),
+        "topic": sns.Topic.from_topic_arn(stack, "Topic", "arn:aws:sns:us-east-1:111122223333:a"),
+        "key": kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:us-east-1:111122223333:key/a"),
+        "key of a shell": kms.Key.from_key_arn(stack, "Odd", "arn:aws:kms:us-east-1:111122223333:key/$(reboot)"),
+        "group": ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-01234567"),
+        "everyone": ec2.Peer.any_ipv4(),
+        "user data": ec2.UserData.for_windows(),
+        "machine image": ec2.MachineImage.latest_amazon_linux2023(),
+        "subnet": ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-01234567"),
+        "resolvable": cdk.Fn.get_att("Another", "Arn"),
+        "text token": number.value_as_string,
+        "text token with a command": f"{number.value_as_string}$(reboot)",
+        "number token": number.value_as_number,
+        "list token": cdk.Fn.split(",", number.value_as_string),
+        "time token": Duration.minutes(number.value_as_number),
+        "size token": Size.gibibytes(number.value_as_number),
+        "size token of MiB": Size.mebibytes(number.value_as_number),
+        "parameter": number,
+    }
+
+
+def props_of(callee: Callable[..., Any]) -> list[str]:
+    """Return the props of a callable; of a construct without its place in the tree."""
+    made = callee.__init__ if callee in CONSTRUCTS and inspect.isclass(callee) else callee
+    return [name for name in inspect.signature(made).parameters if name not in {"self", "scope", "construct_id"}]
+
+
+def try_prop(call: Callable[[], Any], where: str) -> str:
+    """Return the refusal of a call, which is of the project's form; empty if it takes the value."""
+    refusal: ValueError | None = None
+    try:
+        call()
+    except ValueError as error:
+        refusal = error
+    if refusal is None:
+        return ""
+    assert type(refusal) is ValueError, f"{where}: {refusal!r}"
+    assert FORM.fullmatch(str(refusal)), f"{where}: {refusal}"
+    assert len(str(refusal)) < 700, where
+    return str(refusal)
+
+
+def label(callee: Callable[..., Any]) -> str:
+    return callee.__qualname__
+
+
+@pytest.mark.parametrize(
+    ("callee", "prop"),
+    [pytest.param(callee, prop, id=f"{label(callee)}-{prop}") for callee in PLAIN for prop in props_of(callee)],
+)
+def test_a_prop_takes_any_value_or_refuses_it_in_one_line(callee: Any, prop: str, objects: dict[str, Any]) -> None:
+    values = [*TEXTS, *NUMBERS, *OTHERS, *ODD_TIMES, *ODD_SIZES, *objects.values()]
+    for value in values:
+        refusal = try_prop(lambda value=value: callee(**PLAIN[callee] | {prop: value}), f"{prop}={show_value(value)}")
+        if isinstance(value, str) and value in HOSTILE_TEXTS:
+            assert refusal, f"{prop} takes {value!r}"
+
+
+@pytest.mark.parametrize(
+    ("callee", "prop"),
+    [pytest.param(callee, prop, id=f"{label(callee)}-{prop}") for callee in CONSTRUCTS for prop in props_of(callee)],
+)
+def test_a_prop_of_a_construct_refuses_what_is_wrong(callee: Any, prop: str, objects: dict[str, Any]) -> None:
+    needed = {"security_group": objects["group"]} if callee == LustreFileSystem.from_attributes else {}
+    if callee is SharedFileSystem:
+        needed = {"vpc": objects["vpc"], "subnet": objects["subnet"]}
+    for value in (*HOSTILE_TEXTS, b"x", 10**5000, math.nan, object(), {}, RemovalPolicy.SNAPSHOT, objects["parameter"]):
+        place = cdk.Stack()
+        call = lambda value=value, place=place: callee(place, "X", **CONSTRUCTS[callee] | needed | {prop: value})  # noqa: E731
+        assert try_prop(call, f"{prop}={show_value(value)}"), f"{prop} takes {show_value(value)}"
+
+
+def test_every_public_class_is_fuzzed() -> None:
+    tried = {label(callee).partition(".")[0] for callee in (*PLAIN, *CONSTRUCTS)} | {"TrainingCluster"}
+    assert set(deeplearning_cdk.__all__) == (tried - {"plan_cluster", "Place"}) | MADE_BY_THE_CLUSTER
+
+
+def test_every_way_to_make_a_value_is_fuzzed() -> None:
+    for name in deeplearning_cdk.__all__:
+        made = getattr(deeplearning_cdk, name)
+        for method, _ in inspect.getmembers(made, inspect.ismethod):
+            if method in vars(made):
+                assert any(label(callee) == f"{name}.{method}" for callee in (*PLAIN, *CONSTRUCTS)), f"{name}.{method}"
+
+
+def test_the_plan_and_the_place_have_every_prop_of_a_cluster() -> None:
+    assert set(props_of(TrainingCluster.__init__)) - {"self"} <= set(props_of(plan_cluster)) | set(props_of(Place))
+
+
+def test_tokens_that_the_template_can_carry_are_taken(synthesize: Any) -> None:
+    number = cdk.Token.as_number({"Ref": "Size"})
+    made = synthesize(
+        worker_instance_type="m5.large",
+        volume_size=number,
+        key_pair=cdk.Token.as_string({"Ref": "Pair"}),
+        file_system_id=cdk.Token.as_string({"Ref": "FileSystem"}),
+        image=NodeImage.from_ami_id(cdk.Token.as_string({"Ref": "Image"}), login_user="ubuntu"),
+        data=[DataSource("train", cdk.Token.as_string({"Ref": "Bucket"}))],
+    )
+    text = str(made.template["Resources"])
+    assert all(f"{{'Ref': '{name}'}}" in text for name in ("Size", "Pair", "FileSystem", "Image", "Bucket"))
+
+
+@pytest.mark.parametrize("size", [300, Size.gibibytes(300), Size.mebibytes(300 * 1024)])
+def test_a_volume_is_as_large_as_asked_in_any_unit(size: Any, synthesize: Any) -> None:
+    templates = synthesize(worker_instance_type="m5.large", volume_size=size).of_type("AWS::EC2::LaunchTemplate")
+    mappings = [entry["Properties"]["LaunchTemplateData"]["BlockDeviceMappings"] for entry in templates.values()]
+    assert [mapping["Ebs"]["VolumeSize"] for (mapping,) in mappings] == [300, 300]

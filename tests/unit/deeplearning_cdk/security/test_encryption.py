@@ -1,0 +1,185 @@
+"""The policy of the cluster's key, statement by statement, and what is said of a key whose policy is another's."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_kms as kms
+
+from deeplearning_cdk import Purchase, TrainingCluster
+from deeplearning_cdk.security.encryption import IMPORTED_KEY_POLICY, ClusterEncryption
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "encryption.md"
+ROLE = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+IMPORTED = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+DATA_ACTIONS = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+TOPIC_ACTIONS = ["kms:Decrypt", "kms:GenerateDataKey*"]
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of a template with the values of an account that the documentation uses."""
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if "Fn::Join" in value:
+        return value["Fn::Join"][0].join(_plain(value["Fn::Join"][1]))
+    if "Ref" in value:
+        names = {"AWS::Partition": "aws", "AWS::Region": "us-east-1", "AWS::AccountId": "111122223333"}
+        return names[value["Ref"]]
+    return {name: _plain(entry) for name, entry in value.items()}
+
+
+def _read_policy(stack: cdk.Stack, read_stack: Any, part: str) -> list[Any]:
+    key = read_stack(stack).part("AWS::KMS::Key", part)["Properties"]
+    return list(_plain(key["KeyPolicy"]["Statement"]))
+
+
+def _allow(sid: str, principal: Any, actions: Any, **condition: Any) -> dict[str, Any]:
+    return {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Principal": principal,
+        "Action": actions,
+        "Resource": "*",
+        "Condition": condition,
+    }
+
+
+ADMINISTRATION = {
+    "Effect": "Allow",
+    "Principal": {"AWS": "arn:aws:iam::111122223333:root"},
+    "Action": "kms:*",
+    "Resource": "*",
+}
+IS_SCALING = {"aws:PrincipalArn": f"arn:aws:iam::111122223333:{ROLE}", "kms:CallerAccount": "111122223333"}
+SCALING = [
+    _allow("AutoScalingUsesTheKey", {"AWS": "*"}, DATA_ACTIONS, StringEquals=IS_SCALING),
+    _allow(
+        "AutoScalingAttachesVolumes",
+        {"AWS": "*"},
+        "kms:CreateGrant",
+        StringEquals=IS_SCALING,
+        Bool={"kms:GrantIsForAWSResource": "true"},
+    ),
+]
+TOPICS = [
+    _allow(
+        "AlarmsReachTopics",
+        {"Service": ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]},
+        TOPIC_ACTIONS,
+        StringEquals={"aws:SourceAccount": "111122223333"},
+    ),
+    _allow(
+        "EventsReachTopics",
+        {"Service": "events.amazonaws.com"},
+        TOPIC_ACTIONS,
+        ArnLike={"kms:EncryptionContext:aws:sns:topicArn": "arn:aws:sns:us-east-1:111122223333:*"},
+    ),
+    _allow(
+        "UndeliveredReachesQueues",
+        {"Service": ["events.amazonaws.com", "sns.amazonaws.com"]},
+        TOPIC_ACTIONS,
+        ArnLike={"kms:EncryptionContext:aws:sqs:arn": "arn:aws:sqs:us-east-1:111122223333:*"},
+    ),
+]
+LOGS = _allow(
+    "LogGroupsUseTheKey",
+    {"Service": "logs.us-east-1.amazonaws.com"},
+    DATA_ACTIONS,
+    ArnLike={"kms:EncryptionContext:aws:logs:arn": "arn:aws:logs:us-east-1:111122223333:log-group:*"},
+)
+
+
+def test_the_clusters_own_key_admits_auto_scaling_by_condition_and_what_publishes(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    TrainingCluster(stack, "Cluster", worker_instance_type="m5.large")
+    # Its log groups have CloudWatch's key, since they must outlive it.
+    assert _read_policy(stack, read_stack, "Encryption") == [ADMINISTRATION, *SCALING, *TOPICS]
+
+
+def test_every_statement_with_any_principal_names_one_role_of_the_account(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    ClusterEncryption(stack, "Encryption")
+    open_to_all = [each for each in _read_policy(stack, read_stack, "Key") if each["Principal"] == {"AWS": "*"}]
+    assert len(open_to_all) == 2
+    for statement in open_to_all:
+        assert statement["Condition"]["StringEquals"] == IS_SCALING
+
+
+def test_the_clusters_own_key_is_rotated_and_stays_with_the_data(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    ClusterEncryption(stack, "Encryption")
+    key = read_stack(stack).part("AWS::KMS::Key", "Key")
+    assert key["Properties"]["EnableKeyRotation"] is True
+    assert key["DeletionPolicy"] == "RetainExceptOnCreate"
+
+
+def test_the_clusters_own_key_goes_with_the_stack_when_it_encrypts_nothing_that_stays(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    ClusterEncryption(stack, "Encryption", is_kept=False)
+    assert read_stack(stack).part("AWS::KMS::Key", "Key")["DeletionPolicy"] == "Delete"
+
+
+def test_a_key_of_the_same_app_gets_the_statements_and_nobody_is_warned(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    key = kms.Key(stack, "Mine")
+    TrainingCluster(stack, "Cluster", encryption_key=key, worker_instance_type="m5.large")
+    assert _read_policy(stack, read_stack, "Mine") == [ADMINISTRATION, *SCALING, *TOPICS, LOGS]
+    assert not read_stack(stack).warnings
+
+
+def test_a_warning_tells_all_that_the_policy_of_an_imported_key_must_say(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    encryption = ClusterEncryption(stack, "Encryption", key=kms.Key.from_key_arn(stack, "Mine", IMPORTED))
+    assert encryption.key.key_arn == encryption.log_key.key_arn == IMPORTED
+    (warning,) = read_stack(stack).warnings
+    assert warning.endswith(f"[ack: {IMPORTED_KEY_POLICY}]")
+    for statement in [*SCALING, *TOPICS, LOGS]:
+        actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
+        services = statement["Principal"].get("Service", [])
+        named = [services] if isinstance(services, str) else services
+        conditions = [key for keys in statement["Condition"].values() for key in keys]
+        wanted = [statement["Sid"], *actions, *(name.replace("us-east-1", "<region>") for name in named), *conditions]
+        said = {"aws:PrincipalArn": ROLE.removeprefix("role/"), "kms:CallerAccount": "of this account"}
+        assert not [text for text in wanted if said.get(text, text) not in warning]
+
+
+def test_the_warning_of_an_imported_key_can_be_acknowledged(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    encryption = ClusterEncryption(stack, "Encryption", key=kms.Key.from_key_arn(stack, "Mine", IMPORTED))
+    cdk.Annotations.of(encryption).acknowledge_warning(IMPORTED_KEY_POLICY, "our policy says so")
+    assert not read_stack(stack).warnings
+
+
+def test_the_documented_statements_are_those_that_the_library_writes() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert json.loads(block)["Statement"] == [*SCALING, *TOPICS, LOGS]
+
+
+@pytest.mark.parametrize("part", ["queue", "topic", "table", "volume", "log group", "backup"])
+def test_the_document_names_everything_that_is_encrypted(part: str) -> None:
+    assert part in DOCUMENT.read_text()
+
+
+@pytest.mark.parametrize("buyer", ["worker_purchase", "master_purchase"])
+def test_with_spot_instances_the_key_admits_the_role_that_launches_them(
+    make_stack: Any, read_stack: Any, buyer: str
+) -> None:
+    """EC2 user guide, "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots"."""
+    stack, bought = make_stack(), {buyer: Purchase.spot()}
+    TrainingCluster(stack, "Cluster", worker_instance_type="m5.large", **bought)
+    spot = "arn:aws:iam::111122223333:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    _, *scaling = _read_policy(stack, read_stack, "Encryption")[: 1 + len(SCALING)]
+    for statement, without_spot in zip(scaling, SCALING, strict=True):
+        named = statement["Condition"]["StringEquals"].pop("aws:PrincipalArn")
+        assert named == [IS_SCALING["aws:PrincipalArn"], spot]
+        statement["Condition"]["StringEquals"]["aws:PrincipalArn"] = named[0]
+        assert statement == without_spot

@@ -1,0 +1,48 @@
+"""Log lines are read whoever wrote them."""
+
+import json
+
+import pytest
+
+from deeplearning_view.log_lines import read_line, read_lines
+from tests.unit.deeplearning_view.cluster_answers import SECONDS, WORKER_ID, make_line
+
+
+def event(text, stream="2026/11/22/[$LATEST]1"):
+    return {"message": text, "logStreamName": stream, "timestamp": int(SECONDS * 1000), "eventId": "1"}
+
+
+def test_a_line_of_ours_has_its_fields():
+    line = read_line(make_line(WORKER_ID, "worker", "mounted", level="WARNING", step="mount", reason="r", remedy="do"))
+    assert (line.node, line.role, line.level, line.message) == (WORKER_ID, "worker", "WARNING", "mounted")
+    assert (line.step, line.reason, line.remedy, line.is_failure) == ("mount", "r", "do", True)
+    assert line.at.timestamp() == SECONDS
+
+
+def test_who_speaks_is_known_by_the_stream_and_not_by_what_the_line_claims():
+    forged = make_line("i-0000000000000000a", "master", "I am the master") | {"logStreamName": f"worker/{WORKER_ID}"}
+    assert (read_line(forged).node, read_line(forged).role) == (WORKER_ID, "worker")
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "message"),
+    [
+        ("START RequestId: 1 Version: $LATEST\n", "DEBUG", "START RequestId: 1 Version: $LATEST"),
+        ("[ERROR] KeyError: 'x'\rTraceback", "ERROR", "[ERROR] KeyError: 'x' Traceback"),
+        ("2026-11-22T10:00:00Z 1 Task timed out after 120.00 seconds", "ERROR", None),
+        (json.dumps({"level": "WARNING", "message": "slow"}), "WARNING", "slow"),
+        (json.dumps({"level": "loud", "message": "odd"}), "INFO", "odd"),
+        (json.dumps({"type": "platform.start"}), "DEBUG", None),
+        ("[" * 100_000, "INFO", None),
+        ("plain words", "INFO", "plain words"),
+    ],
+)
+def test_what_lambda_says_itself_is_kept(text, level, message):
+    line = read_line(event(text))
+    assert (line.node, line.level) == ("adjuster", level)
+    assert message is None or line.message == message
+
+
+def test_lines_of_several_streams_are_merged_by_time_and_empty_ones_left_out():
+    lines = [make_line(WORKER_ID, "worker", text, seconds=at) for at, text in ((2, "c"), (0, "a"), (1, ""), (1.5, "b"))]
+    assert [line.message for line in read_lines(lines)] == ["a", "b", "c"]

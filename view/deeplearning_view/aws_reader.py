@@ -1,0 +1,186 @@
+"""Asks AWS about a cluster: reads only, and goes on without what it may not read."""
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from deeplearning_contract.cluster_state import get_request, part_requests
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_view.aws_responses import Answers, Record, read_moment, read_tags
+from deeplearning_view.errors import LookError
+from deeplearning_view.resources import find_adjuster, find_adjuster_log, find_groups, find_node_log, find_state_table
+from deeplearning_view.stack_choice import find_stack
+from deeplearning_view.stop_settings import LIMIT_VARIABLES
+
+Clients = Callable[[str], Any]
+"""Returns the client of a service."""
+
+T = TypeVar("T")
+_MOST_EVENT_PAGES = 10
+_MOST_LINES = 20_000
+_RECENT_SECONDS = 15 * 60
+"""How far back the lines of a cluster that stands are of interest."""
+
+
+def read_answers(clients: Clients, region: str, stack_name: str | None, *, with_lines: bool = True) -> Answers:
+    """
+    Ask about a cluster.
+
+    Args:
+        clients: Returns the client of a service.
+        region: Their region.
+        stack_name: Name of the stack. None: the only cluster.
+        with_lines: Whether log lines are read too. Default: they are.
+
+    Raises:
+        LookError: Not even the stack can be looked at.
+    """
+    try:
+        answers = Answers(region, find_stack(clients("cloudformation"), stack_name))
+    except (BotoCoreError, ClientError) as error:
+        raise LookError(f"the stack cannot be looked at: {error}; check credentials, --profile and --region") from error
+    _Reader(clients, answers).read(with_lines=with_lines)
+    return answers
+
+
+class _Reader:
+    """Fills answers; what fails becomes a line of what was not read."""
+
+    def __init__(self, clients: Clients, answers: Answers) -> None:
+        self._clients = clients
+        self._answers = answers
+
+    def read(self, *, with_lines: bool) -> None:
+        answers = self._answers
+        stack_id = str(answers.stack["StackId"])
+        answers.resources = self._try("the stack's resources", lambda: self._read_resources(stack_id), [])
+        answers.events = self._try("the stack's events", lambda: self._read_events(stack_id), [])
+        names = list(find_groups(answers.resources))
+        if names:
+            answers.groups = self._try("the node groups", lambda: self._read_groups(names), [])
+            for name in names:
+                answers.activities[name] = self._try("scaling activities", partial(self._read_activities, name), [])
+            answers.instances = self._try("the instances", lambda: self._read_instances(names), [])
+        for group in answers.groups:
+            name = str(group["AutoScalingGroupName"])
+            answers.templates[name] = self._try("launch templates", partial(self._read_template, group), {})
+        if answers.groups:
+            answers.limits = self._try("the adjuster's settings", self._read_limits, None)
+        self._try("the state item", self._read_state, None)
+        if with_lines:
+            answers.node_lines = self._read_lines(find_node_log(answers.resources), "the nodes' log")
+            answers.adjuster_lines = self._read_lines(find_adjuster_log(answers.resources), "the adjuster's log")
+        answers.unread = list(dict.fromkeys(answers.unread))
+
+    def _try(self, what: str, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code != "ResourceNotFoundException":  # a rollback has deleted it
+                self._answers.unread.append(f"{what}: {error.operation_name} answers {code}")
+        except (BotoCoreError, ContractError) as error:
+            self._answers.unread.append(f"{what}: {error}")
+        return otherwise
+
+    def _read_resources(self, stack_id: str) -> list[Record]:
+        pages = self._clients("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack_id)
+        return [entry for page in pages for entry in page["StackResourceSummaries"]]
+
+    def _read_events(self, stack_id: str) -> list[Record]:
+        """Return the events since the stack was last told to do something."""
+        pages = self._clients("cloudformation").get_paginator("describe_stack_events").paginate(StackName=stack_id)
+        found: list[Record] = []
+        for number, page in enumerate(pages):
+            for event in page["StackEvents"]:
+                found.append(event)
+                is_beginning = str(event["ResourceStatus"]) in ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
+                if event["PhysicalResourceId"] == stack_id and is_beginning:
+                    return found
+            if number + 1 == _MOST_EVENT_PAGES:
+                break
+        return found
+
+    def _read_groups(self, names: Iterable[str]) -> list[Record]:
+        answer = self._clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=list(names))
+        groups: list[Record] = answer["AutoScalingGroups"]
+        return groups
+
+    def _read_activities(self, name: str) -> list[Record]:
+        answer = self._clients("autoscaling").describe_scaling_activities(
+            AutoScalingGroupName=name, IncludeDeletedGroups=True
+        )
+        activities: list[Record] = answer["Activities"]
+        return activities
+
+    def _read_instances(self, groups: list[str]) -> list[Record]:
+        # A tag of Auto Scaling's own, which also those have whose group is gone.
+        chosen = [{"Name": "tag:aws:autoscaling:groupName", "Values": groups}]
+        pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=chosen)
+        return [entry for page in pages for reservation in page["Reservations"] for entry in reservation["Instances"]]
+
+    def _read_template(self, group: Record) -> Record:
+        chosen = (
+            group.get("LaunchTemplate")
+            or group["MixedInstancesPolicy"]["LaunchTemplate"]["LaunchTemplateSpecification"]
+        )
+        answer = self._clients("ec2").describe_launch_template_versions(
+            LaunchTemplateId=chosen["LaunchTemplateId"], Versions=[chosen.get("Version", "$Default")]
+        )
+        data: Record = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        return data
+
+    def _read_limits(self) -> dict[str, str] | None:
+        name = find_adjuster(self._answers.resources)
+        if not name:
+            return None
+        environment = self._clients("lambda").get_function_configuration(FunctionName=name).get("Environment", {})
+        if "Error" in environment:
+            code = environment["Error"].get("ErrorCode", "")
+            self._answers.unread.append(f"the adjuster's settings: GetFunctionConfiguration answers {code}")
+            return None
+        # Its other variables are nobody's business here: one is the secret URL that ends the stack's wait.
+        return {key: value for key, value in environment.get("Variables", {}).items() if key in LIMIT_VARIABLES}
+
+    def _read_state(self) -> None:
+        table = find_state_table(self._answers.resources)
+        clusters = [read_tags(group).get(CLUSTER_TAG, "") for group in self._answers.groups]
+        if not table or not any(clusters):
+            return
+        database = self._clients("dynamodb")
+        item = database.get_item(**get_request(table, next(filter(None, clusters)))).get("Item")
+        if item is not None:
+            requests = part_requests(table, item)
+            self._answers.parts = [database.get_item(**request)["Item"] for request in requests]
+            self._answers.item = item
+
+    def _read_lines(self, log_group: str, what: str) -> list[Record]:
+        if not log_group:
+            return []
+        lines: list[Record] = []
+
+        def read() -> None:
+            pages = (
+                self._clients("logs")
+                .get_paginator("filter_log_events")
+                .paginate(logGroupName=log_group, startTime=int(self._begin() * 1000))
+            )
+            for page in pages:
+                lines.extend(page["events"])
+                if len(lines) >= _MOST_LINES:
+                    break
+
+        self._try(what, read, None)
+        return lines
+
+    def _begin(self) -> float:
+        """Return from when on lines count: since the stack was last changed, unless it stands since long."""
+        recent = time.time() - _RECENT_SECONDS
+        begun = read_moment(self._answers.stack.get("LastUpdatedTime") or self._answers.stack.get("CreationTime"))
+        if begun is None or self._answers.stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+            return recent
+        return begun.timestamp()

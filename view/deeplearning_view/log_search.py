@@ -1,0 +1,112 @@
+"""Reads the log lines of a cluster's nodes and of its adjuster, merged by time."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from deeplearning_contract.log_record import ADJUSTER
+from deeplearning_view.aws_reader import Clients
+from deeplearning_view.aws_responses import Answers
+from deeplearning_view.errors import LookError
+from deeplearning_view.log_lines import LEVELS, Line, read_line
+from deeplearning_view.resources import find_adjuster_log, find_node_log
+
+EVERYBODY = "all"
+_FOLLOW_SECONDS = 2.0
+_LATE_SECONDS = 30
+"""CloudWatch Logs may show a line so much later than another that was written after it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    A log group, or some streams of it.
+
+    Attributes:
+        group: Name of the log group.
+        stream_prefix: First characters of the streams' names; empty for all.
+    """
+
+    group: str
+    stream_prefix: str = ""
+
+
+@dataclass
+class LogSearch:
+    """
+    Reads lines, each once.
+
+    Attributes:
+        clients: Returns the client of a service.
+        sources: What is read.
+        level: The lowest level of interest.
+    """
+
+    clients: Clients
+    sources: Sequence[Source]
+    level: str = "INFO"
+    _seen: set[str] = field(default_factory=set)
+
+    def read(self, since: float) -> list[Line]:
+        """
+        Return the lines since a time (seconds since the epoch) that were not returned before, oldest first.
+
+        Raises:
+            LookError: A log group cannot be read.
+        """
+        lines = [line for source in self.sources for line in self._read_source(source, since)]
+        return sorted((line for line in lines if is_loud(line, self.level)), key=lambda line: line.at)
+
+    def follow(self, since: float, pause: Callable[[float], None] = time.sleep) -> Iterator[list[Line]]:
+        """Return the lines since a time, and then those that come, without an end."""
+        begin = since
+        while True:
+            looked = time.time()
+            yield self.read(begin)
+            begin = max(begin, looked - _LATE_SECONDS)
+            pause(_FOLLOW_SECONDS)
+
+    def _read_source(self, source: Source, since: float) -> Iterable[Line]:
+        request = {"logGroupName": source.group, "startTime": int(since * 1000)}
+        if source.stream_prefix:
+            request["logStreamNamePrefix"] = source.stream_prefix
+        try:
+            pages = list(self.clients("logs").get_paginator("filter_log_events").paginate(**request))
+        except (BotoCoreError, ClientError) as error:
+            raise LookError(
+                f"the log group {source.group} cannot be read: {error}; ask for logs:FilterLogEvents"
+            ) from error
+        for event in (event for page in pages for event in page["events"]):
+            key = str(event["eventId"])
+            if key not in self._seen and str(event["logStreamName"]).startswith(source.stream_prefix):
+                self._seen.add(key)
+                yield read_line(event)
+
+
+def is_loud(line: Line, level: str) -> bool:
+    """Tell whether a line says something and is at least of a level."""
+    return bool(line.message) and LEVELS.index(line.level) >= LEVELS.index(level)
+
+
+def choose_sources(answers: Answers, node: str, instance_id: str, role: str) -> list[Source]:
+    """
+    Return what is to be read.
+
+    Args:
+        answers: What AWS answered about the stack.
+        node: `all`, `adjuster`, or anything else for one node.
+        instance_id: That node's instance id.
+        role: Its role.
+
+    Raises:
+        LookError: The stack has no such log group.
+    """
+    nodes, adjuster = find_node_log(answers.resources), find_adjuster_log(answers.resources)
+    wanted = {EVERYBODY: [Source(nodes), Source(adjuster)], ADJUSTER: [Source(adjuster)]}
+    sources = wanted.get(node, [Source(nodes, f"{role}/{instance_id}")])
+    found = [source for source in sources if source.group]
+    if not found:
+        raise LookError("the stack has no log group yet; wait until it is being created, or name another stack")
+    return found

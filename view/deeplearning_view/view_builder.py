@@ -1,0 +1,143 @@
+"""Makes the view of a cluster out of what AWS answered; a pure function of the answers and the time."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.names import CLUSTER_TAG, NodeRole
+from deeplearning_view.aws_responses import Answers, read_moment, read_tags
+from deeplearning_view.log_lines import LEVELS, Line, read_lines
+from deeplearning_view.node_rows import list_nodes, read_login_user
+from deeplearning_view.problems import describe_suspension, find_troubles
+from deeplearning_view.provisioning import describe_provisioning, find_provisioning_troubles
+from deeplearning_view.resources import WAIT
+from deeplearning_view.state import read_state
+from deeplearning_view.stop_settings import NO_END, has_end
+from deeplearning_view.view import ClusterView, NodeView, Verdict
+
+_ENDED_BADLY = ("CREATE_FAILED", "ROLLBACK_IN_PROGRESS", "ROLLBACK_FAILED", "ROLLBACK_COMPLETE", "DELETE_FAILED")
+_STANDING = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_IN_PROGRESS")
+
+
+def make_view(answers: Answers, now: datetime) -> ClusterView:
+    """
+    Return the view.
+
+    Args:
+        answers: What AWS answered.
+        now: The time, UTC.
+    """
+    state, trouble = read_state(answers)
+    node_lines, all_lines = read_lines(answers.node_lines), read_lines([*answers.node_lines, *answers.adjuster_lines])
+    nodes = list_nodes(answers, state, node_lines, now)
+    verdict = judge(answers, state)
+    status = str(answers.stack["StackStatus"])
+    members = len(state.members) if state else 0
+    desired = sum(int(group["DesiredCapacity"]) for group in answers.groups)
+    return ClusterView(
+        stack=str(answers.stack["StackName"]),
+        region=answers.region,
+        stack_status=status,
+        verdict=verdict,
+        cluster=next((read_tags(group).get(CLUSTER_TAG, "") for group in answers.groups), ""),
+        phase=state.phase.value if state else "",
+        generation=state.generation if state else 0,
+        formed=members if verdict == "formed" else 0,
+        asked=state.requested if state else desired,
+        since=_find_since(answers, verdict),
+        reason=state.reason if state else "",
+        notice=state.notice if state else "",
+        nodes=nodes,
+        troubles=(
+            *find_troubles(answers, state, all_lines, is_formed=verdict == "formed"),
+            *find_provisioning_troubles(nodes, node_lines),
+        ),
+        provisioning=describe_provisioning(nodes, node_lines),
+        warnings=(*_find_warnings(answers, nodes, state), *_find_slow(nodes, node_lines)),
+        log_in=_find_log_in(answers, nodes),
+        unread=(*answers.unread, *([trouble] if trouble else [])),
+        looked_at=now.isoformat(timespec="seconds"),
+    )
+
+
+def judge(answers: Answers, state: ClusterState | None) -> Verdict:
+    """Say how the cluster stands, by its stack and its state item."""
+    status = str(answers.stack["StackStatus"])
+    if status in ("DELETE_IN_PROGRESS", "DELETE_COMPLETE"):
+        return "deleted"
+    if status in _ENDED_BADLY or (state is not None and state.phase is Phase.FAILED):
+        return "failed"
+    if status in _STANDING and answers.groups and not any(group["DesiredCapacity"] for group in answers.groups):
+        return "stopped"
+    if state is None:  # without the right to read it, the stack's word counts
+        return "formed" if status in _STANDING else "forming"
+    return "formed" if state.phase is Phase.FORMED or state.has_formed else "forming"
+
+
+def _find_since(answers: Answers, verdict: Verdict) -> str:
+    """Return since when the verdict holds, as the stack's events tell it."""
+    created = read_moment(answers.stack.get("LastUpdatedTime") or answers.stack.get("CreationTime"))
+    moments = [read_moment(answers.stack.get("CreationTime"))] if verdict == "forming" else []
+    for event in answers.events:  # newest first
+        status, at = str(event["ResourceStatus"]), read_moment(event["Timestamp"])
+        is_end = event["ResourceType"] == WAIT and status == "CREATE_COMPLETE"
+        if (verdict == "formed" and is_end) or (verdict == "failed" and status.endswith("_FAILED")):
+            moments.append(at)
+    found = moments[-1] if moments else (created if verdict != "forming" else None)
+    return found.isoformat(timespec="seconds") if found else ""
+
+
+def _find_warnings(answers: Answers, nodes: tuple[NodeView, ...], state: ClusterState | None) -> tuple[str, ...]:
+    warnings = [text for group in answers.groups if (text := describe_suspension(group))]
+    if answers.limits is not None and state is not None and not has_end(answers.limits, answers.templates):
+        warnings.append(NO_END)
+    if state is not None and state.notice:
+        warnings.append(f"the capacity ends soon: {state.notice}")
+    pinned = {
+        group["AutoScalingGroupName"]: answers.templates.get(group["AutoScalingGroupName"], {})
+        for group in answers.groups
+    }
+    for group in answers.groups:
+        image = str(pinned[group["AutoScalingGroupName"]].get("ImageId", ""))
+        here = {entry["InstanceId"] for entry in group.get("Instances", [])}
+        other = [
+            node for node in nodes if node.instance_id in here and image.startswith("ami-") and node.image_id != image
+        ]
+        warnings += [
+            f"{node.name or node.instance_id} has the image {node.image_id}, and new nodes get {image}; replace it: "
+            "deeplearning-cdk upgrade"
+            for node in other
+        ]
+    return tuple(warnings)
+
+
+def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str]:
+    """Warn of nodes whose traffic goes by TCP though they have EFA, as their agents last said."""
+    latest = {line.node: line for line in lines if line.provider}
+    faults: dict[str, list[str]] = {}
+    for node in nodes:
+        line = latest.get(node.instance_id)
+        if line is not None and not node.is_gone and LEVELS.index(line.level) >= LEVELS.index("WARNING"):
+            faults.setdefault(line.provider, []).append(node.name or node.instance_id)
+    for provider, names in faults.items():
+        yield f"{', '.join(names)}: EFA is not used, {provider}; see `deeplearning health`, or deploy with efa=False"
+
+
+def _find_log_in(answers: Answers, nodes: tuple[NodeView, ...]) -> tuple[str, ...]:
+    """Return the commands that log in on the master that runs."""
+    master = find_master(nodes)
+    if master is None:
+        return ()
+    commands = [f"aws ssm start-session --region {answers.region} --target {master.instance_id}"]
+    entry = next(entry for entry in answers.instances if entry["InstanceId"] == master.instance_id)
+    user = read_login_user(answers.templates)
+    if entry.get("KeyName") and user:
+        host = entry.get("PublicIpAddress") or master.address
+        commands.append(f"ssh {user}@{host}")
+    return tuple(commands)
+
+
+def find_master(nodes: tuple[NodeView, ...]) -> NodeView | None:
+    """Return the master that runs: the roster's first, else the youngest of the role."""
+    running = [node for node in nodes if node.role == NodeRole.MASTER.value and node.lifecycle.startswith("running")]
+    return next((node for node in running if node.name), running[-1] if running else None)
