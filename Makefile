@@ -120,7 +120,7 @@ base: setup
 .PHONY: check
 check: setup build/stamps/checkov ## Lint, format, types, shell, and every security gate over every preset (no network after set-up)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/mypy app.py stacks constructs lambda userdata rehearsal cli docs
+	@$(BIN)/mypy app.py stacks constructs lambda userdata view rehearsal cli docs
 	@$(BIN)/shellcheck .ci/run $$(git ls-files '*.sh')
 	@$(BIN)/python -m tests.gates
 	@$(BIN)/python -m pytest tests/gates

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parent / "deeplearning_cdk" / "instance_catalog.json"
+TARGET = Path(__file__).parent / "deeplearning_cdk" / "nodes" / "instance_catalog.json"
 RESOURCES = files("moto.ec2") / "resources"
 ACCELERATED = ("GpuInfo", "NeuronInfo", "FpgaInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo")
 

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 from deeplearning_view.log_lines import Line
 from deeplearning_view.node_choice import find_node
 from deeplearning_view.view_builder import make_view

@@ -5,15 +5,18 @@ Nothing heavy is imported before a subcommand runs, so that `--help` answers at 
 """
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
 
-from deeplearning_cli.completion import SHELLS
-from deeplearning_cli.operation_parsers import add_operation_commands, load_command
+from deeplearning_cli.operation_parsers import add_operation_commands
 from deeplearning_cli.update_parsers import add_update_commands
 from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.version import VERSION
+from deeplearning_rehearsal.error_report import report_error
+from deeplearning_rehearsal.errors import UnavailableError
 
+SHELLS = ("bash", "zsh", "tcsh")
 MOST_MINUTES = 1440
 """A day; a rehearsal takes minutes."""
 
@@ -138,11 +141,20 @@ def _add_completion(commands: "argparse._SubParsersAction[argparse.ArgumentParse
         epilog="example, for bash: source <(deeplearning-cdk completion bash)",
     )
     parser.add_argument("shell", choices=SHELLS, help="the shell")
-    parser.set_defaults(run=load_command("completion", "print_completion"))
+    parser.set_defaults(run=_print_completion)
+
+
+def _print_completion(arguments: argparse.Namespace) -> int:
+    if importlib.util.find_spec("shtab") is None:
+        return report_error(UnavailableError("missing: shtab; run: pip install 'deeplearning-cdk[operate]'"))
+    import shtab  # noqa: PLC0415 - only this command needs it
+
+    print(shtab.complete(make_parser(), arguments.shell))
+    return 0
 
 
 def _prepare_data(arguments: argparse.Namespace) -> int:
-    from deeplearning_cli.data_preparation import prepare_data  # noqa: PLC0415 - only this command needs it
+    from deeplearning_cli.data.preparation import prepare_data  # noqa: PLC0415 - only this command needs it
 
     return prepare_data(arguments)
 

@@ -13,7 +13,7 @@ from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.lab_record import LabRecord, read_login_user
 from deeplearning_view import node_rows
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 from deeplearning_view.node_choice import find_running_node
 from deeplearning_view.view import NodeView
 from deeplearning_view.view_builder import make_view

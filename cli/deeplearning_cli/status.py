@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_rehearsal.error_report import report_error
 from deeplearning_rehearsal.errors import UnavailableError
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 from deeplearning_view.rendering import describe_cluster, render_page, render_text
 from deeplearning_view.view import ClusterView
 from deeplearning_view.view_builder import make_view

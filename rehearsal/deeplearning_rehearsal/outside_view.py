@@ -5,7 +5,7 @@ from pathlib import Path
 
 from deeplearning_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_view.aws_reader import read_answers
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 from deeplearning_view.rendering import render_text
 from deeplearning_view.view_builder import make_view
 

@@ -8,7 +8,7 @@ import ast
 import sys
 from pathlib import Path
 
-SOURCE_ROOTS = ("cli", "constructs", "lambda", "rehearsal", "userdata")
+SOURCE_ROOTS = ("cli", "constructs", "lambda", "rehearsal", "userdata", "view")
 FIRST_PARTY = frozenset(
     {
         "capacity_adjuster",
@@ -124,7 +124,7 @@ def check_source_roots(root):
 def check_lazy_command(root):
     """What the command imports when it starts, directly or not, is light."""
     modules = {}
-    for source in ("cli", "rehearsal", "userdata"):
+    for source in ("cli", "rehearsal", "userdata", "view"):
         for path in find_modules(root / source):
             name = ".".join(path.relative_to(root / source).with_suffix("").parts).removesuffix(".__init__")
             modules[name] = path

@@ -10,11 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from deeplearning_contract.cluster_state import get_request, part_requests
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_view.aws_responses import Answers, Record, read_moment, read_tags
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LIMIT_VARIABLES, Answers, LookError, Record, read_moment, read_tags
 from deeplearning_view.resources import find_adjuster, find_adjuster_log, find_groups, find_node_log, find_state_table
 from deeplearning_view.stack_choice import find_stack
-from deeplearning_view.stop_settings import LIMIT_VARIABLES
 
 Clients = Callable[[str], Any]
 """Returns the client of a service."""

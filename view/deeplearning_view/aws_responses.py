@@ -1,10 +1,17 @@
 """What AWS answered about a cluster, as it answered; all that a view is made from."""
 
+import base64
+import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
+
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.settings import adjuster_variable
 
 Record = dict[str, Any]
 
@@ -69,3 +76,47 @@ def read_tags(entry: Mapping[str, Any]) -> dict[str, str]:
 
 def _write_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+class LookError(Exception):
+    """A cluster could not be looked at; the message says why and what to do."""
+
+
+def read_state(answers: Answers) -> tuple[ClusterState | None, str]:
+    """Return the state, or None and why it cannot be read; None without a reason when there is none yet."""
+    if answers.item is None:
+        return None, ""
+    try:
+        return ClusterState.from_item(answers.item, answers.parts), ""
+    except ContractError as error:
+        return None, f"the state item: {error}"
+
+
+LIMIT_VARIABLES = tuple(map(adjuster_variable, ("stop_after_seconds", "budget_topic_arn")))
+"""Variables of the adjuster's environment."""
+NO_END = (
+    "nothing stops this cluster by itself, it costs money until you do; deploy it with stop_when_idle_minutes or "
+    "stop_after_hours, or run on the master: sudo deeplearning end"
+)
+_IDLE = re.compile(rb'"stop_when_idle_seconds"\s*:\s*([1-9]\d*)')
+
+
+def has_end(limits: Mapping[str, str], templates: Mapping[str, Mapping[str, Any]]) -> bool:
+    """
+    Tell whether the cluster ends at a deadline, by its budget, or when it is idle.
+
+    Args:
+        limits: Those of `LIMIT_VARIABLES` that the adjuster has.
+        templates: Data of the launch templates, whose user data holds the nodes' settings.
+    """
+    if any(value not in ("", "0") for value in limits.values()):
+        return True
+    return any(_IDLE.search(decode_user_data(data)) for data in templates.values())
+
+
+def decode_user_data(data: Mapping[str, Any]) -> bytes:
+    """Return the user data of a launch template; empty when it is none."""
+    try:
+        return base64.b64decode(data.get("UserData", ""))
+    except binascii.Error:
+        return b""

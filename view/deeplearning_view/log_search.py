@@ -8,8 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from deeplearning_contract.log_record import ADJUSTER
 from deeplearning_view.aws_reader import Clients
-from deeplearning_view.aws_responses import Answers
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import Answers, LookError
 from deeplearning_view.log_lines import LEVELS, Line, read_line
 from deeplearning_view.resources import find_adjuster_log, find_node_log
 

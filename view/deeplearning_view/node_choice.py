@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from deeplearning_contract.names import MASTER_HOST
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 from deeplearning_view.view import NodeView
 from deeplearning_view.view_builder import find_master
 

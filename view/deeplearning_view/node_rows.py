@@ -8,10 +8,9 @@ from typing import Any
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.membership import named_members
 from deeplearning_contract.names import ROLE_TAG, NodeRole
-from deeplearning_view.aws_responses import Answers, read_moment, read_tags
+from deeplearning_view.aws_responses import Answers, decode_user_data, read_moment, read_tags
 from deeplearning_view.log_lines import Line
 from deeplearning_view.resources import find_groups
-from deeplearning_view.stop_settings import decode_user_data
 from deeplearning_view.view import NodeView
 
 GROUP_TAG = "aws:autoscaling:groupName"

@@ -1,7 +1,7 @@
 """What failed, why and what to do: the stack's own reason first, then nodes, then launches that AWS refused."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from deeplearning_view.aws_responses import Answers
 from deeplearning_view.log_lines import LEVELS, Line, clean
 from deeplearning_view.remedies import advise_on_launch, advise_on_node, advise_on_resource, split_reason
 from deeplearning_view.resources import find_groups, find_vpc
-from deeplearning_view.view import LogExcerpt, Trouble
+from deeplearning_view.view import LogExcerpt, NodeView, Trouble
 
 _SIGNALLED = re.compile(r"WaitCondition received failed message: '(.*)' for uniqueId: ", re.DOTALL)
 _CONSEQUENCES = ("cancelled", "Rollback requested by user", "The following resource(s) failed")
@@ -152,3 +152,31 @@ def describe_suspension(group: Mapping[str, Any]) -> str:
             command = "aws autoscaling resume-processes --scaling-processes Launch --auto-scaling-group-name"
             return f"the group {name} launches nothing ({reason}); when the cause is mended: {command} {name}"
     return ""
+
+
+_DONE, _FAILED = "done", "failed"
+
+
+def describe_provisioning(nodes: Sequence[NodeView], lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return a line for whatever is still on its way; nodes of which the same is said share one."""
+    found: dict[str, list[str]] = {}
+    for node, line in _find_latest(nodes, lines):
+        if line.state not in (_DONE, _FAILED):
+            told = f"{line.provision} is {line.state}: {line.detail}"
+            found.setdefault(told, []).append(node.name or node.instance_id)
+    return tuple(f"{told} ({', '.join(names)})" for told, names in found.items())
+
+
+def find_provisioning_troubles(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[Trouble]:
+    """Tell what could not be brought; the cluster stands, and jobs that need it are refused."""
+    for node, line in _find_latest(nodes, lines):
+        if line.state == _FAILED:
+            cause, remedy = split_reason(line.detail)
+            yield Trouble(f"{line.provision} on {node.name or node.instance_id}", cause, remedy)
+
+
+def _find_latest(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[tuple[NodeView, Line]]:
+    latest = {(line.node, line.provision): line for line in lines if line.provision}
+    for node in nodes:
+        if not node.is_gone:
+            yield from ((node, line) for (name, _), line in latest.items() if name == node.instance_id)

@@ -6,7 +6,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 
 CLUSTER_OUTPUT = "ClusterName"
 DESCRIPTION = "A deep-learning training cluster"

@@ -5,14 +5,16 @@ from datetime import datetime
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
-from deeplearning_view.aws_responses import Answers, read_moment, read_tags
+from deeplearning_view.aws_responses import NO_END, Answers, has_end, read_moment, read_state, read_tags
 from deeplearning_view.log_lines import LEVELS, Line, read_lines
 from deeplearning_view.node_rows import list_nodes, read_login_user
-from deeplearning_view.problems import describe_suspension, find_troubles
-from deeplearning_view.provisioning import describe_provisioning, find_provisioning_troubles
+from deeplearning_view.problems import (
+    describe_provisioning,
+    describe_suspension,
+    find_provisioning_troubles,
+    find_troubles,
+)
 from deeplearning_view.resources import WAIT
-from deeplearning_view.state import read_state
-from deeplearning_view.stop_settings import NO_END, has_end
 from deeplearning_view.view import ClusterView, NodeView, Verdict
 
 _ENDED_BADLY = ("CREATE_FAILED", "ROLLBACK_IN_PROGRESS", "ROLLBACK_FAILED", "ROLLBACK_COMPLETE", "DELETE_FAILED")

@@ -215,8 +215,8 @@ def _environment_key_statement(key: kms.IKey) -> iam.PolicyStatement:
     """
     Return the right to decrypt a function's environment, which Lambda does as the function's role.
 
-    Lambda grants it to the role by itself only where whoever deploys may `kms:CreateGrant` (test_permissions.py names
-    the sources).
+    Lambda grants it to the role by itself only where whoever deploys may `kms:CreateGrant`; the sources are in
+    security/test_permissions.py.
     """
     via_lambda = {"StringEquals": {"kms:ViaService": f"lambda.{Aws.REGION}.amazonaws.com"}}
     return iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn], conditions=via_lambda)

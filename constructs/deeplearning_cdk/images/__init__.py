@@ -1,1 +1,1 @@
-"""To be described."""
+"""Machine images: which one nodes start from, and how its id is pinned."""

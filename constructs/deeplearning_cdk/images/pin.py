@@ -94,7 +94,7 @@ class PinnedImage(Construct):
     def _make_rights(
         self, parameter: str, log_group: logs.ILogGroup, coordination: Coordination, encryption: ClusterEncryption
     ) -> list[iam.PolicyStatement]:
-        # Public parameters belong to no account (test_image_pin.py names the sources).
+        # Public parameters belong to no account (images/test_pin.py names the sources).
         account = "" if parameter.startswith("/aws/service/") else Aws.ACCOUNT_ID
         name = f"parameter/{parameter.removeprefix('/')}"
         return [

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The network of a cluster: VPC, subnets, endpoints, routes and security groups."""

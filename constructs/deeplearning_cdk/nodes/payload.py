@@ -17,7 +17,7 @@ from pathlib import Path
 
 import deeplearning_contract
 
-_INSTALLED = Path(__file__).parent / "_payload"
+_INSTALLED = Path(__file__).parents[1] / "_payload"
 _CHECKOUT = Path(__file__).parents[3]
 _CONTRACT = Path(deeplearning_contract.__file__).parent
 NODE_PACKAGES = ("deeplearning_agent", "deeplearning_command", "deeplearning_jobs", "deeplearning_provision")

@@ -124,7 +124,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     if found != set(values):
         raise ValueError(
             f"bootstrap.sh must have the placeholders {sorted(values)}, got {sorted(found)}; "
-            "bring it and node_user_data.py together"
+            "bring it and nodes/user_data.py together"
         )
     return _PLACEHOLDER.sub(lambda match: values[match[0]], template)
 

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Operations: logs, metrics, alarms, dashboard, events, dead letters, cost tags and spending limits."""

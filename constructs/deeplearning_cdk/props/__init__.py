@@ -1,1 +1,1 @@
-"""To be described."""
+"""Checks of props: types, rules, and values that are looked up at synthesis."""

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Security: roles and their permissions, the encryption key, and acknowledged rules of security gates."""

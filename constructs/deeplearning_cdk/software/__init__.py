@@ -1,1 +1,1 @@
-"""To be described."""
+"""Software of jobs: the environment, its cache, and which one a cluster takes."""

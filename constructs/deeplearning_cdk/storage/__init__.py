@@ -1,1 +1,1 @@
-"""To be described."""
+"""Storage: EFS and Lustre file systems, mount points, data sources and backups."""

@@ -9,9 +9,9 @@ import zipfile
 
 import pytest
 
-from deeplearning_cli import data_bundle
-from deeplearning_cli.data_bundle import make_bundle
-from deeplearning_cli.data_sources import InputError, PreparationError, Source, read_path
+from deeplearning_cli.data import bundle as data_bundle
+from deeplearning_cli.data.bundle import make_bundle
+from deeplearning_cli.data.sources import InputError, PreparationError, Source, read_path
 
 
 @pytest.fixture

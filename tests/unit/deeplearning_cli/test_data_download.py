@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
-from deeplearning_cli import data_download
-from deeplearning_cli.data_download import ATTEMPTS, download
-from deeplearning_cli.data_sources import PreparationError, Source
+from deeplearning_cli.data import download as data_download
+from deeplearning_cli.data.download import ATTEMPTS, download
+from deeplearning_cli.data.sources import PreparationError, Source
 
 BODY = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(BODY).hexdigest()

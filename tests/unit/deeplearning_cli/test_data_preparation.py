@@ -10,9 +10,9 @@ import zipfile
 import pytest
 
 from deeplearning_cdk import DataSource
-from deeplearning_cli import data_preparation
-from deeplearning_cli.data_sources import PRESETS
-from deeplearning_cli.data_upload import make_client
+from deeplearning_cli.data import preparation as data_preparation
+from deeplearning_cli.data.sources import PRESETS
+from deeplearning_cli.data.upload import make_client
 from deeplearning_cli.main import main
 
 

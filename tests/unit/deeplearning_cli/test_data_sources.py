@@ -2,7 +2,7 @@
 
 import pytest
 
-from deeplearning_cli.data_sources import (
+from deeplearning_cli.data.sources import (
     PRESETS,
     Destination,
     InputError,

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from botocore.exceptions import ClientError
 
-from deeplearning_cli.data_bundle import Bundle
-from deeplearning_cli.data_sources import Destination, PreparationError
-from deeplearning_cli.data_upload import make_client, upload
+from deeplearning_cli.data.bundle import Bundle
+from deeplearning_cli.data.sources import Destination, PreparationError
+from deeplearning_cli.data.upload import make_client, upload
 
 PART = 5 << 20
 SIZE = 4 * PART + 3
@@ -125,7 +125,7 @@ def test_what_arrived_is_looked_at(s3, bundle, tmp_path, what):
 
 
 def test_parts_grow_with_the_file_so_that_s3_takes_it(s3, bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr("deeplearning_cli.data_upload.MOST_PARTS", 3)
+    monkeypatch.setattr("deeplearning_cli.data.upload.MOST_PARTS", 3)
     assert send(s3, bundle, tmp_path)
     assert s3.calls["UploadPart"] == 3
     assert stored(s3) == bundle.file.read_bytes()

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from deeplearning_contract.cluster_state import ClusterState, put_requests
 from deeplearning_view import aws_reader as cloud
 from deeplearning_view.aws_reader import read_answers
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 from deeplearning_view.stack_choice import DESCRIPTION, choose_stack
 from tests.unit.deeplearning_view.cluster_answers import make_item
 

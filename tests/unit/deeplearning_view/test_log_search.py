@@ -6,7 +6,7 @@ import time
 import boto3
 import pytest
 
-from deeplearning_view.errors import LookError
+from deeplearning_view.aws_responses import LookError
 from deeplearning_view.log_search import LogSearch, Source, choose_sources
 from tests.unit.deeplearning_view.cluster_answers import LOST_ID, MASTER_ID, SECONDS, WORKER_ID, make_answers, make_line
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_cli import data_sources
-from deeplearning_cli.data_upload import make_client
+from deeplearning_cli.data import sources as data_sources
+from deeplearning_cli.data.upload import make_client
 from deeplearning_cli.main import main
 from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.setting_parts import DataSettings

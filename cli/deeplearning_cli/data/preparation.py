@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_cli.data_bundle import Bundle, make_bundle
-from deeplearning_cli.data_download import CHUNK_BYTES, Tell, download
-from deeplearning_cli.data_entries import list_files
-from deeplearning_cli.data_progress import show_progress
-from deeplearning_cli.data_sources import (
+from deeplearning_cli.data.bundle import Bundle, make_bundle
+from deeplearning_cli.data.download import CHUNK_BYTES, Tell, download
+from deeplearning_cli.data.entries import list_files
+from deeplearning_cli.data.progress import show_progress
+from deeplearning_cli.data.sources import (
     PRESETS,
     Destination,
     InputError,
@@ -24,7 +24,7 @@ from deeplearning_cli.data_sources import (
     read_path,
     read_url,
 )
-from deeplearning_cli.data_upload import DIGEST, explain, is_there, make_client, upload
+from deeplearning_cli.data.upload import DIGEST, explain, is_there, make_client, upload
 
 
 @dataclass(frozen=True)

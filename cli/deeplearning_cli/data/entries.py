@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from deeplearning_cli.data_sources import InputError, Source
+from deeplearning_cli.data.sources import InputError, Source
 
 
 @dataclass(frozen=True)

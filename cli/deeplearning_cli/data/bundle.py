@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from deeplearning_cli.data_download import Tell
-from deeplearning_cli.data_entries import Entry, list_files, read_entries
-from deeplearning_cli.data_sources import InputError, PreparationError, Source
+from deeplearning_cli.data.download import Tell
+from deeplearning_cli.data.entries import Entry, list_files, read_entries
+from deeplearning_cli.data.sources import InputError, PreparationError, Source
 
 COPY_BYTES = 1 << 20
 SPARE_BYTES = 64 << 20

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_cli.data_sources import PreparationError, Source
+from deeplearning_cli.data.sources import PreparationError, Source
 
 CHUNK_BYTES = 1 << 20
 ANSWER_SECONDS = 60

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_cli.data_bundle import Bundle
-from deeplearning_cli.data_download import Tell
-from deeplearning_cli.data_sources import Destination, InputError, PreparationError
+from deeplearning_cli.data.bundle import Bundle
+from deeplearning_cli.data.download import Tell
+from deeplearning_cli.data.sources import Destination, InputError, PreparationError
 
 PART_BYTES = 16 << 20
 """Eight are in memory at a time."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from deeplearning_cli.data_download import Tell
+from deeplearning_cli.data.download import Tell
 
 TENTHS = 10
 

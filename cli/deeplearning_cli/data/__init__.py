@@ -1,0 +1,1 @@
+"""Data for training: datasets that are prepared, bundled, downloaded and put into a bucket."""
