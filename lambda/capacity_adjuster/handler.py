@@ -15,16 +15,16 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from capacity_adjuster.budget_message import read_budget_message
-from capacity_adjuster.capacity_block import announce_expiry, read_warning
-from capacity_adjuster.capacity_metrics import tell_capacity
-from capacity_adjuster.edges import Edges
-from capacity_adjuster.events import describe_event, is_test
-from capacity_adjuster.groups import AutoScalingGroups
-from capacity_adjuster.log_lines import write_lines
-from capacity_adjuster.reconciliation import Reconciliation
-from capacity_adjuster.records import ClusterRecords
-from capacity_adjuster.stack_request import answer_stack, is_stack_request
+from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
+from capacity_adjuster.aws.interfaces import Edges
+from capacity_adjuster.aws.log_lines import write_lines
+from capacity_adjuster.aws.state_table import ClusterRecords
+from capacity_adjuster.events.budget_message import read_budget_message
+from capacity_adjuster.events.capacity_block import announce_expiry, read_warning
+from capacity_adjuster.events.description import describe_event, is_test
+from capacity_adjuster.events.stack_request import answer_stack, is_stack_request
+from capacity_adjuster.reconcile.capacity_metrics import tell_capacity
+from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings

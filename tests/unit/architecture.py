@@ -31,7 +31,7 @@ ROOMS = {
     "app.py": (frozenset({"stacks"}), CDK),
     "stacks": (frozenset({"deeplearning_cdk"}), CDK),
     "constructs/deeplearning_cdk": (frozenset({"deeplearning_contract"}), CDK),
-    "userdata/deeplearning_contract": (frozenset(), frozenset()),
+    "contract/deeplearning_contract": (frozenset(), frozenset()),
     "userdata/deeplearning_agent": (frozenset({"deeplearning_contract"}), AWS),
     "userdata/deeplearning_jobs": (frozenset({"deeplearning_agent", "deeplearning_contract"}), frozenset()),
     "userdata/deeplearning_provision": (frozenset({"deeplearning_agent", "deeplearning_contract"}), AWS),
@@ -50,7 +50,7 @@ ROOMS = {
 OLD_SYNTAX = (
     "userdata/deeplearning_agent",
     "userdata/deeplearning_command",
-    "userdata/deeplearning_contract",
+    "contract/deeplearning_contract",
     "userdata/deeplearning_jobs",
     "userdata/deeplearning_provision",
     "userdata/fetch_agent.py",

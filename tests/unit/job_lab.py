@@ -15,9 +15,9 @@ from pathlib import Path
 import botocore
 import pytest
 
-from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_contract.membership import Member
 from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
+from deeplearning_node.node_facts import NodeFacts
 from tests.unit import job_node
 
 GENEROUS_SECONDS = 60

@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from deeplearning_agent.programs import Programs
 from deeplearning_command.main import main
-from deeplearning_jobs import job_processes
+from deeplearning_jobs.hosts import processes as job_processes
+from deeplearning_node.programs import Programs
 
 
 def run_as_node(folder: Path, address: str, arguments: list[str]) -> int:

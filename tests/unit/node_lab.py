@@ -17,17 +17,17 @@ import moto
 import pytest
 from moto.moto_api._internal.models import moto_api_backend
 
-from deeplearning_agent.aws_clients import AwsClients
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.instance_metadata import Identity
 from deeplearning_agent.master import Master
-from deeplearning_agent.node import Node
-from deeplearning_agent.programs import ProgramError, Programs
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, put_request
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
+from deeplearning_node.aws_clients import AwsClients
+from deeplearning_node.deadline import Clock
+from deeplearning_node.instance_metadata import Identity
+from deeplearning_node.node import Node
+from deeplearning_node.programs import ProgramError, Programs
 
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""

@@ -47,13 +47,13 @@ PUBLIC = "constructs/deeplearning_cdk/__init__.py"
             "from deeplearning_contract import names",
             "stacks/a.py imports deeplearning_contract",
         ),
-        ("arrows", PUBLIC, "import deeplearning_agent.node", f"{PUBLIC} imports deeplearning_agent"),
+        ("arrows", PUBLIC, "import deeplearning_node.node", f"{PUBLIC} imports deeplearning_agent"),
         ("arrows", PUBLIC, "def f():\n    import boto3", f"{PUBLIC} imports boto3"),
         (
             "arrows",
-            "userdata/deeplearning_contract/a.py",
+            "contract/deeplearning_contract/a.py",
             "import yaml",
-            "userdata/deeplearning_contract/a.py imports yaml",
+            "contract/deeplearning_contract/a.py imports yaml",
         ),
         (
             "arrows",

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("cli", "constructs", "examples", "lambda", "stacks", "userdata")
 FORWARDED = re.compile(r"ForwardAgent[ =]+[\"']?yes|\bssh\b[^\n]* -A\b|[\"']-A[\"'], [\"']-o[\"']")
 UNCHECKED = re.compile(r"StrictHostKeyChecking[ =]+[\"']?(no|off|accept-new)\b")
-SEED_LOOP = {"userdata/deeplearning_command/contract_probe.py"}
+SEED_LOOP = {"userdata/deeplearning_command/check/contract.py"}
 """Runs the predecessor's own loop, which must work; the hosts' keys are known before."""
 
 

@@ -6,21 +6,21 @@ import sys
 import time
 from pathlib import Path
 
-from deeplearning_agent.aws_clients import AwsClients
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.duty import Duty
-from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.instance_metadata import read_identity
 from deeplearning_agent.master import Master
-from deeplearning_agent.node import Node
-from deeplearning_agent.observation import Observation
-from deeplearning_agent.programs import Programs, system_path
-from deeplearning_agent.remark import is_for_people
+from deeplearning_agent.role import Duty
+from deeplearning_agent.telemetry.log_fields import is_for_people
+from deeplearning_agent.telemetry.publisher import Observation
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_contract.stack_signal import send_signal, signal_body
+from deeplearning_node.aws_clients import AwsClients
+from deeplearning_node.deadline import Clock
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.instance_metadata import read_identity
+from deeplearning_node.node import Node
+from deeplearning_node.programs import Programs, system_path
 
 LOG = logging.getLogger("deeplearning_agent")
 

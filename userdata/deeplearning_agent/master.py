@@ -3,30 +3,30 @@
 import logging
 from typing import NoReturn
 
-from deeplearning_agent.aws_clients import AwsClients, AwsFailure
-from deeplearning_agent.boot import prepare_node, run_stage
-from deeplearning_agent.chronicle import Chronicle
-from deeplearning_agent.collector import PEEK_SECONDS, Collector
-from deeplearning_agent.deadline import Deadline, setup_deadline
-from deeplearning_agent.duty import READ_SECONDS, Duty
-from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.formation import Formation
-from deeplearning_agent.idle_service import IdleService
-from deeplearning_agent.keeper import Keeper, Watch
-from deeplearning_agent.member_watch import MemberWatch
-from deeplearning_agent.node import STARTED_FILE, Node
-from deeplearning_agent.notices import read_notice
-from deeplearning_agent.outcome import Outcome, is_decided
-from deeplearning_agent.queues import POLL_SECONDS, WorkerBell
-from deeplearning_agent.replacements import Replacements
-from deeplearning_agent.resignation import Resignation
-from deeplearning_agent.run_script import RunScript
-from deeplearning_agent.ssh_identity import make_user_key
-from deeplearning_agent.succession import Change, explain, follow_up, publish, take_over
-from deeplearning_agent.tenure import Tenure
-from deeplearning_agent.user_scripts import fetch_run_script
+from deeplearning_agent.boot.steps import prepare_node, run_stage
+from deeplearning_agent.coordination.progress_events import Chronicle
+from deeplearning_agent.coordination.queues import POLL_SECONDS, WorkerBell
+from deeplearning_agent.membership.controller import Keeper, Watch
+from deeplearning_agent.membership.formation import Formation
+from deeplearning_agent.membership.formation_outcome import Outcome, is_decided
+from deeplearning_agent.membership.master_epoch import Tenure
+from deeplearning_agent.membership.master_replacement import Resignation
+from deeplearning_agent.membership.member_monitor import MemberWatch
+from deeplearning_agent.membership.replacements import Replacements
+from deeplearning_agent.membership.report_collector import PEEK_SECONDS, Collector
+from deeplearning_agent.membership.transitions import Change, explain, follow_up, publish, take_over
+from deeplearning_agent.role import READ_SECONDS, Duty
+from deeplearning_agent.workload.idle_service import IdleService
+from deeplearning_agent.workload.interruption_notice import read_notice
+from deeplearning_agent.workload.run_script import RunScript
+from deeplearning_agent.workload.user_scripts import fetch_run_script
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
+from deeplearning_node.aws_clients import AwsClients, AwsFailure
+from deeplearning_node.deadline import Deadline, setup_deadline
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.node import STARTED_FILE, Node
+from deeplearning_node.ssh_identity import make_user_key
 
 LOG = logging.getLogger(__name__)
 SERVE_SECONDS = 10

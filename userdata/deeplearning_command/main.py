@@ -6,25 +6,25 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deeplearning_agent.programs import Programs, system_path
-from deeplearning_command.check_command import add_check
-from deeplearning_command.data_command import add_data
-from deeplearning_command.end_command import add_end
-from deeplearning_command.environment_command import add_environment
-from deeplearning_command.errors import REFUSED, RefusedError
-from deeplearning_command.exec_command import add_exec
-from deeplearning_command.health_command import add_health
-from deeplearning_command.hosts_command import add_hosts
-from deeplearning_command.idle_command import add_stop_when_idle
-from deeplearning_command.logs_command import add_logs
-from deeplearning_command.node_facts_command import add_node_facts
-from deeplearning_command.plan_command import add_plan
-from deeplearning_command.provision_command import add_provision
-from deeplearning_command.run_command import add_run
-from deeplearning_command.setup_command import add_setup
-from deeplearning_command.stop_command import add_stop
-from deeplearning_command.wait_command import add_wait
+from deeplearning_command.check.check import add_check
+from deeplearning_command.cluster.end import add_end
+from deeplearning_command.cluster.exec import add_exec
+from deeplearning_command.cluster.health import add_health
+from deeplearning_command.cluster.hosts import add_hosts
+from deeplearning_command.cluster.setup import add_setup
+from deeplearning_command.cluster.stop_when_idle import add_stop_when_idle
+from deeplearning_command.jobs.logs import add_logs
+from deeplearning_command.jobs.node_facts import add_node_facts
+from deeplearning_command.jobs.plan import add_plan
+from deeplearning_command.jobs.run import add_run
+from deeplearning_command.jobs.stop import add_stop
+from deeplearning_command.provision.data import add_data
+from deeplearning_command.provision.environment import add_environment
+from deeplearning_command.provision.provision import add_provision
+from deeplearning_command.provision.wait import add_wait
+from deeplearning_command.terminal.errors import REFUSED, RefusedError
 from deeplearning_contract.version import VERSION
+from deeplearning_node.programs import Programs, system_path
 
 INTERRUPTED = 130
 INTERNAL = (["node-facts"], ["stop-when-idle"])

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deeplearning_agent.atomic_file import write_file
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.node_facts import NodeFacts
 from deeplearning_contract.document import field, parse_object
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.setting_parts import JobNeeds
+from deeplearning_node.atomic_file import write_file
+from deeplearning_node.deadline import Clock
+from deeplearning_node.node_facts import NodeFacts
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 ENVIRONMENT_STEP = "environment"

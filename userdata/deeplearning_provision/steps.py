@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from enum import IntEnum
 
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.failure import StageFailure
+from deeplearning_node.deadline import Clock
+from deeplearning_node.failure import StageFailure
 from deeplearning_provision.status import Status
 
 LOG = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ without a password.
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from deeplearning_agent.packages import MANAGERS, VARIABLES
-from deeplearning_agent.programs import ProgramError, Programs
+from deeplearning_node.packages import MANAGERS, VARIABLES
+from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.program_log import Transcript
 from deeplearning_provision.steps import ProvisionFailure
-from deeplearning_provision.transcript import Transcript
 
 COMPILER, MAKE, HEADERS, ENSUREPIP = "g++", "make", "Python.h", "ensurepip"
 BUILD_PACKAGES: Mapping[str, Mapping[str, str]] = {

@@ -15,18 +15,18 @@ from pathlib import Path
 
 row = json.loads(sys.argv[1])
 sys.path.insert(0, "/opt/product")
-from deeplearning_agent.programs import Programs
-from deeplearning_provision.cuda_toolkit import parse_nvcc_version
-from deeplearning_provision.environment_interpreter import ask_interpreter
-from deeplearning_provision.horovod_build import NEEDS, build_horovod
-from deeplearning_provision.horovod_plan import plan_horovod
-from deeplearning_provision.horovod_trial import try_horovod
-from deeplearning_provision.pip_program import Pip
+from deeplearning_node.programs import Programs
+from deeplearning_provision.horovod.cuda_toolkit import parse_nvcc_version
+from deeplearning_provision.python.interpreter import ask_interpreter
+from deeplearning_provision.horovod.build import NEEDS, build_horovod
+from deeplearning_provision.horovod.plan import plan_horovod
+from deeplearning_provision.horovod.trial import try_horovod
+from deeplearning_provision.python.pip import Pip
 from deeplearning_provision.steps import ProvisionFailure, describe_failure
 from deeplearning_provision.system_packages import (
     COMPILER, ENSUREPIP, HEADERS, MAKE, install_system_packages, name_packages,
 )
-from deeplearning_provision.transcript import Transcript
+from deeplearning_provision.program_log import Transcript
 
 TWO_RANKS = '''
 import sys, {module} as framework, horovod.{module} as hvd

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import deeplearning_agent
 import deeplearning_contract
-from deeplearning_agent.address_proof import AddressProof, Proof
-from deeplearning_agent.collector import MOST_BATCHES, Collector
-from deeplearning_agent.duty import READ_SECONDS
-from deeplearning_agent.formation import Formation
-from deeplearning_agent.keeper import Findings, Keeper
-from deeplearning_agent.roster import Roster
+from deeplearning_agent.membership.address_proof import AddressProof, Proof
+from deeplearning_agent.membership.controller import Findings, Keeper
+from deeplearning_agent.membership.formation import Formation
+from deeplearning_agent.membership.report_collector import MOST_BATCHES, Collector
+from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.role import READ_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member

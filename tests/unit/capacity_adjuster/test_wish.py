@@ -13,11 +13,11 @@ from test_crashes import tick
 from test_scaling_model import THOROUGH
 from wish_machine import LEASE_SECONDS, WishMachine
 
-from capacity_adjuster.adjustment import Adjustment
-from capacity_adjuster.events import describe_event
-from capacity_adjuster.stack_request import is_stack_request
-from capacity_adjuster.stop_record import StopRecord
-from capacity_adjuster.wish import CapacityRequest, Wish, find_due, plan_asks
+from capacity_adjuster.events.description import describe_event
+from capacity_adjuster.events.stack_request import is_stack_request
+from capacity_adjuster.policy.requested_capacity import CapacityRequest, Wish, find_due, plan_asks
+from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.stop_record import StopRecord
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 

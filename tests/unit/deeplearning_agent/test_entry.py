@@ -11,10 +11,10 @@ import threading
 import pytest
 
 from deeplearning_agent.__main__ import main
-from deeplearning_agent.deadline import Deadline
-from deeplearning_agent.failure import StageFailure, describe_failure
-from deeplearning_agent.instance_metadata import read_identity
-from deeplearning_agent.signals import StackSignal
+from deeplearning_agent.coordination.stack_signal import StackSignal
+from deeplearning_node.deadline import Deadline
+from deeplearning_node.failure import StageFailure, describe_failure
+from deeplearning_node.instance_metadata import read_identity
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
 

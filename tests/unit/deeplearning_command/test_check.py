@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 
-from deeplearning_agent.command_file import install_command
-from deeplearning_agent.host_files import write_host_files
-from deeplearning_agent.node_environment import contract_variables, write_environment
-from deeplearning_agent.ssh_identity import write_known_hosts
+from deeplearning_agent.boot.command_install import install_command
+from deeplearning_agent.membership.host_files import write_host_files
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
+from deeplearning_node.contract_variables import contract_variables, write_environment
+from deeplearning_node.ssh_identity import write_known_hosts
 from tests.unit.deeplearning_command.master_node import KEY, run
 
 WAYS = ("environment file", "login shell", "interactive shell", "sudo -E", "systemd unit", "mpirun -x")
@@ -83,7 +83,7 @@ def prepare(lab, index, node):
 def fakes(lab, node, monkeypatch):
     """The folder of a formed master's programs."""
     monkeypatch.setattr(
-        "deeplearning_command.environment_probe.WORKERS_FILE", str(node.path("/opt/deeplearning/workers"))
+        "deeplearning_command.check.variables.WORKERS_FILE", str(node.path("/opt/deeplearning/workers"))
     )
     found = prepare(lab, 0, node)
     node.path("/opt/deeplearning/environment").write_text((found / "login").read_text())
@@ -208,7 +208,7 @@ def test_the_caller_proves_nothing_by_its_own_variables(node, fakes, capsys, mon
 def test_a_worker_tries_all_but_the_way_to_the_others(lab, capsys, monkeypatch):
     node = lab.node(1)
     workers = str(node.path("/opt/deeplearning/workers"))
-    monkeypatch.setattr("deeplearning_command.environment_probe.WORKERS_FILE", workers)
+    monkeypatch.setattr("deeplearning_command.check.variables.WORKERS_FILE", workers)
     fakes = prepare(lab, 1, node)
     for name in ("getent", "systemctl"):
         (fakes / name).write_text((fakes / name).read_text().replace("node0", "node1"))
@@ -241,7 +241,7 @@ def test_another_user_is_refused(node, fakes, capsys, monkeypatch):
 
 @pytest.mark.parametrize("shell", ["bash"])
 def test_the_seeds_loop_is_what_a_shell_runs(shell):
-    from deeplearning_command.contract_probe import SSH_LOOP  # noqa: PLC0415 - only this test needs its text
+    from deeplearning_command.check.contract import SSH_LOOP  # noqa: PLC0415 - only this test needs its text
 
     assert SSH_LOOP == (
         'while read -u 10 host; do ssh -o "StrictHostKeyChecking no" $host hostname; done 10<$DEEPLEARNING_WORKERS_PATH'

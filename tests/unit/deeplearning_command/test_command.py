@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from deeplearning_agent import command_file
-from deeplearning_agent.command_file import install_command
-from deeplearning_agent.health_report import Finding, HealthReport
-from deeplearning_agent.node_facts import NodeFacts
+from deeplearning_agent.boot import command_install as command_file
+from deeplearning_agent.boot.command_install import install_command
 from deeplearning_command.main import main
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.version import VERSION
+from deeplearning_node.health.findings import Finding, HealthReport
+from deeplearning_node.node_facts import NodeFacts
 from tests.unit.deeplearning_command.master_node import run, write_membership
 
 FIT = (

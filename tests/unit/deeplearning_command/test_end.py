@@ -9,17 +9,19 @@ import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from deeplearning_agent.aws_clients import AwsClients
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.programs import Programs
-from deeplearning_command import end_command, idle_command, idle_watch
-from deeplearning_command.end_command import run_end
-from deeplearning_command.errors import RefusedError
-from deeplearning_command.idle_command import run_stop_when_idle
+from deeplearning_command.cluster import end as end_command
+from deeplearning_command.cluster import idle_watch
+from deeplearning_command.cluster import stop_when_idle as idle_command
+from deeplearning_command.cluster.end import run_end
+from deeplearning_command.cluster.stop_when_idle import run_stop_when_idle
 from deeplearning_command.main import make_parser
-from deeplearning_command.remote import HostResult
+from deeplearning_command.remote.nodes import HostResult
+from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
-from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
+from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_node.aws_clients import AwsClients
+from deeplearning_node.deadline import Clock
+from deeplearning_node.programs import Programs
 from tests.unit.job_lab import wait_until
 
 REGION = "eu-west-1"

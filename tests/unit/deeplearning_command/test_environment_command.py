@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.node_facts import NodeFacts
-from deeplearning_command import environment_command
+from deeplearning_command.provision import environment as environment_command
 from deeplearning_contract.setting_parts import EnvironmentSettings, JobNeeds, ScriptSettings
+from deeplearning_node.deadline import Clock
+from deeplearning_node.node_facts import NodeFacts
 from deeplearning_provision.status import ENVIRONMENT_STEP, Status, lock_file
 from tests.unit.deeplearning_command.master_node import run, write_membership
 

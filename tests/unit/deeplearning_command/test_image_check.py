@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from deeplearning_agent.programs import Programs
-from deeplearning_command.image_probe import AGENT_PROGRAMS, TOOLS, check_image
+from deeplearning_command.check.image import AGENT_PROGRAMS, TOOLS, check_image
 from deeplearning_command.main import main
+from deeplearning_node.programs import Programs
 
 FILES = {
     "etc/ssh/sshd_config": "# UsePAM no\nUsePAM yes\n",

@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from deeplearning_command.errors import RefusedError
-from deeplearning_command.job_options import add_job_options, make_request, read_variables
+from deeplearning_command.jobs.options import add_job_options, make_request, read_variables
+from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.setting_parts import NO_NEEDS, EnvironmentSettings, JobNeeds, ScriptSettings
 
 REQUIREMENTS = JobNeeds({}, environment=EnvironmentSettings("requirements", ScriptSettings("b", "k", "0" * 64)))

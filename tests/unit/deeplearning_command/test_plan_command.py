@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from deeplearning_command.plan_command import add_plan
-from deeplearning_command.run_command import add_run
+from deeplearning_command.jobs.plan import add_plan
+from deeplearning_command.jobs.run import add_run
 from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_agent.node import LoginUser
-from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
-from deeplearning_agent.programs import Programs
-from deeplearning_command.errors import RefusedError
-from deeplearning_command.remote import Remote
-from deeplearning_command.ssh_stream import KEPT_BYTES
+from deeplearning_command.remote.nodes import Remote
+from deeplearning_command.remote.ssh_stream import KEPT_BYTES
+from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import host_name
+from deeplearning_node.node import LoginUser
+from deeplearning_node.node_facts import InstalledMembership, NodeFacts
+from deeplearning_node.programs import Programs
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 FACTS = NodeFacts("c", "master", "i-00000000000000000", "ubuntu", "/mnt/efs", 0)

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from deeplearning_agent import user_scripts
-from deeplearning_command.setup_command import NO_SCRIPT, SCRIPT, SETUP_LOG, write_text
+from deeplearning_agent.workload import user_scripts
+from deeplearning_command.cluster.setup import NO_SCRIPT, SCRIPT, SETUP_LOG, write_text
 from tests.unit.deeplearning_command.master_node import run, write_membership
 
 ANSWER = """

@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from deeplearning_command.wait_command import run_wait
-from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
+from deeplearning_command.provision.wait import run_wait
+from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
 from tests.unit.deeplearning_command.master_node import write_membership
 
 DONE = StepAnswer("done", "staged", 8, 8, "bytes")

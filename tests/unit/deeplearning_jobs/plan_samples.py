@@ -9,10 +9,10 @@ from pathlib import Path
 
 from deeplearning_contract.membership import Member, named_members
 from deeplearning_contract.setting_parts import HardwareSettings
-from deeplearning_jobs.launch_plan import JobRequest
-from deeplearning_jobs.plan import make_plan
-from deeplearning_jobs.plan_page import render_plan
-from deeplearning_jobs.topology import list_hosts
+from deeplearning_jobs.plan.launch_plan import JobRequest
+from deeplearning_jobs.plan.page import render_plan
+from deeplearning_jobs.plan.topology import list_hosts
+from deeplearning_jobs.planner import make_plan
 
 PLANS = Path(__file__).parent / "plans"
 HARDWARE = {

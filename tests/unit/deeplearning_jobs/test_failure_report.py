@@ -2,10 +2,10 @@
 
 import pytest
 
-from deeplearning_jobs.failure_report import explain_failure
-from deeplearning_jobs.job_folder import JobFolder
-from deeplearning_jobs.launch_plan import Host, LaunchPlan, Process
-from deeplearning_jobs.supervision import Outcome
+from deeplearning_jobs.plan.launch_plan import Host, LaunchPlan, Process
+from deeplearning_jobs.runs.failure_report import explain_failure
+from deeplearning_jobs.runs.job_folder import JobFolder
+from deeplearning_jobs.runs.supervision import Outcome
 
 # As horovodrun 0.28, Open MPI 4.1 and torchrun 2.x print it.
 HOROVOD = """

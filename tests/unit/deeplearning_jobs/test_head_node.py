@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from deeplearning_contract.membership import Member, named_members
-from deeplearning_jobs.launch_plan import LAUNCHERS, PlanError
-from deeplearning_jobs.plan import make_plan
-from deeplearning_jobs.preflight import Preflight
-from deeplearning_jobs.topology import list_hosts, list_places
+from deeplearning_jobs.hosts.preflight import Preflight
+from deeplearning_jobs.plan.launch_plan import LAUNCHERS, PlanError
+from deeplearning_jobs.plan.topology import list_hosts, list_places
+from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import HARDWARE, make_request
 from tests.unit.deeplearning_jobs.test_preflight import FIT
 

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from deeplearning_agent.deadline import Clock
-from deeplearning_jobs.job_processes import end_processes, find_processes
+from deeplearning_jobs.hosts.processes import end_processes, find_processes
+from deeplearning_node.deadline import Clock
 from tests.unit.job_lab import wait_until
 
 WILLING = "import time; print('on', flush=True); time.sleep(100)"

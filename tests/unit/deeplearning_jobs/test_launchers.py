@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_jobs.launch_plan import LAUNCHERS, PlanError
-from deeplearning_jobs.launchers.offered_ports import count_ports
-from deeplearning_jobs.plan import make_plan
+from deeplearning_jobs.launchers.ports import count_ports
+from deeplearning_jobs.plan.launch_plan import LAUNCHERS, PlanError
+from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
 
 FOLDER = "/mnt/efs/jobs/digits/runs/3"

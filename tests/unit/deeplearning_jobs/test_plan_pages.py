@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_jobs.plan import make_plan
-from deeplearning_jobs.plan_page import render_plan
+from deeplearning_jobs.plan.page import render_plan
+from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import HARDWARE, PLANS, SAMPLES, make_hosts, make_request, read_page
 
 CATALOGUE = Path(__file__).parents[3] / "constructs/deeplearning_cdk/nodes/instance_catalog.json"

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_agent.node_facts import InstalledMembership, NodeFacts
-from deeplearning_agent.programs import Programs
 from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_jobs import host_probe
-from deeplearning_jobs.host_answer import HostAnswer, StepAnswer
-from deeplearning_jobs.preflight import Preflight, describe_tcp, describe_unready, has_failed, join_hosts
+from deeplearning_jobs.hosts import probe as host_probe
+from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_jobs.hosts.preflight import Preflight, describe_tcp, describe_unready, has_failed, join_hosts
+from deeplearning_node.node_facts import InstalledMembership, NodeFacts
+from deeplearning_node.programs import Programs
 from tests.unit.node_lab import SlowDriver
 
 DONE = StepAnswer("done", "", 8, 8, "bytes")

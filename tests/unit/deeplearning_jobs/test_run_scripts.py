@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_jobs.launch_plan import LAUNCHERS
-from deeplearning_jobs.plan import make_plan
+from deeplearning_jobs.plan.launch_plan import LAUNCHERS
+from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
 
 SHELLS = {"dash": ["/bin/dash"], "bash": ["/bin/bash", "--posix"]}

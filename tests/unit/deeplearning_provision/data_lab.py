@@ -18,12 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 import botocore.loaders
 import botocore.session
 
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.node_facts import NodeFacts
-from deeplearning_agent.programs import Programs
 from deeplearning_contract.setting_parts import DataSettings, FileSystemSettings, JobNeeds
-from deeplearning_provision.data import stage_all
-from deeplearning_provision.download import Pace
+from deeplearning_node.deadline import Clock
+from deeplearning_node.node_facts import NodeFacts
+from deeplearning_node.programs import Programs
+from deeplearning_provision.data.sources import stage_all
+from deeplearning_provision.s3.download import Pace
 from deeplearning_provision.status import Status, load_steps
 
 REGION = "eu-west-1"

@@ -23,11 +23,11 @@ from pathlib import Path
 import pip
 import pytest
 
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.node_facts import NodeFacts
-from deeplearning_agent.programs import Programs
 from deeplearning_contract.setting_parts import EnvironmentSettings, HardwareSettings, JobNeeds, ScriptSettings
-from deeplearning_provision.environment import build_or_install
+from deeplearning_node.deadline import Clock
+from deeplearning_node.node_facts import NodeFacts
+from deeplearning_node.programs import Programs
+from deeplearning_provision.environments.kinds import build_or_install
 from deeplearning_provision.status import ENVIRONMENT_STEP, Status
 
 BACKEND = """

@@ -15,15 +15,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "deeplearning_contract"))
 
 from fault_proxy import FaultProxy
 
-from deeplearning_agent import aws_clients
-from deeplearning_agent.aws_clients import AwsClients
-from deeplearning_agent.deadline import Clock
-from deeplearning_agent.instance_metadata import Identity
-from deeplearning_agent.node import Node
-from deeplearning_agent.programs import Programs
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
+from deeplearning_node import aws_clients
+from deeplearning_node.aws_clients import AwsClients
+from deeplearning_node.deadline import Clock
+from deeplearning_node.instance_metadata import Identity
+from deeplearning_node.node import Node
+from deeplearning_node.programs import Programs
 
 CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"

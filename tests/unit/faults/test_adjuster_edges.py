@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capacity_adjuster import handler
-from capacity_adjuster.events import describe_event, is_test
-from capacity_adjuster.groups import AutoScalingGroups
-from capacity_adjuster.reconciliation import Reconciliation
-from capacity_adjuster.records import ClusterRecords
+from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
+from capacity_adjuster.aws.state_table import ClusterRecords
+from capacity_adjuster.events.description import describe_event, is_test
+from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_contract.settings import AdjusterSettings

@@ -16,8 +16,10 @@ from fault_proxy import (
     stall,
 )
 
-from deeplearning_agent import aws_clients, aws_errors
-from deeplearning_agent.aws_clients import (
+from deeplearning_agent.coordination.state_store import StateStore
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_node import aws_clients, aws_errors
+from deeplearning_node.aws_clients import (
     ANSWER_SECONDS,
     ATTEMPTS,
     DENIED_SECONDS,
@@ -26,9 +28,7 @@ from deeplearning_agent.aws_clients import (
     call_for,
     describe_aws_error,
 )
-from deeplearning_agent.aws_errors import is_passing
-from deeplearning_agent.state_store import StateStore
-from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_node.aws_errors import is_passing
 
 AWS_SECONDS = 300
 PASSING = [

@@ -11,15 +11,17 @@ from fault_proxy import stall
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deeplearning_agent import duty, outcome, signals
-from deeplearning_agent.aws_clients import ANSWER_SECONDS, CREDENTIALS_SECONDS, LONGEST_CALL_SECONDS, call_until
-from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS, Clock, Deadline
-from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.formation import reserve_seconds
-from deeplearning_agent.instance_metadata import LIMIT_SECONDS
+from deeplearning_agent import role as duty
+from deeplearning_agent.coordination import stack_signal as signals
 from deeplearning_agent.master import Master
+from deeplearning_agent.membership import formation_outcome as outcome
+from deeplearning_agent.membership.formation import reserve_seconds
 from deeplearning_cdk.cluster_props import count_setup_seconds
 from deeplearning_contract import stack_signal
+from deeplearning_node.aws_clients import ANSWER_SECONDS, CREDENTIALS_SECONDS, LONGEST_CALL_SECONDS, call_until
+from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Clock, Deadline
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.instance_metadata import LIMIT_SECONDS
 
 AGENT = Path(inspect.getfile(duty)).parent
 BOOT_SECONDS = 60

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from deeplearning_agent import atomic_file
-from deeplearning_agent.atomic_file import BEGIN, END, write_block, write_file
-from deeplearning_agent.deadline import setup_deadline
+from deeplearning_node import atomic_file
+from deeplearning_node.atomic_file import BEGIN, END, write_block, write_file
+from deeplearning_node.deadline import setup_deadline
 
 OLD, NEW = "old\n" * 10, "new\n" * 100_000
 

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from fault_proxy import CUT_OFF, GARBLED, RESET_BEFORE, Answer, Fault, FaultProxy, garble_status, refuse, stall
 
-from deeplearning_agent import instance_metadata
-from deeplearning_agent.aws_clients import CREDENTIALS_SECONDS, METADATA_SECONDS, call_for
-from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS, Deadline
-from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.instance_metadata import ANSWER_SECONDS, LIMIT_SECONDS, read_identity
+from deeplearning_node import instance_metadata
+from deeplearning_node.aws_clients import CREDENTIALS_SECONDS, METADATA_SECONDS, call_for
+from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Deadline
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.instance_metadata import ANSWER_SECONDS, LIMIT_SECONDS, read_identity
 
 TOKEN = "PUT /latest/api/token"
 INSTANCE_ID = "GET /latest/meta-data/instance-id"

@@ -2,14 +2,15 @@
 
 import pytest
 
-from deeplearning_agent import file_system, programs
-from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS
-from deeplearning_agent.failure import StageFailure, describe_failure
-from deeplearning_agent.file_system import LONGEST_SECONDS, mount_file_systems
-from deeplearning_agent.packages import INSTALL_SECONDS, install_packages
-from deeplearning_agent.programs import ProgramError, Programs
-from deeplearning_agent.ssh_identity import authorize, make_user_key, read_host_key, write_known_hosts
+from deeplearning_agent.boot import mounts as file_system
+from deeplearning_agent.boot.mounts import LONGEST_SECONDS, mount_file_systems
 from deeplearning_contract.membership import Member
+from deeplearning_node import programs
+from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
+from deeplearning_node.failure import StageFailure, describe_failure
+from deeplearning_node.packages import INSTALL_SECONDS, install_packages
+from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_node.ssh_identity import authorize, make_user_key, read_host_key, write_known_hosts
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 KEYGEN = """

@@ -10,12 +10,18 @@ from fault_proxy import RESET_AFTER, Answer, Fault, die_after, refuse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deeplearning_agent.aws_clients import AwsFailure, call_for
-from deeplearning_agent.deadline import Deadline
-from deeplearning_agent.queues import POLL_SECONDS, DoorbellQueue, ReportQueue, ring_generation, send_report
-from deeplearning_agent.roster import Roster
+from deeplearning_agent.coordination.queues import (
+    POLL_SECONDS,
+    DoorbellQueue,
+    ReportQueue,
+    ring_generation,
+    send_report,
+)
+from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import MAX_REASON, Doorbell, NodeReport, ReportStage
+from deeplearning_node.aws_clients import AwsFailure, call_for
+from deeplearning_node.deadline import Deadline
 
 ROLE = "AROAEXAMPLE"
 WORKER = "i-0123456789abcdef1"

@@ -5,11 +5,11 @@ import hashlib
 import pytest
 from fault_proxy import CUT_OFF, RESET_BEFORE, answer_with, refuse, stall
 
-from deeplearning_agent.aws_clients import ANSWER_SECONDS, DENIED_SECONDS, LONGEST_CALL_SECONDS, AwsFailure
-from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS
-from deeplearning_agent.failure import StageFailure
-from deeplearning_agent.user_scripts import FETCH_SECONDS, fetch_script
+from deeplearning_agent.workload.user_scripts import FETCH_SECONDS, fetch_script
 from deeplearning_contract.setting_parts import ScriptSettings
+from deeplearning_node.aws_clients import ANSWER_SECONDS, DENIED_SECONDS, LONGEST_CALL_SECONDS, AwsFailure
+from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
+from deeplearning_node.failure import StageFailure
 
 DATA = b"#!/bin/bash\n" + b"echo hello\n" * 1000
 BIT_FLIP = answer_with(lambda call, body: body.replace(b"hello", b"helLo", 1))

@@ -7,9 +7,9 @@ import threading
 import pytest
 from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, garble_status, refuse, stall
 
-from deeplearning_agent.deadline import LONGEST_PAUSE_SECONDS
-from deeplearning_agent.signals import SIGNAL_SECONDS, StackSignal
+from deeplearning_agent.coordination.stack_signal import SIGNAL_SECONDS, StackSignal
 from deeplearning_contract import stack_signal
+from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
 
 
 class Handle:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_provision import cuda_toolkit, horovod_build, horovod_plan, system_packages
+from deeplearning_provision import system_packages
+from deeplearning_provision.horovod import build as horovod_build
+from deeplearning_provision.horovod import cuda_toolkit
+from deeplearning_provision.horovod import plan as horovod_plan
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.horovod_builds import __main__ as command
 from deeplearning_rehearsal.horovod_builds import row_trial
@@ -40,7 +43,7 @@ def test_what_the_program_takes_of_the_product_is_there() -> None:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("deeplearning_")
         for name in node.names
     }
-    assert ("deeplearning_provision.horovod_build", "build_horovod") in found
+    assert ("deeplearning_provision.horovod.build", "build_horovod") in found
     for module, name in found:
         assert hasattr(__import__(module, fromlist=[name]), name), f"{module}.{name}"
     assert horovod_build.NEEDS

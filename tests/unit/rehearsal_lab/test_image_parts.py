@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from moto import mock_aws
 
-from deeplearning_agent.network_health import count_devices
-from deeplearning_agent.programs import Programs
 from deeplearning_cdk import NodeImage
+from deeplearning_node.health.network import count_devices
+from deeplearning_node.programs import Programs
 from deeplearning_rehearsal.embedded_aws.images import ImageCatalogue
 from deeplearning_rehearsal.embedded_aws.place import Place
 from deeplearning_rehearsal.image_families import find_template_parts

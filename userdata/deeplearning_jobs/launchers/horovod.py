@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from deeplearning_jobs.job import Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.launch_plan import PlanError, Process, Reason
 from deeplearning_jobs.launchers.hostfile import HOSTFILE, LAUNCHER, hostfile_reason, hostfile_text
-from deeplearning_jobs.rank_script import RANK, SSH, START, make_ssh_shim, make_start_script
+from deeplearning_jobs.plan.job import Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.plan.launch_plan import PlanError, Process, Reason
+from deeplearning_jobs.plan.rank_script import RANK, SSH, START, make_ssh_shim, make_start_script
 
 ELASTIC = "elastic_horovod.sh"
 ELASTIC_SOURCE = Path(__file__).parents[1] / ELASTIC

@@ -1,6 +1,6 @@
 """The hostfile of a run, which horovodrun and mpirun read alike."""
 
-from deeplearning_jobs.job import Job
+from deeplearning_jobs.plan.job import Job
 
 HOSTFILE, LAUNCHER = "hostfile", "launcher"
 

@@ -2,10 +2,10 @@
 
 import ipaddress
 
-from deeplearning_jobs.job import Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.launch_plan import Host, PlanError, Process
 from deeplearning_jobs.launchers.hostfile import HOSTFILE, LAUNCHER, hostfile_reason, hostfile_text
-from deeplearning_jobs.rank_script import OPENMPI_FOLDER, RANK, SSH, START, make_ssh_shim, make_start_script
+from deeplearning_jobs.plan.job import Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.plan.launch_plan import Host, PlanError, Process
+from deeplearning_jobs.plan.rank_script import OPENMPI_FOLDER, RANK, SSH, START, make_ssh_shim, make_start_script
 
 
 def draft_mpi(job: Job) -> Draft:

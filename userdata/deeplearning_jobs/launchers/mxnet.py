@@ -5,11 +5,11 @@ All run the same program; MXNet turns those that are no workers into what their 
 It numbers its workers itself, in no order that is known beforehand: `DEEPLEARNING_RANK` follows the topology.
 """
 
-from deeplearning_jobs.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.launch_plan import Host, Process, Reason
-from deeplearning_jobs.launchers.offered_ports import take_ports
+from deeplearning_jobs.launchers.ports import take_ports
 from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
-from deeplearning_jobs.rank_script import RANK
+from deeplearning_jobs.plan.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
+from deeplearning_jobs.plan.rank_script import RANK
 
 
 def draft_mxnet(job: Job) -> Draft:

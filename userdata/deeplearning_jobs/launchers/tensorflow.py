@@ -12,11 +12,11 @@ command lines of a large cluster would grow with the square of its size.
 import json
 from typing import NamedTuple
 
-from deeplearning_jobs.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.launch_plan import Host, Process, Reason
-from deeplearning_jobs.launchers.offered_ports import take_ports
+from deeplearning_jobs.launchers.ports import take_ports
 from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
-from deeplearning_jobs.rank_script import CLUSTER_FILE, RANK
+from deeplearning_jobs.plan.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
+from deeplearning_jobs.plan.rank_script import CLUSTER_FILE, RANK
 
 Cluster = dict[str, list[str]]
 

@@ -1,9 +1,9 @@
 """torchrun: one agent a host, which starts the ranks of its host."""
 
-from deeplearning_jobs.job import Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.launch_plan import Process
-from deeplearning_jobs.launchers.offered_ports import take_ports
-from deeplearning_jobs.rank_script import RANK, START, has_container_start, make_start_script
+from deeplearning_jobs.launchers.ports import take_ports
+from deeplearning_jobs.plan.job import Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.plan.launch_plan import Process
+from deeplearning_jobs.plan.rank_script import RANK, START, has_container_start, make_start_script
 
 RESTARTS = 3
 NO_RANK = "9:1"

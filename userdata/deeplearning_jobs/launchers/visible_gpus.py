@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from deeplearning_jobs.job import Job
-from deeplearning_jobs.launch_plan import Host, PlanError, Reason
-from deeplearning_jobs.topology import WHOLE_HOST_LAUNCHERS, choose_gpus
+from deeplearning_jobs.plan.job import Job
+from deeplearning_jobs.plan.launch_plan import Host, PlanError, Reason
+from deeplearning_jobs.plan.topology import WHOLE_HOST_LAUNCHERS, choose_gpus
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NO_GPUS = {VISIBLE: ""}

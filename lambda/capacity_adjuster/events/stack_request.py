@@ -1,0 +1,159 @@
+"""
+The adjuster's answers to CloudFormation, for which it is the function behind `Custom::RequestedCapacity`.
+
+CloudFormation asks once the groups and all that nodes need exist, again when the counts change, and before it deletes
+the groups. It is answered as soon as the wish is recorded and, where AWS lets it, carried out.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from capacity_adjuster.aws.interfaces import Edges
+from capacity_adjuster.policy.capacity_request import RESOURCE_BEGIN, CapacityRequest
+from capacity_adjuster.policy.requested_capacity import end_wish, follow_wish, is_held
+from capacity_adjuster.reconcile.capacity_change import Asking
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import FIRST_CANDIDATE
+
+logger = logging.getLogger(__name__)
+PAUSE_SECONDS = 2
+"""Time between two attempts; a new role is denied its rights for some seconds."""
+RESERVE_SECONDS = 60
+"""Kept of an invocation's time for the answer; a call may take that long with its retries."""
+_MOST_REASON = 1000
+"""CloudFormation takes answers of up to 4,096 bytes in all; JSON may need two for a character of ASCII."""
+_MOST_DIGITS = 9
+_WISHED = ("Master", "Workers", "Candidate")
+_TYPES = frozenset({"Create", "Update", "Delete"})
+_ID = "PhysicalResourceId"
+
+
+class RequestError(ValueError):
+    """The resource's properties are not those of the construct; the text says which."""
+
+
+def is_stack_request(event: Any) -> bool:
+    """Tell whether an event is CloudFormation's, which waits for an answer."""
+    return isinstance(event, Mapping) and event.get("RequestType") in _TYPES and "ResponseURL" in event
+
+
+def answer_stack(event: Mapping[str, Any], *, edges: Edges, asking: Asking, send: Callable[[str, bytes], None]) -> str:
+    """
+    Record what the stack asks for, ask the groups for it, and answer.
+
+    Args:
+        event: CloudFormation's request.
+        edges: What it acts on.
+        asking: Carries the wish out.
+        send: Sends an answer to a presigned URL.
+
+    Returns:
+        What came of it, in words, for the log.
+
+    Raises:
+        RuntimeError: Another invocation asks for capacity while the cluster is to be deleted; Lambda tries again.
+        OSError: CloudFormation's URL did not take the answer; Lambda tries again.
+    """
+    answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
+    answer |= {_ID: event.get(_ID) or f"{RESOURCE_BEGIN}{event['RequestId']}", "Status": "SUCCESS"}
+    try:
+        outcome = _end(edges, answer[_ID]) if event["RequestType"] == "Delete" else _ask(event, answer, edges, asking)
+    except (RequestError, BotoCoreError, ClientError) as error:
+        # A failure without an answer would keep the stack waiting.
+        outcome = f"the stack's wish for capacity could not be recorded: {error}"
+        if event["RequestType"] != "Delete":  # Groups that are deleted ask for nothing, whatever the record says.
+            reason = outcome.encode("ascii", "backslashreplace").decode()
+            answer |= {"Status": "FAILED", "Reason": reason[:_MOST_REASON]}
+    send(event["ResponseURL"], json.dumps(answer).encode())
+    return outcome
+
+
+def _ask(event: Mapping[str, Any], answer: Mapping[str, Any], edges: Edges, asking: Asking) -> str:
+    request = read_request(event, answer[_ID])
+    if _is_unchanged(event):
+        return "no count has changed"
+    _persist(edges, lambda: _record(edges, request))
+    try:
+        return str(_persist(edges, lambda: _carry_out(asking)))
+    except (BotoCoreError, ClientError, ContractError, TimeoutError) as error:
+        # It is recorded, so that the timer goes on.
+        logger.warning("capacity was not asked for yet: %s", error)
+        return "the wish is recorded"
+
+
+def read_request(event: Mapping[str, Any], resource: str) -> CapacityRequest:
+    """
+    Read CloudFormation's request.
+
+    Args:
+        event: The request; its properties are all texts.
+        resource: Id of the resource.
+
+    Raises:
+        RequestError: A count is absent or no count.
+    """
+    properties = event.get("ResourceProperties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    counts = [str(properties.get(name, "")) for name in ("Master", "Workers")]
+    if not all(count.isascii() and count.isdigit() and len(count) <= _MOST_DIGITS for count in counts):
+        raise RequestError(f"Master and Workers must be counts, got {counts}; deploy the construct's own template")
+    return CapacityRequest(
+        request_id=str(event["RequestId"]),
+        resource=resource,
+        master=int(counts[0]),
+        workers=int(counts[1]),
+        candidate=str(properties.get("Candidate", FIRST_CANDIDATE)),
+        is_creation=event["RequestType"] == "Create",
+    )
+
+
+def _is_unchanged(event: Mapping[str, Any]) -> bool:
+    # CloudFormation updates the resource for any property, and a user may have scaled by hand since it asked.
+    old = event.get("OldResourceProperties")
+    return isinstance(old, Mapping) and all(old.get(name) == event["ResourceProperties"].get(name) for name in _WISHED)
+
+
+def _record(edges: Edges, request: CapacityRequest) -> bool:
+    wish = edges.records.read_wish()
+    following = follow_wish(wish, request)
+    if following is None:
+        return True
+    return not is_held(wish, edges.clock.now()) and edges.records.write_wish(following)
+
+
+def _carry_out(asking: Asking) -> str:
+    outcome = asking.run()
+    return "" if asking.is_under_way() else outcome or "the wish was carried out before"
+
+
+def _end(edges: Edges, resource: str) -> str:
+    def end() -> bool:
+        wish = edges.records.read_wish()
+        following = end_wish(wish, resource)
+        if following is None:
+            return True
+        return not is_held(wish, edges.clock.now()) and edges.records.write_wish(following)
+
+    try:
+        _persist(edges, end)
+    except TimeoutError as error:
+        raise RuntimeError("another invocation asks for capacity; the deletion waits for it") from error
+    return "the cluster is deleted, so that no more capacity is asked for"
+
+
+def _persist(edges: Edges, attempt: Callable[[], Any]) -> Any:
+    """Repeat an attempt until it comes to something; raise its last error, or TimeoutError, when time runs out."""
+    while True:
+        failure: Exception | None = None
+        try:
+            if outcome := attempt():
+                return outcome
+        except (BotoCoreError, ClientError) as error:
+            failure = error
+        if edges.clock.remaining() < RESERVE_SECONDS:
+            raise failure or TimeoutError("nothing came of it in this invocation")
+        edges.clock.sleep(PAUSE_SECONDS)

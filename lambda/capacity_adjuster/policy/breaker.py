@@ -1,0 +1,202 @@
+"""
+The circuit breaker: workers that launch, never join the cluster and die are not launched for ever.
+
+Its record is an item of its own beside the state item, so that a crash in the middle, or a user who resumes the
+launches, is known for what it is. The policy is pure; it never changes the desired capacity.
+"""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from capacity_adjuster.policy.activity import Activity
+from capacity_adjuster.policy.observation import GroupObservation
+from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.document import field, parse_object, text_list
+from deeplearning_contract.messages import MAX_REASON
+
+MOST_FAILURES = 3
+"""Workers lost before they joined that trip it: one is an accident, two can be a bad host, three repeat themselves."""
+FAILURE_SHARE = 0.05
+"""The same for a large group, as a share of what it wants: bad hosts among hundreds are no fault of the cluster."""
+FAILURE_SECONDS = 1800
+"""Only losses this close together are one fault: a worker boots, dies and is replaced in some minutes."""
+LAUNCH_PROCESS = "Launch"
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Breaker:
+    """
+    The breaker's record.
+
+    Attributes:
+        revision: Counts every write; the compare-and-set condition.
+        group: Name of the workers' group.
+        members: Instances that have been members; the state item remembers only the last that left.
+        is_tripped: Whether launches are, or were to be, suspended.
+        reason: Why it tripped; empty before.
+        counted_from: Losses before this moment count no more, in seconds since the epoch.
+        lease_until: While the suspension is under way, the time after which its invocation cannot be alive any more,
+            in seconds since the epoch; 0 once it is done.
+    """
+
+    revision: int
+    group: str
+    members: tuple[str, ...] = ()
+    is_tripped: bool = False
+    reason: str = ""
+    counted_from: int = 0
+    lease_until: int = 0
+
+    def confirm(self) -> "Breaker":
+        """Return the next revision, with the launches suspended."""
+        return replace(self, revision=self.revision + 1, lease_until=0)
+
+    def rearm(self, counted_from: int) -> "Breaker":
+        """Return the next revision, which counts anew."""
+        revision = self.revision + 1
+        return replace(self, revision=revision, is_tripped=False, counted_from=counted_from, lease_until=0)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Breaker":
+        """
+        Read the record's document.
+
+        Raises:
+            ContractError: It does not have this shape.
+        """
+        document = parse_object(text, "breaker")
+        return cls(
+            revision=field(document, "revision", int, "breaker"),
+            group=field(document, "group", str, "breaker"),
+            members=text_list(document, "members", "breaker"),
+            is_tripped=field(document, "is_tripped", bool, "breaker"),
+            reason=field(document, "reason", str, "breaker"),
+            counted_from=field(document, "counted_from", int, "breaker"),
+            lease_until=field(document, "lease_until", int, "breaker"),
+        )
+
+
+@dataclass(frozen=True)
+class Trip:
+    """
+    Suspend the launches of the workers' group.
+
+    Attributes:
+        breaker: The record to write, but for its lease.
+        failed: Ids of the workers that were lost; what is decided.
+    """
+
+    breaker: Breaker
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rearm:
+    """Count anew, because a user has resumed the launches."""
+
+    breaker: Breaker
+
+
+@dataclass(frozen=True)
+class Remember:
+    """Write down who is a member, so that a node is known when it has left."""
+
+    breaker: Breaker
+
+
+def judge_breaker(
+    workers: GroupObservation, state: ClusterState | None, breaker: Breaker | None, now: float
+) -> Trip | Rearm | Remember | None:
+    """
+    Decide what the breaker does; None when nothing.
+
+    Args:
+        workers: The workers' group.
+        state: The state item, read after the group's activities: who joined before it died is known to it.
+        breaker: The breaker's record; None before there is one, or when it cannot matter.
+        now: Seconds since the epoch.
+    """
+    found = breaker if breaker is not None and breaker.group == workers.name else None
+    is_held = LAUNCH_PROCESS in workers.suspended
+    if found is not None and found.is_tripped and not found.lease_until:
+        # Before a roster is published the cluster fails of it, whatever became of the suspension.
+        return None if is_held or not _is_published(state) else Rearm(found)
+    if found is not None and now < found.lease_until <= now + LONGEST_LEASE_SECONDS:
+        return None
+    failed = find_failures(workers, state, found, now)
+    known = found.members if found else ()
+    members = {member.instance_id for member in state.members} if state else set()
+    following = replace(
+        found or Breaker(0, workers.name),
+        revision=1 + (breaker.revision if breaker else 0),
+        members=known if members.issubset(known) else tuple(sorted(members | _keep_recent(known, workers))),
+        lease_until=0,
+    )
+    was_interrupted = found is not None and found.is_tripped
+    if len(failed) >= count_most(workers):
+        return Trip(replace(following, is_tripped=True, reason=_explain(failed, workers)), failed)
+    if found is not None and was_interrupted:
+        return Trip(following, failed) if is_held else Rearm(found)
+    return Remember(following) if following.members != known else None
+
+
+def count_most(workers: GroupObservation) -> int:
+    """Return how many failures trip the breaker of a group."""
+    return max(MOST_FAILURES, math.ceil(FAILURE_SHARE * workers.desired))
+
+
+def find_failures(
+    workers: GroupObservation, state: ClusterState | None, breaker: Breaker | None, now: float
+) -> tuple[str, ...]:
+    """
+    Find the workers that a health check took out of service lately and that never were members; their ids.
+
+    An instance that died before it was in service is a failed launch, which has a reason of its own.
+    """
+    since = max(now - FAILURE_SECONDS, breaker.counted_from if breaker else 0)
+    known = set(breaker.members) if breaker else set()
+    if state is not None:
+        known.update(member.instance_id for member in state.members)
+        known.update(departure.instance_id for departure in state.departed)
+    lost = {activity.instance_id for activity in _find_losses(workers) if activity.start >= since}
+    return tuple(sorted(lost - known - workers.stillborn))
+
+
+def needs_record(workers: GroupObservation, state: ClusterState | None, now: float) -> bool:
+    """Tell whether the breaker's record may matter, to spare its read while a cluster forms."""
+    is_held = LAUNCH_PROCESS in workers.suspended
+    return is_held or _is_published(state) or len(find_failures(workers, state, None, now)) >= count_most(workers)
+
+
+def _is_published(state: ClusterState | None) -> bool:
+    return state is not None and state.phase is not Phase.LAUNCHED
+
+
+def _find_losses(workers: GroupObservation) -> list[Activity]:
+    return [activity for activity in workers.activities or () if activity.is_loss]
+
+
+def _keep_recent(members: tuple[str, ...], workers: GroupObservation) -> set[str]:
+    """Forget members that neither live nor have died lately: no activity that is read names them any more."""
+    if workers.activities is None:
+        return set(members)
+    present = {instance.instance_id for instance in workers.instances}
+    return set(members) & (present | {activity.instance_id for activity in workers.activities})
+
+
+def _explain(failed: tuple[str, ...], workers: GroupObservation) -> str:
+    last = max((loss for loss in _find_losses(workers) if loss.instance_id in failed), key=lambda loss: loss.start)
+    named = ", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else "")
+    reason = (
+        f"workers must join the cluster, got {len(failed)} that died before within {FAILURE_SECONDS // 60} minutes "
+        f"({named}), the last {last.loss_words}; no more are launched: see /var/log/deeplearning-agent.log of such a "
+        f"node, correct the cause, then resume the process {LAUNCH_PROCESS} of {workers.name}"
+    )
+    return reason[:MAX_REASON]

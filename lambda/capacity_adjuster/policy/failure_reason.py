@@ -1,0 +1,109 @@
+"""Judges failed launches, and turns them into a reason that a user can act on."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from capacity_adjuster.policy.activity import Activity
+from capacity_adjuster.policy.observation import GroupObservation
+from deeplearning_contract.launch_failures import classify_failure, find_remedy
+from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.names import NodeRole
+
+_NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
+"""What says nothing, and what differs at each attempt."""
+_DEATHS_EACH = 2
+"""Early deaths for each instance that is asked for, after which another attempt is not waited for."""
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """
+    How far a group came.
+
+    Attributes:
+        role: The group's role.
+        launched: Instances that launched.
+        requested: Instances that were asked for.
+        minimum: Fewest with which the cluster is wanted.
+    """
+
+    role: NodeRole
+    launched: int
+    requested: int
+    minimum: int
+
+
+def is_hopeless(group: GroupObservation) -> bool:
+    """
+    Tell whether every launch failed for a mistake in the configuration: then no instance will ever come.
+
+    What passes by itself says nothing: the mistake comes to light after it.
+    """
+    kinds = [classify_failure(activity.message) for activity in group.failed_launches]
+    judged = [kind.is_configuration for kind in kinds if kind.is_configuration or not kind.grace_seconds]
+    return not group.launched and bool(judged) and all(judged)
+
+
+def keeps_dying(group: GroupObservation) -> bool:
+    """
+    Tell whether launches die before they are in service again and again for a mistake in the configuration.
+
+    The group tries again at once, so that it is hardly ever quiet; the attempt under way will end like those before it.
+    """
+    deaths = sum(activity.is_early_death for activity in group.failed_launches)
+    return deaths >= _DEATHS_EACH * max(1, group.desired) and is_hopeless(group)
+
+
+def find_failure(group: GroupObservation) -> Activity | None:
+    """Find the failed launch that explains why a group lacks instances; None while an attempt may still succeed."""
+    if keeps_dying(group):
+        return group.failed_launches[-1]
+    return None if group.is_busy else group.standing_failure
+
+
+def count_grace(group: GroupObservation, failure: Activity, now: float) -> float:
+    """Count the seconds in which a group's failed launch may still pass by itself; 0 when there are none."""
+    kind = classify_failure(failure.message)
+    # A kind begins anew only once, so that kinds that take turns come to an end.
+    first = next(other for other in group.failed_launches if classify_failure(other.message) is kind)
+    return max(0.0, kind.grace_seconds - (now - first.last_moment)) if kind.grace_seconds else 0.0
+
+
+def explain_wait(role: NodeRole, failure: Activity) -> str:
+    """Say what a group's next launch waits for."""
+    return _compose(f"{role.value} has not launched yet", failure, "Auto Scaling tries again")
+
+
+def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = "") -> str:
+    """
+    Say why there is no cluster, and what to do.
+
+    Args:
+        shortfall: How far the group came.
+        failure: The failed launch that stands.
+        instance_types: Types that the group has launched, for the name of a quota.
+        key: The key that encrypts the nodes' volumes. Default: not known.
+    """
+    remedy = find_remedy(failure.message, instance_types, key)
+    if shortfall.role is NodeRole.MASTER:
+        return _compose("master did not launch", failure, remedy)
+    least = max(1, shortfall.minimum)
+    what = f"launched workers must be at least {least}, got {shortfall.launched} of {shortfall.requested}"
+    if 0 < shortfall.launched < shortfall.minimum and not classify_failure(failure.message).is_configuration:
+        remedy += ", or lower worker_min_capacity"
+    return _compose(what, failure, remedy)
+
+
+def explain_shrink(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = "") -> str:
+    """Say why the cluster is smaller than asked for, and what to do; arguments as of `explain_failure`."""
+    what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were wanted"
+    return _compose(what, failure, find_remedy(failure.message, instance_types, key))
+
+
+def _compose(what: str, failure: Activity, remedy: str) -> str:
+    zone = f" in {failure.zone}" if failure.zone else ""
+    head, tail = f"{what}: {classify_failure(failure.message).name}{zone}: ", f"; {remedy}"
+    message = " ".join(_NOISE.sub("", failure.message).split()).rstrip(".") or "no message"
+    space = MAX_REASON - len(head) - len(tail)
+    return head + (message if len(message) <= space else f"{message[: space - 3]}...") + tail

@@ -1,0 +1,220 @@
+"""
+What the adjuster saw of the Auto Scaling groups, as values.
+
+Only `InService` and healthy counts as launched. Every other lifecycle state, known or not, counts as in
+progress: Auto Scaling adds states, and waiting costs less than deciding on one that means something.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from capacity_adjuster.policy.activity import Activity
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.names import FIRST_CANDIDATE, NodeRole
+
+SUSPENDED_PROCESSES = ("Launch", "AZRebalance", "ReplaceUnhealthy")
+"""What a group must not do while its desired capacity is set to what it has."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance as its group lists it."""
+
+    instance_id: str
+    lifecycle: str
+    health: str = "Healthy"
+    instance_type: str = ""
+    is_protected: bool = False
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether it is in service, and nothing is known against it."""
+        return self.lifecycle == "InService" and self.health == "Healthy"
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its group terminates it, or is about to."""
+        return self.lifecycle.startswith("Terminating") or self.health != "Healthy"
+
+
+@dataclass(frozen=True)
+class GroupObservation:
+    """
+    One Auto Scaling group.
+
+    Attributes:
+        name: The group's name.
+        role: Value of its role tag.
+        min_size: The group's own minimum, which Auto Scaling enforces; not the user's minimum.
+        desired: Desired capacity.
+        max_size: Maximum.
+        instances: All instances that it lists.
+        activities: Its scaling activities; None when they were not read, and then the group counts as busy.
+        suspended: Processes that somebody suspended.
+        created: When it was made, seconds since the epoch.
+        is_deleting: Whether it is being deleted.
+        candidate: Value of its candidate tag, its place among the groups of its role.
+        elsewhere: Desired capacity of the other groups of its role, which `desired` counts too.
+    """
+
+    name: str
+    role: NodeRole
+    min_size: int
+    desired: int
+    max_size: int
+    instances: tuple[Instance, ...] = ()
+    activities: tuple[Activity, ...] | None = ()
+    suspended: frozenset[str] = frozenset()
+    created: float = 0.0
+    is_deleting: bool = False
+    candidate: str = FIRST_CANDIDATE
+    elsewhere: int = 0
+
+    @property
+    def launched(self) -> tuple[str, ...]:
+        """Ids of the instances that count as launched, sorted."""
+        return tuple(sorted(instance.instance_id for instance in self.instances if instance.is_launched))
+
+    @property
+    def has_unsettled_instances(self) -> bool:
+        """Whether an instance comes or goes."""
+        return not all(instance.is_launched for instance in self.instances)
+
+    @property
+    def has_leaving_instances(self) -> bool:
+        """Whether an instance goes, so that the activities may say why."""
+        return any(instance.is_leaving for instance in self.instances)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is in progress, or might be."""
+        if self.has_unsettled_instances or self.activities is None:
+            return True
+        return any(activity.is_in_progress for activity in self.activities)
+
+    @property
+    def keeps_surplus(self) -> bool:
+        """Whether the group cannot terminate what it has beyond its desired capacity."""
+        unprotected = sum(not instance.is_protected for instance in self.instances)
+        return "Terminate" in self.suspended or unprotected == 0
+
+    @property
+    def failed_launches(self) -> tuple[Activity, ...]:
+        """Launches that failed, oldest first."""
+        failed = (activity for activity in self.activities or () if activity.is_failed_launch)
+        return tuple(sorted(failed, key=lambda activity: activity.last_moment))
+
+    @property
+    def standing_failure(self) -> Activity | None:
+        """
+        The failed launch that explains why instances are missing; None when something else does.
+
+        A group tries a failed launch again, for ever, and replaces what it terminates. So when anything began after
+        the last failure had ended, the next attempt is still to come, and the failure explains nothing any more.
+        The termination of an instance that died before it was in service belongs to its failed launch.
+        """
+        failed = self.failed_launches
+        if not failed:
+            return None
+        last, stillborn = failed[-1], self.stillborn
+        later = [activity for activity in self.activities or () if activity.start > last.last_moment]
+        has_next = any(activity.kind != "terminate" or activity.instance_id not in stillborn for activity in later)
+        return None if has_next else last
+
+    @property
+    def stillborn(self) -> frozenset[str]:
+        """Ids of the instances that died before they were in service."""
+        died = (activity for activity in self.activities or () if activity.is_early_death)
+        return frozenset(activity.instance_id for activity in died if activity.instance_id)
+
+
+@dataclass(frozen=True)
+class ClusterObservation:
+    """
+    The groups of one cluster.
+
+    A role may have several, its candidates, of which one is asked for capacity at a time. Together they count as one
+    group: what launched, what is busy and what is desired is that of all of them.
+    """
+
+    groups: tuple[GroupObservation, ...] = ()
+
+    @property
+    def master(self) -> GroupObservation | None:
+        """The master's groups, as one."""
+        return _join(self.groups, NodeRole.MASTER)
+
+    @property
+    def workers(self) -> GroupObservation | None:
+        """The workers' groups, as one."""
+        return _join(self.groups, NodeRole.WORKER)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is in progress in any group, or might be."""
+        return any(group.is_busy for group in self.groups)
+
+
+def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]) -> bool:
+    """
+    Tell whether a decision needs the activities of a group.
+
+    While instances come and go it mostly does not, and a cluster of N nodes wakes the adjuster N times. A group that
+    lacks instances without any on the way may have failed, and that must not wait for other groups; one that loses
+    instances may lose them again and again.
+    """
+    if group.has_leaving_instances:
+        return True
+    if group.has_unsettled_instances:
+        return False
+    return len(group.launched) < group.desired or not any(other.has_unsettled_instances for other in groups)
+
+
+def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
+    """
+    Tell whether there may be anything to decide.
+
+    There is not while instances come and go everywhere, unless a suspended process shows that a shrink was cut short.
+    """
+    has_suspension = any(not group.suspended.isdisjoint(SUSPENDED_PROCESSES) for group in groups)
+    return has_suspension or any(needs_activities(group, groups) for group in groups)
+
+
+def is_standing(observed: ClusterObservation, state: ClusterState | None) -> bool:
+    """
+    Tell whether the last verdict still says what there is, so that nothing needs a closer look.
+
+    A process that is suspended may be a shrink cut short, whatever the verdict is.
+    """
+    if state is None or any(not group.suspended.isdisjoint(SUSPENDED_PROCESSES) for group in observed.groups):
+        return False
+    if state.phase is not Phase.LAUNCHED:
+        return state.phase is Phase.FAILED
+    groups = [group for group in (observed.master, observed.workers) if group and not group.has_unsettled_instances]
+    launched = tuple(name for group in groups for name in group.launched)
+    return launched == state.expected and all(len(group.launched) == group.desired for group in groups)
+
+
+def _join(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:
+    """Join the groups of a role under the name of the one that is asked: the first candidate that wants instances."""
+    found = sorted((group for group in groups if group.role is role), key=_rank)
+    if not found[1:]:
+        return found[0] if found else None
+    asked = next((group for group in found if group.desired > group.min_size), found[0])
+    read = [group.activities for group in found if group.activities is not None]
+    desired = sum(group.desired for group in found)
+    return replace(
+        asked,
+        min_size=sum(group.min_size for group in found),
+        desired=desired,
+        max_size=sum(group.max_size for group in found),
+        instances=tuple(instance for group in found for instance in group.instances),
+        activities=tuple(each for part in read for each in part) if len(read) == len(found) else None,
+        created=min(group.created for group in found),
+        is_deleting=any(group.is_deleting for group in found),
+        elsewhere=desired - asked.desired,
+    )
+
+
+def _rank(group: GroupObservation) -> tuple[int, str, str]:
+    return (len(group.candidate), group.candidate, group.name)

@@ -1,0 +1,229 @@
+"""
+The record of what capacity the stack asks for: an item beside the state item, for the adjuster alone.
+
+The template's groups have no desired capacity of their own. A deployment that creates the cluster, or changes how many
+nodes it is to have, makes one wish; each is carried out once, in two steps, so that a crash between any two calls is
+made good and nobody's own scaling is overwritten:
+
+    wished ── the groups are seen ──> intended ── each group set, if it still is as seen ──> done
+
+The policy is pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from capacity_adjuster.policy.capacity_request import RESOURCE_BEGIN, CapacityRequest
+from capacity_adjuster.policy.observation import GroupObservation
+from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.document import field, object_list, parse_object, text_list
+from deeplearning_contract.names import NodeRole
+
+_MOST_KNOWN = 20
+"""Requests that are remembered, so that one that is delivered again, even late, changes nothing."""
+_ORDER = (NodeRole.WORKER, NodeRole.MASTER)
+"""The master's group is last: a cluster that has its master never looks complete before its workers are asked for."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """
+    What one group is asked for.
+
+    Attributes:
+        group: Its name.
+        before: Its desired capacity when the wish was read.
+        target: What it is set to.
+    """
+
+    group: str
+    before: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Wish:
+    """
+    The last wish.
+
+    Attributes:
+        revision: Counts every write; the compare-and-set condition.
+        request: The request; its id is the wish's.
+        known: Ids of the requests that were taken, the newest last.
+        asks: What each group is asked for, in that order; empty until the groups were seen.
+        former: What the wish before asked of them.
+        is_open: Whether it is still to be carried out.
+        is_over: Whether the stack deletes the cluster, so that nothing is asked for any more.
+        lease_until: While an invocation carries it out, the time after which that cannot be alive any more, in seconds
+            since the epoch; else 0.
+    """
+
+    revision: int
+    request: CapacityRequest
+    known: tuple[str, ...]
+    asks: tuple[Ask, ...] = ()
+    former: tuple[Ask, ...] = ()
+    is_open: bool = True
+    is_over: bool = False
+    lease_until: int = 0
+
+    def intend(self, asks: Sequence[Ask], lease_until: int) -> "Wish":
+        """Return the next revision, in the hands of an invocation that carries it out."""
+        return replace(self, revision=self.revision + 1, asks=tuple(asks), lease_until=lease_until)
+
+    def release(self, asks: Sequence[Ask]) -> "Wish":
+        """Return the next revision, to be carried out by whoever comes next, with what had been intended before."""
+        return replace(self, revision=self.revision + 1, asks=tuple(asks), lease_until=0)
+
+    def close(self) -> "Wish":
+        """Return the next revision, carried out or settled otherwise."""
+        return replace(self, revision=self.revision + 1, is_open=False, lease_until=0)
+
+    def end(self) -> "Wish":
+        """Return the next revision, with the cluster on its way out."""
+        return replace(self.close(), is_over=True)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Wish":
+        """
+        Read the record's document.
+
+        Raises:
+            ContractError: It does not have this shape.
+        """
+        document = parse_object(text, "wish")
+        return cls(
+            revision=field(document, "revision", int, "wish"),
+            request=CapacityRequest.from_document(field(document, "request", dict, "wish")),
+            known=text_list(document, "known", "wish"),
+            asks=tuple(_read_ask(entry) for entry in object_list(document, "asks", "wish")),
+            former=tuple(_read_ask(entry) for entry in object_list(document, "former", "wish")),
+            is_open=field(document, "is_open", bool, "wish"),
+            is_over=field(document, "is_over", bool, "wish"),
+            lease_until=field(document, "lease_until", int, "wish"),
+        )
+
+
+BLANK_WISH = Wish(0, CapacityRequest("", "", 0, 0, "", is_creation=False), (), is_open=False)
+"""Of a record that cannot be read: nothing is asked for by it."""
+_CANCELLED = replace(BLANK_WISH, revision=1, is_over=True)
+"""Of a resource that is deleted before its creation was taken."""
+
+
+def is_held(wish: Wish | None, now: float) -> bool:
+    """Tell whether an invocation that may be alive carries a wish out."""
+    return wish is not None and wish.is_open and now < wish.lease_until <= now + LONGEST_LEASE_SECONDS
+
+
+def follow_wish(wish: Wish | None, request: CapacityRequest) -> Wish | None:
+    """
+    Return the record with another request; None when it was taken before.
+
+    Args:
+        wish: The record; None before there is one.
+        request: What the stack asks for now.
+    """
+    if wish is None:
+        return Wish(1, request, (request.request_id,))
+    if request.request_id in wish.known:
+        return None
+    known = (*wish.known, request.request_id)[-_MOST_KNOWN:]
+    if wish.is_over and not wish.known:  # This is the creation that was cancelled before it was taken.
+        return replace(wish, revision=wish.revision + 1, known=known)
+    return Wish(wish.revision + 1, request, known, former=wish.asks or wish.former)
+
+
+def end_wish(wish: Wish | None, resource: str) -> Wish | None:
+    """
+    Return the record of a cluster that is being deleted; None when there is nothing to write.
+
+    When another resource of the stack fails, CloudFormation cancels a creation that was not answered yet, and deletes
+    it at once by an id that it makes up (cloudformation-coverage-roadmap#1814). So an id that is none of ours means the
+    creation that came last, or one that is still to come.
+
+    Args:
+        wish: The record; None before there is one.
+        resource: Id of the stack's resource that is deleted; another one of ours than the last wish's is no news.
+    """
+    if wish is None:
+        return _CANCELLED
+    is_cancelled = wish.request.is_creation and not resource.startswith(RESOURCE_BEGIN)
+    is_last = wish.request.resource == resource or is_cancelled
+    return wish.end() if is_last and not wish.is_over else None
+
+
+def is_idle(state: ClusterState | None, wish: Wish, groups: Sequence[GroupObservation]) -> bool:
+    """
+    Tell whether a wish is settled without asking for anything.
+
+    Nothing is asked for when the cluster has failed. A resource that is created for a cluster that has capacity
+    already, because an earlier version of the template asked for it, must not rescale it.
+
+    Args:
+        state: The state item; None before there is one.
+        wish: The wish.
+        groups: The groups.
+    """
+    if state is not None and state.phase is Phase.FAILED:
+        return True
+    is_new = wish.request.is_creation and not wish.asks
+    return is_new and (state is not None or any(group.desired > group.min_size for group in groups))
+
+
+def plan_asks(wish: Wish, groups: Sequence[GroupObservation]) -> tuple[Ask, ...] | None:
+    """
+    Decide what each group is asked for; None while one is not there, or is being deleted.
+
+    Args:
+        wish: The wish; what was intended once stays intended.
+        groups: The groups.
+    """
+    if any(group.is_deleting for group in groups):
+        return None
+    if wish.asks:
+        return wish.asks
+    request = wish.request
+    wanted = {NodeRole.WORKER: request.workers, NodeRole.MASTER: request.master}
+    asked = {group.role: group for group in groups if group.candidate == request.candidate}
+    if not asked.keys() >= set(_ORDER):
+        return None
+    return tuple(_plan_ask(asked[role], wanted[role]) for role in _ORDER)
+
+
+def find_due(asks: Sequence[Ask], groups: Sequence[GroupObservation], former: Sequence[Ask] = ()) -> tuple[Ask, ...]:
+    """
+    Find the groups that are still as they were when the wish was read.
+
+    One that has another desired capacity is either done, or its user has scaled it since, which is left alone. One that
+    seems to have what is wanted is set all the same: what is read may be older than the wish before, which a rollback
+    follows within seconds. For the same reason one that has what the wish before left is still as it was, if the first
+    read showed what that wish had found.
+
+    Args:
+        asks: What each group is asked for.
+        groups: The groups.
+        former: What the wish before asked of them. Default: there was none.
+    """
+    desired = {group.name: group.desired for group in groups}
+    late = {(last.group, last.before): last.target for last in former}
+    there = (ask for ask in asks if ask.group in desired)
+    return tuple(ask for ask in there if desired[ask.group] in (ask.before, late.get((ask.group, ask.before))))
+
+
+def _plan_ask(group: GroupObservation, wanted: int) -> Ask:
+    # Auto Scaling refuses what lies outside of the group's own limits.
+    return Ask(group.name, group.desired, max(group.min_size, min(wanted, group.max_size)))
+
+
+def _read_ask(document: Mapping[str, Any]) -> Ask:
+    return Ask(
+        group=field(document, "group", str, "wish.asks"),
+        before=field(document, "before", int, "wish.asks"),
+        target=field(document, "target", int, "wish.asks"),
+    )

@@ -1,0 +1,148 @@
+"""
+Sees what there is, reads no more than the decision needs, and does not trust a single look.
+"""
+
+from dataclasses import replace
+
+from capacity_adjuster.aws.interfaces import Edges
+from capacity_adjuster.policy.breaker import FAILURE_SECONDS, Breaker, Rearm, Trip, needs_record
+from capacity_adjuster.policy.decision import decide
+from capacity_adjuster.policy.decision_kinds import Decision, Shrink, Verdict, Wait
+from capacity_adjuster.policy.observation import (
+    SUSPENDED_PROCESSES,
+    ClusterObservation,
+    GroupObservation,
+    is_standing,
+    needs_activities,
+    needs_decision,
+)
+from capacity_adjuster.policy.shrink_record import Adjustment
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.settings import AdjusterSettings
+
+RESERVE_SECONDS = 10
+"""Kept of an invocation's time for acting on the last look."""
+
+
+class Lookout:
+    """
+    What one invocation has seen.
+
+    Args:
+        settings: The adjuster's settings.
+        edges: What it reads.
+
+    Attributes:
+        observed: The groups.
+        state: The state item; None before there is one.
+        adjustment: The record of the last shrink; None before there is one, or when it cannot matter.
+        has_read_state: Whether the state item was read; while instances come and go it is not.
+    """
+
+    def __init__(self, settings: AdjusterSettings, edges: Edges) -> None:
+        self._settings = settings
+        self._edges = edges
+        self._found: tuple[GroupObservation, ...] = ()
+        self._breaker: Breaker | None = None
+        self._dying: set[str] = set()
+        """Groups whose launches die early, so that the next attempt is under way at most looks."""
+        self.observed = ClusterObservation()
+        self.state: ClusterState | None = None
+        self.adjustment: Adjustment | None = None
+        self.has_read_state = False
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the membership is the master's, or nobody's any more."""
+        return self.state is not None and self.state.phase is not Phase.LAUNCHED
+
+    @property
+    def may_have_wish(self) -> bool:
+        """Whether a wish is looked for; while instances come for all groups it is not, and one that waits is later."""
+        found = self.observed.groups
+        return needs_decision(found) or any(not group.desired for group in found)
+
+    def glance(self) -> str:
+        """Tell in words why nothing needs a closer look; empty when something may."""
+        self._found = self._edges.groups.find()
+        self.observed = ClusterObservation(self._found)
+        if not needs_decision(self._found):
+            return "instances come and go, or the groups are not there yet"
+        self.state = self._edges.records.read_state()
+        self.has_read_state = True
+        if self.state is not None and is_standing(self.observed, self.state):
+            return f"the verdict stands: {self.state.phase.value}"
+        return ""
+
+    def settle(self, own: Adjustment | None = None) -> Decision:
+        """
+        Look until two looks, some time apart, lead to the same decision, or to one that destroys nothing.
+
+        Args:
+            own: The record of the shrink under way, as it will be. Default: it is read.
+        """
+        clock, last, decision = self._edges.clock, None, self._look(own)
+        while decision != last:
+            pause = self._choose_pause(decision, is_held=own is not None)
+            if pause is None:
+                break
+            if clock.remaining() < pause + RESERVE_SECONDS:
+                return Wait("no time is left in this invocation")
+            clock.sleep(pause)
+            if self.state is not None:  # Who joined before it died is in it only now.
+                self.state = self._edges.records.read_state()
+            last, decision = decision, self._look(own)
+        return decision
+
+    def _choose_pause(self, decision: Decision, *, is_held: bool) -> float | None:
+        """Choose the seconds until the next look; None when there is none, in this invocation."""
+        seconds = self._settings.settle_seconds
+        if isinstance(decision, Shrink | Verdict | Trip | Rearm):
+            return seconds
+        if not isinstance(decision, Wait) or is_held or not decision.seconds:
+            return None
+        has_time = self._edges.clock.remaining() >= decision.seconds + seconds + 2 * RESERVE_SECONDS
+        return decision.seconds if has_time else None
+
+    def _look(self, own: Adjustment | None) -> Decision:
+        edges, now = self._edges, self._edges.clock.now()
+        found, self._found = self._found or edges.groups.find(), ()
+        self.observed = ClusterObservation(tuple(self._add_activities(group, found, now) for group in found))
+        if own is not None:
+            self.adjustment = own
+        elif self._may_have_adjustment():
+            self.adjustment = edges.records.read_adjustment()
+        workers = self.observed.workers
+        has_record = workers is not None and needs_record(workers, self.state, now)
+        self._breaker = edges.records.read_breaker() if has_record else None
+        return decide(
+            self.observed,
+            state=self.state,
+            adjustment=self.adjustment,
+            breaker=self._breaker,
+            settings=self._settings,
+            now=now,
+        )
+
+    def _add_activities(
+        self, group: GroupObservation, found: tuple[GroupObservation, ...], now: float
+    ) -> GroupObservation:
+        groups = self._edges.groups
+        if self.is_published:
+            # Only the breaker is left, and it looks at the workers' losses.
+            is_worker = group.role is NodeRole.WORKER
+            since = now - FAILURE_SECONDS
+            return replace(group, activities=groups.read_activities(group.name, since)) if is_worker else group
+        if not needs_activities(group, found) and group.name not in self._dying:
+            return group
+        seen = replace(group, activities=groups.read_activities(group.name))
+        if seen.stillborn:
+            self._dying.add(group.name)
+        return seen
+
+    def _may_have_adjustment(self) -> bool:
+        """Spare the read while the groups are busy or the master keeps them; a suspended process shows itself."""
+        suspended = {name for group in self.observed.groups for name in group.suspended}
+        is_quiet = not self.is_published and not self.observed.is_busy
+        return is_quiet or not suspended.isdisjoint(SUSPENDED_PROCESSES)

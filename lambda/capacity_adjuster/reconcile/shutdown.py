@@ -1,0 +1,144 @@
+"""
+Stops the cluster when its time or its budget is over, and tells the nodes before.
+
+The record of a stop comes first, so that one that dies in the middle is carried on; what comes after it is safe to
+repeat. A shrink, or a wish that is carried out, raises desired from nothing when a stop comes between its last look and
+its own call, so each writes its record and then reads the others': one of them sees the other and gives way.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from capacity_adjuster.aws.interfaces import Edges
+from capacity_adjuster.policy.requested_capacity import is_held
+from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.stop_policy import NOTICE_BEGIN, Allow, Begin, Rest, is_up, judge_stop, plan_notice
+from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.reconcile.confirmation import Lookout
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind
+from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.settings import AdjusterSettings
+
+logger = logging.getLogger(__name__)
+LOST_RACE = "another writer was faster"
+_OVER = 1
+"""A lease that is over in any case: the next invocation carries the stop on."""
+
+
+class Shutdown:
+    """
+    One invocation's part in stopping the cluster.
+
+    Args:
+        settings: The adjuster's settings.
+        edges: What it acts on.
+        lookout: What this invocation has seen.
+        end_lease: Returns when this invocation cannot be alive any more, in seconds since the epoch.
+        resume: Resumes what a shrink suspended whose invocation has died, and tells whether it was this one that did.
+    """
+
+    def __init__(
+        self,
+        settings: AdjusterSettings,
+        edges: Edges,
+        lookout: Lookout,
+        *,
+        end_lease: Callable[[], int],
+        resume: Callable[[Adjustment], bool],
+    ) -> None:
+        self._settings = settings
+        self._edges = edges
+        self._lookout = lookout
+        self._end_lease = end_lease
+        self._resume = resume
+
+    def run(self, message_id: str = "") -> str:
+        """
+        Stop the cluster, or tell the nodes that it stops soon, if it is time.
+
+        Args:
+            message_id: Id of the message by which AWS Budgets asks for a stop. Default: it does not.
+
+        Returns:
+            What came of it, in words; empty when the cluster goes on as ever.
+
+        Raises:
+            botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
+        """
+        if not self._settings.has_end:
+            return ""
+        groups, now = self._lookout.observed.groups, self._edges.clock.now()
+        record = self._edges.records.read_stop() or StopRecord()
+        match judge_stop(groups, record, settings=self._settings, message_id=message_id, now=now):
+            case Begin(record=following):
+                return self._stop(following)
+            case Rest(why=why):
+                return self._withdraw() or why
+            case Allow(record=following):
+                logger.info("the cluster was scaled up after its stop (%s): its time begins anew", following.cause)
+                return "" if self._edges.records.write_stop(following) else LOST_RACE
+        return self._tell(plan_notice(groups, record, settings=self._settings, now=now))
+
+    def is_under_way(self) -> bool:
+        """Tell whether the cluster is stopped, or is just being stopped."""
+        record = self._edges.records.read_stop() if self._settings.has_end else None
+        if record is None:
+            return False
+        believed = record.believe(self._edges.clock.now())
+        return believed.is_open or believed.is_stopped
+
+    def _stop(self, begun: StopRecord) -> str:
+        edges, record = self._edges, begun.hold(self._end_lease())
+        if not edges.records.write_stop(record):
+            return LOST_RACE
+        if why := self._find_hindrance():
+            edges.records.write_stop(replace(record, revision=record.revision + 1, lease_until=_OVER))
+            return why
+        groups = sorted(self._lookout.observed.groups, key=lambda group: group.role is NodeRole.MASTER)
+        if is_up(groups):
+            logger.warning("the cluster stops: %s", record.cause)
+            self._send_end(record.cause)
+        for group in groups:
+            if group.desired > group.min_size:
+                edges.groups.set_desired(group.name, group.min_size)
+        if not edges.records.write_stop(record.close(math.floor(edges.clock.now()))):
+            return LOST_RACE
+        return f"stopped: {record.cause}"
+
+    def _find_hindrance(self) -> str:
+        """Say which invocation may raise again what a stop lowers; a shrink that died is ended."""
+        edges, now = self._edges, self._edges.clock.now()
+        if is_held(edges.records.read_wish(), now):
+            return "the stop waits for capacity that is being asked for"
+        shrink = edges.records.read_adjustment()
+        if shrink is None or not shrink.is_open:
+            return ""
+        is_ended = not shrink.is_held(now) and self._resume(shrink)
+        return "" if is_ended else "the stop waits for a shrink"
+
+    def _send_end(self, cause: str) -> None:
+        state = self._lookout.state or self._edges.records.read_state()
+        nodes = sum(len(group.launched) for group in self._lookout.observed.groups)
+        generation = state.generation if state else 0
+        self._edges.send_event(ClusterEvent(EventKind.FINISHED, self._settings.cluster, generation, nodes, cause))
+
+    def _withdraw(self) -> str:
+        return self._tell("") if self._lookout.state is not None else ""
+
+    def _tell(self, notice: str) -> str:
+        """Let the item say that the cluster stops soon, or does not; another notice, of a capacity block, stays."""
+        edges, state = self._edges, self._lookout.state
+        if state is None and notice:
+            state = edges.records.read_state()
+        if state is None or state.phase is Phase.FAILED or state.notice == notice:
+            return ""
+        if state.notice and not state.notice.startswith(NOTICE_BEGIN):
+            return ""
+        if not edges.records.write_state(state.advance(state.phase, notice=notice)):
+            return LOST_RACE
+        edges.ring_master(Doorbell(state.cluster, state.generation))
+        return f"notice: {notice or 'none any more'}"

@@ -1,0 +1,772 @@
+"""The adjuster against an in-process AWS: real calls, real records, a real signal."""
+
+import functools
+import http.server
+import json
+import logging
+import threading
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import boto3
+import moto
+import pytest
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+from moto.moto_api._internal.models import moto_api_backend
+
+from capacity_adjuster import handler
+from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
+from capacity_adjuster.aws.state_table import ClusterRecords
+from capacity_adjuster.events.stack_request import answer_stack
+from capacity_adjuster.policy.capacity_request import CapacityRequest
+from capacity_adjuster.policy.requested_capacity import Ask, Wish
+from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.reconcile.reconciliation import Reconciliation
+from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.metrics import (
+    CAPACITY_ASKED,
+    CAPACITY_LAUNCHED,
+    FORMATION_PENDING_SECONDS,
+    LAUNCH_FAILURES,
+)
+from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.stack_signal import send_signal
+
+START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
+LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
+MUTATING = frozenset({"PutItem", "SendMessage", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses"})
+
+
+# Making a client costs more than all the calls of a test; the server's address is the same for all of them.
+make_client = functools.cache(boto3.client)
+
+
+class Crash(BaseException):
+    """The invocation dies."""
+
+
+class SteppedClock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self, age=60.0):
+        self.time = START.timestamp() + age
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += seconds
+
+    def remaining(self):
+        return 60.0
+
+
+class Context:
+    """Lambda's context object, as far as it is used."""
+
+    def get_remaining_time_in_millis(self):
+        return 60_000
+
+
+class Cloud:
+    """A cluster's groups, table and queue in moto, and the stack's signal server."""
+
+    def __init__(self, settings, signals):
+        self.signals = signals
+        self.scaling = make_client("autoscaling")
+        self.dynamodb = make_client("dynamodb")
+        self.sqs = make_client("sqs")
+        self.dynamodb.create_table(
+            TableName="state",
+            KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        make_client("ec2").create_launch_template(
+            LaunchTemplateName="node", LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "t3.micro"}
+        )
+        self.settings = replace(
+            settings,
+            master_queue_url=self.sqs.create_queue(QueueName="master")["QueueUrl"],
+            signal_url=signals.url,
+            worker_min_capacity=1,
+        )
+        self.is_short = False
+        self.lost = 0
+        self.calls = []
+        self.edges(SteppedClock())  # The adjuster's clients outlive a test; what watches them must not.
+
+    def create_group(self, role, desired, *, cluster=None, name=None):
+        tags = {CLUSTER_TAG: cluster or self.settings.cluster, ROLE_TAG: role}
+        self.scaling.create_auto_scaling_group(
+            # D14: a name that says the contrary of the tag.
+            AutoScalingGroupName=name or f"{self.settings.cluster}-master-{role}",
+            MinSize=0,
+            MaxSize=desired,
+            DesiredCapacity=desired,
+            AvailabilityZones=["us-east-1a"],
+            LaunchTemplate={"LaunchTemplateName": "node"},
+            Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()],
+        )
+
+    def create_groups(self, workers=3):
+        self.create_group("master", 1)
+        self.create_group("worker", workers)
+
+    def edges(self, clock, die_after=None, denied=None):
+        """Return edges whose clients are watched, and die or are denied when told."""
+        for make in ("autoscaling", "dynamodb", "events", "sqs"):
+            events = handler._make_client(make).meta.events
+            events.unregister("before-call", unique_id="watch")
+            events.unregister("after-call", unique_id="watch-after")
+            events.register("before-call", self.deny(denied), unique_id="watch")
+            events.register("after-call", self.answer(die_after), unique_id="watch-after")
+        self.calls.clear()
+        return handler.make_edges(self.settings, clock)
+
+    def deny(self, denied):
+        def before(model, **_):
+            if model.name == denied:
+                text = f"User: adjuster is not authorized to perform: {model.name}"
+                raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, model.name)
+
+        return before
+
+    def answer(self, die_after):
+        """Say what moto cannot: that one worker's launch failed."""
+
+        def after(model, parsed, **_):
+            if model.name == "DescribeAutoScalingGroups":
+                for group in parsed["AutoScalingGroups"]:
+                    group["CreatedTime"] = START
+                    if self.is_short and len(group["Instances"]) == 3:
+                        group["Instances"].pop()
+            if model.name == "DescribeScalingActivities" and self.is_short:
+                parsed["Activities"] = [activity("launch-1", "Failed", StatusMessage=LACK)]
+            if model.name == "DescribeScalingActivities" and self.lost:
+                parsed["Activities"] = [lose(number) for number in range(self.lost)]
+            if model.name in MUTATING:
+                self.calls.append(model.name)
+                if len(self.calls) == die_after:
+                    raise Crash
+
+        return after
+
+    def listen(self):
+        """Subscribe to the cluster's events, as a rule of the user's does; return how to read them."""
+        events, name = make_client("events"), "heard"
+        queue = self.sqs.create_queue(QueueName=name)["QueueUrl"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        events.put_rule(
+            Name=name, EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
+        )
+        events.put_targets(Rule=name, Targets=[{"Id": name, "Arn": arn}])
+
+        def read():
+            messages = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+            return [ClusterEvent.from_event(json.loads(message["Body"])) for message in messages]
+
+        return read
+
+    def run(self, clock=None, **options):
+        clock = clock or SteppedClock()
+        return Reconciliation(self.settings, self.edges(clock, **options)).run()
+
+    def request(self, kind, workers, **more):
+        """Let CloudFormation ask, and return what it was answered."""
+        event = {
+            "RequestType": kind,
+            "RequestId": f"request-of-{kind}",
+            "StackId": "stack",
+            "LogicalResourceId": "RequestedCapacity",
+            "ResponseURL": self.signals.url,
+            "ResourceProperties": {"Master": "1", "Workers": str(workers), "Candidate": "0"},
+            **more,
+        }
+        edges = self.edges(SteppedClock())
+        answer_stack(event, edges=edges, asking=Reconciliation(self.settings, edges).asking, send=send_signal)
+        return self.signals.bodies[-1]
+
+    def group(self, role):
+        found = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+        return next(group for group in found if group["AutoScalingGroupName"].endswith(f"-master-{role}"))
+
+    def records(self):
+        return ClusterRecords(self.dynamodb, "state", self.settings.cluster)
+
+    def state(self):
+        return self.records().read_state()
+
+    def doorbells(self):
+        messages = self.sqs.receive_message(QueueUrl=self.settings.master_queue_url, MaxNumberOfMessages=10)
+        return [json.loads(message["Body"]) for message in messages.get("Messages", [])]
+
+
+class SignalServer:
+    """Takes the stack's signals."""
+
+    def __init__(self):
+        self.bodies = []
+        self.status = 200
+        signals = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_PUT(self):
+                signals.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(signals.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/signal"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+
+@pytest.fixture
+def signals():
+    server = SignalServer()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def standing_moto():
+    """moto within this process and without HTTP; one for all tests here, because clients are made for one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
+        patch.delenv("AWS_ENDPOINT_URL")
+        with moto.mock_aws():
+            yield
+    make_client.cache_clear()
+    handler._make_client.cache_clear()
+
+
+@pytest.fixture
+def cloud(standing_moto, settings, signals, monkeypatch):
+    monkeypatch.delenv("AWS_ENDPOINT_URL")  # Clients that a test makes would otherwise pass moto by.
+    moto_api_backend.reset()
+    return Cloud(settings, signals)
+
+
+def activity(name, status, *, minutes=0, **more):
+    start = START + timedelta(minutes=minutes)
+    return {
+        "ActivityId": name,
+        "AutoScalingGroupName": "w",
+        "Description": "Launching a new EC2 instance",
+        "Cause": "At 2026 ...",
+        "StartTime": start,
+        "EndTime": start,
+        "StatusCode": status,
+        "Details": '{"Subnet ID":"subnet-1","Availability Zone":"us-east-1a"}',
+        **more,
+    }
+
+
+def lose(number):
+    return activity(
+        f"lost-{number}",
+        "Successful",
+        Description=f"Terminating EC2 instance: i-{number:017x}",
+        Cause="At 2026-11-21T10:00:00Z an instance was taken out of service in response to a user health-check.",
+    )
+
+
+def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
+    cloud.create_groups()
+    assert cloud.run() == "verdict launched: 4 of 4 nodes"
+    state = cloud.state()
+    ids = {role: [i["InstanceId"] for i in cloud.group(role)["Instances"]] for role in ("master", "worker")}
+    assert state.expected == (*ids["master"], *sorted(ids["worker"]))
+    assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, "")
+    assert cloud.doorbells() == [{"kind": "doorbell", "cluster": "training", "generation": 1}]
+    assert cloud.calls == ["PutItem", "PutItem", "SendMessage", "PutItem"], "watch, verdict, bell, end of the watch"
+
+
+@pytest.mark.fault(20)
+@pytest.mark.defect("D06")
+def test_after_the_verdict_nothing_is_changed_any_more(cloud):
+    """D06: an adjuster that lives for ever must not cut what a user scales later."""
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    state = cloud.state()
+    cloud.records().write_state(state.advance(Phase.PUBLISHED))
+    cloud.is_short = True
+    clock.time += 60
+    assert cloud.run(clock) == "a roster is published, so the master keeps the membership"
+    assert cloud.calls == ["PutItem"], "only the watch"
+
+
+def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    state = cloud.state().advance(Phase.FORMED)
+    cloud.records().write_state(state)
+    for cloud.lost, suspended in ((2, []), (3, ["Launch"])):
+        clock.time += 60
+        assert cloud.run(clock) == "a roster is published, so the master keeps the membership"
+        found = cloud.group("worker")["SuspendedProcesses"]
+        assert [entry["ProcessName"] for entry in found] == suspended
+    assert cloud.calls == ["PutItem", "PutItem", "SuspendProcesses", "PutItem"], "watch, trip, and its confirmation"
+    assert cloud.records().read_breaker().reason.startswith("workers must join the cluster, got 3 that died before")
+    name = cloud.group("worker")["AutoScalingGroupName"]
+    cloud.scaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+    clock.time += 60
+    cloud.run(clock)
+    assert not cloud.group("worker")["SuspendedProcesses"], "the user's wish holds"
+    assert not cloud.records().read_breaker().is_tripped
+    assert cloud.state() == state
+
+
+def test_a_verdict_that_stands_costs_two_reads(cloud):
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    clock.time += 60
+    assert cloud.run(clock) == "the verdict stands: launched"
+    assert cloud.calls == []
+
+
+def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
+    cloud.create_groups()
+    cloud.is_short = True
+    outcome = cloud.run()
+    assert outcome.startswith("verdict launched: 3 of 4 nodes 2 of 3 workers launched, at least 1 were wanted: Insuff")
+    assert cloud.group("worker")["DesiredCapacity"] == 2
+    assert not cloud.group("worker")["SuspendedProcesses"]
+    assert cloud.calls == [
+        "PutItem", "PutItem", "SuspendProcesses", "SetDesiredCapacity", "ResumeProcesses", "PutItem", "PutItem",
+        "SendMessage", "PutItem",
+    ]  # fmt: skip
+
+
+@pytest.mark.fault(33)
+@pytest.mark.parametrize("die_after", range(1, 10))
+def test_a_crash_after_any_change_is_made_good(cloud, die_after):
+    """FAULTS 33."""
+    cloud.create_groups()
+    cloud.is_short = True
+    clock = SteppedClock()
+    with pytest.raises(Crash):
+        cloud.run(clock, die_after=die_after)
+    for _ in range(3):
+        clock.time += 60
+        cloud.run(clock)
+    state, group = cloud.state(), cloud.group("worker")
+    assert (state.phase, state.requested, len(state.expected)) == (Phase.LAUNCHED, 4, 3)
+    assert group["DesiredCapacity"] == 2
+    assert not group["SuspendedProcesses"]
+
+
+@pytest.mark.defect("D15")
+def test_a_users_own_suspension_is_left(cloud):
+    """D15, and its contrary."""
+    cloud.create_groups()
+    cloud.is_short = True
+    name = cloud.group("worker")["AutoScalingGroupName"]
+    cloud.scaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=["ReplaceUnhealthy"])
+    cloud.run()
+    assert [entry["ProcessName"] for entry in cloud.group("worker")["SuspendedProcesses"]] == ["ReplaceUnhealthy"]
+
+
+@pytest.mark.fault(2)
+def test_a_failure_tells_the_stack_and_then_the_item(cloud):
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    heard = cloud.listen()
+    cloud.run()
+    (event,) = heard()
+    assert (event.kind, event.cluster, event.nodes) == (EventKind.FAILED, "training", 0)
+    (body,) = cloud.signals.bodies
+    assert event.reason == body["Reason"]
+    assert (body["Status"], body["UniqueId"]) == ("FAILURE", "training")
+    assert body["Reason"].startswith(
+        "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in us-"
+    )
+    assert cloud.state().phase is Phase.FAILED
+    assert cloud.state().reason == body["Reason"]
+    assert cloud.doorbells() == []
+    assert cloud.group("worker")["DesiredCapacity"] == 3
+
+
+def test_an_event_that_cannot_be_sent_fails_no_invocation(cloud, caplog):
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    heard = cloud.listen()
+    cloud.run(denied="PutEvents")
+    assert heard() == []
+    assert "could not send the event Deep Learning Cluster Failed" in caplog.text
+    assert cloud.state().phase is Phase.FAILED
+
+
+@pytest.mark.fault(64)
+def test_a_signal_that_is_not_taken_is_sent_again(cloud):
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    cloud.signals.status = 500
+    with pytest.raises(OSError, match="500"):
+        cloud.run()
+    assert cloud.state() is None
+    cloud.signals.status = 200
+    cloud.run()
+    assert len(cloud.signals.bodies) == 2
+    assert cloud.state().phase is Phase.FAILED
+
+
+@pytest.mark.fault(42)
+@pytest.mark.parametrize("action", ["SuspendProcesses", "SetDesiredCapacity", "PutItem"])
+def test_a_denied_call_is_named_once_its_policy_has_had_its_time(cloud, action):
+    """FAULTS 42."""
+    cloud.create_groups()
+    cloud.is_short = True
+    with pytest.raises(ClientError):
+        cloud.run(SteppedClock(), denied=action)
+    assert cloud.signals.bodies == []
+    with pytest.raises(ClientError):
+        cloud.run(SteppedClock(age=400.0), denied=action)
+    assert f"is not authorized to perform: {action}" in cloud.signals.bodies[0]["Reason"]
+
+
+@pytest.mark.fault(24, 25)
+def test_only_this_clusters_groups_are_found_and_by_their_tags(cloud):
+    cloud.create_groups()
+    cloud.create_group("worker", 0, cluster="other", name="not-ours")
+    cloud.create_group("observer", 0, name="no-role-of-ours")
+    found = AutoScalingGroups(cloud.scaling, "training").find()
+    assert {(group.name, group.role) for group in found} == {
+        ("training-master-master", NodeRole.MASTER),
+        ("training-master-worker", NodeRole.WORKER),
+    }
+    assert all(group.activities is None for group in found)
+
+
+def test_no_groups_is_not_yet(cloud):
+    assert cloud.run() == "instances come and go, or the groups are not there yet"
+    assert cloud.calls == []
+
+
+def test_only_one_invocation_looks_closely(cloud):
+    cloud.create_groups()
+    assert cloud.records().begin_watch(SteppedClock().time - 1, SteppedClock().time + 20)
+    assert cloud.run() == "another invocation looks already"
+    assert cloud.state() is None
+
+
+def test_a_watch_whose_invocation_died_ends_by_itself(cloud):
+    cloud.create_groups()
+    clock = SteppedClock()
+    assert cloud.records().begin_watch(clock.time - 30, clock.time - 10)
+    assert cloud.run(clock) == "verdict launched: 4 of 4 nodes"
+
+
+def test_a_watch_that_led_to_nothing_is_given_up(cloud):
+    cloud.create_groups()
+    assert cloud.records().begin_watch(SteppedClock().time, SteppedClock().time + 20)
+    cloud.records().end_watch()
+    assert cloud.run() == "verdict launched: 4 of 4 nodes"
+
+
+def describe(name="w", **more):
+    return {
+        "AutoScalingGroupName": name,
+        "MinSize": 0,
+        "MaxSize": 3,
+        "DesiredCapacity": 3,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": ["us-east-1a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": START,
+        "Tags": [{"Key": CLUSTER_TAG, "Value": "training"}, {"Key": ROLE_TAG, "Value": "worker"}],
+        **more,
+    }
+
+
+@pytest.fixture
+def stubbed():
+    """Groups of a client that answers what it is given."""
+    client = boto3.client("autoscaling")
+    with Stubber(client) as stubber:
+        yield AutoScalingGroups(client, "training"), stubber
+        stubber.assert_no_pending_responses()
+
+
+@pytest.mark.fault(38)
+def test_d17_every_page_of_groups_is_read(stubbed):
+    groups, stubber = stubbed
+    query = {"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": ["training"]}]}
+    stubber.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [], "NextToken": "2"}, query)
+    page = {"AutoScalingGroups": [describe(Status="Delete in progress")]}
+    stubber.add_response("describe_auto_scaling_groups", page, query | {"NextToken": "2"})
+    (group,) = groups.find()
+    assert (group.name, group.desired, group.instances, group.is_deleting) == ("w", 3, (), True)
+    assert group.created == START.timestamp()
+
+
+@pytest.mark.fault(38)
+@pytest.mark.defect("D11")
+def test_d17_every_page_of_activities_is_read(stubbed):
+    groups, stubber = stubbed
+    query = {"AutoScalingGroupName": "w"}
+    first = activity("a-2", "Failed", StatusMessage="no capacity", minutes=2)
+    stubber.add_response("describe_scaling_activities", {"Activities": [first], "NextToken": "2"}, query)
+    old = activity("a-1", "InProgress", Description="Terminating EC2 instance: i-1", Details="{}")
+    del old["EndTime"]
+    odd = activity("a-0", "Successful", Description="Moving EC2 instance to Standby", Details="no JSON")
+    stubber.add_response("describe_scaling_activities", {"Activities": [old, odd]}, query | {"NextToken": "2"})
+    failed, terminating, moving = groups.read_activities("w")
+    assert (failed.kind, failed.zone, failed.message, failed.is_failed_launch) == (
+        "launch", "us-east-1a", "no capacity", True,
+    )  # fmt: skip
+    assert failed.start == START.timestamp() + 120
+    # D11: details without a zone, or without sense.
+    assert (terminating.kind, terminating.zone, terminating.end, terminating.is_in_progress) == (
+        "terminate", "", None, True,
+    )  # fmt: skip
+    assert (moving.kind, moving.zone) == ("other", "")
+
+
+def test_pages_of_activities_that_are_too_old_are_not_read(stubbed):
+    groups, stubber = stubbed
+    for since, pages in ((0, 2), (START.timestamp() + 60, 1)):
+        stubber.add_response("describe_scaling_activities", {"Activities": [lose(2)], "NextToken": "2"})
+        if pages == 2:
+            stubber.add_response("describe_scaling_activities", {"Activities": [lose(1)]})
+        found = groups.read_activities("w", since)
+        assert [(activity.instance_id, activity.is_loss) for activity in found] == [
+            (f"i-{number:017x}", True) for number in (2, 1)[:pages]
+        ]
+
+
+def test_a_group_that_goes_while_it_is_read_has_unread_activities(stubbed):
+    groups, stubber = stubbed
+    for method in ("describe_scaling_activities", "resume_processes"):
+        stubber.add_client_error(method, "ValidationError", "AutoScalingGroup name not found - null", 400)
+    assert groups.read_activities("w") is None
+    groups.resume("w", ("Launch",))
+
+
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("describe_scaling_activities", lambda groups: groups.read_activities("w")),
+        ("resume_processes", lambda groups: groups.resume("w", ("Launch",))),
+    ],
+)
+def test_any_other_refusal_is_raised(stubbed, method, call):
+    groups, stubber = stubbed
+    stubber.add_client_error(method, "ValidationError", "1 validation error detected", 400)
+    with pytest.raises(ClientError):
+        call(groups)
+
+
+def test_no_processes_are_named_none_are_touched(stubbed):
+    """Without names Auto Scaling would take all of them; the stub has no answer, so a call would fail."""
+    groups, _ = stubbed
+    groups.suspend("w", ())
+    groups.resume("w", ())
+
+
+@pytest.mark.fault(36)
+def test_the_slower_of_two_writers_loses(cloud):
+    records = cloud.records()
+    verdict = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
+    assert records.write_state(verdict)
+    assert not records.write_state(replace(verdict, reason="slower"))
+    assert records.read_state() == verdict
+    record = Adjustment(1, "w", 4, 4, 3, "why", ("Launch",), 77)
+    assert not records.write_adjustment(replace(record, revision=2))
+    assert records.write_adjustment(record)
+    assert not records.write_adjustment(replace(record, reason="slower"))
+    assert records.write_adjustment(record.close())
+    assert records.read_adjustment() == replace(record, revision=2, processes=(), lease_until=0)
+
+
+def make_wish(**options):
+    request = CapacityRequest("request-1", "capacity-request-1", 1, 3, "0", is_creation=True)
+    return Wish(1, request, ("request-1",), **options)
+
+
+def test_a_wish_is_read_as_it_was_written_and_the_slower_writer_loses(cloud):
+    records = cloud.records()
+    assert records.read_wish() is None
+    wish = make_wish(asks=(Ask("workers", 0, 3), Ask("master", 0, 1)), former=(Ask("workers", 3, 0),), lease_until=77)
+    assert not records.write_wish(replace(wish, revision=2))
+    assert records.write_wish(wish)
+    assert not records.write_wish(replace(wish, is_over=True))
+    assert records.read_wish() == wish
+    assert records.write_wish(wish.close())
+    assert not records.write_wish(wish.end())
+    assert records.read_wish() == wish.close()
+
+
+@pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
+@pytest.mark.parametrize("document", ["", "[]", '{"revision": 7}'])
+def test_a_wish_that_cannot_be_read_asks_for_nothing_and_the_next_one_does(cloud, caplog, document, revision):
+    cloud.create_groups()
+    item = {"cluster": {"S": "training#wish"}, "document": {"S": document}, **revision}
+    cloud.dynamodb.put_item(TableName="state", Item=item)
+    assert cloud.run().startswith("verdict launched")
+    assert "record training#wish must be readable" in caplog.text
+    assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
+    assert cloud.group("worker")["DesiredCapacity"] == 2
+    assert cloud.records().read_wish().request.request_id == "request-of-Update"
+
+
+def test_a_stack_is_answered_when_its_groups_were_asked(cloud):
+    cloud.create_groups()
+    for role in ("worker", "master"):
+        name = cloud.group(role)["AutoScalingGroupName"]
+        cloud.scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=0)
+    answer = cloud.request("Create", workers=3)
+    assert answer == {
+        "StackId": "stack",
+        "RequestId": "request-of-Create",
+        "LogicalResourceId": "RequestedCapacity",
+        "PhysicalResourceId": "capacity-request-of-Create",
+        "Status": "SUCCESS",
+    }
+    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("worker", "master")} == {"worker": 3, "master": 1}
+    assert cloud.calls == ["PutItem", "PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
+    cloud.request("Create", workers=3)
+    assert cloud.calls == [], "the same request again"
+    cloud.request("Delete", workers=3, PhysicalResourceId="capacity-request-of-Create")
+    assert cloud.records().read_wish().is_over
+
+
+def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tried_again(cloud):
+    cloud.create_groups()
+    cloud.signals.status = 503
+    with pytest.raises(OSError, match="503"):
+        cloud.request("Update", workers=2)
+    assert len(cloud.signals.bodies) == 1
+    cloud.signals.status = 200
+    assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
+    assert cloud.calls == [], "the groups were asked before"
+
+
+@pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
+def test_a_record_of_another_shape_is_reported_and_written_anew(cloud, caplog, revision):
+    item = {"cluster": {"S": "training#adjustment"}, "document": {"S": '{"revision": "one"}'}, **revision}
+    cloud.dynamodb.put_item(TableName="state", Item=item)
+    blank = cloud.records().read_adjustment()
+    assert "adjustment.revision must be of type int" in caplog.text
+    following = replace(blank, revision=blank.revision + 1, group="workers")
+    assert cloud.records().write_adjustment(following)
+    assert cloud.records().read_adjustment() == following
+
+
+@pytest.fixture
+def environment(cloud, monkeypatch):
+    # Two looks without a pause between them, so that no test sleeps.
+    for name, value in replace(cloud.settings, settle_seconds=0).to_environment().items():
+        monkeypatch.setenv(name, value)
+    return cloud
+
+
+@pytest.mark.fault(21, 22)
+@pytest.mark.defect("D10", "D11")
+@pytest.mark.parametrize("event", [None, {}, {"Records": [{"Sns": {"Message": "{"}}]}, {"source": "aws.events"}, [1]])
+def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog):
+    environment.create_groups(workers=1)
+    caplog.set_level(logging.INFO, "capacity_adjuster")
+    assert handler.handle(event, Context()) == {"outcome": "verdict launched: 2 of 2 nodes"}
+    assert caplog.messages[0].startswith("woken by ")
+    assert caplog.messages[-1] == "outcome: verdict launched: 2 of 2 nodes"
+    (metrics,) = [found for record in caplog.records if (found := getattr(record, "metrics", None))]
+    assert (metrics[CAPACITY_ASKED], metrics[CAPACITY_LAUNCHED], metrics[LAUNCH_FAILURES]) == (2, 2, 0)
+    assert metrics[FORMATION_PENDING_SECONDS] > 0
+
+
+@pytest.mark.fault(21)
+def test_a_test_of_the_notifications_costs_no_call(environment):
+    environment.create_groups(workers=1)
+    test = json.dumps({"Event": "autoscaling:TEST_NOTIFICATION", "AutoScalingGroupName": "workers"})
+    launch = json.dumps({"Event": "autoscaling:EC2_INSTANCE_LAUNCH", "AutoScalingGroupName": "workers"})
+    event = {"Records": [{"Sns": {"Message": test}}]}
+    assert handler.handle(event, Context()) == {"outcome": "notifications are set up"}
+    event["Records"].append({"Sns": {"Message": launch}})
+    assert handler.handle(event, Context()) == {"outcome": "verdict launched: 2 of 2 nodes"}
+
+
+@pytest.mark.defect("D12")
+def test_what_goes_wrong_is_logged_with_its_cause_and_raised(environment, caplog):
+    """D12: the error itself must not be lost."""
+    environment.create_groups(workers=1)
+    environment.dynamodb.delete_table(TableName="state")
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        handler.handle({}, Context())
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "ResourceNotFoundException" in record.exc_text
+
+
+def tell_of_budget(topic):
+    sns = {"TopicArn": topic, "MessageId": "m-1", "Message": "AWS Budget Notification"}
+    return {"Records": [{"EventSource": "aws:sns", "Sns": sns}]}
+
+
+def test_a_cluster_past_its_time_stops_with_four_changes_and_rests(cloud):
+    cloud.settings = replace(cloud.settings, stop_after_seconds=600)
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    clock.time = START.timestamp() + 600
+    assert cloud.run(clock) == "stopped: deadline"
+    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {"master": 0, "worker": 0}
+    assert cloud.calls == ["PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
+    clock.time += 60
+    assert cloud.run(clock) == "the cluster is stopped"
+    assert cloud.calls == []
+
+
+@pytest.mark.fault(33)
+@pytest.mark.parametrize("die_after", range(1, 5))
+def test_a_crash_after_any_change_of_a_stop_is_made_good(cloud, die_after):
+    cloud.settings = replace(cloud.settings, stop_after_seconds=600)
+    cloud.create_groups()
+    clock = SteppedClock(age=600.0)
+    with pytest.raises(Crash):
+        cloud.run(clock, die_after=die_after)
+    for _ in range(2):
+        clock.time += 70  # Longer than the lease of the one that died.
+        cloud.run(clock)
+    assert {cloud.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {0}
+    assert cloud.records().read_stop().is_stopped
+
+
+@pytest.mark.parametrize(
+    ("topic", "desired"), [("arn:aws:sns:us-east-1:1:budget", 0), ("arn:aws:sns:us-east-1:1:x", 1)]
+)
+def test_only_the_topic_of_the_budget_stops_the_cluster(environment, monkeypatch, topic, desired):
+    monkeypatch.setenv("DEEPLEARNING_BUDGET_TOPIC_ARN", "arn:aws:sns:us-east-1:1:budget")
+    environment.create_groups(workers=1)
+    handler.handle(tell_of_budget(topic), Context())
+    assert {environment.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {desired}
+
+
+def test_a_stop_that_eventbridge_is_not_told_of_is_a_stop_all_the_same(cloud, monkeypatch, caplog):
+    cloud.settings = replace(cloud.settings, stop_after_seconds=600)
+    cloud.create_groups()
+
+    def refuse(**_):
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "PutEvents")
+
+    monkeypatch.setattr(handler._make_client("events"), "put_events", refuse)
+    assert cloud.run(SteppedClock(age=600.0)) == "stopped: deadline"
+    assert any("could not send the event" in message for message in caplog.messages)
+
+
+def test_a_missing_setting_is_named(monkeypatch):
+    with pytest.raises(ContractError, match="DEEPLEARNING_CLUSTER"):
+        handler.handle({}, Context())

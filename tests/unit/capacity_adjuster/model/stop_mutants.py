@@ -1,0 +1,124 @@
+"""Planted defects of the stop: each rule of it that could be wrong, and what must catch it."""
+
+from dataclasses import replace
+
+import test_stop_histories as histories
+from hypothesis import Phase as SearchPhase
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from mutants import Changed, Mutant
+from stop_machine import StopMachine
+from test_scaling_model import THOROUGH
+
+from capacity_adjuster.policy import stop_policy
+from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.reconcile import shutdown
+from capacity_adjuster.reconcile.shutdown import Shutdown
+
+HUNT = settings(
+    THOROUGH, max_examples=300, stateful_step_count=15, phases=[SearchPhase.generate], print_blob=False
+)  # fmt: skip
+
+
+def search_for_stops():
+    run_state_machine_as_test(StopMachine, settings=HUNT)
+
+
+def stop_a_minute_early(patch):
+    real = stop_policy.find_deadline
+    patch.setattr(stop_policy, "find_deadline", lambda *found: (real(*found) or 10**12) - 61)
+
+
+def stop_never(patch):
+    patch.setattr(stop_policy, "find_deadline", lambda *_: None)
+
+
+def stop_the_workers_only(patch):
+    patch.setattr(shutdown, "sorted", lambda groups, key: [g for g in groups if not key(g)], raising=False)
+
+
+def forget_that_it_was_stopped(patch):
+    patch.setattr(StopRecord, "close", lambda self, now: replace(self, revision=self.revision + 1, lease_until=0))
+
+
+def count_a_new_allowance_from_the_old_one(patch):
+    real = StopRecord.allow
+    patch.setattr(StopRecord, "allow", lambda self, now: replace(real(self, now), counted_from=self.counted_from))
+
+
+def take_an_old_read_for_a_users_wish(patch):
+    patch.setattr(stop_policy, "SETTLED_SECONDS", 0)
+
+
+def obey_the_copies_of_a_message(patch):
+    real = StopRecord.begin
+    patch.setattr(StopRecord, "begin", lambda self, cause, message_id: real(self, cause, ""))
+
+
+def stop_what_is_being_deleted(patch):
+    real = stop_policy.judge_stop
+
+    def judge(groups, record, **options):
+        return real([replace(group, is_deleting=False) for group in groups], record, **options)
+
+    patch.setattr(shutdown, "judge_stop", judge)
+
+
+def stop_in_the_middle_of_a_shrink(patch):
+    real = Shutdown.__init__
+
+    def init(self, chosen, edges, lookout, **options):
+        blind = Changed(edges.records, read_adjustment=lambda: None)
+        real(self, chosen, replace(edges, records=blind), lookout, **options)
+
+    patch.setattr(Shutdown, "__init__", init)
+
+
+def shrink_what_is_stopped(patch):
+    patch.setattr(Shutdown, "is_under_way", lambda self: False)
+
+
+def stop_before_writing_it_down(patch):
+    real = Shutdown._stop
+
+    def stop(self, begun):
+        for group in self._lookout.observed.groups:
+            self._edges.groups.set_desired(group.name, 0)
+        return real(self, begun)
+
+    patch.setattr(Shutdown, "_stop", stop)
+
+
+def leave_the_notice(patch):
+    patch.setattr(Shutdown, "_withdraw", lambda self: "")
+
+
+crash = histories.test_a_crash_around_any_call_of_a_stop_changes_nothing_in_the_end
+told = histories.test_the_nodes_are_told_once_and_the_notice_goes_with_the_stop
+shrinking = histories.test_a_shrink_between_any_two_calls_of_a_stop_raises_nothing_again
+ended = histories.test_a_cluster_that_was_ended_before_is_not_stopped_again_when_it_is_wanted
+
+STOP_MUTANTS = (
+    Mutant("policy", stop_a_minute_early, search_for_stops, "S1"),
+    Mutant("policy", stop_never, search_for_stops, "S3"),
+    Mutant("policy", stop_the_workers_only, search_for_stops, "S3"),
+    Mutant("policy", forget_that_it_was_stopped, search_for_stops, "S1|I10"),
+    Mutant("policy", count_a_new_allowance_from_the_old_one, search_for_stops, "S1"),
+    Mutant(
+        "policy",
+        take_an_old_read_for_a_users_wish,
+        histories.test_a_look_that_is_older_than_the_stop_begins_no_new_allowance,
+        "assert",
+    ),
+    Mutant("policy", obey_the_copies_of_a_message, search_for_stops, "S1"),
+    Mutant("policy", stop_what_is_being_deleted, search_for_stops, "S1"),
+    Mutant("policy", stop_in_the_middle_of_a_shrink, shrinking, "S2"),
+    Mutant(
+        "policy",
+        shrink_what_is_stopped,
+        histories.test_a_shrink_gives_way_to_a_stop_that_has_begun_meanwhile,
+        "after those of",
+    ),
+    Mutant("policy", stop_before_writing_it_down, search_for_stops, "D15|D06|only the workers|I"),
+    Mutant("policy", leave_the_notice, told, "assert"),
+)

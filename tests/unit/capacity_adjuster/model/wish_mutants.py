@@ -1,0 +1,188 @@
+"""Planted defects of the wish: each rule of it that could be wrong, and what must catch it."""
+
+from dataclasses import replace
+from functools import partial
+
+import test_wish as histories
+from hypothesis import Phase as SearchPhase
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from mutants import Mutant
+from test_scaling_model import THOROUGH
+from wish_machine import WishMachine
+
+from capacity_adjuster.events import stack_request
+from capacity_adjuster.policy import requested_capacity as wish
+from capacity_adjuster.policy.requested_capacity import Wish
+from capacity_adjuster.reconcile import capacity_change as asking
+from capacity_adjuster.reconcile import shutdown
+from capacity_adjuster.reconcile.capacity_change import Asking
+from capacity_adjuster.reconcile.confirmation import Lookout
+
+HUNT = settings(THOROUGH, max_examples=300, stateful_step_count=12, phases=[SearchPhase.generate], print_blob=False)
+
+
+def search_for_wishes():
+    run_state_machine_as_test(WishMachine, settings=HUNT)
+
+
+def ask_for_one_more(patch):
+    real = wish._plan_ask
+    patch.setattr(wish, "_plan_ask", lambda group, wanted: real(group, wanted + 1))
+
+
+def ask_whatever_was_done_since(patch):
+    patch.setattr(asking, "find_due", lambda asks, groups, former: asks)
+
+
+def take_a_copy_for_another_wish(patch):
+    real = wish.follow_wish
+    patch.setattr(
+        stack_request, "follow_wish", lambda known, request: real(known and replace(known, known=()), request)
+    )
+
+
+def forget_the_end(patch):
+    patch.setattr(Wish, "end", lambda self: replace(self, revision=self.revision + 1, is_over=True))
+
+
+def ask_before_writing_it_down(patch):
+    real = Asking.run
+
+    def run(self, groups=None):
+        found = self._edges.records.read_wish()
+        seen = groups or self._edges.groups.find()
+        if found and found.is_open:
+            self._set(replace(found, asks=wish.plan_asks(found, seen) or ()), seen)
+        return real(self, groups)
+
+    patch.setattr(Asking, "run", run)
+
+
+def raise_a_stopped_cluster(patch):
+    patch.setattr(Asking, "_is_stopped", lambda *_: False)
+
+
+def ask_during_a_shrink(patch):
+    patch.setattr(Asking, "_may_ask", lambda self: True)
+
+
+def ask_the_master_first(patch):
+    patch.setattr(wish, "_ORDER", tuple(reversed(wish._ORDER)))
+
+
+def never_close(patch):
+    patch.setattr(Wish, "close", lambda self: self.release(self.asks))
+
+
+def raise_a_failed_cluster(patch):
+    patch.setattr(asking, "is_idle", lambda *_: False)
+
+
+def rescale_the_cluster_of_an_earlier_version(patch):
+    real = wish.is_idle
+    patch.setattr(asking, "is_idle", lambda state, found, groups: real(state, found, ()) and not groups)
+
+
+def leave_the_timer_out(patch):
+    patch.setattr(Lookout, "may_have_wish", property(lambda self: False))
+
+
+def delete_beside_an_invocation_that_asks(patch):
+    patch.setattr(stack_request, "is_held", lambda *_: False)
+
+
+def end_for_any_resource(patch):
+    patch.setattr(stack_request, "end_wish", lambda found, resource: found.end() if found else None)
+
+
+def believe_that_what_is_read_is_new(patch):
+    real = wish.find_due
+    patch.setattr(
+        asking,
+        "find_due",
+        lambda asks, *seen: tuple(each for each in real(asks, *seen) if each.before != each.target),
+    )
+
+
+def lose_a_wish_to_a_shrink(patch):
+    real = Wish.release
+    patch.setattr(Wish, "release", lambda self, asks: real(self, self.asks))
+
+
+def stop_beside_an_invocation_that_asks(patch):
+    patch.setattr(shutdown, "is_held", lambda *_: False)
+
+
+def ask_what_the_group_refuses(patch):
+    patch.setattr(wish, "_plan_ask", lambda group, wanted: wish.Ask(group.name, group.desired, wanted))
+
+
+def ask_the_first_candidate_only(patch):
+    real = wish.plan_asks
+    patch.setattr(
+        histories,
+        "plan_asks",
+        lambda found, groups: real(replace(found, request=replace(found.request, candidate="0")), groups),
+    )
+
+
+sweep = partial(
+    histories.test_a_crash_around_any_call_of_a_creation_asks_for_everything_in_the_end, is_tried_again=False
+)
+by_hand = histories.test_a_users_own_scaling_stays_after_a_crash
+again = histories.test_a_users_own_scaling_stays_whatever_is_delivered_again
+deletion = histories.test_a_deletion_in_the_middle_launches_nothing_afterwards
+earlier = histories.test_a_cluster_of_an_earlier_version_is_not_rescaled
+
+WISH_MUTANTS = (
+    Mutant("wish", ask_for_one_more, search_for_wishes, "W1"),
+    Mutant("wish", ask_whatever_was_done_since, by_hand, "W2"),
+    Mutant("wish", take_a_copy_for_another_wish, again, "assert"),
+    Mutant("wish", forget_the_end, deletion, "W3"),
+    Mutant("wish", ask_before_writing_it_down, search_for_wishes, "D06|W4|I|assert|only the workers"),
+    Mutant(
+        "wish",
+        raise_a_stopped_cluster,
+        histories.test_a_stopped_cluster_stays_stopped_whatever_the_stack_asks_for,
+        "W5",
+    ),
+    Mutant(
+        "wish",
+        ask_during_a_shrink,
+        histories.test_a_wish_waits_for_a_shrink_that_is_under_way_and_ends_one_that_died,
+        "W5",
+    ),
+    Mutant(
+        "wish",
+        ask_the_master_first,
+        histories.test_creation_asks_for_the_workers_first_and_the_master_last_and_is_answered,
+        "group",
+    ),
+    Mutant("wish", never_close, search_for_wishes, "W4"),
+    Mutant("wish", raise_a_failed_cluster, histories.test_a_failed_cluster_is_asked_nothing, "W3"),
+    Mutant("wish", rescale_the_cluster_of_an_earlier_version, earlier, "assert"),
+    Mutant("wish", leave_the_timer_out, sweep, "assert"),
+    Mutant(
+        "wish",
+        delete_beside_an_invocation_that_asks,
+        histories.test_a_deletion_waits_for_an_invocation_that_asks,
+        "assert",
+    ),
+    Mutant("wish", end_for_any_resource, histories.test_the_deletion_of_another_resource_is_no_end, "assert"),
+    Mutant("wish", believe_that_what_is_read_is_new, search_for_wishes, "W4"),
+    Mutant("wish", lose_a_wish_to_a_shrink, histories.test_a_wish_that_a_shrink_kept_waiting_is_not_lost, "assert"),
+    Mutant(
+        "wish",
+        stop_beside_an_invocation_that_asks,
+        histories.test_a_stop_waits_for_capacity_that_is_being_asked_for,
+        "W5",
+    ),
+    Mutant("wish", ask_what_the_group_refuses, search_for_wishes, "W1"),
+    Mutant(
+        "wish",
+        ask_the_first_candidate_only,
+        histories.test_the_candidate_that_is_wished_is_asked_and_no_other,
+        "NoneType",
+    ),
+)

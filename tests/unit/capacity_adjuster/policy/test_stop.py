@@ -1,0 +1,149 @@
+"""A cluster stops by itself when its time or its budget is over: once, whatever dies, and never before."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scaling_model import START
+from stop_machine import BUDGET_TOPIC
+
+from capacity_adjuster.events.budget_message import read_budget_message
+from capacity_adjuster.policy.observation import GroupObservation
+from capacity_adjuster.policy.stop_policy import Allow, Begin, Rest, judge_stop, plan_notice
+from capacity_adjuster.policy.stop_record import StopRecord
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.settings import AdjusterSettings
+
+HOUR = 3600
+GROUPS = tuple(GroupObservation(role.value, role, 0, 1, 3, created=START) for role in NodeRole)
+
+
+def choose(stop_after=HOUR):
+    return AdjusterSettings("c", "t", "q", "u", 1, 10, "", stop_after, BUDGET_TOPIC)
+
+
+def judge(now, record=None, *, groups=GROUPS, stop_after=HOUR, message_id=""):
+    return judge_stop(groups, record or StopRecord(), settings=choose(stop_after), message_id=message_id, now=now)
+
+
+def test_the_deadline_counts_from_the_creation_of_the_older_group():
+    younger = dataclasses.replace(GROUPS[1], created=START + 600)
+    groups = (GROUPS[0], younger)
+    assert judge(START + HOUR - 1, groups=groups) is None
+    assert judge(START + HOUR, groups=groups) == Begin(StopRecord(1, cause="deadline"))
+
+
+def test_a_redeployed_time_takes_effect_at_once():
+    assert judge(START + HOUR, stop_after=2 * HOUR) is None
+    assert isinstance(judge(START + HOUR, stop_after=HOUR // 2), Begin)
+    assert judge(START + 99 * HOUR, stop_after=0) is None
+
+
+def test_groups_of_unknown_age_are_not_as_old_as_the_epoch():
+    assert judge(START, groups=tuple(dataclasses.replace(group, created=0.0) for group in GROUPS)) is None
+
+
+@pytest.mark.parametrize("deleting", [0, 1])
+def test_a_stack_that_is_being_deleted_is_left_alone(deleting):
+    groups = [*GROUPS]
+    groups[deleting] = dataclasses.replace(groups[deleting], is_deleting=True)
+    assert judge(START + HOUR, groups=tuple(groups)) is None
+    assert judge(START, groups=tuple(groups), message_id="m") is None
+    assert judge(START + HOUR, groups=()) is None
+
+
+def test_a_stopped_cluster_rests_until_it_is_scaled_up_and_then_has_all_of_its_time():
+    stopped = StopRecord(2, cause="deadline", stopped_at=int(START) + HOUR)
+    empty = tuple(dataclasses.replace(group, desired=0) for group in GROUPS)
+    assert judge(START + 9 * HOUR, stopped, groups=empty) == Rest("the cluster is stopped")
+    assert judge(START + HOUR + 59, stopped) == Rest("the cluster is stopped"), "the read may be older than the stop"
+    allowed = judge(START + 9 * HOUR, stopped)
+    assert allowed == Allow(StopRecord(3, counted_from=int(START) + 9 * HOUR, cause="deadline"))
+    assert judge(START + 10 * HOUR - 1, allowed.record) is None
+    assert isinstance(judge(START + 10 * HOUR, allowed.record), Begin)
+
+
+def test_a_budget_message_stops_at_once_and_its_copies_never():
+    begun = judge(START, message_id="m-1")
+    assert begun == Begin(StopRecord(1, cause="budget used up", message_id="m-1"))
+    allowed = begun.record.close(int(START)).allow(int(START) + 70)
+    assert judge(START + 80, allowed, message_id="m-1") is None
+    assert isinstance(judge(START + 80, allowed, message_id="m-2"), Begin)
+
+
+def test_a_stop_whose_invocation_died_is_carried_on_with_its_own_cause():
+    held = StopRecord(4, cause="budget used up", message_id="m-1").hold(int(START) + 60)
+    assert judge(START + 59, held) == Rest("another invocation stops the cluster")
+    assert judge(START + 60, held) == Begin(dataclasses.replace(held, revision=5))
+
+
+def test_nodes_are_told_a_quarter_of_an_hour_before():
+    def plan(now, record=None, groups=GROUPS):
+        return plan_notice(groups, record or StopRecord(), settings=choose(), now=now)
+
+    assert plan(START + HOUR - 901) == ""
+    said = "the cluster stops by itself at 2023-11-14T23:13:20Z, as long after its creation as stop_after allows"
+    assert plan(START + HOUR - 900) == said
+    assert plan(START + HOUR - 900, StopRecord(1, counted_from=int(START) + 60)) == ""
+    assert plan(START + HOUR, StopRecord(1, stopped_at=int(START) + HOUR)) == ""
+
+
+def publish(topic=BUDGET_TOPIC, message="AWS Budget Notification", source="aws:sns"):
+    sns = {"TopicArn": topic, "MessageId": "m-1", "Message": message, "Subject": "AWS Budgets: used up"}
+    return {"Records": [{"EventSource": source, "EventSubscriptionArn": f"{topic}:1", "Sns": sns}]}
+
+
+def test_a_message_is_the_budgets_by_its_topic_and_never_by_its_words():
+    assert read_budget_message(publish(), BUDGET_TOPIC) == "m-1"
+    assert read_budget_message(publish(message=json.dumps({"Event": "autoscaling:LAUNCH"})), BUDGET_TOPIC) == "m-1"
+    assert read_budget_message(publish(topic="arn:aws:sns:us-east-1:123456789012:events"), BUDGET_TOPIC) == ""
+    assert read_budget_message(publish(source="somebody"), BUDGET_TOPIC) == ""
+    assert read_budget_message(publish(), "") == ""
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.just(BUDGET_TOPIC),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["Records", "Sns", "TopicArn"]) | st.text(), inner),
+    max_leaves=6,
+)
+
+
+@given(anything)
+def test_whatever_comes_is_a_budget_message_or_none(event):
+    assert read_budget_message(event, BUDGET_TOPIC) == ""
+
+
+def test_the_record_is_read_as_it_was_written_and_nothing_else_is():
+    record = StopRecord(3, 1, "deadline", "m-1", 5, 0)
+    assert StopRecord.from_json(json.dumps(record.to_document())) == record
+    with pytest.raises(ContractError, match=r"stop.counted_from must be of type int"):
+        StopRecord.from_json('{"revision": 1}')
+
+
+def test_the_ends_travel_through_the_environment():
+    chosen = choose()
+    assert AdjusterSettings.from_environment(chosen.to_environment()) == chosen
+    never = AdjusterSettings("c", "t", "q", "u", 0, 0)
+    assert AdjusterSettings.from_environment(never.to_environment()) == never
+    assert not {"DEEPLEARNING_STOP_AFTER_SECONDS", "DEEPLEARNING_BUDGET_TOPIC_ARN"} & never.to_environment().keys()
+    assert (never.has_end, chosen.has_end) == (False, True)
+
+
+FAR = int(START) + 10_000 * HOUR
+FORGED = [StopRecord(7, lease_until=FAR), StopRecord(7, stopped_at=FAR), StopRecord(7, counted_from=FAR)]
+
+
+@pytest.mark.parametrize("record", FORGED, ids=["lease", "stop", "allowance"])
+def test_a_time_that_lies_far_ahead_holds_up_no_stop(record):
+    decision = judge(START + HOUR, record)
+    assert isinstance(decision, Begin)
+    assert decision.record.revision == 8
+
+
+def test_a_lease_that_an_invocation_can_have_is_believed_to_its_end():
+    record = StopRecord(7, cause="deadline", lease_until=int(START) + HOUR + 125)
+    assert isinstance(judge(START + HOUR, record), Rest)
+    assert isinstance(judge(START + HOUR + 125, record), Begin)

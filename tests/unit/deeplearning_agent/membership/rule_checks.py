@@ -1,0 +1,690 @@
+"""Rules of formation and membership, each as a function that raises AssertionError when it does not hold."""
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+
+from botocore.exceptions import EndpointConnectionError
+from model_settings import CLUSTER, make_settings
+
+from deeplearning_agent.membership import liveness
+from deeplearning_agent.membership import report_collector as collector
+from deeplearning_agent.membership import transitions as succession
+from deeplearning_agent.membership.address_proof import AddressProof
+from deeplearning_agent.membership.controller import Findings, Keeper
+from deeplearning_agent.membership.formation import Formation
+from deeplearning_agent.membership.master_epoch import Tenure
+from deeplearning_agent.membership.replacements import Replacements
+from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.membership import Member
+from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
+from deeplearning_contract.names import NodeRole
+from deeplearning_node.atomic_file import write_file
+from deeplearning_node.deadline import Clock
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.instance_metadata import Identity
+from deeplearning_node.node import Node
+
+MEMORY = Path("/dev/shm")
+"""Where disks cost least, on a machine that has it."""
+
+
+class StillClock(Clock):
+    """Stands until a check moves it."""
+
+    now = 1000.0
+
+    def read(self):
+        return self.now
+
+    def wait(self, seconds):
+        self.now += seconds
+
+
+class Bench:
+    """A master without a machine: a folder, a clock, the keys that answer on the network, and what is found there."""
+
+    def __init__(self, minimum=0, workers=2, gpus=2):
+        folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+        self._folder = folder
+        self.clock = StillClock()
+        settings = make_settings(NodeRole.MASTER, minimum=minimum, setup_seconds=900, has_script=False)
+        identity = Identity(name(0), "10.0.0.10", ("10.0.0.0/16",))
+        self.node = Node(settings, identity, Path(folder.name), self, self.clock)
+        self.node.path("/opt/deeplearning").mkdir(parents=True)
+        self.keys = {}
+        self.asked = 0
+        self.found = Findings()
+        self.ordered = []
+        self.refusals = 0
+        self.autoscaling = self
+        self.read_again()
+        for number in range(1, workers + 1):
+            self.join(number, gpus)
+
+    def read_again(self):
+        """Let the agent start anew with what is on the disk."""
+        self.roster = Roster(self.node)
+        self.formation = Formation(self.node, self)
+        self.replacements = Replacements(self.node, self, self.roster)
+        self.keeper = Keeper(self.node, self.roster, self, self.replacements)
+
+    def run(self, argv, **_):
+        """Stand for ssh-keyscan."""
+        self.asked += 1
+        key = self.keys.get(argv[-1])
+        return f"{argv[-1]} {key}\n" if key else ""
+
+    def look(self, _members, _others=()):
+        return self.found
+
+    def collect(self, is_done, _until):
+        return is_done()
+
+    def set_instance_health(self, *, InstanceId, **_):  # noqa: N803 - boto3's name
+        if self.refusals:
+            self.refusals -= 1
+            raise EndpointConnectionError(endpoint_url="autoscaling")
+        self.ordered.append(InstanceId)
+
+    def hear(self, number, stage, sequence=1, **changes):
+        """Let a worker report."""
+        self.roster.accept(NodeReport(CLUSTER, name(number), stage, sequence=sequence, **changes))
+
+    def join(self, number, gpus=2, sequence=1, address=""):
+        self.hear(number, ReportStage.JOINED, sequence, member=member(number, gpus, address))
+
+    def acknowledge(self, *numbers):
+        for number in numbers:
+            self.hear(number, ReportStage.READY, generation=1)
+
+    def state(self, workers=2, phase=Phase.FORMED, **changes):
+        """Return the item with so many members beside the master."""
+        members = tuple(member(number) for number in range(workers + 1))
+        values = {"members": members, "has_formed": phase is Phase.FORMED, **changes}
+        return ClusterState(CLUSTER, 3, 1, phase, workers + 1, tuple(m.instance_id for m in members), **values)
+
+    def leave_out(self, *numbers, worker_minimum=0):
+        """Return who is left out of those that launched."""
+        state = self.state(len(numbers), Phase.LAUNCHED, members=(), worker_minimum=worker_minimum)
+        return self.formation.collect_joined(state, [name(n) for n in numbers], self.formation.deadline)
+
+
+def name(number):
+    return f"i-{number:017x}"
+
+
+def member(number, gpus=2, address=""):
+    return Member(name(number), address or f"10.0.0.{10 + number}", gpus, f"ssh-ed25519 {number:020d}host")
+
+
+def expect(action, error, words):
+    """Check that something is refused with some words."""
+    try:
+        action()
+    except error as raised:
+        if words not in str(raised):
+            raise AssertionError(f"{raised} must say {words}") from raised
+    else:
+        raise AssertionError(f"nothing was raised: {words}")
+
+
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+# --- Roster -----------------------------------------------------------------------------------------
+
+
+@check
+def a_report_that_comes_twice_counts_once():
+    bench = Bench()
+    bench.join(1, sequence=3)
+    bench.roster.forget(name(1))
+    bench.join(1, sequence=3)
+    assert bench.roster.member(name(1)) is None
+
+
+@check
+def an_older_report_does_not_change_the_cause():
+    bench = Bench()
+    bench.hear(1, ReportStage.FAILED, 5, reason="the disk is full")
+    bench.hear(1, ReportStage.FAILED, 4, reason="an older cause")
+    assert bench.roster.cause(name(1)) == "the disk is full"
+
+
+@check
+def a_node_that_cannot_count_is_heard():
+    bench = Bench()
+    bench.hear(1, ReportStage.FAILED, 0, reason="no space")
+    assert bench.roster.cause(name(1)) == "no space"
+
+
+@check
+def an_acknowledgement_never_falls():
+    bench = Bench()
+    bench.hear(1, ReportStage.READY, generation=5)
+    bench.hear(1, ReportStage.READY, generation=4)
+    assert bench.roster.is_ready(name(1), 5)
+    assert not bench.roster.is_ready(name(1), 6)
+
+
+@check
+def who_joins_again_has_no_cause_any_more():
+    bench = Bench()
+    bench.hear(1, ReportStage.FAILED, 2, reason="late")
+    bench.join(1, sequence=3)
+    assert not bench.roster.cause(name(1))
+    assert name(1) in {candidate.instance_id for candidate in bench.roster.candidates()}
+
+
+@check
+def a_restart_forgets_no_report():
+    bench = Bench()
+    bench.hear(1, ReportStage.FAILED, 2, reason="broken")
+    bench.read_again()
+    assert bench.roster.cause(name(1)) == "broken"
+    bench.join(1, sequence=2)
+    assert bench.roster.cause(name(1)) == "broken"
+
+
+@check
+def who_leaves_has_not_failed():
+    bench = Bench()
+    bench.hear(1, ReportStage.LEAVING, 2, reason="spot")
+    assert bench.roster.failed() == ()
+    assert bench.roster.candidates() == (member(2),)
+
+
+@check
+def candidates_stand_in_the_order_in_which_they_joined():
+    bench = Bench(workers=0)
+    for number in (3, 1, 2):
+        bench.join(number)
+    bench.join(3, sequence=2)
+    assert bench.roster.candidates() == (member(3), member(1), member(2))
+
+
+@check
+def who_failed_is_not_forgotten_with_those_that_are_not_expected():
+    bench = Bench(workers=3)
+    bench.hear(3, ReportStage.FAILED, 2, reason="broken")
+    bench.roster.forget_others([name(1)])
+    assert bench.roster.candidates() == (member(1),)
+    assert bench.roster.failed() == (name(3),)
+
+
+@check
+def the_first_of_two_claimants_has_no_better_right():
+    bench = Bench(workers=1)
+    bench.keys["10.0.0.11"] = member(2).host_key
+    bench.join(2, address="10.0.0.11")
+    assert bench.roster.member(name(2)) == member(2, address="10.0.0.11")
+    assert bench.roster.member(name(1)) is None
+
+
+@check
+def a_refuted_claimant_counts_as_one_that_failed_when_it_did():
+    bench = Bench(workers=1)
+    bench.hear(1, ReportStage.FAILED, 2, reason="broken")
+    bench.keys["10.0.0.11"] = member(2).host_key
+    bench.join(2, address="10.0.0.11")
+    assert bench.roster.failed() == (name(1),)
+
+
+@check
+def the_second_of_two_claimants_has_none_either():
+    bench = Bench(workers=1)
+    bench.keys["10.0.0.11"] = member(1).host_key
+    bench.join(2, address="10.0.0.11")
+    assert bench.roster.member(name(1)) == member(1)
+    assert "at which another node answers" in bench.roster.cause(name(2))
+
+
+@check
+def the_masters_address_is_its_own():
+    bench = Bench(workers=0)
+    bench.keys["10.0.0.10"] = member(1).host_key
+    bench.join(1, address="10.0.0.10")
+    assert bench.roster.member(name(1)) is None
+
+
+@check
+def an_address_outside_of_the_vpc_is_refused():
+    bench = Bench(workers=0)
+    bench.join(1, address="10.1.0.1")
+    assert "which is not in the VPC (10.0.0.0/16)" in bench.roster.cause(name(1))
+
+
+@check
+def an_address_is_asked_once_a_minute_for_each_node():
+    bench = Bench(workers=0)
+    proof = AddressProof(bench.node)
+    for number in range(11, 14):
+        proof.ask(member(1, address=f"10.0.0.{number}"))
+    assert bench.asked == 1
+    bench.clock.now += 61
+    proof.ask(member(1))
+    assert bench.asked == 2
+
+
+# --- Formation --------------------------------------------------------------------------------------
+
+
+@check
+def who_is_short_of_gpus_is_left_out():
+    bench = Bench(workers=3)
+    bench.join(3, 1, sequence=2)
+    assert set(bench.leave_out(1, 2, 3)) == {name(3)}
+
+
+@check
+def the_minimum_holds_for_who_is_short_of_gpus():
+    bench = Bench(workers=3, minimum=3)
+    bench.join(3, 1, sequence=2)
+    expect(lambda: bench.leave_out(1, 2, 3), StageFailure, "at least 3 must remain")
+
+
+@check
+def a_tie_leaves_everyone_in():
+    bench = Bench(workers=2)
+    bench.join(2, 8, sequence=2)
+    assert bench.leave_out(1, 2) == {}
+
+
+@check
+def the_minimum_holds_for_who_failed():
+    bench = Bench(workers=2, minimum=2)
+    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
+    expect(lambda: bench.leave_out(1, 2), StageFailure, "broken")
+
+
+@check
+def the_minimum_holds_for_who_is_missing():
+    bench = Bench(workers=2, minimum=3)
+    bench.clock.now += 899
+    expect(lambda: bench.leave_out(1, 2, 3), StageFailure, "never reported")
+
+
+@check
+def who_is_missing_is_waited_for_until_the_reserve():
+    bench = Bench(workers=2)
+    assert bench.leave_out(1, 2, 3) is None
+    bench.clock.now += 900 - 89
+    assert set(bench.leave_out(1, 2, 3)) == {name(3)}
+
+
+@check
+def the_adjusters_minimum_counts():
+    bench = Bench(workers=2, minimum=1)
+    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
+    expect(lambda: bench.leave_out(1, 2, worker_minimum=2), StageFailure, "at least 2 must remain")
+
+
+@check
+def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
+    bench = Bench()
+    bench.acknowledge(1)
+    state = bench.state(phase=Phase.PUBLISHED)
+    bench.found = Findings(silent={name(2): "it is silent"})
+    ready = functools.partial(
+        bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.look
+    )
+    assert ready() is None
+    bench.clock.now += 45 - 1
+    assert ready() is None
+    bench.clock.now += 1
+    assert set(ready()) == {name(2)}
+
+
+@check
+def nobody_is_too_many_to_lose_once_the_cluster_has_formed():
+    bench = Bench(minimum=2)
+    bench.acknowledge(1)
+    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
+    state = bench.state(phase=Phase.PUBLISHED, has_formed=True)
+    limit = bench.formation.ready_by
+    assert set(bench.formation.collect_ready(state, limit, limit, bench.look)) == {name(2)}
+
+
+# --- Keeper -----------------------------------------------------------------------------------------
+
+
+def stand_by():
+    """Return a bench whose agent was the master before, and the item of the one that followed."""
+    bench = Bench()
+    state = bench.state()
+    follower = member(9)
+    bench.keys[follower.address] = follower.host_key
+    return bench, ClusterState(
+        CLUSTER, 4, 2, Phase.FORMED, 3, state.expected, members=(follower, *state.members[1:]), has_formed=True
+    )
+
+
+@check
+def a_master_that_answers_is_not_vacant():
+    bench, state = stand_by()
+    for _ in range(10):
+        assert not bench.keeper.is_vacant(state, member(0))
+        bench.clock.now += 900
+
+
+@check
+def a_silent_master_is_vacant_after_minutes():
+    bench, state = stand_by()
+    bench.found = Findings(mute={name(9)})
+    assert not bench.keeper.is_vacant(state, member(0))
+    bench.clock.now += 180 - 1
+    assert not bench.keeper.is_vacant(state, member(0))
+    bench.clock.now += 1
+    assert bench.keeper.is_vacant(state, member(0))
+
+
+@check
+def silence_is_counted_anew_after_an_answer():
+    bench, state = stand_by()
+    for mute in ({name(9)}, set(), {name(9)}):
+        bench.found = Findings(mute=mute)
+        bench.clock.now += 180
+        assert not bench.keeper.is_vacant(state, member(0))
+
+
+@check
+def a_node_that_hears_nobody_doubts_itself_first():
+    bench, state = stand_by()
+    bench.found = Findings(mute={name(9)}, has_answer=False)
+    bench.keeper.is_vacant(state, member(0))
+    bench.clock.now += 900 - 1
+    assert not bench.keeper.is_vacant(state, member(0))
+    bench.clock.now += 1
+    assert bench.keeper.is_vacant(state, member(0))
+
+
+@check
+def a_dead_masters_address_with_a_new_holder_is_vacant():
+    bench, state = stand_by()
+    bench.keys[member(9).address] = member(5).host_key
+    bench.keeper.is_vacant(state, member(0))
+    bench.clock.now += 180
+    assert bench.keeper.is_vacant(state, member(0))
+
+
+def change_of(bench, workers=2):
+    change = bench.keeper.find_change(bench.state(workers))
+    return set(change.left), [joined.instance_id for joined in change.joined]
+
+
+@check
+def who_joins_is_admitted_unless_it_is_mute():
+    bench = Bench(workers=4)
+    bench.acknowledge(1, 2)
+    bench.found = Findings(mute={name(4)})
+    assert change_of(bench) == (set(), [name(3)])
+
+
+@check
+def a_condemned_newcomer_is_not_admitted_again():
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.hear(3, ReportStage.FAILED, 1, reason="broken")
+    assert change_of(bench) == (set(), [])
+    assert bench.ordered == [name(3)]
+    bench.join(3, sequence=2)
+    assert change_of(bench) == (set(), [])
+
+
+@check
+def a_newcomer_that_is_short_of_gpus_is_replaced():
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.join(3, 1)
+    assert change_of(bench) == (set(), [])
+    assert change_of(bench) == (set(), [])
+    assert bench.ordered == [name(3)]
+
+
+@check
+def a_newcomer_that_does_not_acknowledge_is_dropped_after_a_minute():
+    bench = Bench()
+    bench.acknowledge(1)
+    assert change_of(bench) == (set(), [])
+    bench.clock.now += 60 - 1
+    assert change_of(bench) == (set(), [])
+    bench.clock.now += 1
+    assert change_of(bench) == ({name(2)}, [])
+
+
+@check
+def who_failed_is_unfit_or_silent_leaves():
+    bench = Bench(workers=4)
+    bench.acknowledge(1, 2, 3, 4)
+    bench.hear(1, ReportStage.FAILED, 2, reason="broken")
+    bench.found = Findings(silent={name(2): "it is silent"}, unfit={name(3): "gpu"}, mute={name(2)})
+    assert change_of(bench, 4) == ({name(1), name(2), name(3)}, [])
+    assert bench.ordered == [name(1), name(3)]
+    assert bench.node.path("/opt/deeplearning/ready_hosts").read_text().splitlines() == [f"{name(0)}:2", f"{name(4)}:2"]
+
+
+@check
+def who_left_must_join_anew():
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.keeper.conclude(succession.Change({name(2): "it is silent"}))
+    assert change_of(bench, 1) == (set(), [])
+    bench.join(2, sequence=2)
+    assert change_of(bench, 1) == (set(), [name(2)])
+    assert not bench.roster.is_ready(name(2), 1)
+
+
+# --- Replacements -----------------------------------------------------------------------------------
+
+
+def silence(**findings):
+    """Return a formed bench whose second worker is silent."""
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.found = Findings(silent={name(2): "it is silent"}, mute={name(2)}, **findings)
+    bench.keeper.find_change(bench.state())
+    bench.keeper.conclude(succession.Change({name(2): "it is silent"}))
+    bench.found = Findings(mute={name(2)}, **findings)
+    return bench
+
+
+@check
+def a_short_silence_costs_no_instance():
+    bench = silence()
+    bench.clock.now += 60 - 1
+    change_of(bench, 1)
+    assert bench.ordered == []
+    bench.clock.now += 1
+    change_of(bench, 1)
+    assert bench.ordered == [name(2)]
+
+
+@check
+def who_fails_between_its_publication_and_the_formation_is_replaced_once_formed():
+    bench = Bench()
+    bench.acknowledge(1)
+    bench.hear(2, ReportStage.FAILED, 2, reason="its disk is full")
+    published = bench.state(phase=Phase.PUBLISHED)
+    left = bench.formation.collect_ready(published, bench.formation.ready_by, bench.formation.ready_by, bench.look)
+    assert set(left) == {name(2)}
+    bench.keeper.conclude(succession.Change(left))
+    bench.read_again()
+    assert change_of(bench, 1) == (set(), [])
+    assert bench.ordered == [name(2)]
+
+
+@check
+def nobody_is_replaced_while_nobody_answers():
+    bench = silence(has_answer=False)
+    bench.clock.now += 10 * 60
+    change_of(bench, 1)
+    assert bench.ordered == []
+
+
+@check
+def whom_ec2_takes_is_not_replaced():
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.hear(2, ReportStage.LEAVING, 2, reason="spot")
+    bench.found = Findings(silent={name(2): "it is silent"}, mute={name(2)})
+    change_of(bench)
+    bench.clock.now += 60
+    change_of(bench, 1)
+    assert bench.ordered == []
+
+
+@check
+def an_order_that_failed_is_made_again_and_one_that_did_not_is_not():
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.refusals = 1
+    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
+    for _ in range(3):
+        change_of(bench)
+    assert bench.ordered == []
+    bench.join(2, sequence=3)
+    assert change_of(bench, 1) == (set(), [])
+    for _ in range(3):
+        bench.clock.now += 60
+        change_of(bench, 1)
+    assert bench.ordered == [name(2)]
+
+
+@check
+def a_silent_node_whose_order_failed_may_come_back():
+    bench = silence()
+    bench.refusals = 1
+    bench.clock.now += 60
+    change_of(bench, 1)
+    bench.found = Findings()
+    bench.join(2, sequence=2)
+    assert change_of(bench, 1) == (set(), [name(2)])
+    bench.acknowledge(2)
+    bench.clock.now += 10 * 60
+    assert change_of(bench) == (set(), [])
+    assert bench.ordered == []
+
+
+@check
+def a_silent_node_whose_order_failed_is_replaced_a_minute_later():
+    bench = silence()
+    bench.refusals = 1
+    for _ in range(3):
+        bench.clock.now += 60
+        change_of(bench, 1)
+    assert bench.ordered == [name(2)]
+
+
+# --- Liveness ---------------------------------------------------------------------------------------
+
+
+@check
+def two_silent_rounds_in_a_row_make_a_node_gone():
+    rounds = iter([{"a"}, {"b"}, {"a"}, {"a"}])
+    watch = liveness.Watch(lambda _: next(rounds))
+    assert [watch.look("ab") for _ in range(4)] == [set(), set(), set(), {"a"}]
+    assert watch.silent == {"a"}
+
+
+@check
+def a_refusal_is_an_answer():
+    assert liveness.find_silent(["127.0.0.1"], steps=((9, 1.0),)) == set()
+
+
+@check
+def what_this_machine_lacks_says_nothing_of_another():
+    room, liveness.start_connecting, kept = 24, lambda *_: (room, None), liveness.start_connecting
+    try:
+        assert liveness.find_silent(["127.0.0.1"], steps=((9, 1.0),)) == set()
+    finally:
+        liveness.start_connecting = kept
+
+
+# --- Succession -------------------------------------------------------------------------------------
+
+
+@check
+def survivors_keep_their_order_and_newcomers_come_last():
+    change = succession.Change({name(1): "gone"}, (member(8), member(7)))
+    following = succession.follow_up(Bench().state(3), change)
+    assert [m.instance_id for m in following.members] == [name(n) for n in (0, 2, 3, 8, 7)]
+    assert (following.generation, following.revision) == (2, 4)
+    assert [(gone.instance_id, gone.generation, gone.reason) for gone in following.departed] == [(name(1), 2, "gone")]
+
+
+@check
+def a_cluster_that_is_whole_again_has_no_reason():
+    full = ClusterState(CLUSTER, 3, 1, Phase.FORMED, 3, (), "no capacity", tuple(member(n) for n in range(2)))
+    assert succession.follow_up(full, succession.Change({}, (member(2),))).reason == ""
+    assert succession.follow_up(full, succession.Change({name(1): "gone"})).reason == "no capacity"
+
+
+@check
+def a_new_master_stands_first_and_asks_for_acknowledgements():
+    following = succession.take_over(Bench().state(), member(9), "ssh-ed25519 key")
+    assert [m.instance_id for m in following.members] == [name(9), name(1), name(2)]
+    assert (following.phase, following.generation) == (Phase.PUBLISHED, 2)
+    assert [gone.instance_id for gone in following.departed] == [name(0)]
+    assert following.has_formed
+
+
+@check
+def a_worker_whose_address_the_new_master_has_is_gone():
+    following = succession.take_over(Bench().state(), member(9, address=member(1).address), "ssh-ed25519 key")
+    assert [m.instance_id for m in following.members] == [name(9), name(2)]
+    assert [gone.instance_id for gone in following.departed] == [name(0), name(1)]
+
+
+@check
+def the_first_roster_says_who_was_left_out():
+    state = ClusterState(CLUSTER, 1, 0, Phase.LAUNCHED, 3, ())
+    following = succession.publish(state, [member(0), member(1)], {name(2): "x" * 5000}, "ssh-ed25519 key")
+    assert (following.generation, following.phase) == (1, Phase.PUBLISHED)
+    assert following.reason.startswith(f"left out {name(2)}: x")
+    assert len(following.reason) == MAX_REASON
+    assert [gone.instance_id for gone in following.departed] == [name(2)]
+
+
+@check
+def a_master_knows_that_it_was_followed():
+    bench = Bench()
+    tenure = Tenure(bench.node)
+    state = bench.state()
+    assert not tenure.is_over(state)
+    tenure.claim(2)
+    assert not tenure.is_over(state)
+    assert Tenure(bench.node).is_over(succession.take_over(state, member(9), ""))
+
+
+# --- Files and reports ------------------------------------------------------------------------------
+
+
+@check
+def a_file_is_replaced_and_never_written_over():
+    with tempfile.TemporaryDirectory() as folder:
+        path, old = Path(folder) / "file", Path(folder) / "old"
+        write_file(path, "before")
+        os.link(path, old)
+        assert write_file(path, "after")
+        assert (path.read_text(), old.read_text()) == ("after", "before")
+        assert not write_file(path, "after")
+        assert sorted(entry.name for entry in Path(folder).iterdir()) == ["file", "old"]
+
+
+@check
+def of_many_reports_of_a_node_the_newest_counts():
+    told = [
+        NodeReport(CLUSTER, name(1), ReportStage.FAILED, reason="new", sequence=5),
+        NodeReport(CLUSTER, name(1), ReportStage.FAILED, reason="old", sequence=4),
+        NodeReport(CLUSTER, name(2), ReportStage.READY, generation=3),
+        NodeReport(CLUSTER, name(2), ReportStage.READY, generation=2),
+    ]
+    assert collector.newest_of_each(told) == (told[0], told[2])

@@ -1,0 +1,216 @@
+"""What a membership becomes on disk."""
+
+import re
+import resource
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from deeplearning_agent.boot.steps import install_membership
+from deeplearning_agent.membership.host_files import (
+    DISCOVER_SCRIPT,
+    hosts_lines,
+    installed_generation,
+    write_host_files,
+    write_ready_hosts,
+)
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member
+from deeplearning_node.atomic_file import BEGIN, END, replace_block, write_block, write_file
+from deeplearning_node.contract_variables import contract_variables, write_environment
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.ssh_identity import known_hosts_lines
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
+
+
+def members(*gpu_counts):
+    return tuple(
+        Member(f"i-{index:017x}", f"10.0.0.{9 + index}", count, f"{KEY}{index}")
+        for index, count in enumerate(gpu_counts)
+    )
+
+
+@pytest.fixture
+def node(lab):
+    return lab.node(0)
+
+
+@pytest.fixture
+def state(lab, node):
+    roster = members(2, 1, 0)
+    ids = tuple(member.instance_id for member in roster)
+    return ClusterState(node.settings.cluster, 2, 1, Phase.PUBLISHED, 3, ids, members=roster, user_key=f"{KEY}U")
+
+
+def test_d37_hosts_are_in_rank_order_and_rank_0_is_the_master():
+    assert hosts_lines(members(0, 0, 0)) == [
+        "10.0.0.9 deeplearning-worker1 deeplearning-master i-00000000000000000",
+        "10.0.0.10 deeplearning-worker2 i-00000000000000001",
+        "10.0.0.11 deeplearning-worker3 i-00000000000000002",
+    ]
+
+
+@pytest.mark.fault(58)
+def test_d35_slots_are_each_nodes_own_count_and_one_without_gpus(lab, node, state):
+    write_host_files(node, state)
+    assert lab.read(0, "/opt/deeplearning/hostfile").splitlines() == [
+        "deeplearning-worker1 slots=2",
+        "deeplearning-worker2 slots=1",
+        "deeplearning-worker3 slots=1",
+    ]
+
+
+def test_discover_hosts_prints_names_that_mean_one_machine_for_ever(lab, node, state):
+    write_host_files(node, state)
+    write_ready_hosts(node, state.members[:2])
+    script = lab.read(0, "/opt/deeplearning/discover_hosts")
+    assert node.path("/opt/deeplearning/discover_hosts").stat().st_mode & 0o777 == 0o755
+    ready = str(node.path("/opt/deeplearning/ready_hosts"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", script.replace("/opt/deeplearning/ready_hosts", ready)], capture_output=True, check=True
+    )
+    assert done.stdout == b"i-00000000000000000:2\ni-00000000000000001:1\n"
+    assert script == DISCOVER_SCRIPT
+
+
+def test_known_hosts_name_every_node_by_names_and_address():
+    first, second, _ = known_hosts_lines(members(0, 0, 0))
+    assert first == f"deeplearning-worker1,deeplearning-master,i-00000000000000000,10.0.0.9 {KEY}0"
+    assert second == f"deeplearning-worker2,i-00000000000000001,10.0.0.10 {KEY}1"
+
+
+@pytest.mark.fault(56)
+def test_an_address_that_was_another_nodes_has_only_its_new_key(lab, node, state):
+    install_membership(node, state, members(2)[0])
+    moved = replace(state.members[1], host_key=f"{KEY}New")
+    install_membership(node, replace(state, generation=2, members=(state.members[0], moved)), members(2)[0])
+    known = lab.read(0, "/etc/ssh/ssh_known_hosts")
+    assert f"{KEY}New" in known
+    assert f"{KEY}1" not in known
+    assert "10.0.0.11" not in lab.read(0, "/etc/hosts")
+
+
+def test_other_lines_of_shared_files_stay(lab, node, state):
+    install_membership(node, state, members(2)[0])
+    assert lab.read(0, "/etc/hosts").startswith("127.0.0.1 localhost\n")
+    ssh = node.path(f"{node.login_user().home}/.ssh/authorized_keys")
+    ssh.write_text(f"ssh-rsa users-own-key\n{ssh.read_text()}")
+    install_membership(node, replace(state, generation=2), members(2)[0])
+    assert ssh.read_text().startswith("ssh-rsa users-own-key\n")
+    assert ssh.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"address": "10.0.0.1\n6.6.6.6 deeplearning-master"},
+        {"address": "10.0.0.1 evil"},
+        {"host_key": f"{KEY}\n* ssh-rsa AAAA"},
+        {"instance_id": "i-0\n"},
+    ],
+)
+def test_a_member_cannot_carry_a_second_line(changes):
+    with pytest.raises(ContractError):
+        replace(members(0)[0], **changes)
+
+
+def test_a_user_key_with_options_or_lines_is_refused(lab, node, state):
+    for key in (f'command="id" {KEY}', f"{KEY}\n{KEY}", ""):
+        with pytest.raises(StageFailure, match="user_key must be an SSH public key"):
+            install_membership(node, replace(state, user_key=key), members(2)[0])
+
+
+def test_d36_variables_are_everywhere_that_a_script_may_start_from(lab, node):
+    variables = contract_variables(node, 4, 2)
+    write_environment(node, variables)
+    plain = (
+        "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\nDEEPLEARNING_WORKERS_COUNT=4\n"
+        "DEEPLEARNING_WORKER_GPU_COUNT=2\nEFS_MOUNT=/mnt/efs\n"
+    )
+    assert lab.read(0, "/opt/deeplearning/environment") == plain
+    assert plain in lab.read(0, "/etc/environment")
+    assert "export DEEPLEARNING_WORKERS_COUNT=4\n" in lab.read(0, "/etc/profile.d/deeplearning.sh")
+    bashrc = lab.read(0, "/etc/bash.bashrc")
+    assert bashrc.index("/etc/profile.d/deeplearning.sh") < bashrc.index("return"), "Debian's returns at once over ssh"
+    assert lab.read(0, "/etc/sudoers.d/deeplearning") == (
+        'Defaults env_keep += "DEEPLEARNING_WORKERS_PATH DEEPLEARNING_WORKERS_COUNT '
+        'DEEPLEARNING_WORKER_GPU_COUNT EFS_MOUNT"\n'
+    )
+    assert node.path("/etc/sudoers.d/deeplearning").stat().st_mode & 0o777 == 0o440
+    assert '"DEEPLEARNING_WORKERS_COUNT=4"' in lab.read(0, "/etc/systemd/system.conf.d/deeplearning.conf")
+
+
+def test_systemd_is_reexecuted_only_when_its_variables_changed(lab, node):
+    for count in (4, 4, 3):
+        write_environment(node, contract_variables(node, count, 2))
+    assert (lab.directory / "programs0/systemctl.calls").read_text() == "daemon-reexec\n" * 2
+
+
+def test_a_sudoers_file_that_visudo_refuses_is_never_installed(lab, node):
+    lab.program(0, "visudo", "echo syntax error >&2; exit 1")
+    with pytest.raises(Exception, match="visudo"):
+        write_environment(node, contract_variables(node, 4, 2))
+    assert not node.path("/etc/sudoers.d/deeplearning").exists()
+
+
+def test_a_shell_reads_the_variables_back(lab, node):
+    write_environment(node, contract_variables(node, 4, 2))
+    script = f". {node.path('/etc/profile.d/deeplearning.sh')}; echo $DEEPLEARNING_WORKERS_COUNT $EFS_MOUNT"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=True, env={})
+    assert done.stdout == b"4 /mnt/efs\n"
+
+
+def test_a_membership_that_the_image_brought_along_counts_as_none(lab, node, state):
+    write_host_files(node, state)
+    assert installed_generation(node) == 1
+    assert installed_generation(replace(node, identity=lab.node(7).identity)) == 0
+    node.path("/opt/deeplearning/membership.json").write_text("{torn")
+    assert installed_generation(node) == 0
+
+
+# --- Writing ----------------------------------------------------------------------------------------
+
+
+def test_a_block_is_replaced_where_it_stands():
+    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert replace_block(text, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    assert replace_block(text, "") == "before\nafter\n"
+
+
+@pytest.mark.parametrize("text", ["", "no newline", "lines\n", f"{BEGIN}\nthe end marker is gone\n"])
+def test_d32_writing_a_block_again_changes_nothing(text):
+    once = replace_block(text, "a\nb\n")
+    assert replace_block(once, "a\nb\n") == once
+    assert len(re.findall(f"^{re.escape(END)}$", once, re.MULTILINE)) == 1
+
+
+def test_bytes_of_others_that_are_not_utf_8_stay(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_bytes(b"# caf\xe9\n")
+    write_block(path, "10.0.0.1 x")
+    assert path.read_bytes().startswith(b"# caf\xe9\n")
+
+
+@pytest.mark.fault(55)
+def test_a_full_disk_names_the_path_and_leaves_the_old_file(tmp_path):
+    path = tmp_path / "folder" / "file"
+    write_file(path, "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, limits[1]))
+    try:
+        with pytest.raises(OSError, match=f"cannot write {path}: .*; free or remount its disk"):
+            write_file(path, "new text")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
+
+
+def test_a_file_that_is_right_is_not_touched(tmp_path):
+    assert write_file(tmp_path / "file", "text")
+    before = (tmp_path / "file").stat()
+    assert not write_file(tmp_path / "file", "text")
+    assert (tmp_path / "file").stat() == before

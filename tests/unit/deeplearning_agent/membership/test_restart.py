@@ -1,0 +1,189 @@
+"""An agent that starts, or starts again, converges on the item from whatever phase it finds."""
+
+import logging
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from deeplearning_agent.telemetry.log_fields import read_remark
+from deeplearning_contract.cluster_event import EventKind
+from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.membership import Member
+from deeplearning_contract.messages import NodeReport, ReportStage
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
+
+
+def joined(lab, index, address="10.0.0.50"):
+    member = Member(lab.instance(index), address, 1, KEY)
+    return NodeReport("master-of-names", lab.instance(index), ReportStage.JOINED, member=member)
+
+
+@pytest.mark.parametrize("phase", [None, Phase.LAUNCHED, Phase.FAILED])
+def test_a_worker_that_starts_in_any_early_phase_only_joins(lab, phase):
+    if phase:
+        lab.write_state(2, phase)
+    lab.run(lab.agent(1))
+    stages = [body["stage"] for body in lab.bodies("report")]
+    assert stages == ([] if phase is Phase.FAILED else ["joined"])
+    assert not (lab.directory / "node1/opt/deeplearning/membership.json").exists()
+
+
+@pytest.mark.fault(32, 48)
+@pytest.mark.parametrize(("phase", "stages"), [(Phase.PUBLISHED, ["ready"]), (Phase.FORMED, ["ready"])])
+def test_a_worker_that_starts_late_installs_what_is_published(lab, phase, stages):
+    roster = tuple(Member(lab.instance(index), f"10.0.0.{9 + index}", 2, KEY) for index in range(2))
+    lab.write_state(2, phase, members=roster, user_key=KEY)
+    lab.run(lab.agent(1))
+    assert [body["stage"] for body in lab.bodies("report")] == stages
+    assert lab.read(1, "/opt/deeplearning/workers") == "deeplearning-worker1\ndeeplearning-worker2\n"
+
+
+@pytest.mark.fault(27)
+def test_a_lower_generation_than_the_installed_one_is_ignored(lab):
+    roster = tuple(Member(lab.instance(index), f"10.0.0.{9 + index}", 2, KEY) for index in range(2))
+    lab.write_state(2, Phase.FORMED, members=roster, user_key=KEY, generation=5)
+    lab.run(lab.agent(1))
+    lab.write_state(1, Phase.FORMED, members=roster[1:], user_key=KEY, generation=4)
+    before = lab.digests(1)
+    lab.run(lab.agent(1))
+    assert lab.digests(1) == before
+
+
+@pytest.mark.fault(48)
+def test_a_worker_that_is_not_in_the_roster_asks_for_the_next_one(lab):
+    roster = (Member(lab.instance(0), "10.0.0.9", 2, KEY),)
+    lab.write_state(1, Phase.FORMED, members=roster, user_key=KEY)
+    lab.run(lab.agent(1))
+    assert [body["stage"] for body in lab.bodies("report")] == ["joined"]
+    assert not (lab.directory / "node1/opt/deeplearning/workers").exists()
+
+
+@pytest.mark.fault(58)
+def test_a_worker_that_failed_says_so_once_an_hour_and_calls_nobody_else(lab, ticking_clock):
+    agent = lab.agent(1, ticking_clock())
+    lab.program(1, "nvidia-smi", None)
+    lab.run(agent)
+    hours = 100_000 // 3600  # as long as the clock runs
+    reports = lab.bodies("report")
+    assert {report["stage"] for report in reports} == {"failed"}
+    assert "failed to count GPUs: the instance type has 2 GPUs and the node shows 0" in reports[0]["reason"]
+    assert 2 < lab.calls["SendMessage"] <= hours + 1
+    assert set(lab.calls) == {"SendMessage"}
+
+
+def test_a_master_that_finds_failed_passes_the_reason_on_and_starts_nothing(lab):
+    lab.write_state(3, Phase.FAILED, reason="only 1 of 2 workers launched: VcpuLimitExceeded")
+    lab.run(lab.agent(0))
+    assert [body["Reason"] for body in lab.signals.bodies] == ["only 1 of 2 workers launched: VcpuLimitExceeded"]
+
+
+def test_a_master_that_reboots_broken_does_not_undo_a_formed_cluster(lab, ticking_clock):
+    lab.write_state(1)
+    lab.run(lab.agent(0))
+    lab.program(0, "nvidia-smi", None)
+    lab.run(lab.agent(0, ticking_clock(2000)))
+    assert lab.read_state().phase is Phase.FORMED
+    assert [body["Status"] for body in lab.signals.bodies] == ["SUCCESS"]
+
+
+def test_a_master_that_fails_before_the_adjuster_spoke_writes_it_down(lab, ticking_clock):
+    lab.node(0)
+    lab.program(0, "nvidia-smi", None)
+    lab.run(lab.agent(0, ticking_clock()))
+    assert lab.read_state().phase is Phase.FAILED
+    assert lab.read_state().revision == 1
+    assert [body["Status"] for body in lab.signals.bodies] == ["FAILURE"]
+
+
+def test_a_failure_that_comes_before_the_adjuster_spoke_is_heard_at_the_next_look(lab, ticking_clock):
+    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
+    lab.send("report", report.to_body())
+    lab.run(lab.agent(0))
+    assert not lab.signals.bodies
+    lab.write_state(2)
+    lab.run(lab.agent(0, ticking_clock()))
+    assert lab.signals.bodies[0]["Reason"] == "worker i-00000000000000001: disk full"
+
+
+def test_a_failure_is_told_even_when_the_adjuster_never_speaks(lab, ticking_clock):
+    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
+    lab.send("report", report.to_body())
+    lab.run(lab.agent(0, ticking_clock()))
+    assert "the capacity adjuster has not said what launched" in lab.signals.bodies[0]["Reason"]
+    assert "disk full" in lab.signals.bodies[0]["Reason"]
+
+
+def test_two_workers_with_one_address_never_become_a_roster(lab, ticking_clock, caplog):
+    lab.write_state(3)
+    for index in (1, 2):
+        lab.send("report", joined(lab, index).to_body())
+    lab.run(lab.agent(0, ticking_clock()))
+    assert len(lab.read_state().members) == 2
+    assert "at which another node answers" in caplog.text
+
+
+def test_the_failure_of_a_node_that_does_not_count_is_only_logged(lab, caplog):
+    report = NodeReport("master-of-names", lab.instance(5), ReportStage.FAILED, reason="disk full")
+    lab.send("report", report.to_body())
+    lab.write_state(1)
+    lab.run(lab.agent(0))
+    assert "disk full" in caplog.text
+    assert lab.read_state().phase is Phase.FORMED
+
+
+@pytest.fixture(autouse=True)
+def _log_everything(caplog):
+    caplog.set_level(logging.INFO, "deeplearning_agent")
+
+
+class Group:
+    """Auto Scaling, as far as a master calls it; refuses so many calls first."""
+
+    def __init__(self, refusals=0):
+        self.refusals = refusals
+        self.calls = []
+
+    def set_instance_health(self, **request):
+        if self.refusals:
+            self.refusals -= 1
+            raise EndpointConnectionError(endpoint_url="autoscaling")
+        self.calls.append(request)
+
+
+def break_master(lab, clock, group):
+    """Form a cluster, and run its master again where it cannot prepare itself."""
+    lab.write_state(1)
+    lab.run(lab.agent(0))
+    lab.program(0, "nvidia-smi", None)
+    agent = lab.agent(0, clock)
+    agent.clients.autoscaling = group
+    lab.run(agent)
+
+
+@pytest.mark.parametrize("refusals", [0, 2])
+def test_a_master_that_cannot_prepare_itself_has_its_group_replace_it(lab, ticking_clock, caplog, refusals):
+    group = Group(refusals)
+    break_master(lab, ticking_clock(3000), group)
+    request = {"InstanceId": lab.instance(0), "HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
+    assert group.calls[0] == request
+    events = [read_remark(record).event for record in caplog.records if read_remark(record).event]
+    told = [event for event in events if "cannot prepare itself and is replaced" in event.reason]
+    assert told[0].kind is EventKind.DEGRADED
+    assert "failed to count GPUs" in told[0].reason
+    assert lab.read_state().phase is Phase.FORMED
+
+
+def test_a_master_whose_trouble_passes_within_a_quarter_of_an_hour_is_kept(lab, ticking_clock):
+    group = Group()
+    break_master(lab, ticking_clock(1850), group)
+    assert group.calls == []
+
+
+def test_a_master_that_fails_before_the_cluster_has_formed_is_not_replaced(lab, ticking_clock):
+    lab.node(0)
+    lab.program(0, "nvidia-smi", None)
+    agent = lab.agent(0, ticking_clock(20_000))
+    agent.clients.autoscaling = group = Group()
+    lab.run(agent)
+    assert group.calls == []

@@ -1,0 +1,379 @@
+"""What a node measures and tells: membership, phases, GPUs, file system, training, and what went wrong beside it."""
+
+import json
+import logging
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from deeplearning_agent.coordination.progress_events import Chronicle, find_events, find_lost
+from deeplearning_agent.telemetry.file_system_traffic import Traffic, parse_mount_statistics
+from deeplearning_agent.telemetry.log_excerpts import TAIL_LINES, ProvisioningWatch, remark_failure, tell_tail
+from deeplearning_agent.telemetry.log_fields import read_remark
+from deeplearning_agent.telemetry.node_metrics import Meter
+from deeplearning_agent.telemetry.training_throughput import find_metric_files, parse_throughput
+from deeplearning_agent.workload.run_script import RUN_LOG, RunScript
+from deeplearning_contract.cluster_event import EventKind
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.membership import Member
+from deeplearning_contract.metrics import (
+    FILE_SYSTEM_READ,
+    FILE_SYSTEM_WRITE,
+    FORMATION_SECONDS,
+    GENERATION,
+    GPU_UTILIZATION,
+    NODES_FORMED,
+    NODES_LOST,
+    TRAINING_THROUGHPUT,
+)
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.setting_parts import ScriptSettings
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.health.gpus import read_utilization
+from tests.unit.node_lab import SlowDriver
+
+KEY = "ssh-ed25519 " + "A" * 68
+MASTER, FIRST, SECOND, OTHER = (Member(f"i-{n:017x}", f"10.0.0.{n + 9}", 2, KEY) for n in range(4))
+LAUNCHED = ClusterState("cats", 1, 1, Phase.LAUNCHED, 3, (MASTER.instance_id, FIRST.instance_id, SECOND.instance_id))
+PUBLISHED = LAUNCHED.advance(Phase.PUBLISHED, members=(MASTER, FIRST, SECOND), user_key=KEY)
+FORMED = PUBLISHED.advance(Phase.FORMED, has_formed=True)
+SMALLER = FORMED.depart(2, {SECOND.instance_id: "it is silent"}).advance(
+    Phase.FORMED, generation=2, members=(MASTER, FIRST)
+)
+
+
+@pytest.fixture
+def said(caplog):
+    """What was logged, with its remarks."""
+    caplog.set_level(logging.INFO)
+    return lambda: [(record.getMessage(), read_remark(record)) for record in caplog.records]
+
+
+# --- The state item ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "kinds"),
+    [
+        (None, LAUNCHED, []),
+        (LAUNCHED, PUBLISHED, []),
+        (PUBLISHED, FORMED, [EventKind.FORMED]),
+        (PUBLISHED, replace(FORMED, requested=4, reason="no capacity"), [EventKind.FORMED, EventKind.DEGRADED]),
+        (FORMED, SMALLER, [EventKind.DEGRADED]),
+        (SMALLER, SMALLER.advance(Phase.FORMED, generation=3, members=(MASTER, FIRST, OTHER)), []),
+        (FORMED, FORMED.advance(Phase.FORMED, run_ended=True), [EventKind.FINISHED]),
+        (LAUNCHED, LAUNCHED.advance(Phase.FAILED, reason="no driver"), [EventKind.FAILED]),
+        (PUBLISHED, PUBLISHED.advance(Phase.PUBLISHED, generation=2, members=(MASTER, FIRST)), []),
+        (FORMED, FORMED.advance(Phase.PUBLISHED, generation=2, members=(OTHER, FIRST, SECOND)), [EventKind.DEGRADED]),
+    ],
+)
+def test_each_change_of_the_item_has_its_events(before, state, kinds):
+    events = find_events(before, state, find_lost(before, state))
+    assert [event.kind for event in events] == kinds
+    assert all((event.cluster, event.generation) == ("cats", state.generation) for event in events)
+    assert all(event.nodes == len(state.members) for event in events)
+
+
+def test_an_event_says_who_was_lost_and_why():
+    (event,) = find_events(FORMED, SMALLER, find_lost(FORMED, SMALLER))
+    assert event.reason == f"lost {SECOND.instance_id}: it is silent"
+
+
+def test_a_failure_is_told_with_its_reason_and_a_smaller_cluster_too():
+    failed = LAUNCHED.advance(Phase.FAILED, reason="no driver")
+    assert find_events(LAUNCHED, failed, {})[0].reason == "no driver"
+    assert find_events(PUBLISHED, replace(FORMED, requested=4, reason="no capacity"), {})[1].reason == "no capacity"
+
+
+def write_all(lab, states, clock):
+    chronicle = Chronicle(lab.node(0, clock), lab.clients)
+    for state in states:
+        chronicle.read()
+        assert chronicle.write(replace(state, cluster=lab.node(0).settings.cluster))
+    return chronicle
+
+
+def test_a_first_formation_is_told_with_its_phases_and_its_size(lab, ticking_clock, said):
+    chronicle = Chronicle(lab.node(0, ticking_clock()), lab.clients)
+    name = lab.node(0).settings.cluster
+    assert chronicle.write(replace(LAUNCHED, cluster=name))
+    chronicle.begin_phases()
+    chronicle.read()
+    chronicle.mark("join")
+    members = tuple(replace(m, instance_id=lab.instance(n)) for n, m in enumerate((MASTER, FIRST, SECOND)))
+    assert chronicle.write(replace(PUBLISHED, cluster=name, members=members))
+    assert chronicle.write(replace(FORMED, cluster=name, members=members))
+    phases = [(remark.phase, remark.metrics[FORMATION_SECONDS]) for _, remark in said() if remark.phase]
+    assert [phase for phase, _ in phases] == ["join", "publish", "ready", "formed"]
+    assert all(seconds > 0 for _, seconds in phases)
+    assert phases[3][1] > sum(seconds for _, seconds in phases[:3])
+    (formed,) = [remark for _, remark in said() if remark.event]
+    assert formed.metrics == {NODES_FORMED: 3, GENERATION: 1} == chronicle.measure()
+    assert (formed.event.kind, formed.event.nodes, formed.generation) == (EventKind.FORMED, 3, 1)
+    assert not any(remark.is_for_people for _, remark in said())
+
+
+def test_a_lost_member_is_counted_and_told_once(lab, ticking_clock, said):
+    chronicle = write_all(lab, [LAUNCHED, PUBLISHED, FORMED, SMALLER], ticking_clock())
+    counts = [remark.metrics[NODES_LOST] for _, remark in said() if NODES_LOST in remark.metrics]
+    assert counts == [1]
+    kinds = [remark.event.kind for _, remark in said() if remark.event]
+    assert kinds == [EventKind.FORMED, EventKind.DEGRADED]
+    assert chronicle.measure() == {NODES_FORMED: 2, GENERATION: 2}
+
+
+def test_who_loses_the_race_for_the_item_tells_nothing(lab, ticking_clock, said):
+    first = write_all(lab, [LAUNCHED, PUBLISHED], ticking_clock())
+    second = Chronicle(lab.node(0, ticking_clock()), lab.clients)
+    second.read()
+    formed = replace(FORMED, cluster=lab.node(0).settings.cluster)
+    assert first.write(formed)
+    assert not second.write(replace(formed, reason="mine"))
+    assert sum(remark.event is not None for _, remark in said()) == 1
+
+
+def test_a_second_master_tells_no_phases_of_a_cluster_that_had_formed(lab, ticking_clock, said):
+    took_over = FORMED.advance(Phase.PUBLISHED, generation=2, members=(OTHER, FIRST, SECOND))
+    write_all(lab, [LAUNCHED, PUBLISHED, FORMED], ticking_clock())
+    before = len(said())
+    chronicle = Chronicle(lab.node(0, ticking_clock()), lab.clients)
+    for state in (took_over, took_over.advance(Phase.FORMED)):
+        chronicle.read()
+        chronicle.mark("join")
+        chronicle.write(replace(state, cluster=lab.node(0).settings.cluster))
+    told = said()[before:]
+    assert not [remark.phase for _, remark in told if remark.phase]
+    assert [remark.event.kind for _, remark in told if remark.event] == [EventKind.DEGRADED, EventKind.FORMED]
+    assert chronicle.measure() == {}  # Another instance is the master of this roster.
+
+
+def test_a_run_script_that_fails_is_an_end_too_and_shows_its_last_lines(lab, ticking_clock, said):
+    node = lab.node(0, ticking_clock(), run_script=ScriptSettings("bucket", "key", "digest"))
+    status = node.instance_file("run-script-status")
+    status.parent.mkdir(parents=True)
+    status.write_text("3\n")
+    log = node.path(RUN_LOG)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("epoch 1\nout of memory\n")
+    for _ in range(2):
+        assert not RunScript(node).has_ended_well
+    told = [(message, remark) for message, remark in said() if remark.event]
+    assert [message for message, _ in told] == ["the run script ended with status 3"]
+    assert told[0][1].event.kind is EventKind.FINISHED
+    assert told[0][1].event.reason == "the run script ended with status 3"
+    tail = [message for message, remark in said() if remark.details.get("source_file") == RUN_LOG]
+    assert tail == ["epoch 1", "out of memory"]
+
+
+# --- What went wrong beside the agent ---------------------------------------------------------------
+
+
+def test_the_tail_of_a_log_is_bounded_and_an_absent_one_is_none(lab, said):
+    node = lab.node(0)
+    tell_tail(node, "/var/log/absent.log")
+    assert said() == []
+    log = node.path("/var/log/bootstrap.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(b"\xff\x00\x1b[31m" + b"\n\nline" * 100_000)
+    tell_tail(node, "/var/log/bootstrap.log")
+    assert [message for message, _ in said()] == ["line"] * TAIL_LINES
+    assert not any(remark.is_for_people for _, remark in said())
+
+
+def test_a_failure_says_step_reason_remedy_and_what_the_program_wrote():
+    failure = StageFailure("the mount failed", "open port 2049", stage="mount", output="x" * 9000 + "end")
+    details = remark_failure(failure).details
+    assert (details["step"], details["reason"], details["remedy"]) == ("mount", "the mount failed", "open port 2049")
+    assert details["output"].endswith("xend")
+    assert len(details["output"]) == 2000
+    assert "output" not in remark_failure(StageFailure("a", "b")).details
+
+
+def write_status(node, text):
+    path = node.path("/opt/deeplearning/provision/status.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_what_is_news_of_the_provisioning_is_told_once(lab, said):
+    node = lab.node(0)
+    watch = ProvisioningWatch(node)
+    for detail in ("no such key", "no such key", "the disk is full"):
+        steps = {
+            "data:cats": {"state": "failed", "detail": detail},
+            "environment": {"state": "running", "detail": "compiling", "done": 42, "total": 100},
+        }
+        write_status(node, json.dumps({"steps": steps}))
+        watch.look()
+    assert [message for message, _ in said()] == [
+        "provisioning failed: data:cats: no such key",
+        "provisioning: environment is running (42 %): compiling",
+        "provisioning failed: data:cats: the disk is full",
+    ]
+    assert said()[0][1].details == {"provision": "data:cats", "state": "failed", "detail": "no such key"}
+    assert said()[0][1].is_urgent
+    assert not said()[1][1].is_urgent
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"steps": 1}', '{"steps": {"a": 1}}', '{"steps": {"a": []}}', "[" * 9999]
+)
+def test_a_status_of_provisioning_that_is_none_is_ignored(lab, said, text):
+    write_status(lab.node(0), text)
+    ProvisioningWatch(lab.node(0)).look()
+    assert said() == []
+
+
+# --- GPUs, file system and training -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "percent"),
+    [
+        ("echo 90; echo ' 70 '", 80.0),
+        ("echo 250", 100.0),
+        ("echo '[N/A]'", None),
+        ("echo 'NVIDIA-SMI has failed'; exit 9", None),
+        (None, None),
+    ],
+)
+def test_gpu_utilization_is_the_average_of_those_that_tell(lab, body, percent):
+    node = lab.node(0)
+    lab.program(0, "nvidia-smi", body)
+    assert read_utilization(node.programs, 20) == percent
+
+
+@pytest.mark.fault(68)
+def test_a_driver_that_is_slow_is_waited_for(lab):
+    node = lab.node(0)
+    lab.program(0, "nvidia-smi", "echo 50")
+    meter = Meter(replace(node, programs=SlowDriver(node.programs.search_path)))
+    assert meter.measure() == {GPU_UTILIZATION: 50.0}
+
+
+MOUNTS = """device sysfs mounted on /sys with fstype sysfs
+device 127.0.0.1:/ mounted on /mnt/efs with fstype nfs4 statvers=1.1
+\topts:\trw,vers=4.1
+\tbytes:\t1 2 3 4 {read} {written} 7 8
+\tRPC iostats version: 1.1  p/v: 100003/4 (nfs)
+device none mounted on /other with fstype tmpfs
+\tbytes:\t1 2 3 4 5 6 7 8
+"""
+
+
+def test_the_file_systems_traffic_is_what_went_over_the_network():
+    assert parse_mount_statistics(MOUNTS.format(read=5, written=6)) == {"/mnt/efs": (5, 6)}
+
+
+@given(st.text() | st.text("device mounted on with fstype nfs4\n\tbytes: 0123456789", max_size=200))
+def test_any_other_statistics_are_none(text):
+    assert all(len(counts) == 2 for counts in parse_mount_statistics(text).values())
+
+
+def test_a_new_mount_has_no_rate():
+    assert Traffic(60.0, 0, 0).rates_since(Traffic(0.0, 1, 0)) is None
+    assert Traffic(60.0, 1, 1).rates_since(Traffic(60.0, 1, 1)) is None
+    assert Traffic(60.0, 60 * 2**20, 0).rates_since(Traffic(0.0, 0, 0)) == (1.0, 0.0)
+
+
+class StillClock:
+    """A clock that stands until the test moves it."""
+
+    now = 0.0
+
+    def read(self):
+        return self.now
+
+
+def test_a_minute_of_a_node_is_one_line(lab, said):
+    clock = StillClock()
+    node = lab.node(0, clock)
+    lab.program(0, "nvidia-smi", "echo 50")
+    mounts = node.path("/proc/self/mountstats")
+    mounts.parent.mkdir(parents=True)
+    meter = Meter(node, lambda: {NODES_FORMED: 4})
+    for clock.now, total in ((0.0, 0), (60.0, 120 * 2**20)):
+        mounts.write_text(MOUNTS.format(read=total, written=total // 2))
+        meter.tell()
+    assert [remark.metrics for _, remark in said()] == [
+        {NODES_FORMED: 4, GPU_UTILIZATION: 50.0},
+        {NODES_FORMED: 4, GPU_UTILIZATION: 50.0, FILE_SYSTEM_READ: 2.0, FILE_SYSTEM_WRITE: 1.0},
+    ]
+    assert said()[1][0].startswith("measured: NodesFormed 4, GpuUtilization 50, FileSystemRead")
+
+
+def test_a_node_without_gpu_and_nfs_says_nothing(lab, said):
+    node = lab.node(1)
+    lab.program(1, "nvidia-smi", None)
+    Meter(node).tell()
+    assert said() == []
+
+
+def test_a_measure_that_fails_is_logged_and_ends_nothing(lab, said):
+    def fail():
+        raise ZeroDivisionError
+
+    Meter(lab.node(0), fail).tell()
+    assert [message for message, _ in said()] == ["the node could not be measured"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"samples_per_second": 812.5}\n', 812.5),
+        ('{"samples_per_second": 1}\n{"samples_per_second": 2}\n', 2.0),
+        ('{"samples_per_second": 1}\n{"samples_per_sec', 1.0),
+        ('per_second": 1}\n{"samples_per_second": 3, "epoch": 4}\n', 3.0),
+        ('{"samples_per_second": -1}', None),
+        ('{"samples_per_second": NaN}', None),
+        ('{"samples_per_second": Infinity}', None),
+        ('{"samples_per_second": 1e300}', None),
+        ('{"samples_per_second": ' + "9" * 4000 + "}", None),
+        ('{"samples_per_second": true}', None),
+        ('{"samples_per_second": "5"}', None),
+        ("[" * 4000, None),
+        ("root:x:0:0:", None),
+        ("", None),
+    ],
+)
+def test_a_throughput_is_believed_when_it_is_a_number(text, value):
+    assert parse_throughput(text) == value
+
+
+@given(st.text(max_size=300))
+def test_no_text_of_a_job_is_more_than_ignored(text):
+    assert parse_throughput(text) is None
+
+
+def start_process(node, number, path):
+    folder = node.path(f"/proc/{number}")
+    folder.mkdir(parents=True)
+    (folder / "environ").write_bytes(b"HOME=/root\0DEEPLEARNING_METRICS_PATH=" + str(path).encode() + b"\0")
+
+
+def test_the_master_adds_up_what_its_jobs_report_while_they_do(lab, tmp_path, said):
+    node = lab.node(0)
+    lab.program(0, "nvidia-smi", None)
+    for program in ("tail", "stat"):
+        lab.program(0, program, f'exec /usr/bin/{program} "$@"')
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text('{"samples_per_second": 100}\n')
+    second.write_text('{"samples_per_second": 50}\n')
+    for number, path in ((10, first), (11, first), (12, second), (13, tmp_path / "absent"), (14, tmp_path)):
+        start_process(node, number, path)
+    meter = Meter(node)
+    assert meter.measure() == {TRAINING_THROUGHPUT: 150.0}
+    assert meter.measure() == {}  # Nobody said anything since.
+    first.write_text('{"samples_per_second": 120}\n')
+    assert meter.measure() == {TRAINING_THROUGHPUT: 120.0}
+    assert Meter(replace(node, settings=replace(node.settings, role=NodeRole.WORKER))).measure() == {}
+
+
+def test_a_path_that_is_no_plain_one_is_not_looked_at(lab, tmp_path):
+    node = lab.node(0)
+    for number, path in enumerate(("relative", "/a\nb", "/" + "x" * 5000, "/fine")):
+        start_process(node, number + 1, path)
+    assert find_metric_files(node.path("/proc")) == ["/fine"]
+    assert find_metric_files(tmp_path / "absent") == []

@@ -1,0 +1,166 @@
+"""Notices of EC2 against a real metadata server on loopback, and the file in which a training script finds them."""
+
+import contextlib
+import http.server
+import json
+import logging
+import re
+import threading
+
+import pytest
+
+from deeplearning_agent.workload.interruption_notice import Metadata, clear_notice, read_notice, write_notice
+
+NOTICE = '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'
+SAID = "EC2 will terminate this spot instance at 2026-11-21T08:22:00Z"
+
+
+class MetadataServer:
+    """Instance metadata, version 2, with one path of interest."""
+
+    def __init__(self):
+        self.status, self.text = 404, ""
+        self.paths = []
+        metadata = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                metadata.paths.append(f"{self.command} {self.path}")
+                is_token = self.command == "PUT" and self.path == "/latest/api/token"
+                is_known = is_token or self.headers["X-aws-ec2-metadata-token"] == "token"
+                if metadata.status == 0:
+                    self.wfile.write(b"nonsense\r\n")
+                    return
+                status = (200 if is_token else metadata.status) if is_known else 401
+                text = (b"token" if is_token else metadata.text.encode()) if status == 200 else b"<html>no</html>"
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_PUT = answer  # noqa: N815 - the names that http.server calls
+
+            def log_message(self, *_arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def imds():
+    with contextlib.closing(MetadataServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def metadata(imds):
+    return Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{imds.url}/"})
+
+
+@pytest.fixture
+def node(lab, ticking_clock):
+    return lab.node(0, ticking_clock())
+
+
+def content(lab):
+    return json.loads(lab.read(0, "/opt/deeplearning/notice"))
+
+
+@pytest.mark.fault(50)
+def test_an_interruption_is_told_with_what_happens_and_when(imds, metadata):
+    imds.status, imds.text = 200, NOTICE
+    assert read_notice(metadata) == SAID
+    assert imds.paths == ["PUT /latest/api/token", "GET /latest/meta-data/spot/instance-action"]
+
+
+def test_no_such_path_is_no_notice_and_nothing_to_log(metadata, caplog):
+    assert read_notice(metadata) == ""
+    assert caplog.messages == []
+
+
+@pytest.mark.fault(52)
+@pytest.mark.parametrize("status", [0, 401, 403, 500, 503])
+def test_a_service_in_trouble_is_no_notice_and_logged_once_until_it_answers(imds, metadata, caplog, status):
+    imds.status = status
+    assert [read_notice(metadata) for _ in range(3)] == ["", "", ""]
+    [message] = caplog.messages
+    assert message.startswith("cannot ask whether the instance will be interrupted, will ask again: ")
+    imds.status = 404
+    read_notice(metadata)
+    imds.status = status
+    read_notice(metadata)
+    assert len(caplog.messages) == 2
+
+
+def test_nobody_at_the_address_is_no_notice(imds, metadata):
+    imds.close()
+    assert read_notice(metadata) == ""
+    assert metadata.is_troubled
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<html>login</html>",
+        "[]",
+        "{}",
+        '{"action": 5, "time": "2026-11-21T08:22:00Z"}',
+        '{"action": "terminate"}',
+        '{"action": "rm -rf\\n/", "time": "2026-11-21T08:22:00Z"}',
+        '{"action": "terminate", "time": "soon; echo"}',
+    ],
+)
+def test_an_answer_that_ec2_does_not_document_is_no_notice(imds, metadata, caplog, text):
+    imds.status, imds.text = 200, text
+    assert read_notice(metadata) == ""
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_a_machine_whose_metadata_is_switched_off_is_not_asked(imds):
+    off = Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url, "AWS_EC2_METADATA_DISABLED": "true"})
+    assert read_notice(off) == ""
+    assert imds.paths == []
+
+
+@pytest.mark.fault(50)
+def test_a_notice_lies_where_the_training_script_looks_and_keeps_its_time(lab, node):
+    write_notice(node, "the capacity block ends")
+    first = content(lab)
+    assert first["reason"] == "the capacity block ends"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first["at"])
+    path = node.path("/opt/deeplearning/notice")
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.write_text(json.dumps({**first, "at": "2000-01-01T00:00:00Z"}))
+    write_notice(node, "the capacity block ends")
+    assert content(lab)["at"] == "2000-01-01T00:00:00Z"
+    write_notice(node, SAID)
+    assert content(lab)["reason"] == SAID
+    assert content(lab)["at"] != "2000-01-01T00:00:00Z"
+
+
+def test_a_torn_notice_is_replaced_and_one_that_is_taken_back_is_gone(lab, node):
+    path = node.path("/opt/deeplearning/notice")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"{\xff")
+    write_notice(node, "now")
+    assert content(lab)["reason"] == "now"
+    clear_notice(node)
+    clear_notice(node)
+    assert not path.exists()
+
+
+@pytest.mark.fault(55)
+def test_a_full_disk_keeps_nobody_from_leaving(node, caplog, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise OSError("cannot write /opt/deeplearning/notice: No space left on device")
+
+    monkeypatch.setattr("deeplearning_agent.workload.interruption_notice.write_file", fail)
+    write_notice(node, SAID)
+    assert caplog.messages == ["cannot write /opt/deeplearning/notice: No space left on device"]

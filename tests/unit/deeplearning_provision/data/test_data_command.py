@@ -1,0 +1,230 @@
+"""What `deeplearning provision` and `deeplearning data` do, say, and end with."""
+
+import fcntl
+import json
+import sys
+import types
+
+import pytest
+
+from deeplearning_command.main import main
+from deeplearning_command.provision import data as data_command
+from deeplearning_command.provision import provision as provision_command
+from deeplearning_command.remote.nodes import HostResult, Remote
+from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_node.programs import Programs
+from deeplearning_provision.status import Status, Step, read_status
+from deeplearning_provision.steps import ProvisionFailure
+from tests.unit.deeplearning_provision.data_lab import MASTER, WORKER, BriefClock, make_archive, make_tree
+
+ENTRY = {"a": ("file", b"1", False)}
+
+
+@pytest.fixture
+def command(data_lab, monkeypatch, capsys):
+    """Run `deeplearning` on a node; return its status and what it printed."""
+    for module in (data_command, provision_command):
+        monkeypatch.setattr(module, "Clock", BriefClock)
+
+    def run(*arguments, instance=MASTER):
+        status = main(arguments, data_lab.root(instance), Programs(str(data_lab.programs)))
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_provisioning_ends_well_when_all_is_there(data_lab, command):
+    data_lab.put("set.tar", make_archive("tar", ENTRY))
+    data_lab.facts(MASTER, data_lab.source("set.tar"))
+    assert command("provision")[0] == 0
+    assert read_status(data_lab.root(MASTER))["data:set"].state == "done"
+
+
+def test_provisioning_of_nothing_ends_well(data_lab, command):
+    data_lab.facts(MASTER)
+    assert command("provision")[0] == 0
+    assert read_status(data_lab.root(MASTER)) == {}
+
+
+def test_provisioning_ends_with_1_when_somebody_must_mend_something(data_lab, command):
+    data_lab.facts(MASTER, data_lab.source("missing.tar"))
+    assert command("provision")[0] == 1
+    assert read_status(data_lab.root(MASTER))["data:set"].is_final
+
+
+def test_provisioning_ends_with_75_when_trying_again_may_help(data_lab, command):
+    data_lab.facts(MASTER, data_lab.source("set/", target="lustre"), lustre="/mnt/efs")
+    assert command("provision")[0] == 75
+    assert not read_status(data_lab.root(MASTER))["data:set"].is_final
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (None, (0, "done")),
+        (ProvisionFailure("no wheel", "mend it"), (1, "failed")),
+        (RuntimeError("odd"), (75, "failed")),
+    ],
+)
+def test_the_environment_is_made_beside_the_data(data_lab, command, monkeypatch, error, expected):
+    data_lab.put("set.tar", make_archive("tar", ENTRY))
+    facts = data_lab.facts(MASTER, data_lab.source("set.tar"))
+    needs = type(facts.needs)({}, facts.needs.data, EnvironmentSettings("container", image="image"))
+    type(facts)(**{**vars(facts), "needs": needs}).write(data_lab.root(MASTER))
+
+    def build_or_install(_facts, own, *_):
+        own.start("environment", "pulling")
+        if error:
+            raise error
+
+    module = types.SimpleNamespace(build_or_install=build_or_install)
+    monkeypatch.setitem(sys.modules, "deeplearning_provision.environments.kinds", module)
+    status = command("provision")[0]
+    steps = read_status(data_lab.root(MASTER))
+    assert steps["data:set"].state == "done"
+    assert (status, steps["environment"].state) == expected
+
+
+def test_only_the_login_user_provisions(data_lab, command, monkeypatch):
+    data_lab.facts(MASTER)
+    monkeypatch.setattr("os.geteuid", lambda: 4242)
+    for arguments in (["provision"], ["data", "--stage"]):
+        status, _, errors = command(*arguments)
+        assert status == 2
+        assert "the user must be" in errors
+
+
+def test_a_node_that_is_not_prepared_is_said(data_lab, command):
+    data_lab.root(MASTER)
+    assert command("data")[0] == 2
+
+
+def test_the_table_has_a_line_a_source_with_cause_and_remedy(data_lab, command):
+    data_lab.put("set.tar", make_archive("tar", ENTRY))
+    data_lab.stage(data_lab.source("set.tar", "good"), data_lab.source("missing.tar", "bad", "local"))
+    status, output, _ = command("data")
+    head, good, bad = output.splitlines()
+    assert status == 1
+    assert head.split() == ["SOURCE", "TARGET", "STATE", "PROGRESS", "DETAIL"]
+    assert good.split()[:6] == ["good", "efs", "done", "100%", "of", "10.0"]
+    assert good.endswith("; at /opt/deeplearning/data/good")
+    assert bad.split()[:3] == ["bad", "local", "failed"]
+    assert "missing.tar must exist, got NoSuchKey" in bad
+    assert bad.endswith("; upload it, or correct the key of the source and deploy")
+
+
+def test_json_is_one_line_that_programs_read(data_lab, command):
+    data_lab.put("set.tar", make_archive("tar", ENTRY))
+    data_lab.stage(data_lab.source("set.tar"), data_lab.source("set.tar", "far", "stream"))
+    status, output, _ = command("data", "--json")
+    assert status == 0
+    assert output.count("\n") == 1
+    document = json.loads(output)
+    assert document["instance_id"] == MASTER
+    assert [(s["name"], s["state"], s["path"], s["uri"]) for s in document["sources"]] == [
+        ("set", "done", "/opt/deeplearning/data/set", "s3://training-data/set.tar"),
+        ("far", "done", "/opt/deeplearning/data/far.s3", "s3://training-data/set.tar"),
+    ]
+
+
+def test_what_is_running_shows_rate_and_rest(data_lab, command):
+    data_lab.facts(MASTER, data_lab.source("set.tar"))
+    clock = types.SimpleNamespace(read=lambda: clock.now, now=0.0)
+    status = Status(data_lab.root(MASTER), clock)
+    status.start("data:set", "fetching", 400 * 2**20, "bytes", 100 * 2**20)
+    clock.now = 100.0
+    status.advance("data:set", 200 * 2**20)
+    assert "50% of 400.0 MiB, 1.0 MiB/s, 3 min 20 s left" in command("data")[1]
+
+
+def test_without_sources_it_says_so_and_all_is_there(data_lab, command):
+    data_lab.facts(MASTER)
+    assert command("data")[:2] == (0, "the cluster's props name no data\n")
+
+
+def test_staging_again_takes_what_changed_and_shows_how_far_it_is(data_lab, command):
+    data_lab.put("set.tar", make_archive("tar", ENTRY)[:1024])
+    data_lab.stage(data_lab.source("set.tar"))
+    assert command("data")[0] == 1
+    data_lab.put("set.tar", make_archive("tar", make_tree(5)))
+    status, output, errors = command("data", "--stage")
+    assert (status, "done" in output) == (0, True)
+    assert "set: 0% of " in errors
+    assert "extracting s3://training-data/set.tar" in errors
+
+
+def test_staging_again_is_refused_while_it_is_under_way(data_lab, command):
+    data_lab.put("set.tar", make_archive("tar", ENTRY))
+    data_lab.stage(data_lab.source("set.tar"))
+    with (data_lab.root(MASTER) / "opt/deeplearning/provision/.data.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        status, _, errors = command("data", "--stage")
+    assert status == 2
+    assert "staging is under way already; follow it with: deeplearning data --wait" in errors
+
+
+@pytest.mark.parametrize(("last", "expected"), [("finish", 0), ("fail", 1)])
+def test_waiting_ends_when_nothing_changes_any_more(data_lab, command, monkeypatch, last, expected):
+    data_lab.facts(MASTER, data_lab.source("set.tar"))
+    status = Status(data_lab.root(MASTER), BriefClock())
+    moves = [
+        lambda: status.start("data:set", "fetching", 100, "bytes"),
+        lambda: status.fail("data:set", "a passing failure", is_final=False),
+        lambda: status.finish("data:set", "there") if last == "finish" else status.fail("data:set", "x", is_final=True),
+    ]
+
+    class MovingClock(BriefClock):
+        def wait(self, seconds):
+            moves.pop(0)()
+
+    monkeypatch.setattr(data_command, "Clock", MovingClock)
+    code, _, errors = command("data", "--wait")
+    assert (code, moves) == (expected, [])
+    assert "a passing failure" in errors
+
+
+def test_a_status_of_another_boot_says_nothing(data_lab, command):
+    data_lab.put("set.tar", make_archive("tar", ENTRY))
+    data_lab.stage(data_lab.source("set.tar"))
+    (data_lab.root(MASTER) / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
+    assert read_status(data_lab.root(MASTER)) == {"data:set": Step(detail="provisioning has not come to it yet")}
+    assert command("data")[0] == 1
+
+
+def test_every_node_is_asked_and_one_that_is_silent_is_named(data_lab, command, monkeypatch):
+    data_lab.put("set.tar", make_archive("tar", ENTRY))
+    data_lab.stage(data_lab.source("set.tar"))
+    answer = command("data", "--json")[1]
+
+    asked = []
+
+    class Cluster:
+        facts = data_lab.facts(MASTER, data_lab.source("set.tar"))
+        hosts = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
+
+        def run_all(self, hosts, text, *, seconds):
+            asked.append(text)
+            return [
+                HostResult(hosts[0], 0, f"a banner\n{answer}"),
+                HostResult(hosts[1], None, "", "no route to host"),
+                HostResult(hosts[2], 0, "deeplearning data: odd\n"),
+            ]
+
+    monkeypatch.setattr(Remote, "open", lambda *_: Cluster())
+    status, output, _ = command("data", "--all")
+    lines = [line.split()[:4] for line in output.splitlines()]
+    assert status == 1
+    assert lines[1] == ["deeplearning-worker1", "set", "efs", "done"]
+    assert lines[2][:3] == ["deeplearning-worker2", "no", "answer"]
+    assert "no route to host" in output
+    assert "deeplearning data: odd" in output
+    assert asked == ["/usr/local/bin/deeplearning data --json || true"]
+    document = json.loads(command("data", "--all", "--json")[1])
+    assert [sorted(node) for node in document["nodes"]] == [["host", "sources"], ["cause", "host"], ["cause", "host"]]
+
+
+def test_a_worker_can_show_its_own(data_lab, command):
+    data_lab.facts(WORKER, data_lab.source("set.tar"))
+    status, output, _ = command("data", instance=WORKER)
+    assert status == 1
+    assert "provisioning has not come to it yet" in output

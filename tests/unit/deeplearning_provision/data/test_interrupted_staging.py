@@ -1,0 +1,235 @@
+"""A staging that was interrupted goes on; what it had is not fetched, and not written, again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import deeplearning_provision
+from deeplearning_provision.resume_journal import Journal
+from deeplearning_provision.steps import Outcome
+from tests.unit.deeplearning_provision.data_lab import (
+    MASTER,
+    PACE,
+    Fault,
+    make_archive,
+    make_tree,
+    read_tree,
+)
+
+BATCH = 8
+PACKAGES = Path(deeplearning_provision.__file__).parents[1]
+CHILD = """
+import json, os, signal, sys
+from pathlib import Path
+from deeplearning_node.deadline import Clock
+from deeplearning_node.node_facts import NodeFacts
+from deeplearning_node.programs import Programs
+from deeplearning_provision import extraction
+from deeplearning_provision.data.sources import stage_all
+from deeplearning_provision.s3.download import Pace
+from deeplearning_provision.status import Status
+from deeplearning_provision.archives.tree_writer import TreeWriter
+place = json.loads(sys.argv[1])
+extraction.BATCH_MEMBERS = place["batch"]
+log = os.open(place["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+written, write = [], TreeWriter.write_file
+
+def write_and_die(self, parts, blocks, mode=0o644):
+    write(self, parts, blocks, mode)
+    os.write(log, ("/".join(parts) + "\\n").encode())
+    written.append(parts)
+    if len(written) == place["last"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+TreeWriter.write_file = write_and_die
+root = Path(place["root"])
+status = Status(root, Clock())
+programs, pace = Programs(place["programs"]), Pace(**place["pace"])
+sys.exit(stage_all(NodeFacts.read(root), status, root, programs, Clock(), pace=pace))
+"""
+
+
+class Child:
+    """A staging in a process of its own, which can be killed, or kills itself after so many files."""
+
+    def __init__(self, lab, *sources, last=0):
+        lab.facts(MASTER, *sources)
+        self.log = lab.directory / "written"
+        place = {"root": str(lab.root(MASTER)), "programs": str(lab.programs), "pace": vars(PACE)}
+        place |= {"batch": BATCH, "last": last, "log": str(self.log)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, json.dumps(place)],
+            env={**os.environ, "PYTHONPATH": str(PACKAGES)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        assert self.process.wait(60) == -signal.SIGKILL
+
+    def finish(self):
+        """Return its status, what it wrote, and the files that it wrote, and forget them."""
+        output, _ = self.process.communicate(timeout=120)
+        written = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return self.process.returncode, output.decode(), written
+
+
+def stall_after(lab, count):
+    """Let so many ranges of objects through and stall all further ones; return what tells that one stalls."""
+    stalled, release, ranges = threading.Event(), threading.Event(), []
+
+    def decide(method, path, _limits):
+        if method != "GET" or path.count("/") < 2 or path.endswith(".sha256"):
+            return None
+        ranges.append(path)
+        if len(ranges) <= count:
+            return None
+        stalled.set()
+        return Fault(cut_after=1000, stall=release)
+
+    lab.proxy.decide = decide
+    return stalled, release
+
+
+def test_a_killed_download_goes_on_with_what_it_had(data_lab):
+    tree = make_tree(100)
+    content = make_archive("tar", tree)
+    data_lab.put("set.tar", content)
+    source = data_lab.source("set.tar")
+    stalled, release = stall_after(data_lab, len(content) // PACE.part_bytes // 2)
+    child = Child(data_lab, source)
+    assert stalled.wait(60)
+    while count_lines(data_lab) < len(content) // PACE.part_bytes // 2:
+        assert child.process.poll() is None
+    child.kill()
+    release.set()
+    assert not data_lab.data().exists()
+    assert not (data_lab.shared / "data/set").exists()
+    finished = count_lines(data_lab)
+    data_lab.proxy.decide = lambda *_: None
+    data_lab.proxy.served = 0
+    assert data_lab.stage(source)[0] == Outcome.DONE
+    assert read_tree(data_lab.data().resolve()) == tree
+    assert data_lab.proxy.served == len(content) - finished * PACE.part_bytes
+    assert finished == len(content) // PACE.part_bytes // 2
+
+
+def count_lines(lab):
+    return sum(p.read_text().count("\n") for p in (lab.shared / ".deeplearning").rglob("object-*.journal"))
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
+def test_a_killed_extraction_writes_no_finished_member_again(data_lab, kind):
+    tree = make_tree(60, 4000)
+    data_lab.put(f"set.{kind}", make_archive(kind, tree))
+    source = data_lab.source(f"set.{kind}")
+    status, output, first = Child(data_lab, source, last=40).finish()
+    assert (status, len(first) >= 40) == (-signal.SIGKILL, True), output
+    assert not (data_lab.shared / "data/set").exists()
+    data_lab.proxy.served = 0
+    status, output, second = Child(data_lab, source).finish()
+    assert status == 0, output
+    assert read_tree(data_lab.data().resolve()) == tree
+    assert len(set(first) & set(second)) <= 3 * BATCH, "only what was under way may be written again"
+    assert len(set(first) | set(second)) == sum(entry[0] == "file" for entry in tree.values())
+    assert data_lab.proxy.served == 0, "an archive that is there is not fetched again"
+
+
+def test_a_killed_prefix_fetches_no_finished_object_again(data_lab):
+    for index in range(60):
+        data_lab.put(f"images/{index // 10}/{index}", os.urandom(2000))
+    source = data_lab.source("images/")
+    status, output, first = Child(data_lab, source, last=30).finish()
+    assert (status, len(first) >= 30) == (-signal.SIGKILL, True), output
+    assert not (data_lab.shared / "data/set").exists()
+    status, output, second = Child(data_lab, source).finish()
+    assert status == 0, output
+    assert len(set(first) & set(second)) <= PACE.threads
+    assert len(read_tree(data_lab.data().resolve())) == 66
+
+
+def test_a_connection_that_breaks_is_gone_on_with_inside_a_part(data_lab):
+    tree = make_tree(20)
+    content = make_archive("tar", tree)
+    data_lab.put("set.tar", content)
+    cuts = iter([1000, 100_000, 50_000, 1])
+
+    def cut(method, path, _limits):
+        after = next(cuts, None) if method == "GET" and path.endswith(".tar") else None
+        return None if after is None else Fault(cut_after=after)
+
+    data_lab.proxy.decide = cut
+    assert data_lab.stage(data_lab.source("set.tar"))[0] == Outcome.DONE
+    assert read_tree(data_lab.data().resolve()) == tree
+    assert data_lab.proxy.served == len(content), "what came before a break is not fetched again"
+
+
+def test_a_throttled_store_is_asked_again(data_lab):
+    data_lab.put("set.zip", make_archive("zip", make_tree(3)))
+    refusals = iter([503] * 3)
+    data_lab.proxy.decide = lambda *_: Fault(status=found) if (found := next(refusals, None)) else None
+    assert data_lab.stage(data_lab.source("set.zip"))[0] == Outcome.DONE
+
+
+def test_an_object_that_changes_while_it_is_fetched_is_begun_anew(data_lab):
+    data_lab.put("set.tar", make_archive("tar", make_tree(20)))
+    new = {"new": ("file", os.urandom(600_000), False)}
+    changes = iter([make_archive("tar", new)])
+    ranges = []
+
+    def change(method, path, _limits):
+        if method == "GET" and path.endswith(".tar"):
+            ranges.append(path)
+            if len(ranges) == 2 and (content := next(changes, None)):
+                data_lab.put("set.tar", content)
+
+    data_lab.proxy.decide = change
+    assert data_lab.stage(data_lab.source("set.tar"))[0] == Outcome.DONE
+    assert read_tree(data_lab.data().resolve()) == new
+    assert data_lab.leftovers() == []
+
+
+def test_an_object_that_never_stays_the_same_is_left_for_later(data_lab):
+    def change(method, path, _limits):
+        if method == "GET" and path.endswith(".tar"):
+            data_lab.put("set.tar", make_archive("tar", {"new": ("file", os.urandom(600_000), False)}))
+
+    data_lab.put("set.tar", make_archive("tar", make_tree(20)))
+    data_lab.proxy.decide = change
+    outcome, steps = data_lab.stage(data_lab.source("set.tar"))
+    assert outcome == Outcome.INTERRUPTED
+    assert "s3://training-data/set.tar changed while it was read, 3 times" in steps["data:set"].detail
+    assert not data_lab.data().exists()
+
+
+def test_a_part_that_the_disk_lost_is_fetched_again(data_lab):
+    tree = make_tree(30)
+    content = make_archive("tar", tree)
+    data_lab.put("set.tar", content)
+    stalled, release = stall_after(data_lab, 2)
+    child = Child(data_lab, data_lab.source("set.tar"))
+    assert stalled.wait(60)
+    while count_lines(data_lab) < 2:
+        assert child.process.poll() is None
+    child.kill()
+    release.set()
+    data_lab.proxy.decide = lambda *_: None
+    (part,) = (data_lab.shared / ".deeplearning/staging/set").glob("*.part")
+    os.truncate(part, 1000)
+    assert data_lab.stage(data_lab.source("set.tar"))[0] == Outcome.DONE
+    assert read_tree(data_lab.data().resolve()) == tree
+
+
+def test_half_a_line_of_a_journal_says_nothing(tmp_path):
+    (tmp_path / "parts.1.journal").write_text("1\n12\n1")
+    (tmp_path / "parts.2.journal").write_text("7\n")
+    (tmp_path / "parts-other.3.journal").write_text("9\n")
+    assert sorted(Journal(tmp_path, "parts").read()) == ["1", "12", "7"]

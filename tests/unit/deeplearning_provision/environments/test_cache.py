@@ -1,0 +1,198 @@
+"""A bucket of finished environments: filled by the first cluster, used by the next, and never in anybody's way."""
+
+import json
+
+import pytest
+
+from deeplearning_contract.setting_parts import EnvironmentCacheSettings
+from deeplearning_node.aws_clients import AwsClients
+from deeplearning_provision.environments.cache import EnvironmentCache
+from deeplearning_provision.python import pip as pip_program
+from tests.unit.deeplearning_provision.data_lab import Fault
+from tests.unit.deeplearning_provision.environment_lab import LookingClock, Stand, make_image, make_index
+
+CACHE = EnvironmentCacheSettings("bucket", "environments/")
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    make_index(folder / "index")
+    make_image(folder / "image")
+    return folder
+
+
+@pytest.fixture
+def make_cluster(parts, proxy, tmp_path):
+    """Return a function that makes a cluster with a file system of its own; all have one cache."""
+    stands = []
+
+    def make():
+        name = f"cluster{len(stands)}"
+        stands.append(Stand(tmp_path / name, parts / "index", parts / "image"))
+        return stands[-1]
+
+    with Stand(tmp_path / "settings", parts / "index", parts / "image").pip_settings():
+        yield make
+
+
+@pytest.fixture
+def bucket(proxy):
+    """The bucket, as somebody else reads and writes it."""
+    s3 = AwsClients("eu-west-1").s3
+    s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+
+    class Bucket:
+        def names(self):
+            return [entry["Key"] for entry in s3.list_objects_v2(Bucket="bucket").get("Contents", [])]
+
+        def name(self, end):
+            (found,) = [name for name in self.names() if name.endswith(end)]
+            return found
+
+        def read(self, key):
+            return s3.get_object(Bucket="bucket", Key=key)["Body"].read()
+
+        def write(self, key, data):
+            s3.put_object(Bucket="bucket", Key=key, Body=data)
+
+    return Bucket()
+
+
+def provide(cluster, number=0):
+    node = cluster.node(number, "pure\n", cache=CACHE, clock=LookingClock(lambda: None))
+    node.provide()
+    return node
+
+
+@pytest.mark.usefixtures("bucket")
+def test_the_first_cluster_fills_it_and_the_next_needs_no_pip(make_cluster, monkeypatch, proxy):
+    first = provide(make_cluster())
+    assert first.step.detail.endswith("put into s3://bucket/environments/")
+    monkeypatch.setattr(pip_program.Pip, "run", None)
+    later = make_cluster()
+    master = provide(later)
+    maker = first.facts.instance_id
+    assert master.step.detail == f"2 packages; taken from s3://bucket/environments/, where {maker} put it"
+    assert master.ask("import pure; print(pure.version)") == "1.0"
+    proxy.decide = lambda *_: Fault(status=500)
+    worker = provide(later, 1)
+    assert worker.step.detail.startswith("2 packages; taken from the shared file system")
+    assert worker.ask("import inner; print(inner.version)") == "0.9"
+
+
+def test_it_holds_a_note_a_list_and_an_archive_named_by_its_digest(make_cluster, bucket):
+    cluster = make_cluster()
+    provide(cluster)
+    manifest = cluster.manifest
+    (memo,) = [name for name in bucket.names() if name.count("/") == 1]
+    key = manifest["key"]
+    assert bucket.names() == sorted(
+        [memo, f"environments/{key}/complete.json", f"environments/{key}/{manifest['archive']['sha256']}.tar"]
+    )
+    assert json.loads(bucket.read(memo)) == {"key": key, "boot": ""}
+
+
+def test_what_is_in_it_is_not_put_there_again(make_cluster, bucket, proxy):
+    cluster = make_cluster()
+    provide(cluster)
+    proxy.calls.clear()
+    assert provide(cluster).step.detail == "2 packages; it was here already"
+    assert {method for method, _ in proxy.calls} == {"GET"}
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_bucket_that_is_denied_keeps_nobody_from_building_and_is_named(make_cluster, proxy):
+    proxy.decide = lambda *_: Fault(status=403, code="AccessDenied")
+    cluster = make_cluster()
+    node = cluster.node(0, "pure\n", cache=CACHE)  # Its clock raises at the first wait.
+    detail = node.provide().detail
+    assert node.step.state == "done"
+    assert "packages; made here in" in detail
+    assert "s3://bucket/environments/ was not used: " in detail
+    assert "AccessDenied" in detail
+    assert node.ask("import pure; print(pure.version)") == "1.0"
+
+
+def test_a_bucket_that_does_not_exist_is_named_too(make_cluster):
+    step = provide(make_cluster()).step
+    assert step.state == "done"
+    assert "NoSuchBucket" in step.detail
+
+
+def change(data):
+    return data[:-9000] + b"?" + data[-8999:]
+
+
+@pytest.mark.parametrize(
+    ("end", "harm", "words"),
+    [
+        (".tar", change, "its archive was refused: sha256 of s3://bucket/"),
+        (".tar", lambda data: data[:-512], "its archive was refused: sha256 of s3://bucket/"),
+        ("complete.json", lambda data: data[:-3], "was refused: "),
+    ],
+)
+def test_a_corrupt_entry_is_refused_built_anew_and_replaced(make_cluster, bucket, end, harm, words):
+    provide(make_cluster())
+    name = bucket.name(end)
+    bucket.write(name, harm(bucket.read(name)))
+    second = make_cluster()
+    detail = provide(second).step.detail
+    assert "made here in" in detail
+    assert words in detail
+    assert detail.endswith("; it was put into s3://bucket/environments/")
+    assert [path.name for path in second.kept.iterdir() if path.name.startswith(".")] == []
+    assert "taken from s3://bucket/environments/" in provide(make_cluster()).step.detail
+
+
+def test_an_upload_that_was_interrupted_counts_as_none_and_is_made_up_for(make_cluster, bucket, monkeypatch):
+    class Interruption(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Interruption
+
+    first = make_cluster()
+    with monkeypatch.context() as patch:
+        patch.setattr(EnvironmentCache, "_put", interrupt)
+        with pytest.raises(Interruption):
+            provide(first)
+    (archive,) = bucket.names()
+    assert archive.endswith(".tar")
+    assert "made here in" in provide(make_cluster()).step.detail
+    assert provide(first).step.detail == "2 packages; it was here already"
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_download_goes_on_through_broken_connections(make_cluster, proxy):
+    provide(make_cluster())
+    left = [2]
+
+    def decide(method, path, _limits):
+        if method == "GET" and path.endswith(".tar") and left[0]:
+            left[0] -= 1
+            return Fault(cut_after=1000)
+        return None
+
+    proxy.decide = decide
+    assert "taken from s3://bucket/environments/" in provide(make_cluster()).step.detail
+    assert left == [0]
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_master_lost_while_it_fetches_leaves_nothing_that_counts(make_cluster, proxy, monkeypatch):
+    provide(make_cluster())
+    later = make_cluster()
+    real = EnvironmentCache.fetch
+
+    def fetch(self, manifest, archive, folder, on_bytes):
+        real(self, manifest, archive, folder, on_bytes)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EnvironmentCache, "fetch", fetch)
+        with pytest.raises(KeyboardInterrupt):
+            provide(later)
+    assert [path.name for path in later.folders if not path.name.startswith(".")] == []
+    assert "taken from s3://bucket/environments/" in provide(later).step.detail
+    assert [path.name for path in later.kept.iterdir() if path.name.startswith(".")] == []

@@ -1,0 +1,248 @@
+"""An environment on its way from the master to every node, with real pip, real environments and a real compiler."""
+
+import hashlib
+import re
+import shutil
+
+import pytest
+
+from deeplearning_node.programs import Programs
+from deeplearning_provision.horovod import plan as horovod_plan
+from deeplearning_provision.python import pip as pip_program
+from deeplearning_provision.steps import ProvisionFailure
+from tests.unit.deeplearning_provision.data_lab import read_tree
+from tests.unit.deeplearning_provision.environment_lab import (
+    LookingClock,
+    Stand,
+    StopWaiting,
+    link_programs,
+    make_image,
+    make_index,
+)
+
+REQUIREMENTS = "pure\nnative==1.0\nheld\n"
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """Make what all stands share: an index, the source of Horovod in it, and an image."""
+    folder = tmp_path_factory.mktemp("parts")
+    source = make_index(folder / "index")
+    make_image(folder / "image")
+    return folder, source
+
+
+@pytest.fixture
+def stand(parts, tmp_path):
+    folder, _ = parts
+    with Stand(tmp_path / "cluster", folder / "index", folder / "image").pip_settings() as stand:
+        yield stand
+
+
+@pytest.fixture(scope="module")
+def cluster(parts, tmp_path_factory):
+    """
+    Three nodes that have their environment.
+
+    The first worker asks before the master; a worker has no index, no compiler and no pip.
+    """
+    folder, _ = parts
+    stand = Stand(tmp_path_factory.mktemp("cluster") / "cluster", folder / "index", folder / "image")
+    bare = link_programs(stand.folder / "bare", ["sh"])
+    with stand.pip_settings():
+        master = stand.node(0, REQUIREMENTS)
+
+        def run_master():
+            master.provide()
+            patch.setattr(pip_program.Pip, "run", None)
+
+        workers = [stand.node(number, REQUIREMENTS, clock=LookingClock(run_master)) for number in (1, 2)]
+        with pytest.MonkeyPatch.context() as patch:
+            for worker in workers:
+                worker.programs = Programs(bare)
+                worker.provide()
+        yield stand, [master, *workers]
+
+
+@pytest.fixture
+def copy(stand, cluster):
+    """Return a stand whose shared file system holds what the cluster made."""
+    shutil.rmtree(stand.shared)
+    shutil.copytree(cluster[0].shared, stand.shared)
+    return stand
+
+
+@pytest.mark.defect("D71")
+def test_a_package_is_compiled_once_for_three_nodes(cluster):
+    stand, nodes = cluster
+    assert [line.split()[0] for line in stand.builds()] == ["native"]
+    assert [node.ask("import native, pure, inner; print(native.answer)") for node in nodes] == ["42"] * 3
+
+
+@pytest.mark.defect("D66", "D72")
+def test_packages_of_the_image_stay_visible_and_are_not_replaced(cluster):
+    _, nodes = cluster
+    assert {node.ask("import held, torch; print(held.version, torch.__version__)") for node in nodes} == {
+        "1.0 2.9.0+cpu"
+    }
+
+
+def test_what_was_made_and_by_whom_is_said(cluster):
+    stand, nodes = cluster
+    assert stand.manifest["packages"] == ["inner==0.9", "native==1.0", "pure==1.0"]
+    assert stand.manifest["built_by"] == nodes[0].facts.instance_id
+    assert re.fullmatch(r"3 packages; made here in \d+ s", nodes[0].step.detail)
+    assert (
+        nodes[1].step.detail
+        == f"3 packages; taken from the shared file system, where {stand.manifest['built_by']} put it"
+    )
+    assert (nodes[1].step.state, nodes[1].step.done) == ("done", nodes[1].step.total)
+
+
+def test_every_node_has_the_same_files_at_the_same_place(cluster):
+    stand, nodes = cluster
+    (folder,) = stand.folders
+    trees = [read_tree(node.current.resolve()) for node in nodes]
+    for tree in trees:
+        del tree["complete.json"]  # Only the archive's knows the archive.
+    assert trees[0] == trees[1] == trees[2]
+    assert {node.current.readlink().name for node in nodes} == {folder.name, stand.manifest["key"]}
+
+
+def test_the_environment_has_a_pip_of_its_own(cluster):
+    _, nodes = cluster
+    assert f'exec {nodes[0].current.resolve()}/bin/python -m pip "$@"' in (nodes[0].current / "bin/pip").read_text()
+
+
+def test_a_second_run_does_nothing(cluster):
+    stand, nodes = cluster
+    before = [node.log for node in nodes], stand.builds()
+    assert [node.provide().detail for node in nodes] == ["3 packages; it was here already"] * 3
+    assert ([node.log for node in nodes], stand.builds()) == before
+
+
+def test_nothing_of_the_making_is_left(cluster):
+    stand, nodes = cluster
+    (folder,) = stand.folders
+    memo = next(path.name for path in stand.kept.glob("*.json") if path.name != "digits.json")
+    assert {path.name for path in stand.kept.iterdir()} == {folder.name, memo, "digits.json"}
+    assert {path.name for path in folder.iterdir()} == {"complete.json", "environment.tar"}
+    folders = {path.name for path in nodes[0].current.parent.iterdir() if path.is_dir()}
+    assert folders == {folder.name, "current"}
+
+
+def test_a_worker_waits_for_the_master_and_says_so(stand):
+    worker = stand.node(1)
+    with pytest.raises(StopWaiting):
+        worker.provide()
+    assert (worker.step.state, worker.step.detail) == ("waiting", "waiting for the master to begin")
+
+
+def test_a_worker_of_another_image_says_what_differs(copy, tmp_path):
+    make_image(tmp_path / "other", with_torch=False)
+    worker = copy.node(1, REQUIREMENTS, image=tmp_path / "other")
+    with pytest.raises(StopWaiting):
+        worker.provide()
+    assert "(frameworks {} here, {'torch': '2.9.0+cpu'} there)" in worker.step.detail
+    assert worker.step.detail.endswith("give both groups one image")
+
+
+def test_an_unsatisfiable_requirement_is_final_in_pips_words_and_told_to_the_workers(stand):
+    with pytest.raises(ProvisionFailure, match="pip install failed") as caught:
+        stand.node(0, "pure>=7\n").provide()
+    assert caught.value.is_final
+    assert "No matching distribution found for pure>=7" in caught.value.output
+    assert stand.folders == []
+    worker = stand.node(1, "pure>=7\n")
+    with pytest.raises(StopWaiting):
+        worker.provide()
+    assert worker.step.detail.startswith("waiting: the master failed: pip install failed")
+
+
+def test_an_index_that_does_not_answer_is_tried_again(stand, monkeypatch):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(ProvisionFailure, match="did not reach its index") as caught:
+        stand.node(0, "elsewhere\n").provide()
+    assert not caught.value.is_final
+
+
+def test_wrong_hashes_of_the_user_are_refused(stand):
+    with pytest.raises(ProvisionFailure, match="a package is not what its hash says") as caught:
+        stand.node(0, f"inner==0.9 --hash=sha256:{'0' * 64}\n").provide()
+    assert caught.value.is_final
+
+
+def test_an_environment_that_was_kept_needs_neither_pip_nor_a_compiler(copy, monkeypatch):
+    monkeypatch.setattr(pip_program.Pip, "run", None)
+    master = copy.node(0, REQUIREMENTS, cluster="later", search_path=link_programs(copy.folder / "bare", ["sh"]))
+    assert "taken from the shared file system" in master.provide().detail
+    assert master.ask("import native, pure; print(native.answer)") == "42"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [lambda data: data[:-9000] + b"x" + data[-8999:], lambda data: data[: len(data) // 2]],
+    ids=["changed", "cut off"],
+)
+def test_a_damaged_archive_is_refused_by_a_worker_and_made_anew_by_the_master(copy, harm):
+    (folder,) = copy.folders
+    archive = folder / "environment.tar"
+    whole = archive.read_bytes()
+    archive.write_bytes(harm(whole).ljust(len(whole), b"\0"))
+    worker = copy.node(1, REQUIREMENTS)
+    with pytest.raises(ProvisionFailure, match="is damaged: it") as caught:
+        worker.provide()
+    assert not caught.value.is_final
+    assert "environment --build on the master" in caught.value.remedy
+    assert not worker.current.exists()
+    assert [path.name for path in worker.current.parent.iterdir() if path.is_dir()] == []
+    assert "made here in" in copy.node(0, REQUIREMENTS).provide().detail
+    assert worker.provide().state == "done"
+    assert worker.ask("import native; print(native.answer)") == "42"
+
+
+def test_an_archive_that_was_cut_off_counts_as_none(copy):
+    (folder,) = copy.folders
+    with (folder / "environment.tar").open("rb+") as file:
+        file.truncate(100)
+    worker = copy.node(1, REQUIREMENTS)
+    with pytest.raises(StopWaiting):
+        worker.provide()
+    assert worker.step.state == "waiting"
+
+
+def test_an_installation_that_was_interrupted_is_made_anew(copy):
+    node = copy.node(1, REQUIREMENTS)
+    (folder,) = copy.folders
+    for name in (folder.name, f".{folder.name}.making-{node.facts.instance_id}"):
+        half = node.current.parent / name
+        half.mkdir()
+        (half / "left").touch()
+    assert node.provide().state == "done"
+    assert node.ask("import pure; print(pure.version)") == "1.0"
+    assert [path.name for path in node.current.parent.iterdir() if path.is_dir()] == [folder.name, "current"]
+    assert not (node.current / "left").exists()
+
+
+def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, parts, monkeypatch):
+    _, source = parts
+    monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(source.read_bytes()).hexdigest())
+    (first,) = copy.folders
+    node = copy.node(0, "held\n", horovod="0.28.1")
+    node.current.symlink_to(first.name)
+    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; made here in ")
+    (line,) = copy.builds()
+    assert {"horovod", "HOROVOD_WITH_PYTORCH=1", "HOROVOD_WITH_GLOO=1"} <= set(line.split())
+    assert node.ask("import horovod.torch, cffi; print(horovod.torch.Sum)") == "1"
+    assert node.current.resolve().name in {folder.name for folder in copy.folders} - {first.name}
+    # Neither the image's framework nor what only the build needs.
+    (packages,) = (node.current / "lib").glob("python*/site-packages")
+    names = {path.stem.partition("-")[0] for path in packages.glob("*.dist-info")}
+    assert names == {"horovod", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "numpy"}
+
+
+def test_horovod_in_the_file_too_is_refused(stand):
+    with pytest.raises(ProvisionFailure, match="must not list horovod"):
+        stand.node(0, "Horovod==0.28.1\n", horovod="0.28.1").provide()

@@ -1,0 +1,254 @@
+"""Horovod as an environment: for the image's framework, for a pinned one, or nothing where the image has all of it."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_provision import disk
+from deeplearning_provision.environments import build as environment_build
+from deeplearning_provision.environments.build import BUILD_BYTES, CUDA_BYTES
+from deeplearning_provision.environments.image import provide_image
+from deeplearning_provision.environments.progress import follow_compiler, follow_pip
+from deeplearning_provision.environments.recipe import Recipe, find_recipe
+from deeplearning_provision.environments.site import Site
+from deeplearning_provision.horovod import plan as horovod_plan
+from deeplearning_provision.horovod.framework_facts import Framework
+from deeplearning_provision.python import pip as pip_program
+from deeplearning_provision.python.interpreter import ask_interpreter
+from deeplearning_provision.status import Status
+from deeplearning_provision.steps import ProvisionFailure
+from tests.unit.deeplearning_provision.environment_lab import (
+    HOROVOD,
+    NATIVE,
+    TORCH,
+    Stand,
+    link_programs,
+    make_image,
+    make_index,
+    make_managers,
+    write_source,
+    write_wheel,
+)
+from tests.unit.deeplearning_provision.environments.test_interrupted import Room
+
+SETTINGS = EnvironmentSettings("horovod", horovod="0.28.1", framework="torch==2.9.0")
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    make_index(folder / "index")
+    headers = {f"torch/include/{name}": "" for name in ("torch/extension.h", "pybind11/pybind11.h")}
+    write_wheel(folder / "index", "torch", "2.9.0", {"torch/__init__.py": TORCH, **headers})
+    make_image(folder / "image")
+    make_image(folder / "plain", with_torch=False)
+    make_image(folder / "whole", with_horovod=True)
+    return folder
+
+
+@pytest.fixture
+def stand(parts, tmp_path, monkeypatch):
+    source = parts / "index/horovod-0.28.1.tar.gz"
+    monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(source.read_bytes()).hexdigest())
+    with Stand(tmp_path / "cluster", parts / "index", parts / "image").pip_settings() as stand:
+        yield stand
+
+
+def test_it_is_built_for_the_framework_of_the_image_which_stays_where_it_is(stand):
+    node = stand.node(0, settings=SETTINGS)
+    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; made here in ")
+    assert node.ask("import horovod.torch, torch; print(torch.__version__)") == "2.9.0+cpu"
+    assert not list(node.current.glob("lib/python*/site-packages/torch"))
+
+
+def test_a_plain_image_gets_the_pinned_framework_and_workers_need_no_pip(stand, parts, monkeypatch):
+    node = stand.node(0, settings=SETTINGS, image=parts / "plain")
+    node.provide()
+    monkeypatch.setattr(pip_program.Pip, "run", None)
+    bare = link_programs(stand.folder / "bare", ["sh"])
+    worker = stand.node(1, settings=SETTINGS, image=parts / "plain", search_path=bare)
+    assert worker.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 7 packages; taken from the shared")
+    assert worker.ask("import horovod.torch; print(horovod.torch.Sum)") == "1"
+
+
+def test_an_image_that_brings_everything_is_used_as_it_is(stand, parts, monkeypatch):
+    monkeypatch.setattr(pip_program.Pip, "run", None)
+    for number in (1, 0):
+        node = stand.node(number, settings=SETTINGS, image=parts / "whole", search_path="/nowhere")
+        assert node.provide().detail == (
+            "the image's own Horovod for torch 2.9.0+cpu, at /opt/pytorch/bin/python; nothing was built"
+        )
+        assert node.current.resolve() == parts / "whole"
+        assert node.ask("import horovod.torch; print(horovod.torch.Sum)") == "1"
+    assert list(stand.shared.iterdir()) == []
+
+
+def test_a_python_of_the_system_that_has_everything_is_shown_by_an_environment_of_its_own(stand, parts):
+    node = stand.node(0, settings=SETTINGS, image=parts / "whole")
+    site = Site.open(node.facts, Status(node.root, node.clock), node.root, node.programs, node.clock)
+    found = ask_interpreter(node.root / "opt/pytorch/bin/python", node.programs)
+    of_system = replace(found, path="/usr/bin/python3", is_virtual=False)
+    for _ in range(2):
+        assert provide_image(site, of_system).endswith("at /usr/bin/python3; nothing was built")
+        assert str(node.current.readlink()) == "image"
+        assert node.ask("print(1)") == "1"
+    assert node.log.count(" -m venv ") == 1
+
+
+def test_an_image_whose_horovod_does_not_import_gets_one_that_does(stand, parts, tmp_path):
+    make_image(tmp_path / "broken", with_horovod=True)
+    (packages,) = (tmp_path / "broken/lib").glob("python*/site-packages")
+    (packages / "horovod/torch/__init__.py").write_text("raise ImportError('undefined symbol')\n")
+    node = stand.node(0, settings=SETTINGS, image=tmp_path / "broken")
+    assert "made here in" in node.provide().detail
+    assert node.ask("import horovod.torch; print(horovod.torch.Sum)") == "1"
+
+
+@pytest.mark.parametrize(
+    ("framework", "image", "message"),
+    [
+        ("", "plain", "must have torch, tensorflow or mxnet when no framework is pinned"),
+        ("tensorflow==2.16.2", "image", r"got tensorflow==2\.16\.2 beside torch 2\.9\.0\+cpu"),
+        ("tensorflow==2.16.2", "whole", r"got tensorflow==2\.16\.2 beside torch 2\.9\.0\+cpu"),
+    ],
+)
+def test_an_image_that_does_not_go_with_the_framework_is_refused(stand, parts, framework, image, message):
+    node = stand.node(0, settings=replace(SETTINGS, framework=framework), image=parts / image)
+    with pytest.raises(ProvisionFailure, match=message) as caught:
+        node.provide()
+    assert "an image" in caught.value.remedy
+    assert caught.value.is_final
+
+
+def test_a_framework_that_the_gpus_cannot_run_is_refused_before_anything_is_compiled(stand, monkeypatch):
+    found = Framework("2.15.0+cu132", "13.2", kernels=("sm_75", "sm_80"))
+    monkeypatch.setattr(horovod_plan, "ask_framework", lambda *_: found)
+    node = stand.node(0, settings=SETTINGS, capability="7.0")
+    with pytest.raises(ProvisionFailure, match="no kernels for GPUs of compute capability 7") as caught:
+        node.provide()
+    assert "torch==2.7.1" in caught.value.remedy
+    assert stand.builds() == []
+    assert stand.folders == []
+
+
+def test_an_environment_of_another_gpu_system_or_mpi_is_another_one(stand):
+    node = stand.node(0, settings=SETTINGS)
+
+    def digest(**needs):
+        other = stand.node(0, settings=SETTINGS, **needs)
+        return find_recipe(other.facts, SETTINGS, node.root, node.programs)[0].digest
+
+    first = digest()
+    assert digest() == first
+    assert len({first, digest(capability="7.0"), digest(capability="9.0")}) == 3
+    (node.root / "etc").mkdir()
+    (node.root / "etc/os-release").write_text('NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="24.04"\n')
+    second = digest()
+    (node.root / "opt/amazon/openmpi/bin").mkdir(parents=True)
+    (node.root / "opt/amazon/openmpi/bin/mpicxx").touch()
+    assert len({first, second, digest()}) == 3
+
+
+def test_the_key_follows_packages_and_compilers_and_the_recipe_of_horovod(monkeypatch):
+    recipe = Recipe("horovod", "torch==2.9.0", "linux-x86_64", horovod="0.28.1")
+    keys = [recipe.key(["a==1 aa"], {"g++": "12"})]
+    assert recipe.key(["a==1 aa"], {"g++": "12"}) == keys[0]
+    keys += [recipe.key(["a==1 bb"], {"g++": "12"}), recipe.key(["a==1 aa"], {"g++": "13"})]
+    monkeypatch.setattr("deeplearning_provision.environments.recipe.HOROVOD_RECIPE", "next")
+    keys.append(recipe.key(["a==1 aa"], {"g++": "12"}))
+    assert len(set(keys)) == 4
+    assert recipe.digest == replace(recipe).digest
+
+
+@pytest.mark.parametrize(("capability", "size"), [("7.0", BUILD_BYTES + CUDA_BYTES), ("", BUILD_BYTES)])
+def test_a_disk_that_is_too_small_for_the_build_is_said_before_pip_is_asked(
+    stand, parts, monkeypatch, capability, size
+):
+    monkeypatch.setattr(disk, "read_room", lambda _: Room(size))
+    monkeypatch.setattr(pip_program.Pip, "run", None)
+    node = stand.node(0, settings=SETTINGS, image=parts / "plain", capability=capability)
+    whole = (size + disk.RESERVE_BYTES) / (1 << 30)
+    with pytest.raises(ProvisionFailure, match=f"build: {whole:.1f} GiB must be free") as caught:
+        node.provide()
+    assert "larger volume_size" in caught.value.remedy
+    assert [path.name for path in node.current.parent.iterdir() if path.is_dir()] == []
+
+
+def test_a_compiler_that_fails_is_shown_with_its_first_error_and_leaves_nothing(stand, monkeypatch):
+    index = stand.folder / "index"
+    index.mkdir()
+    for path in stand.index.iterdir():
+        (index / path.name).symlink_to(path)
+    (index / "horovod-0.28.1.tar.gz").unlink()
+    broken = write_source(index, "horovod", "0.28.1", HOROVOD, {"native.c": f"{NATIVE}\nint f() {{ return no; }}\n"})
+    monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(broken.read_bytes()).hexdigest())
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    node = stand.node(0, settings=SETTINGS)
+    with pytest.raises(ProvisionFailure, match=r"Horovod 0\.28\.1 for torch could not be compiled") as caught:
+        node.provide()
+    assert "native.c:10:18: error: " in caught.value.output.splitlines()[0]
+    assert "torchrun" in caught.value.remedy
+    assert caught.value.is_final
+    assert stand.folders == []
+    assert [path.name for path in node.current.parent.iterdir() if path.is_dir()] == []
+
+
+def test_what_the_build_takes_is_installed_only_where_it_is_missing(stand, parts, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        environment_build, "install_system_packages", lambda _, __, names, ___: calls.append(sorted(names))
+    )
+    lacking = link_programs(stand.folder / "lacking", ["sh", "gcc", "ld", "as"])
+    managers = make_managers(stand.folder / "managers")
+    with pytest.raises(ProvisionFailure, match=r"without g\+\+, make"):
+        stand.node(0, settings=SETTINGS, search_path=f"{managers}:{lacking}").provide()
+    assert calls == [["g++", "make"]]
+    stand.node(0, settings=SETTINGS).provide()
+    assert calls == [["g++", "make"]]
+
+
+def test_the_time_left_comes_from_cmakes_percentages():
+    class Clock:
+        now = 0.0
+
+        def read(self):
+            return self.now
+
+    told, clock = [], Clock()
+    read = follow_compiler(lambda *step: told.append(step), "compiling Horovod", clock)
+    for seconds, line in [
+        (0, "running cmake"),
+        (2, "[  3%] x"),
+        (60, "  [ 25%] y"),
+        (61, "[ 25%] z"),
+        (240, "[100%] z"),
+    ]:
+        clock.now = seconds
+        read(line)
+    assert told == [
+        ("compiling Horovod", 3, 100, "%"),
+        ("compiling Horovod, about 3 min left", 25, 100, "%"),
+        ("compiling Horovod, about 1 min left", 100, 100, "%"),
+    ]
+
+
+def test_pips_lines_say_what_it_downloads_and_how_many_are_left():
+    told = []
+    read = follow_pip(lambda *step: told.append(step), 2)
+    for line in [
+        "Collecting torch@ https://index/torch.whl (from -r exact.txt (line 1))",
+        "  Downloading https://index/torch-2.7.1-cp312.whl (821.2 MB)",
+        "Collecting native@ https://index/native.tar.gz",
+        "  Building wheel for native (pyproject.toml): started",
+        "Installing collected packages: torch, native",
+    ]:
+        read(line)
+    assert told == [
+        ("collecting packages", 0, 2, "packages"),
+        ("downloading torch (821.2 MB)", 0, 2, "packages"),
+        ("downloading torch (821.2 MB)", 2, 2, "packages"),
+        ("building native", 2, 2, "packages"),
+        ("installing packages", 2, 2, "packages"),
+    ]

@@ -1,0 +1,126 @@
+"""Packages of the system for a build, with small programs in the place of apt-get, dnf, dpkg-query and sudo."""
+
+import os
+
+import pytest
+
+from deeplearning_node.programs import Programs
+from deeplearning_provision import system_packages
+from deeplearning_provision.program_log import Transcript
+from deeplearning_provision.steps import ProvisionFailure
+from deeplearning_provision.system_packages import (
+    COMPILER,
+    ENSUREPIP,
+    HEADERS,
+    MAKE,
+    install_system_packages,
+    name_packages,
+)
+from tests.unit.deeplearning_provision.environment_lab import link_programs
+
+SUDO = 'echo "sudo $1" >>"$FAKES/calls"; shift; exec "$@"'
+RECORD = 'echo "$(basename "$0") $DEBIAN_FRONTEND/$NEEDRESTART_SUSPEND $@" >>"$FAKES/calls"'
+NO_ROUTE = """
+W: Failed to fetch http://archive.example/dists/noble/InRelease  Temporary failure resolving 'archive.example'
+E: Unable to locate package g++
+"""
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """Return a function that makes a node's programs, and one that installs and returns what was told."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    fakes = tmp_path / "programs"
+    link_programs(fakes, ["sh", "env", "basename", "cat"])
+
+    def make(**programs):
+        for name, body in {"sudo": SUDO, **programs}.items():
+            path = fakes / name.replace("_", "-")
+            path.write_text(f"#!/bin/sh\nFAKES='{fakes}'\n{body}\n")
+            path.chmod(0o755)
+        return Programs(str(fakes))
+
+    return make
+
+
+@pytest.fixture
+def install(tmp_path):
+    def run(programs, *names):
+        told = []
+        install_system_packages(programs, Transcript(tmp_path / "log", programs), names, told.append)
+        return told
+
+    return run
+
+
+def calls(tmp_path):
+    path = tmp_path / "programs/calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_only_what_is_missing_is_installed_with_sudo_and_quietly(tmp_path, node, install):
+    programs = node(apt_get=RECORD, dpkg_query="echo make installed; echo g++ config-files; exit 1")
+    assert install(programs, "g++", "make", "python3-dev") == ["installing g++, python3-dev with apt-get"]
+    options = "-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3"
+    assert calls(tmp_path) == [
+        "sudo -n",
+        f"apt-get noninteractive/1 {options} update",
+        "sudo -n",
+        f"apt-get noninteractive/1 {options} install --yes --no-install-recommends --no-upgrade g++ python3-dev",
+    ]
+
+
+def test_nothing_runs_when_all_is_there(tmp_path, node, install):
+    programs = node(apt_get=RECORD, dpkg_query="for name; do echo $name installed; done")
+    assert install(programs, "g++", "make") == []
+    assert calls(tmp_path) == []
+
+
+def test_root_needs_no_sudo(tmp_path, node, install, monkeypatch):
+    monkeypatch.setattr(system_packages.os, "geteuid", lambda: 0)
+    install(node(dnf=RECORD, rpm="echo make is not installed; exit 1", sudo="exit 1"), "make")
+    assert calls(tmp_path) == ["dnf noninteractive/1 install --assumeyes make"]
+
+
+@pytest.mark.parametrize(
+    ("manager", "expected"),
+    [
+        ("apt_get", ["g++", "make", "python3-dev", "python3-venv"]),
+        ("dnf", ["gcc-c++", "make", "python3-devel", "python3-pip"]),
+    ],
+)
+def test_each_system_has_its_own_names(node, manager, expected):
+    assert name_packages([COMPILER, MAKE, HEADERS, ENSUREPIP], node(**{manager: ""})) == expected
+
+
+def test_a_broken_index_that_is_not_needed_does_no_harm(node, install):
+    body = f'{RECORD}\nfor word; do [ "$word" != update ] || exit 100; done'
+    assert install(node(apt_get=body, dpkg_query="exit 1"), "g++") == ["installing g++ with apt-get"]
+
+
+@pytest.mark.parametrize(
+    ("programs", "words", "is_final"),
+    [
+        ({"dpkg_query": ""}, ("neither apt-get nor dnf", "give an image that has them"), True),
+        ({"apt_get": "", "sudo": "echo sudo: a password is required; exit 1"}, ("may not use sudo", "let the"), True),
+        ({"apt_get": f"cat <<END\n{NO_ROUTE}END\nexit 100"}, ("could not be fetched", "see the route"), False),
+        ({"apt_get": "echo E: Could not get lock /x; exit 100"}, ("could not be fetched", "tried again"), False),
+        ({"apt_get": "echo E: Unable to locate package g++; exit 100"}, ("could not be installed", "set-up"), True),
+        ({"dnf": "echo No match for argument: g++; exit 1", "rpm": ""}, ("could not be installed", "set-up"), True),
+    ],
+)
+def test_what_is_wrong_is_said_with_a_remedy_and_whether_it_may_pass(node, install, programs, words, is_final):
+    message, remedy = words
+    with pytest.raises(ProvisionFailure, match=message) as caught:
+        install(node(**{"dpkg_query": "exit 1", **programs}), "g++")
+    assert remedy in caught.value.remedy
+    assert caught.value.is_final is is_final
+    if programs.get("apt_get", "").startswith("echo E:"):
+        assert caught.value.output.startswith("E:")
+
+
+def test_a_node_without_sudo_says_so(tmp_path, node, install):
+    programs = node(apt_get="", dpkg_query="exit 1")
+    (tmp_path / "programs/sudo").unlink()
+    with pytest.raises(ProvisionFailure, match="may not use sudo"):
+        install(programs, "g++")

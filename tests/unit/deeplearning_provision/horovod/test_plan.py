@@ -1,0 +1,361 @@
+"""How Horovod is built: what its build reads, what it is built with, and what is said when that is missing."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deeplearning_node.programs import Programs
+from deeplearning_provision.horovod import plan as horovod_plan
+from deeplearning_provision.horovod.build import WRAPPER, build_horovod, list_variables, write_program
+from deeplearning_provision.horovod.cuda_toolkit import CUDA_HOME, IMAGE, PYPI, UBUNTU, CudaToolkit
+from deeplearning_provision.horovod.framework_facts import Framework
+from deeplearning_provision.horovod.plan import (
+    HOROVOD_RECIPE,
+    HorovodPlan,
+    choose_standard,
+    describe_compilers,
+    find_mpi,
+    plan_horovod,
+)
+from deeplearning_provision.horovod.trial import TRIALS, try_horovod
+from deeplearning_provision.program_log import Transcript
+from deeplearning_provision.python.interpreter import ask_interpreter
+from deeplearning_provision.python.pip import Pip
+from deeplearning_provision.steps import ProvisionFailure
+from tests.unit.deeplearning_provision.environment_lab import HOROVOD, link_programs, make_image, write_nvcc
+
+CPU = HorovodPlan("0.28.1", {"torch": "1.13.1"}, {}, "", None, "", jobs=4)
+TOOLKIT = CudaToolkit(PYPI, "13.2", (), "g++", ("75", "80"), "/wheels/nccl/include", "/wheels/nccl.so", "/wheels/rt.so")
+FAKE_PYTHON = """#!/bin/sh
+echo "$@" >>"$(dirname "$0")/calls"
+if [ "$3" = wheel ]; then printf 'PATH=%s\nCXX=%s\n' "$PATH" "$CXX" >"$(dirname "$0")/variables"; fi
+"""
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    return make_image(tmp_path_factory.mktemp("image") / "image")
+
+
+@pytest.fixture
+def interpreter(image):
+    return ask_interpreter(image, Programs())
+
+
+@pytest.fixture
+def compilers(tmp_path):
+    """A search path with what Horovod's build takes, and no MPI."""
+    return link_programs(tmp_path / "compilers", ["sh", "g++", "make", "dirname"])
+
+
+def touch(root, *paths):
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        write_program(root / path, "#!/bin/sh\n")
+
+
+def variables(folder, plan, home=None):
+    return list_variables(plan, Path("/venv/bin/python"), folder, home)
+
+
+def test_the_build_is_told_every_framework_and_transport(tmp_path):
+    assert variables(tmp_path, CPU) == {
+        "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MPI": "1",
+        "HOROVOD_WITHOUT_NVTX": "1",
+        "HOROVOD_CMAKE": f"{tmp_path}/cmake-without-cuda",
+        "MAKEFLAGS": "-j4",
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
+        "CXXFLAGS": "-include stdexcept",
+    }
+
+
+def test_new_pytorch_brings_the_compiler_wrapper_and_an_mpi_elsewhere_its_own_path(tmp_path):
+    found = variables(tmp_path, replace(CPU, standard="17", mpi="/opt/amazon/openmpi/bin"))
+    assert found["CXX"] == f"{tmp_path}/cxx"
+    assert found["HOROVOD_WITH_MPI"] == "1"
+    assert "HOROVOD_WITHOUT_MPI" not in found
+    assert found["LDFLAGS"] == "-Wl,-rpath,/opt/amazon/openmpi/lib:/opt/amazon/openmpi/lib64"
+
+
+@pytest.mark.parametrize("standard", ["17", "20"])
+def test_gpus_are_served_by_nccl_and_nvcc_is_told_the_standard_of_the_wrapper(tmp_path, standard):
+    found = variables(tmp_path, replace(CPU, standard=standard, toolkit=TOOLKIT), Path("/made/cuda"))
+    assert {name: found[name] for name in found if re.search("CUDA|NCCL|GPU|NVCC|CMAKE$", name)} == {
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_CUDA_HOME": "/made/cuda",
+        "CUDA_HOME": "/made/cuda",
+        "HOROVOD_NCCL_INCLUDE": f"{tmp_path}/cuda/include",
+        "HOROVOD_NCCL_LIB": f"{tmp_path}/cuda/lib64",
+        "HOROVOD_NCCL_LINK": "SHARED",
+        "HOROVOD_BUILD_CUDA_CC_LIST": "75,80",
+        "NVCC_APPEND_FLAGS": f"-std=c++{standard}",
+    }
+    assert f"-std=c++{standard} ;;" in (tmp_path / "cxx").read_text()
+    assert "stdexcept" not in (tmp_path / "cxx").read_text()
+    assert found["CXXFLAGS"] == "-include stdexcept" + (" -include version" if standard == "20" else "")
+
+
+def test_an_image_with_its_own_nccl_is_built_with_that(tmp_path):
+    toolkit = replace(TOOLKIT, kind=IMAGE, nccl_headers="/usr/local/cuda/include", nccl="")
+    found = variables(tmp_path, replace(CPU, toolkit=toolkit), Path(CUDA_HOME))
+    assert found["HOROVOD_NCCL_HOME"] == "/usr/local/cuda"
+    assert "HOROVOD_NCCL_LIB" not in found
+    assert "NVCC_APPEND_FLAGS" not in found
+
+
+def test_nvcc_of_ubuntu_gets_the_compiler_that_it_takes(tmp_path):
+    plan = replace(CPU, toolkit=replace(TOOLKIT, kind=UBUNTU, compiler="g++-12"))
+    assert variables(tmp_path, plan, tmp_path)["CXX"] == "g++-12"
+    variables(tmp_path, replace(plan, standard="17"), tmp_path)
+    assert 'exec g++-12 "$@"' in (tmp_path / "cxx").read_text()
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "standard"),
+    [
+        ({"torch": "1.13.1"}, ""),
+        ({"torch": "2.0.1+cu118"}, ""),
+        ({"torch": "2.1.0"}, "17"),
+        ({"torch": "2.13.0+cpu"}, "17"),
+        ({"torch": "2.14.0"}, "20"),
+        ({"torch": "3.0"}, "20"),
+        ({"torch": "main"}, "20"),
+        ({"tensorflow": "2.9.3"}, ""),
+        ({"tensorflow": "2.15.1"}, "17"),
+        ({"tensorflow": "2.15.1", "torch": "2.15.0"}, "20"),
+        ({"mxnet": "1.9.1"}, ""),
+    ],
+)
+def test_the_standard_is_the_highest_that_headers_ask_for(frameworks, standard):
+    assert choose_standard(frameworks, 13) == standard
+
+
+@pytest.mark.parametrize(
+    ("compiler", "standard"), [("12", "17"), ("13.3.0", "17"), ("14", "20"), ("15.2.0", "20"), ("", "17")]
+)
+def test_a_compiler_that_refuses_the_span_of_flatbuffers_is_told_a_standard_that_has_one(
+    tmp_path, interpreter, compilers, compiler, standard
+):
+    """See pull request 7227 of google/flatbuffers; g++ 14.1 is the first that refuses (BehaviorTree.CPP, issue 818)."""
+    (tmp_path / "new").mkdir()
+    write_program(tmp_path / "new/g++", f"#!/bin/sh\necho {compiler}\ntest -n '{compiler}'\n")
+    plan = plan_horovod("0.28.1", interpreter, tmp_path, Programs(f"{tmp_path}/new:{compilers}"), capability="")
+    assert plan.standard == standard
+    flags = variables(tmp_path, plan)["CXXFLAGS"]
+    assert flags == "-include stdexcept" + (" -include version" if standard == "20" else "")
+
+
+def test_cmake_is_kept_from_cuda_for_cpus(tmp_path):
+    variables(tmp_path, CPU)
+    (tmp_path / "bin").mkdir()
+    write_program(tmp_path / "bin/cmake", '#!/bin/sh\necho "$@"\n')
+
+    def run(*words):
+        command = [tmp_path / "cmake-without-cuda", *words]
+        environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert run("--build", ".") == "--build ."
+    assert run("..", "-DPYTHON_EXECUTABLE=/venv/bin/python") == (
+        f".. -DPYTHON_EXECUTABLE=/venv/bin/python -DPYTHON_EXECUTABLE={tmp_path}/python-without-cuda "
+        "-DCMAKE_CUDA_COMPILER=NOTFOUND -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"
+    )
+
+
+def test_pytorch_says_that_it_has_no_cuda_where_the_build_is_for_cpus(tmp_path):
+    (tmp_path / "torch.py").write_text("class version: cuda = '13.2'\n")
+    list_variables(CPU, Path(sys.executable), tmp_path, None)
+
+    def ask(*words):
+        command = [tmp_path / "python-without-cuda", *words]
+        environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert ask("-c", "import torch; print(torch.version.cuda)") == "None"
+    assert ask("-c", "import sys; print(sys.argv[1:])", "word") == "['word']"
+
+
+def test_the_wrapper_raises_the_standard_and_keeps_every_other_word(tmp_path):
+    wrapper, compiler = tmp_path / "wrapper", tmp_path / "g++"
+    wrapper.write_text(WRAPPER.format(standard="17", compiler="g++"))
+    compiler.write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
+    for path in (wrapper, compiler):
+        path.chmod(0o755)
+    words = ["-std=c++11", "-DNAME=two words", "-std=gnu++14", "-std=c++20", "", "a.cc"]
+    found = subprocess.run(
+        [wrapper, *words], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == ["-std=c++17", "-DNAME=two words", "-std=c++17", "-std=c++20", "", "a.cc"]
+
+
+def test_pip_is_asked_for_one_source_without_cache_or_isolation(tmp_path, compilers):
+    folder = tmp_path / "venv" / "bin"
+    touch(folder, "python")
+    (folder / "python").write_text(FAKE_PYTHON)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    programs = Programs(f"{compilers}:/usr/bin:/bin")
+    pip = Pip(folder / "python", Transcript(tmp_path / "log", programs), {}, Programs(compilers))
+    told = []
+    plan = replace(CPU, standard="17", mpi="/mpi/bin")
+    build_horovod(pip, plan, tmp_path / "wheels", scratch, told.append)
+    assert told == ["compiling Horovod 0.28.1 for torch"]
+    install, wheel = (folder / "calls").read_text().splitlines()
+    assert install == "-m pip install setuptools<81 wheel cmake<4"
+    assert wheel == (
+        "-m pip wheel --verbose --no-cache-dir --no-build-isolation --no-deps --no-binary horovod "
+        f"--wheel-dir {tmp_path}/wheels --requirement {scratch}/horovod.txt"
+    )
+    digest = horovod_plan.SOURCES["0.28.1"]
+    assert (scratch / "horovod.txt").read_text() == f"horovod==0.28.1 --hash=sha256:{digest}\n"
+    variables = dict(line.split("=", 1) for line in (folder / "variables").read_text().splitlines())
+    assert variables["PATH"].startswith(f"{folder}:/mpi/bin:{compilers}")
+    assert variables["CXX"] == f"{scratch}/cxx"
+
+
+def test_mpi_is_found_in_the_path_and_where_efas_installer_puts_it(tmp_path, compilers):
+    touch(tmp_path, "opt/amazon/openmpi/bin/mpicxx")
+    without_headers = tmp_path / "opt/amazon/openmpi/bin/mpicxx"
+    without_headers.write_text("#!/bin/sh\nexit 1\n")
+    assert find_mpi(tmp_path, Programs(compilers)) == ""
+    touch(tmp_path, "opt/amazon/openmpi/bin/mpicxx")
+    assert find_mpi(tmp_path, Programs(compilers)) == f"{tmp_path}/opt/amazon/openmpi/bin"
+    touch(tmp_path, "own/mpicxx")
+    assert find_mpi(tmp_path, Programs(f"{compilers}:{tmp_path}/own")) == f"{tmp_path}/own"
+
+
+def test_the_plan_follows_the_framework_that_is_there(tmp_path, interpreter, compilers):
+    plan = plan_horovod("0.28.1", interpreter, tmp_path, Programs(compilers), capability="7.0")
+    assert (plan.frameworks, plan.is_cuda, plan.mpi) == ({"torch": "2.9.0+cpu"}, False, "")
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """What frameworks say, instead of what the image's say."""
+    found = {}
+    monkeypatch.setattr(horovod_plan, "ask_framework", lambda module, *_: found[module])
+    return found
+
+
+def test_a_framework_without_headers_is_left_out_unless_it_is_the_only_one(tmp_path, interpreter, compilers, answers):
+    both = replace(interpreter, frameworks={"torch": "1.13.1", "tensorflow": "2.15.1"})
+    answers |= {"torch": Framework("1.13.1", missing="torch/extension.h"), "tensorflow": Framework("2.15.1")}
+    plan = plan_horovod("0.28.1", both, tmp_path, Programs(compilers), capability="")
+    assert plan.frameworks == {"tensorflow": "2.15.1"}
+    assert plan.skipped == {"torch": "torch/extension.h is missing"}
+    one = replace(both, frameworks={"torch": "1.13.1"})
+    with pytest.raises(ProvisionFailure, match=r"torch/extension\.h is missing") as caught:
+        plan_horovod("0.28.1", one, tmp_path, Programs(compilers), capability="")
+    assert "libtorch-dev" in caught.value.remedy
+
+
+def test_a_tensorflow_that_horovod_does_not_compile_with_is_refused(tmp_path, interpreter, compilers, answers):
+    answers["tensorflow"] = Framework("2.20.0")
+    alone = replace(interpreter, frameworks={"tensorflow": "2.20.0"})
+    with pytest.raises(ProvisionFailure, match=r"does not compile with the headers of 2\.20\.0") as caught:
+        plan_horovod("0.28.1", alone, tmp_path, Programs(compilers), capability="")
+    assert "pin tensorflow<2.19" in caught.value.remedy
+    answers["tensorflow"] = Framework("2.18.1")
+    plan = plan_horovod("0.28.1", alone, tmp_path, Programs(compilers), capability="")
+    assert plan.frameworks == {"tensorflow": "2.18.1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"frameworks": {}}, "neither image nor requirements have torch, tensorflow or mxnet"),
+        ({"headers": "/nowhere"}, r"cannot be built without Python\.h of 3\.\d+"),
+        ({"frameworks": {"mxnet": "1.9.1"}}, "mxnet cannot be imported"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path, interpreter, compilers, change, message):
+    with pytest.raises(ProvisionFailure, match=message) as caught:
+        plan_horovod("0.28.1", replace(interpreter, **change), tmp_path, Programs(compilers), capability="")
+    assert caught.value.is_final
+
+
+def test_missing_compilers_are_named_with_their_packages(tmp_path, interpreter):
+    with pytest.raises(ProvisionFailure, match=r"without g\+\+, make") as caught:
+        plan_horovod("0.28.1", interpreter, tmp_path, Programs(str(tmp_path)), capability="")
+    assert "g++ make python3-dev on Ubuntu" in caught.value.remedy
+
+
+def test_an_unknown_version_is_refused(tmp_path, interpreter, compilers):
+    with pytest.raises(ProvisionFailure, match=r"horovod must be one of 0\.28\.1, got 0\.29"):
+        plan_horovod("0.29", interpreter, tmp_path, Programs(compilers), capability="")
+
+
+def test_a_cuda_framework_on_gpu_nodes_is_not_given_a_cpu_horovod(tmp_path, interpreter, compilers, answers):
+    answers["torch"] = Framework("2.9.0+cu129", "12.9", kernels=("sm_70", "sm_90"))
+
+    def plan(capability):
+        return plan_horovod("0.28.1", interpreter, tmp_path, Programs(compilers), capability=capability)
+
+    with pytest.raises(ProvisionFailure, match="cannot move GPU memory"):
+        plan("9.0")
+    assert not plan("").is_cuda
+    write_nvcc(tmp_path / "usr/local/cuda", "12.9")
+    touch(tmp_path, "usr/local/cuda/include/nccl.h")
+    assert plan("9.0").toolkit.kind == IMAGE
+    assert plan("9.0").to_document()["toolkit"]["architectures"] == ("70", "75", "80", "86", "90")
+
+
+def test_a_torch_without_kernels_for_the_gpus_is_refused_before_compilers_are_looked_for(
+    tmp_path, interpreter, answers
+):
+    answers["torch"] = Framework("2.15.0+cu132", "13.2", kernels=("sm_75", "sm_80", "sm_90", "sm_100", "compute_120"))
+    with pytest.raises(
+        ProvisionFailure, match=r"2\.15\.0\+cu132 has no kernels for .* capability 7\.0, it has sm_75"
+    ) as no:
+        plan_horovod("0.28.1", interpreter, tmp_path, Programs(str(tmp_path)), capability="7.0")
+    assert no.value.remedy == "pin torch==2.7.1, which has kernels from sm_50 to sm_90"
+    assert no.value.is_final
+
+
+def test_the_compilers_that_decide_are_described_without_a_framework(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    assert describe_compilers(tmp_path, Programs(str(folder))) == {}
+    write_program(folder / "g++", "#!/bin/sh\necho 13.3.0\n")
+    assert describe_compilers(tmp_path, Programs(f"{folder}:/usr/bin:/bin")) == {"g++": "13.3.0"}
+    write_nvcc(tmp_path / "usr/local/cuda", "13.2")
+    found = describe_compilers(tmp_path, Programs(f"{folder}:/usr/bin:/bin"))
+    assert found == {"g++": "13.3.0", "nvcc": "13.2"}
+    assert isinstance(HOROVOD_RECIPE, int)
+
+
+def test_a_horovod_that_does_not_reduce_is_refused(tmp_path, image):
+    (packages,) = (image.parents[1] / "lib").glob("python*/site-packages")
+    for name, text in HOROVOD.items():
+        (packages / name).write_text(text)
+    transcript = Transcript(tmp_path / "log", Programs())
+    try_horovod(image, CPU, transcript)
+    (packages / "horovod/torch.py").write_text(HOROVOD["horovod/torch.py"].replace("return tensor", "return [2.0]"))
+    with pytest.raises(ProvisionFailure, match=r"was built for torch 1\.13\.1 and does not work with it"):
+        try_horovod(image, CPU, transcript)
+    assert set(TRIALS) == set(horovod_plan.FRAMEWORKS)
+
+
+@pytest.mark.parametrize("has_nccl", [True, False])
+def test_a_horovod_without_nccl_is_refused_where_gpus_are_meant(tmp_path, image, has_nccl):
+    (packages,) = (image.parents[1] / "lib").glob("python*/site-packages")
+    for name, text in HOROVOD.items():
+        (packages / name).write_text(text)
+    with (packages / "horovod/torch.py").open("a") as file:
+        file.write(f"def nccl_built(): return {2307 if has_nccl else 0}\n")
+    transcript = Transcript(tmp_path / "log", Programs())
+    try_horovod(image, CPU, transcript)
+    if has_nccl:
+        try_horovod(image, replace(CPU, toolkit=TOOLKIT), transcript)
+    else:
+        with pytest.raises(ProvisionFailure, match="does not work with it") as caught:
+            try_horovod(image, replace(CPU, toolkit=TOOLKIT), transcript)
+        assert "built without NCCL" in caught.value.output

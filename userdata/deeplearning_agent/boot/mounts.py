@@ -1,0 +1,146 @@
+"""Mounts the shared file system and FSx for Lustre, so that jobs can use them and a reboot mounts them again."""
+
+import logging
+import re
+
+from deeplearning_contract.setting_parts import FileSystemSettings
+from deeplearning_node.atomic_file import write_block
+from deeplearning_node.deadline import Deadline
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.node import Node
+from deeplearning_node.programs import ProgramError
+
+LOG = logging.getLogger(__name__)
+LONGEST_SECONDS = 300
+ATTEMPT_SECONDS = 30
+"""A mount of a server that does not answer hangs; it is given up after this time and tried again."""
+PROBE_SECONDS = 15
+
+_MOUNT_POINT = re.compile(r"/[A-Za-z0-9._/-]+")
+_WORD = re.compile(r"[^\s#]+")
+LUSTRE_HELPER = "mount.lustre"
+_NFS_REMEDY = "port 2049 is open between the nodes and the file system and that its name resolves in the VPC"
+_LUSTRE_REMEDY = (
+    "the image has a Lustre client for its kernel, and that ports 988 and 1018-1023 are open both ways between the "
+    "nodes and the file system"
+)
+_REMEDIES = {"nfs4": _NFS_REMEDY, "efs": _NFS_REMEDY, "lustre": _LUSTRE_REMEDY}
+"""Kind -> what to check when it cannot be mounted."""
+
+
+def mount_file_systems(node: Node, deadline: Deadline) -> None:
+    """
+    Mount the shared file system, and FSx for Lustre where the node has one, unless they are mounted.
+
+    Everything that touches one runs in a child with a time limit, and all is tried again for five minutes, or a third
+    of the time that is left if that is less: the failure still has to travel. The login user may write to the shared
+    one, and to a Lustre that is empty; one that shows a bucket keeps the permissions that its objects have.
+
+    Effects: the mount points; a block in /etc/fstab; the owner of a fresh file system's root.
+
+    Raises:
+        StageFailure: One could not be mounted, the image has no client for Lustre, or the shared one is another's and
+            closed to the login user.
+    """
+    shared, lustre = node.settings.file_system, node.settings.needs.lustre
+    wanted = [shared, *([lustre] if lustre else [])]
+    for settings in wanted:
+        check_settings(settings)
+    if lustre and not node.programs.has(LUSTRE_HELPER):
+        # Trying again would not bring it.
+        raise StageFailure(
+            f"the image has no {LUSTRE_HELPER}, with which {lustre.source} is mounted",
+            "make an image with the Lustre client for its kernel, as the FSx for Lustre user guide says",
+        )
+    lines = (f"{s.source} {s.mount_point} {s.kind} {s.options},_netdev,nofail 0 0" for s in wanted)
+    write_block(node.path("/etc/fstab"), "\n".join(lines))
+    for settings in wanted:
+        _mount(node, settings, deadline)
+
+
+def _mount(node: Node, settings: FileSystemSettings, deadline: Deadline) -> None:
+    mount_point = str(node.path(settings.mount_point))
+    argv = ["mount", "-t", settings.kind, "-o", settings.options, settings.source, mount_point]
+    limit = deadline.at_most(min(LONGEST_SECONDS, deadline.remaining / 3))
+    last = ProgramError("no attempt was made")
+    for attempt in limit.attempts():
+        try:
+            if not is_mounted(node, mount_point):
+                node.programs.run(["mkdir", "-p", mount_point], timeout_seconds=PROBE_SECONDS)
+                node.programs.run(argv, timeout_seconds=min(ATTEMPT_SECONDS, max(1.0, deadline.remaining)))
+            return open_to_login_user(node, settings)
+        except ProgramError as error:  # noqa: PERF203 - waiting dwarfs it
+            if error.is_missing:
+                raise
+            last = error
+            LOG.warning("attempt %d to mount %s: %s %s", attempt, settings.source, last, last.output.strip())
+    raise StageFailure(
+        f"{settings.source} could not be mounted on {settings.mount_point}: {last}",
+        f"check that {_REMEDIES[settings.kind]}",
+        output=last.output,
+    )
+
+
+def check_settings(settings: FileSystemSettings) -> None:
+    """
+    Refuse what could not be one line of /etc/fstab.
+
+    Raises:
+        StageFailure: A value of the settings is malformed.
+    """
+    words = (settings.source, settings.options)
+    if settings.kind in _REMEDIES and _MOUNT_POINT.fullmatch(settings.mount_point) and all(map(_WORD.fullmatch, words)):
+        return
+    raise StageFailure(
+        f"file_system must be {', '.join(_REMEDIES)} on a plain absolute path, got {settings}",
+        "correct the mount point",
+    )
+
+
+def is_mounted(node: Node, mount_point: str) -> bool:
+    """Tell whether something is mounted on the mount point; a hanging one counts as not."""
+    try:
+        node.programs.run(["mountpoint", "-q", mount_point], timeout_seconds=PROBE_SECONDS)
+    except ProgramError as error:
+        if error.is_missing:
+            raise
+        return False
+    return True
+
+
+def open_to_login_user(node: Node, settings: FileSystemSettings) -> None:
+    """
+    Let the login user write to the root of a file system.
+
+    A new one belongs to root and is empty: it is given to the login user. Nodes do this at the same time, so what is
+    not writable is looked at once more before it is called another's.
+
+    Raises:
+        StageFailure: The shared file system holds files and the login user may not write to it.
+    """
+    mount_point = str(node.path(settings.mount_point))
+    user = node.login_user()
+    if _is_writable(node, user.name, mount_point):
+        return
+    is_fresh = not node.programs.run(["ls", "-A", mount_point], timeout_seconds=PROBE_SECONDS).strip()
+    if is_fresh:
+        node.programs.run(["chown", f"{user.user_id}:{user.group_id}", mount_point], timeout_seconds=PROBE_SECONDS)
+    if _is_writable(node, user.name, mount_point):
+        return
+    if settings.kind == "lustre":
+        LOG.info("%s may read %s and not write to its root", user.name, settings.mount_point)
+        return
+    raise StageFailure(
+        f"{user.name} may not write to {settings.mount_point}, which already holds files",
+        f"give its root to {user.name} or open it to them, or use an access point or a new file system",
+    )
+
+
+def _is_writable(node: Node, user: str, path: str) -> bool:
+    try:
+        node.programs.run(["runuser", "-u", user, "--", "test", "-w", path], timeout_seconds=PROBE_SECONDS)
+    except ProgramError as error:
+        if error.status is None:  # A file system that hangs says nothing of permissions.
+            raise
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""The recipe by which every node gets ready; one log line a step."""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from deeplearning_agent.boot.command_install import install_command
+from deeplearning_agent.boot.efa_software import prepare_efa
+from deeplearning_agent.boot.instance_store import prepare_local_disk
+from deeplearning_agent.boot.mounts import mount_file_systems
+from deeplearning_agent.coordination.progress_events import tell_phase
+from deeplearning_agent.membership.host_files import installed_generation, write_host_files
+from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.workload.interruption_notice import clear_notice
+from deeplearning_agent.workload.provision_service import start_provisioning
+from deeplearning_agent.workload.user_scripts import run_setup_script
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.log_record import SECONDS, STEP
+from deeplearning_contract.membership import Member, training_members, worker_gpu_count
+from deeplearning_contract.names import EFS_MOUNT_VARIABLE, WORKER_GPU_COUNT_VARIABLE
+from deeplearning_node.aws_clients import AwsClients
+from deeplearning_node.contract_variables import contract_variables, write_environment
+from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.failure import StageFailure, describe_failure
+from deeplearning_node.health.gpu_count import count_gpus, turn_on_persistence
+from deeplearning_node.health.node_check import check_health
+from deeplearning_node.node import Node
+from deeplearning_node.packages import install_packages
+from deeplearning_node.ssh_identity import authorize, read_host_key, wait_for_sshd, write_known_hosts
+
+T = TypeVar("T")
+LOG = logging.getLogger(__name__)
+
+
+def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
+    """
+    Make a node ready to join, whatever it has been through before.
+
+    Returns:
+        The node, as the cluster will know it.
+
+    Raises:
+        StageFailure: A step ended without its result.
+    """
+    started = node.clock.read()
+    clear_notice(node)  # One that an image or an earlier life of the instance left says nothing of this one.
+
+    def run(name: str, action: Callable[[], T]) -> T:
+        if deadline.is_over:
+            raise StageFailure("the set-up time is over", "allow more time", stage=name)
+        return run_stage(node.clock, name, action)
+
+    run("wait for credentials", lambda: clients.wait_for_credentials(deadline))
+    run("install packages", lambda: install_packages(node, deadline))
+    run("prepare EFA", lambda: prepare_efa(node, deadline))
+    run("prepare the instance store", lambda: prepare_local_disk(node, deadline))
+    run("mount the file system", lambda: mount_file_systems(node, deadline))
+    run("turn on the GPUs' persistence mode", lambda: turn_on_persistence(node))
+    gpu_count = run("count GPUs", lambda: count_gpus(node))
+    # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.
+    run("check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))
+    run("install the command", lambda: install_command(node))
+    run("start provisioning", lambda: start_provisioning(node))
+    host_key = run("make the SSH identity", lambda: read_host_key(node))
+    run("wait for sshd", lambda: wait_for_sshd(node, host_key, deadline))
+    variables = {
+        EFS_MOUNT_VARIABLE: node.settings.file_system.mount_point,
+        WORKER_GPU_COUNT_VARIABLE: str(gpu_count),
+    }
+    run("run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
+    if not installed_generation(node):  # A restart of the agent on a member is no boot.
+        tell_phase("boot", node.clock.read() - started)
+    trains = not (node.is_master and node.settings.needs.has_head_node)
+    return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key, trains)
+
+
+def install_membership(node: Node, state: ClusterState, own: Member) -> None:
+    """
+    Make a published membership true on this node; the same state leaves the same bytes.
+
+    Args:
+        node: The node.
+        state: The item with the membership.
+        own: The node, as the cluster knows it.
+
+    Raises:
+        StageFailure: A file could not be written.
+    """
+
+    def install() -> None:
+        authorize(node, state.user_key)
+        write_known_hosts(node, state.members)
+        counts = len(training_members(state.members)), worker_gpu_count(state.members, own)
+        write_environment(node, contract_variables(node, *counts))
+        write_host_files(node, state)
+
+    run_stage(node.clock, f"install generation {state.generation}", install, generation=state.generation)
+
+
+def run_stage(clock: Clock, name: str, action: Callable[[], T], *, generation: int | None = None) -> T:
+    """
+    Run one step and log how long it took.
+
+    Args:
+        clock: Measures the time.
+        name: What is done.
+        action: Does it.
+        generation: The generation that the node has come to know by it. Default: none.
+
+    Raises:
+        StageFailure: The step raised anything; the failure names the step.
+    """
+    started = clock.read()
+    try:
+        result = action()
+    except Exception as error:
+        raise describe_failure(error, name) from error
+    seconds = clock.read() - started
+    remark = Remark(details={STEP: name, SECONDS: round(seconds, 3)}, generation=generation)
+    LOG.info("%s: done in %.1f s", name, seconds, extra=remark.extra)
+    return result

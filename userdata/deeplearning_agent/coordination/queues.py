@@ -1,0 +1,218 @@
+"""
+The SQS edge: doorbells that are waited for, and reports that are believed only from whom they come.
+
+A long poll costs one call in 20 s. Rings stay visible on the broadcast queue after they were read, so
+a poll that came back at once is followed by a pause up to those 20 s: nobody spins.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.document import field, parse_object
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.messages import Doorbell, NodeReport
+from deeplearning_contract.settings import NodeSettings
+from deeplearning_node.aws_clients import AwsClients, AwsError
+from deeplearning_node.deadline import Deadline
+
+LOG = logging.getLogger(__name__)
+POLL_SECONDS = 20
+"""The longest long poll that SQS has."""
+BATCH = 10
+"""The most messages that SQS hands out or deletes in one call."""
+
+
+class DoorbellQueue:
+    """A queue of rings for one cluster."""
+
+    def __init__(
+        self, clients: AwsClients, url: str, cluster: str, *, is_shared: bool, poll_seconds: int = POLL_SECONDS
+    ) -> None:
+        """
+        Remember the queue; nothing is called yet.
+
+        Args:
+            clients: The clients.
+            url: The queue's URL.
+            cluster: The cluster's name.
+            is_shared: Whether other nodes read the same rings, which then must stay.
+            poll_seconds: Length of a long poll, and the least time between the beginnings of two.
+        """
+        self._clients = clients
+        self._url = url
+        self._cluster = cluster
+        self._is_shared = is_shared
+        self._poll_seconds = poll_seconds
+        self._poll_end: Deadline | None = None
+
+    def ring(self, generation: int) -> None:
+        """Send a ring: the state item has reached a generation."""
+        self._clients.sqs.send_message(QueueUrl=self._url, MessageBody=Doorbell(self._cluster, generation).to_body())
+
+    def wait(self, known_generation: int, deadline: Deadline) -> bool:
+        """
+        Wait for a ring that says more than what is known.
+
+        Args:
+            known_generation: Rings for it and for lower ones are stale.
+            deadline: When to stop waiting.
+
+        Returns:
+            Whether it rang; False at the deadline.
+        """
+        while not deadline.is_over:
+            if self._poll_end is not None:
+                deadline.pause(self._poll_end.remaining)
+            self._poll_end = Deadline.after(deadline.clock, self._poll_seconds)
+            messages = self._receive(round(min(self._poll_seconds, deadline.remaining)))
+            if any(ring_generation(message["Body"], self._cluster) > known_generation for message in messages):
+                return True
+        return False
+
+    def _receive(self, wait_seconds: int) -> list[dict[str, Any]]:
+        answer = self._clients.sqs.receive_message(
+            QueueUrl=self._url, MaxNumberOfMessages=BATCH, WaitTimeSeconds=wait_seconds
+        )
+        messages: list[dict[str, Any]] = answer.get("Messages", [])
+        if messages and not self._is_shared:
+            delete_messages(self._clients, self._url, messages)
+        return messages
+
+
+class WorkerBell:
+    """Tells the workers of news, once each."""
+
+    def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], None]], None]) -> None:
+        """
+        Remember the queue; nothing is called yet.
+
+        Args:
+            clients: The clients.
+            settings: They name the queue.
+            call: Calls AWS, again and again for a while.
+        """
+        self._queue = DoorbellQueue(clients, settings.worker_queue_url, settings.cluster, is_shared=True)
+        self._call = call
+        self._told: tuple[int, bool] | None = None
+
+    def tell(self, state: ClusterState) -> None:
+        """
+        Ring, unless the workers were told of this generation, or there are none.
+
+        A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
+
+        Raises:
+            AwsFailure: The queue could not be written.
+        """
+        news = (state.generation, state.phase is Phase.LAUNCHED)
+        if self._told != news and len(state.members or state.expected) > 1:
+            self._call(lambda: self._queue.ring(state.generation))
+        self._told = news
+
+
+def send_report(clients: AwsClients, url: str, report: NodeReport) -> None:
+    """Send a worker's report."""
+    clients.sqs.send_message(QueueUrl=url, MessageBody=report.to_body())
+
+
+class ReportQueue:
+    """The queue on which workers report to the master."""
+
+    def __init__(
+        self, clients: AwsClients, url: str, cluster: str, sender: str, poll_seconds: int = POLL_SECONDS
+    ) -> None:
+        """
+        Remember the queue; nothing is called yet.
+
+        Args:
+            clients: The clients.
+            url: The queue's URL.
+            cluster: The cluster's name.
+            sender: IAM unique id of the workers' role.
+            poll_seconds: Length of a long poll.
+        """
+        self._clients = clients
+        self._url = url
+        self._cluster = cluster
+        self._sender = sender
+        self._poll_seconds = poll_seconds
+        self._read: list[dict[str, Any]] = []
+        self.has_more = False
+        """Whether the last batch was as full as can be, so that more may wait."""
+
+    def receive(self, deadline: Deadline) -> tuple[NodeReport, ...]:
+        """
+        Take up to ten reports, waiting for the first until the deadline or the end of one long poll.
+
+        Messages that are malformed, foreign or of another cluster are logged and will be deleted like the others, so
+        that none comes back for ever. Deletion is left to `delete_read`, in tens.
+        """
+        wait_seconds = min(self._poll_seconds, round(deadline.remaining))
+        messages = self._clients.sqs.receive_message(
+            QueueUrl=self._url,
+            MaxNumberOfMessages=BATCH,
+            WaitTimeSeconds=wait_seconds,
+            MessageSystemAttributeNames=["SenderId"],
+        ).get("Messages", [])
+        self.has_more = len(messages) == BATCH
+        self._read.extend(messages)
+        reports = (self._believe(message) for message in messages)
+        return tuple(report for report in reports if report is not None)
+
+    def delete_read(self, *, is_partial_batch_kept: bool = False) -> None:
+        """
+        Delete what was received, in tens; call it once the reports are kept elsewhere.
+
+        Args:
+            is_partial_batch_kept: Leave fewer than ten for the next call.
+        """
+        while len(self._read) >= BATCH or (self._read and not is_partial_batch_kept):
+            batch, self._read = self._read[:BATCH], self._read[BATCH:]
+            delete_messages(self._clients, self._url, batch)
+
+    def _believe(self, message: dict[str, Any]) -> NodeReport | None:
+        sender = message.get("Attributes", {}).get("SenderId", "")
+        try:
+            report = NodeReport.from_body(message["Body"])
+        except ContractError as error:
+            LOG.warning("dropped a malformed report of %s: %s", sender, error)
+            return None
+        if report.cluster != self._cluster or not is_sent_by(self._sender, report, sender):
+            LOG.warning("dropped a report about %s that %s sent", report.instance_id, sender)
+            return None
+        return report
+
+
+def is_sent_by(role_id: str, report: NodeReport, sender_id: str) -> bool:
+    """
+    Tell whether a report comes from the instance that it names.
+
+    SQS sets `SenderId`; for an instance's role it is the role's unique id, a colon and the instance id.
+    """
+    return bool(role_id) and sender_id == f"{role_id}:{report.instance_id}"
+
+
+def ring_generation(body: str, cluster: str) -> int:
+    """Return the generation of a ring; -1 for anything that is not a ring of the cluster."""
+    try:
+        document = parse_object(body, "doorbell")
+        if document.get("kind") == "doorbell" and document.get("cluster") == cluster:
+            return field(document, "generation", int, "doorbell")
+    except ContractError as error:
+        LOG.warning("ignored a malformed ring: %s", error)
+    return -1
+
+
+def delete_messages(clients: AwsClients, url: str, messages: list[dict[str, Any]]) -> None:
+    """Delete up to ten messages in one call; one that fails comes back, which does no harm."""
+    entries = [{"Id": str(index), "ReceiptHandle": m["ReceiptHandle"]} for index, m in enumerate(messages)]
+    try:
+        answer = clients.sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+    except AwsError as error:
+        LOG.warning("could not delete from %s: %s", url, error)
+        return
+    if answer.get("Failed"):
+        LOG.warning("could not delete from %s: %s", url, json.dumps(answer["Failed"], default=str))

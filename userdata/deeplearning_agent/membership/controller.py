@@ -1,0 +1,175 @@
+"""Keeps the membership of a formed cluster true: drops who is gone, admits who came, orders replacements."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from deeplearning_agent.membership.evictions import find_short
+from deeplearning_agent.membership.host_files import write_ready_hosts
+from deeplearning_agent.membership.replacements import Replacements
+from deeplearning_agent.membership.transitions import Change
+from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.membership import Member, training_members
+from deeplearning_node.node import Node
+
+if TYPE_CHECKING:
+    from deeplearning_node.deadline import Deadline
+
+LOG = logging.getLogger(__name__)
+VACANT_SECONDS = 180
+"""How long the master must be silent before one that was followed takes the place again."""
+DEAF_SECONDS = 900
+"""The same when nobody answers."""
+ACKNOWLEDGE_SECONDS = 60
+"""A member that has not acknowledged any generation by then is dropped."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """
+    What looking at the workers found.
+
+    Attributes:
+        silent: Instance id of each that does not answer -> the words for it.
+        unfit: Instance id of each that answers and is of no use -> why.
+        mute: Instance ids of those that did not answer just now, members or not.
+        has_answer: Whether anybody answered; if nobody did, the master itself may be cut off.
+    """
+
+    silent: Mapping[str, str] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    mute: Collection[str] = frozenset()
+    has_answer: bool = True
+
+
+class Watch(Protocol):
+    """How the master sees its workers."""
+
+    def look(self, members: Sequence[Member], others: Sequence[Member] = ()) -> Findings:
+        """
+        Look at nodes; takes a few seconds at most.
+
+        Args:
+            members: A membership, the master first, of which nothing is found.
+            others: Of whom only is asked whether they answer. Default: nobody.
+        """
+
+
+class Keeper:
+    """The master's care for the members of a cluster."""
+
+    def __init__(self, node: Node, roster: Roster, watch: Watch, replacements: Replacements) -> None:
+        """Bind what it looks at; nothing is called yet."""
+        self._node = node
+        self._roster = roster
+        self._watch = watch
+        self._replacements = replacements
+        self._acknowledge_by: dict[str, Deadline] = {}
+        self._silent_since: float | None = None
+
+    def find_change(self, state: ClusterState) -> Change:
+        """
+        Find out what is to become of the membership.
+
+        Effects: /opt/deeplearning/ready_hosts; orders of replacements that have become due.
+        """
+        workers = state.members[1:]
+        found = self.look(state)
+        left = {}
+        for worker in workers:
+            cause = self._cause(worker, found)
+            if cause:
+                left[worker.instance_id] = cause
+        newcomers = self._newcomers(state, found.mute)
+        short = self._find_short(workers, newcomers)
+        joined = tuple(member for member in newcomers if member.instance_id not in short)
+        holders = {member.address: member.instance_id for member in joined}
+        for worker in workers:
+            if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
+                left[worker.instance_id] = f"its address {worker.address} is {holders[worker.address]}'s now"
+        self.write_ready_hosts(state, left)
+        self._replacements.condemn(short)
+        self._replacements.order([worker for worker in workers if worker.instance_id in left], found)
+        self._replacements.carry_out({worker.instance_id for worker in workers} - set(left), found)
+        return Change(left, joined)
+
+    def look(self, state: ClusterState) -> Findings:
+        """Look at a membership, and at those of whom it matters whether they answer."""
+        candidates = [member for member in self._roster.candidates() if not state.has_member(member.instance_id)]
+        return self._watch.look(state.members, (*candidates, *self._replacements.awaited()))
+
+    def is_vacant(self, state: ClusterState, own: Member) -> bool:
+        """
+        Tell whether the roster's master, another one, has been silent for minutes.
+
+        Another node that got the address of a dead master answers there, with a key of its own. It takes longer to
+        believe when nobody answers at all: then this node may be the one that is cut off.
+        """
+        found = self._watch.look((own,), state.members)
+        if state.master not in found.mute and not self._roster.has_lost_address(state.members[0]):
+            self._silent_since = None
+            return False
+        now = self._node.clock.read()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        return now - self._silent_since >= (VACANT_SECONDS if found.has_answer else DEAF_SECONDS)
+
+    def conclude(self, change: Change) -> None:
+        """
+        Forget those that left, once the item says so.
+
+        One that failed before the cluster has formed is kept in mind: its replacement is ordered when it has.
+        """
+        for instance_id, cause in change.left.items():
+            LOG.warning("%s is no member any more: %s", instance_id, cause)
+            if instance_id not in self._roster.failed() or self._replacements.has_ordered(instance_id):
+                self._roster.forget(instance_id)
+            self._acknowledge_by.pop(instance_id, None)
+        for member in change.joined:
+            LOG.info("%s (%s) is a member now", member.instance_id, member.address)
+
+    def _cause(self, worker: Member, found: Findings) -> str:
+        """Say why a worker cannot stay; empty when it can."""
+        name = worker.instance_id
+        cause = self._roster.cause(name) or found.unfit.get(name, "") or found.silent.get(name, "")
+        if cause or self._roster.is_ready(name, 1):
+            return cause
+        limit = self._acknowledge_by.setdefault(name, self._node.limit(ACKNOWLEDGE_SECONDS))
+        return f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s" if limit.is_over else ""
+
+    def _find_short(self, workers: Sequence[Member], newcomers: Sequence[Member]) -> Mapping[str, str]:
+        """
+        Find newcomers with fewer GPUs than most workers have, each beside the members; they are replaced.
+
+        A node that was left out for this comes back only when it joins with as many GPUs as the others.
+        """
+        return {
+            newcomer.instance_id: cause
+            for newcomer in newcomers
+            if (cause := find_short([*workers, newcomer]).get(newcomer.instance_id))
+        }
+
+    def _newcomers(self, state: ClusterState, mute: Collection[str]) -> tuple[Member, ...]:
+        """Return who joined, answers and is no member yet; of two with one address, the one that joined last has it."""
+        holders = {member.address: member.instance_id for member in state.members}
+        found = {
+            member.address: member
+            for member in self._roster.candidates()
+            if not state.has_member(member.instance_id)
+            and member.instance_id not in mute
+            and not self._replacements.has_ordered(member.instance_id)
+            and self._roster.has_joined_after(member.instance_id, holders.get(member.address, ""))
+            and (member.address not in holders or self._roster.owns_address(member))
+        }
+        return tuple(found.values())
+
+    def write_ready_hosts(self, state: ClusterState, left: Collection[str] = ()) -> None:
+        """
+        Write whom a job may use now: the master, if it trains, and those that have acknowledged and do not leave.
+
+        Effects: /opt/deeplearning/ready_hosts.
+        """
+        first, *workers = state.members
+        ready = [m for m in workers if self._roster.is_ready(m.instance_id, 1) and m.instance_id not in left]
+        write_ready_hosts(self._node, training_members((first, *ready)))

@@ -1,0 +1,104 @@
+"""Whom the master's health check would have leave the cluster, and why."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from deeplearning_contract.membership import Member
+from deeplearning_node.health.cluster_check import SSH, Answer, Inquiry
+from deeplearning_node.health.findings import Finding
+from deeplearning_node.health.gpus import ECC, GPU
+from deeplearning_node.health.network import NETWORK
+from deeplearning_node.health.node_check import AGENT, CLOCK
+from deeplearning_node.health.storage import DISK, FILE_SYSTEM
+from deeplearning_node.node import Node
+
+LOG = logging.getLogger(__name__)
+INSPECTION_SECONDS = 150
+"""For the whole cluster, however large."""
+FAULTS = (AGENT, CLOCK, DISK, FILE_SYSTEM, GPU, ECC, NETWORK, SSH)
+"""What makes a node leave; a membership that is behind does not, its owner sees to that."""
+TRIED_BY_MASTER = frozenset({FILE_SYSTEM, SSH})
+"""What the master tries on itself in the same way: if that fails too, it is nobody's fault."""
+
+
+def inspect(node: Node, members: Sequence[Member]) -> dict[str, str]:
+    """
+    Ask every member how it is, the master itself too, by the same way: what it cannot do for itself, others need not.
+
+    Takes two and a half minutes at most. Raises nothing: an inspection that fails finds nobody unfit.
+
+    Args:
+        node: The master.
+        members: All members, the master among them.
+
+    Returns:
+        Why each unfit member should leave, by instance id; never the master. A fault that most nodes have at the same
+        time is the cluster's, and makes nobody leave.
+    """
+    try:
+        inquiry = Inquiry(node.login_user(), node.programs, is_root=True, clock=node.clock)
+        own_id = node.identity.instance_id
+        causes = find_causes(inquiry.ask_all(members, node.limit(INSPECTION_SECONDS)), own_id)
+        return find_short([member for member in members if member.instance_id != own_id]) | causes
+    except Exception:
+        LOG.exception("the inspection of %d nodes failed", len(members))
+        return {}
+
+
+def find_causes(answers: Iterable[Answer], own_id: str) -> dict[str, str]:
+    """
+    Decide whose faults are their own.
+
+    Args:
+        answers: What the nodes answered.
+        own_id: The instance id of the master.
+    """
+    asked = [answer for answer in answers if answer.verdict != "not asked"]
+    faults = {answer.member.instance_id: {fault.name: fault for fault in answer.faults} for answer in asked}
+    own = faults.get(own_id, {})
+    causes: dict[str, list[str]] = {}
+    for name in FAULTS:
+        bearers = {instance_id: found[name] for instance_id, found in faults.items() if name in found}
+        if not bearers:
+            continue
+        if is_of_one_node(name, len(bearers), len(asked)) and not (name in own and name in TRIED_BY_MASTER):
+            for instance_id, fault in bearers.items():
+                causes.setdefault(instance_id, []).append(_describe(fault))
+        else:
+            example = _describe(next(iter(bearers.values())))
+            LOG.warning("%d of %d nodes have a fault that makes nobody leave, %s", len(bearers), len(asked), example)
+    if own_id in causes:
+        LOG.warning("the master is unfit itself, %s", "; ".join(causes.pop(own_id)))
+    return {instance_id: "; ".join(found) for instance_id, found in causes.items()}
+
+
+def find_short(workers: Sequence[Member]) -> dict[str, str]:
+    """
+    Find the workers that joined with fewer GPUs than most others have, which are of the same instance type.
+
+    Args:
+        workers: All members but the master, whose type may be another.
+    """
+    counts = Counter(worker.gpu_count for worker in workers)
+    usual, holders = counts.most_common(1)[0] if counts else (0, 0)
+    if 2 * holders <= len(workers):
+        return {}
+    return {
+        worker.instance_id: f"{GPU}: it joined with {worker.gpu_count} GPUs, most workers have {usual}"
+        for worker in workers
+        if worker.gpu_count < usual
+    }
+
+
+def is_of_one_node(name: str, bearers: int, nodes: int) -> bool:
+    """
+    Tell whether a fault that so many of all nodes have is theirs, rather than the cluster's.
+
+    Of two clocks that differ, nobody knows which one is wrong: that takes a third.
+    """
+    return 2 * bearers < nodes if name == CLOCK else 2 * bearers <= nodes
+
+
+def _describe(fault: Finding) -> str:
+    return f"{fault.name}: {fault.detail}"

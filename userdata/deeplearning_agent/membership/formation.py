@@ -1,0 +1,176 @@
+"""Who is in a roster: waiting for workers, leaving out those that fail or stay away, and knowing when to give up."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from deeplearning_agent.membership.controller import Findings
+from deeplearning_agent.membership.evictions import find_short
+from deeplearning_agent.membership.report_collector import Collector
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_node.deadline import Deadline, setup_deadline
+from deeplearning_node.failure import ReportedFailure, StageFailure
+from deeplearning_node.node import STARTED_FILE, Node
+
+REBOOT_SECONDS = 45
+_RESERVE_SHARE = 0.1
+_LONGEST_RESERVE_SECONDS = 120
+
+
+def reserve_seconds(setup_seconds: float) -> float:
+    """Return the time at the end of the set-up time that is kept for going on without those that are missing."""
+    return min(_LONGEST_RESERVE_SECONDS, _RESERVE_SHARE * setup_seconds)
+
+
+class Formation:
+    """
+    The master's patience with its workers before the cluster has formed.
+
+    "Continue with what you got": a worker that failed, is still missing near the end of the set-up time, or has fewer
+    GPUs than most others (it would hold them up, or break an even job), is left out if the user's minimum remains.
+    Otherwise the failure is the cluster's, at once.
+    """
+
+    def __init__(self, node: Node, collector: Collector) -> None:
+        """Count the set-up time from the agent's first start on this boot."""
+        seconds = node.settings.setup_seconds
+        end = setup_deadline(node.clock, node.path(STARTED_FILE), seconds).at
+        self._clock = node.clock
+        self._gone_since: Mapping[str, float] = {}
+        self._settings = node.settings
+        self._collector = collector
+        self._roster = collector.roster
+        self.deadline = Deadline(node.clock, end)
+        self.joined_by = Deadline(node.clock, end - reserve_seconds(seconds))
+        self.ready_by = Deadline(node.clock, end - reserve_seconds(seconds) / 2)
+
+    def check_deadline(self, cause: str) -> None:
+        """
+        Do nothing while there is set-up time left.
+
+        Raises:
+            StageFailure: It is over.
+        """
+        if self.deadline.is_over:
+            seconds = self._settings.setup_seconds
+            raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
+
+    def collect_joined(self, state: ClusterState, workers: Iterable[str], until: Deadline) -> Mapping[str, str] | None:
+        """
+        Wait for workers to join.
+
+        Args:
+            state: The generation that launched.
+            workers: Those that launched.
+            until: When to return, to read the item again.
+
+        Returns:
+            Those to leave out, by instance id -> why; None while there is somebody to wait for.
+
+        Raises:
+            StageFailure: Too few can be had.
+            AwsFailure: The queue could not be read.
+        """
+        expected = tuple(workers)
+
+        def has_joined(name: str) -> bool:
+            return self._roster.member(name) is not None
+
+        minimum = self._minimum(state)
+        self._collect(expected, has_joined, until.at_most(max(0.0, self.joined_by.remaining)), minimum)
+        return self._judge(expected, has_joined, self.joined_by, minimum)
+
+    def collect_ready(
+        self, state: ClusterState, limit: Deadline, until: Deadline, look: Callable[[ClusterState], Findings]
+    ) -> Mapping[str, str] | None:
+        """
+        Wait for the members of a generation to acknowledge it.
+
+        Args:
+            state: The generation.
+            limit: When those that have not are left out.
+            until: When to return, to read the item again.
+            look: Finds members that are gone; asked only while somebody is waited for.
+
+        Returns:
+            Those to leave out, by instance id -> why; None while there is somebody to wait for.
+
+        Raises:
+            StageFailure: Too few can be had, and the cluster has never formed.
+            AwsFailure: The queue could not be read.
+        """
+        workers = tuple(member.instance_id for member in state.members[1:])
+
+        def is_ready(name: str) -> bool:
+            return self._roster.is_ready(name, state.generation)
+
+        minimum = self._minimum(state)
+        if self._collect(workers, is_ready, until, minimum) and all(map(is_ready, workers)):
+            return {}
+        gone = {name: cause for name, cause in look(state).silent.items() if not is_ready(name)}
+        if not state.has_formed:
+            gone = self._keep_lasting(gone)
+        return self._judge(workers, is_ready, limit, minimum, gone)
+
+    def _minimum(self, state: ClusterState) -> int:
+        """
+        Return the fewest workers with which the cluster may form; none once it has formed.
+
+        The adjuster knows the groups, and so the number that holds; the user's is what this node's settings say.
+        """
+        return 0 if state.has_formed else state.worker_minimum or self._settings.worker_min_capacity
+
+    def _keep_lasting(self, gone: Mapping[str, str]) -> dict[str, str]:
+        """Return those that have been silent for longer than a reboot takes: no replacement comes before `formed`."""
+        now = self._clock.read()
+        self._gone_since = {name: self._gone_since.get(name, now) for name in gone}
+        return {name: gone[name] for name, since in self._gone_since.items() if now - since >= REBOOT_SECONDS}
+
+    def _collect(
+        self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline, minimum: int
+    ) -> bool:
+        def is_done() -> bool:
+            lost = [name for name in workers if self._roster.cause(name)]
+            is_hopeless = bool(lost) and len(workers) - len(lost) < minimum
+            return is_hopeless or all(has_reported(name) or name in lost for name in workers)
+
+        return self._collector.collect(is_done, until)
+
+    def _judge(
+        self,
+        workers: tuple[str, ...],
+        has_reported: Callable[[str], bool],
+        limit: Deadline,
+        minimum: int,
+        gone: Mapping[str, str] | None = None,
+    ) -> Mapping[str, str] | None:
+        lost = {name: self._roster.cause(name) for name in workers if self._roster.cause(name)} | dict(gone or {})
+        missing = [name for name in workers if name not in lost and not has_reported(name)]
+        if lost and len(workers) - len(lost) < minimum:
+            first, cause = next(iter(lost.items()))
+            raise ReportedFailure(first, _count_lost(lost, workers, minimum) + cause)
+        if missing and not limit.is_over:
+            return lost if gone else None
+        lost |= {name: self._roster.describe(name) for name in missing}
+        if missing and len(workers) - len(lost) < minimum:
+            raise self._time_out(missing, workers)
+        found = (self._roster.member(name) for name in workers if name not in lost)
+        short = find_short([member for member in found if member is not None])
+        lost |= short
+        if short and len(workers) - len(lost) < minimum:
+            first, cause = next(iter(short.items()))
+            raise ReportedFailure(first, _count_lost(lost, workers, minimum) + cause)
+        return lost
+
+    def _time_out(self, missing: list[str], workers: tuple[str, ...]) -> StageFailure:
+        seconds = self._settings.setup_seconds
+        return StageFailure(
+            f"the set-up time of {seconds} s is over and {len(missing)} of {len(workers)} workers are missing: "
+            + ", ".join(map(self._roster.describe, missing)),
+            "read the agent's log on them, or allow more time",
+            stage="form the cluster",
+        )
+
+
+def _count_lost(lost: Mapping[str, str], workers: tuple[str, ...], minimum: int) -> str:
+    if len(lost) == 1 and len(workers) == 1:
+        return ""
+    return f"{len(lost)} of {len(workers)} workers failed and at least {minimum} must remain; the first: "

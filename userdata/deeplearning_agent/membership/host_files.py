@@ -1,0 +1,99 @@
+"""
+The files that a membership becomes: hosts, workers file, hostfile, discover_hosts and the membership itself.
+
+Names by rank are dense, as the predecessor's loops want them, so a later generation may give one to another machine.
+Horovod Elastic remembers by its name a host that failed; it gets names that mean one machine for ever.
+"""
+
+import json
+from collections.abc import Iterable
+
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.document import field, parse_object
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member, named_members, training_members
+from deeplearning_contract.names import (
+    DISCOVER_HOSTS,
+    HOSTFILE,
+    MASTER_HOST,
+    MEMBERSHIP_FILE,
+    READY_HOSTS,
+    RENDEZVOUS_PORT,
+    WORKER_ADDRESSES_FILE,
+    WORKERS_FILE,
+)
+from deeplearning_node.atomic_file import write_block, write_file
+from deeplearning_node.node import Node
+
+DISCOVER_SCRIPT = f"""#!/bin/sh
+# For Horovod Elastic: prints host:slots for each node that a rank can be started on now.
+exec cat {READY_HOSTS}
+"""
+
+
+def write_host_files(node: Node, state: ClusterState) -> None:
+    """
+    Write every file that names the members; the membership goes last, so it tells that the others are there.
+
+    Every value comes from a `Member`, which refuses all but instance ids, addresses, counts and public keys.
+
+    Effects: a block in /etc/hosts and the files below /opt/deeplearning.
+    """
+    members = training_members(state.members)
+    named = [(name, member) for name, member in named_members(state.members) if member in members]
+    write_block(node.path("/etc/hosts"), "\n".join(hosts_lines(state.members)))
+    write_file(node.path(WORKERS_FILE), "".join(f"{name}\n" for name, _ in named))
+    write_file(node.path(WORKER_ADDRESSES_FILE), "".join(f"{member.address}\n" for member in members))
+    write_file(node.path(HOSTFILE), "".join(f"{name} slots={m.slots}\n" for name, m in named))
+    write_file(node.path(DISCOVER_HOSTS), DISCOVER_SCRIPT, 0o755)
+    if not node.is_master:  # The master knows better, and says so itself.
+        write_ready_hosts(node, members)
+    write_file(node.path(MEMBERSHIP_FILE), membership_text(state))
+
+
+def write_ready_hosts(node: Node, members: Iterable[Member]) -> None:
+    """
+    Write what discover_hosts prints.
+
+    Effects: /opt/deeplearning/ready_hosts.
+    """
+    write_file(node.path(READY_HOSTS), "".join(f"{member.instance_id}:{member.slots}\n" for member in members))
+
+
+def hosts_lines(members: tuple[Member, ...]) -> list[str]:
+    """Return the lines of /etc/hosts: name by rank, for the first also the master's, and instance id."""
+    return [
+        " ".join(dict.fromkeys([member.address, name, *([MASTER_HOST] if rank == 0 else []), member.instance_id]))
+        for rank, (name, member) in enumerate(named_members(members))
+    ]
+
+
+def membership_text(state: ClusterState) -> str:
+    """Return the membership document of a state."""
+    members = [{"host": name, **member.to_document()} for name, member in named_members(state.members)]
+    meeting = next(iter(training_members(state.members)), state.members[0])
+    rendezvous = f"{meeting.address}:{RENDEZVOUS_PORT}"
+    document = {
+        "cluster": state.cluster,
+        "generation": state.generation,
+        "members": members,
+        "rendezvous": rendezvous,
+    }
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def installed_generation(node: Node) -> int:
+    """
+    Return the generation that this instance has installed; 0 when it has none.
+
+    A file that an image brought along names other instances and counts as none.
+    """
+    try:
+        document = parse_object(node.path(MEMBERSHIP_FILE).read_text(encoding="utf-8"), "membership")
+        members = field(document, "members", list, "membership")
+        generation = field(document, "generation", int, "membership")
+    except (OSError, ValueError, ContractError):
+        return 0
+    ids = [member.get("instance_id") for member in members if isinstance(member, dict)]
+    is_ours = document.get("cluster") == node.settings.cluster and node.identity.instance_id in ids
+    return generation if is_ours else 0

@@ -1,0 +1,171 @@
+"""
+Who answers on the network: thousands of nodes in one thread, within a few seconds, without a login.
+
+A refused connection is as good an answer as an accepted one: the node's kernel is there. So the port that is asked
+first is one on which nobody listens, and no daemon is bothered.
+"""
+
+import errno
+import itertools
+import logging
+import os
+import resource
+import selectors
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+
+from deeplearning_node.deadline import Clock
+
+LOG = logging.getLogger(__name__)
+STEPS = ((9, 1.0), (22, 1.5))
+"""Port and seconds. A firewall may drop what goes to the first; logins must reach the second."""
+STRIKES = 2
+"""Rounds in a row without an answer after which a node counts as gone."""
+KEPT_DESCRIPTORS = 128
+"""Left to the rest of the agent."""
+MOST_SOCKETS = 4000
+
+_ANSWERS = frozenset({0, errno.ECONNREFUSED, errno.ECONNRESET})
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN})
+"""What this machine lacks says nothing of another."""
+
+
+def find_silent(
+    addresses: Iterable[str], clock: Clock | None = None, steps: Sequence[tuple[int, float]] = STEPS
+) -> set[str]:
+    """
+    Find the addresses at which nobody answers, not even with a refusal.
+
+    Args:
+        addresses: IPv4 addresses.
+        clock: Measures the time-outs. Default: the machine's.
+        steps: Ports to ask, each with its time-out in seconds; only who is silent on one is asked on the next.
+
+    Returns:
+        Those that are silent on every port. An address that this machine had no socket for is not among them.
+    """
+    silent = set(addresses)
+    for port, seconds in steps:
+        silent -= find_answering(silent, port, seconds, clock or Clock())
+    return silent
+
+
+def find_answering(addresses: Iterable[str], port: int, seconds: float, clock: Clock) -> set[str]:
+    """
+    Try to connect to one port of each address, as many at once as the limit on open files leaves room for.
+
+    Returns:
+        The addresses that answered, and those for which there was no socket.
+    """
+    sweep = _Sweep(addresses, port, seconds, clock)
+    with selectors.DefaultSelector() as selector:
+        try:
+            while sweep.waiting or sweep.pending:
+                sweep.start(selector)
+                sweep.take(selector)
+        finally:
+            for connection in sweep.pending:
+                connection.close()
+    return sweep.answered
+
+
+class _Sweep:
+    """One port of many addresses; no more than a window of them at a time."""
+
+    def __init__(self, addresses: Iterable[str], port: int, seconds: float, clock: Clock) -> None:
+        self.waiting = deque(addresses)
+        self.pending: dict[socket.socket, tuple[str, float]] = {}
+        """Address and deadline of each socket; as all wait equally long, the first deadline comes first."""
+        self.answered: set[str] = set()
+        self._port = port
+        self._seconds = seconds
+        self._clock = clock
+        self._room = count_room()
+
+    def start(self, selector: selectors.BaseSelector) -> None:
+        """Start to connect wherever there is room."""
+        while self.waiting and len(self.pending) < self._room:
+            address = self.waiting.popleft()
+            status, connection = start_connecting(address, self._port)
+            if connection is not None:
+                selector.register(connection, selectors.EVENT_WRITE)
+                self.pending[connection] = (address, self._clock.read() + self._seconds)
+            elif status in _NO_ROOM and self.pending:
+                self.waiting.appendleft(address)
+                self._room = len(self.pending)
+            elif status in _NO_ROOM:
+                LOG.warning("cannot ask whether %s is alive: %s", address, os.strerror(status))
+                self.answered.add(address)
+            elif status in _ANSWERS:
+                self.answered.add(address)
+
+    def take(self, selector: selectors.BaseSelector) -> None:
+        """Wait for the next answers or the next time-out, and take in what is there."""
+        if not self.pending:
+            return
+        _, first = next(iter(self.pending.values()))
+        ready = [key.fileobj for key, _ in selector.select(max(0.0, first - self._clock.read()))]
+        now = self._clock.read()
+        late = itertools.takewhile(lambda pending: pending[1][1] <= now, self.pending.items())
+        done = dict.fromkeys([*(found for found in ready if isinstance(found, socket.socket)), *(c for c, _ in late)])
+        for connection in done:
+            address, _ = self.pending.pop(connection)
+            status = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if connection in ready and status in _ANSWERS:
+                self.answered.add(address)
+            selector.unregister(connection)
+            connection.close()
+
+
+def start_connecting(address: str, port: int) -> tuple[int, socket.socket | None]:
+    """Return a socket that is connecting, or else the error number with which it ended at once."""
+    try:
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    except OSError as error:
+        return error.errno or errno.EMFILE, None
+    status = connection.connect_ex((address, port))
+    if status == errno.EINPROGRESS:
+        return status, connection
+    connection.close()
+    return status, None
+
+
+def count_room() -> int:
+    """Return how many sockets may be open at once."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_SOCKETS if limit == resource.RLIM_INFINITY else limit - KEPT_DESCRIPTORS
+    return max(1, min(MOST_SOCKETS, most))
+
+
+class Watch:
+    """Looks at the same nodes again and again, and tells who is gone."""
+
+    def __init__(self, probe: Callable[[Iterable[str]], set[str]] = find_silent, strikes: int = STRIKES) -> None:
+        """
+        Begin with no strike against anybody.
+
+        Args:
+            probe: Returns those of some addresses that are silent.
+            strikes: Silent rounds in a row after which a node is gone.
+        """
+        self._probe = probe
+        self._needed = strikes
+        self._strikes: Counter[str] = Counter()
+
+    def look(self, addresses: Iterable[str]) -> set[str]:
+        """
+        Do one round.
+
+        Returns:
+            The addresses that are gone: silent now and in the rounds just before. One answer clears an address, and
+            so does a round that does not ask for it.
+        """
+        silent = self._probe(list(addresses))
+        self._strikes = Counter({address: self._strikes[address] + 1 for address in silent})
+        return {address for address, count in self._strikes.items() if count >= self._needed}
+
+    @property
+    def silent(self) -> set[str]:
+        """The addresses that did not answer in the last round, gone or not."""
+        return set(self._strikes)

@@ -1,0 +1,60 @@
+"""How the master sees its workers: who answers, every two seconds, and who is fit, once a minute over SSH."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from deeplearning_agent.membership.controller import Findings
+from deeplearning_agent.membership.evictions import inspect
+from deeplearning_agent.membership.liveness import STRIKES
+from deeplearning_agent.membership.liveness import Watch as Liveness
+from deeplearning_contract.membership import Member
+from deeplearning_node.node import Node
+
+if TYPE_CHECKING:
+    from deeplearning_node.deadline import Deadline
+
+INSPECT_SECONDS = 60
+_UNFIT_TIMES = 2
+"""Inspections in a row that a worker must fail: one log-in can fail for reasons of its own."""
+
+
+class MemberWatch:
+    """The master's eyes."""
+
+    def __init__(self, node: Node) -> None:
+        """Bind the node; nothing is looked at yet."""
+        self._node = node
+        self._liveness = Liveness()
+        self._failures: Counter[str] = Counter()
+        self._causes: Mapping[str, str] = {}
+        self._inspection: threading.Thread | None = None
+        self._next: Deadline = node.limit(INSPECT_SECONDS)
+
+    def look(self, members: Sequence[Member], others: Sequence[Member] = ()) -> Findings:
+        """Look who answers now; who is unfit is what the last two inspections found."""
+        names = {worker.address: worker.instance_id for worker in members[1:]}
+        asked = {node.address for node in others} | set(names)
+        gone = self._liveness.look(asked) & set(names)
+        mute = self._liveness.silent
+        self._inspect_when_due(members)
+        causes = self._causes
+        return Findings(
+            silent={names[address]: f"it is silent: {STRIKES} rounds without an answer" for address in gone},
+            unfit={name: cause for name, cause in causes.items() if self._failures[name] >= _UNFIT_TIMES},
+            mute=frozenset(node.instance_id for node in (*members[1:], *others) if node.address in mute),
+            has_answer=not asked <= mute,
+        )
+
+    def _inspect_when_due(self, members: Sequence[Member]) -> None:
+        if len(members) == 1 or not self._next.is_over or (self._inspection and self._inspection.is_alive()):
+            return
+        self._next = self._node.limit(INSPECT_SECONDS)
+        self._inspection = threading.Thread(target=self._inspect, args=(tuple(members),), daemon=True)
+        self._inspection.start()
+
+    def _inspect(self, members: tuple[Member, ...]) -> None:
+        causes = inspect(self._node, members)
+        self._failures = Counter({name: self._failures[name] + 1 for name in causes})
+        self._causes = causes

@@ -1,0 +1,114 @@
+"""Asks Auto Scaling to replace workers that are of no use any more."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_contract.membership import Member
+from deeplearning_node.aws_clients import AwsClients, AwsError
+from deeplearning_node.deadline import Deadline
+from deeplearning_node.node import Node
+
+if TYPE_CHECKING:
+    from deeplearning_agent.membership.controller import Findings
+
+LOG = logging.getLogger(__name__)
+SILENT_SECONDS = 60
+"""How long a worker may be silent before it is replaced: a short loss of the network costs no instance."""
+RETURN_SECONDS = 600
+"""How long one that answers again may take to join."""
+RETRY_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class _Silence:
+    member: Member
+    due: Deadline
+    last: Deadline
+
+
+class Replacements:
+    """What was ordered, and what is to be."""
+
+    def __init__(self, node: Node, clients: AwsClients, roster: Roster) -> None:
+        """Bind what it acts on; nothing is called yet."""
+        self._node = node
+        self._clients = clients
+        self._roster = roster
+        self._due: set[str] = set()
+        self._silences: dict[str, _Silence] = {}
+        self._ordered: set[str] = set()
+        self._refused: dict[str, Deadline] = {}
+        """Orders that Auto Scaling did not take -> when they are sent again."""
+
+    def has_ordered(self, instance_id: str) -> bool:
+        """Tell whether a worker is being replaced, so that it is not admitted again."""
+        return instance_id in self._ordered or instance_id in self._refused
+
+    def condemn(self, causes: Mapping[str, str]) -> None:
+        """Note that nodes are to be replaced, by instance id -> why, which are no members."""
+        for name in causes.keys() - self._ordered - self._refused.keys():
+            LOG.warning("%s is not admitted: %s", name, causes[name])
+            self._due.add(name)
+
+    def awaited(self) -> tuple[Member, ...]:
+        """Return the silent workers of whom it matters whether they answer again."""
+        return tuple(silence.member for silence in self._silences.values())
+
+    def order(self, left: Iterable[Member], found: "Findings") -> None:
+        """
+        Note who is to be replaced: at once who failed, later who is silent, and not at all whom EC2 takes away.
+
+        Nobody is, on account of silence, while no worker answers: then the fault may be the master's.
+        """
+        for member in left:
+            name = member.instance_id
+            if name in found.unfit:
+                self._due.add(name)
+            elif name in found.silent and found.has_answer and not self._roster.is_leaving(name):
+                limits = self._node.limit(SILENT_SECONDS), self._node.limit(RETURN_SECONDS)
+                self._silences[name] = _Silence(member, *limits)
+        self._due |= set(self._roster.failed()) - self._ordered - self._refused.keys()
+
+    def carry_out(self, kept: Collection[str], found: "Findings") -> None:
+        """
+        Order what is due.
+
+        Args:
+            kept: Members; one that came back is not replaced.
+            found: What looking found just now.
+
+        Effects: a call to Auto Scaling for each that is due. A call that failed is made again a minute later, unless
+            the group has not got the instance any more: then it has replaced it already.
+        """
+        self._due |= {name for name, again in self._refused.items() if again.is_over}
+        for name, silence in list(self._silences.items()):
+            is_time = found.has_answer if name in found.mute else silence.last.is_over
+            is_due = silence.due.is_over and is_time
+            if name in kept or (is_due and self._replace(name)):
+                del self._silences[name]
+            elif is_due:  # Until the next call it may answer again.
+                self._silences[name] = replace(silence, due=self._node.limit(RETRY_SECONDS))
+        for name in sorted(self._due):
+            self._due.discard(name)
+            self._refused.pop(name, None)
+            if name not in kept and not self._replace(name):
+                self._refused[name] = self._node.limit(RETRY_SECONDS)
+
+    def _replace(self, instance_id: str) -> bool:
+        """Ask Auto Scaling to replace a worker; return whether that is settled."""
+        try:
+            self._clients.autoscaling.set_instance_health(
+                InstanceId=instance_id, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
+            )
+        except AwsError as error:
+            if "not found" not in str(error):
+                LOG.warning("Auto Scaling does not replace %s yet: %s", instance_id, error)
+                return False
+            LOG.info("Auto Scaling has replaced %s already", instance_id)
+        else:
+            LOG.info("asked Auto Scaling to replace %s", instance_id)
+        self._ordered.add(instance_id)
+        return True

@@ -1,0 +1,238 @@
+"""What the master knows of its workers; kept on disk, so that a restart forgets no report that was deleted."""
+
+import json
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+from deeplearning_agent.membership.address_proof import AddressProof, Proof
+from deeplearning_contract.document import field, parse_object
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member
+from deeplearning_contract.messages import NodeReport, ReportStage
+from deeplearning_node.atomic_file import write_file
+from deeplearning_node.node import Node
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    What a worker said last.
+
+    Attributes:
+        sequence: Number of its newest report that counted; an older one that comes late changes nothing.
+        member: How it described itself; None before it joined.
+        ready: The highest generation that it acknowledged; 0 for none.
+        cause: Why it failed or leaves; empty while it does neither.
+        is_leaving: Whether EC2 takes it away, so that nobody else need replace it.
+        turn: Counts those that joined; of two with one address the later one has it.
+    """
+
+    sequence: int = 0
+    member: Member | None = None
+    ready: int = 0
+    cause: str = ""
+    is_leaving: bool = False
+    turn: int = 0
+
+    def to_text(self) -> str:
+        """Return the JSON text that `from_text` reads."""
+        document = self.member.to_document() if self.member else None
+        return json.dumps(self.__dict__ | {"member": document}, sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str) -> "Entry":
+        """
+        Read an entry.
+
+        Raises:
+            ContractError: The text is not an entry.
+        """
+        document = parse_object(text, "entry")
+        member: dict[str, Any] | None = document.get("member")
+        return cls(
+            sequence=field(document, "sequence", int, "entry"),
+            member=Member.from_document(member) if isinstance(member, dict) else None,
+            ready=field(document, "ready", int, "entry"),
+            cause=field(document, "cause", str, "entry"),
+            is_leaving=field(document, "is_leaving", bool, "entry"),
+            turn=field(document, "turn", int, "entry"),
+        )
+
+
+class Roster:
+    """The newest that was heard of each worker."""
+
+    def __init__(self, node: Node) -> None:
+        """Read what an earlier run of the agent kept on this instance."""
+        self._own_address = node.identity.address
+        self._networks = tuple(map(ip_network, node.identity.networks))
+        self._proof = AddressProof(node)
+        self._directory = node.instance_file("reports")
+        self._entries: dict[str, Entry] = {}
+        for path in sorted(self._directory.glob("i-*.json")):
+            try:
+                self._entries[path.stem] = Entry.from_text(path.read_text(encoding="utf-8"))
+            except (ContractError, ValueError) as error:  # noqa: PERF203 - a file each
+                LOG.warning("ignored %s: %s", path, error)
+
+    def accept(self, report: NodeReport) -> None:
+        """
+        Take in a report whose sender was checked; one that was seen before, or is older than another, changes nothing.
+
+        Effects: a file for the worker.
+        """
+        known = self._entry(report.instance_id)
+        if report.stage is ReportStage.READY:
+            self._keep(report.instance_id, replace(known, ready=max(known.ready, report.generation)))
+            return
+        if 0 < report.sequence <= known.sequence:
+            return
+        told = replace(known, sequence=max(known.sequence, report.sequence))
+        if report.member is not None and not self._may_join(report.member, told):
+            return
+        if report.stage is ReportStage.JOINED:
+            turn = known.turn or 1 + max((entry.turn for entry in self._entries.values()), default=0)
+            joined = replace(told, member=report.member, cause="", is_leaving=False, turn=turn)
+            self._keep(report.instance_id, joined)
+        else:
+            LOG.warning("%s %s: %s", report.instance_id, report.stage.value, report.reason)
+            is_leaving = report.stage is ReportStage.LEAVING
+            cause = report.reason or report.stage.value
+            self._keep(report.instance_id, replace(told, cause=cause, is_leaving=is_leaving))
+
+    def _may_join(self, member: Member, told: Entry) -> bool:
+        """
+        Tell whether a node may call an address its own: one that another has too only when its key answers there.
+
+        Whoever came first: the one whose key answers has the address. Who claims an address at which another node
+        answers, or one outside of the VPC, has failed; at which nobody answers, it may ask again.
+        """
+        cause = self._find_foreign(member)
+        if not cause:
+            claimants = self._claimants(member)
+            if member.address != self._own_address and not claimants:
+                return True
+            if self.owns_address(member):
+                self._refute(member, claimants)
+                return True
+            if self._proof.ask(member) is not Proof.OTHER:
+                return False
+            cause = f"it claims the address {member.address}, at which another node answers"
+        LOG.warning("%s is refused: %s", member.instance_id, cause)
+        self._keep(member.instance_id, replace(told, member=None, cause=cause, is_leaving=False))
+        return False
+
+    def _find_foreign(self, member: Member) -> str:
+        """Say why an address is none of a node of the cluster's network; empty when it can be one."""
+        address, networks = ip_address(member.address), self._networks
+        if any(address in network for network in networks):
+            return ""
+        return f"it claims the address {address}, which is not in the VPC ({', '.join(map(str, networks))})"
+
+    def _claimants(self, member: Member) -> list[str]:
+        return [
+            name
+            for name, entry in self._entries.items()
+            if name != member.instance_id and entry.member is not None and entry.member.address == member.address
+        ]
+
+    def _refute(self, holder: Member, claimants: Iterable[str]) -> None:
+        """Forget how those described themselves that claimed an address before the one that answers there."""
+        for name in claimants:
+            LOG.warning("%s is not at %s, which is %s", name, holder.address, holder.instance_id)
+            self._keep(name, replace(self._entry(name), member=None, ready=0, turn=0))
+
+    def owns_address(self, member: Member) -> bool:
+        """
+        Tell whether a node answers at the address that it says is its own; never at the master's.
+
+        Effects: one connection to port 22 of the address, at most once a minute for each claim.
+        """
+        return member.address != self._own_address and self._proof.ask(member) is Proof.OWN
+
+    def has_lost_address(self, member: Member) -> bool:
+        """
+        Tell whether another node answers at a member's address: then the member is gone.
+
+        Effects: one connection to port 22 of the address, at most once a minute.
+        """
+        return self._proof.ask(member) is Proof.OTHER
+
+    def member(self, instance_id: str) -> Member | None:
+        """Return how a worker described itself; None before it joined."""
+        return self._entry(instance_id).member
+
+    def cause(self, instance_id: str) -> str:
+        """Return why a worker failed or leaves; empty while it does neither."""
+        return self._entry(instance_id).cause
+
+    def is_leaving(self, instance_id: str) -> bool:
+        """Tell whether EC2 takes a worker away."""
+        return self._entry(instance_id).is_leaving
+
+    def is_ready(self, instance_id: str, generation: int) -> bool:
+        """Tell whether a worker has acknowledged a generation, or a higher one."""
+        return self._entry(instance_id).ready >= generation
+
+    def has_reported(self, instance_id: str) -> bool:
+        """Tell whether a worker has joined or failed."""
+        entry = self._entry(instance_id)
+        return entry.member is not None or bool(entry.cause)
+
+    def candidates(self) -> tuple[Member, ...]:
+        """Return the workers that joined and neither failed nor leave, in the order in which they did."""
+        found = sorted(self._entries.values(), key=lambda entry: entry.turn)
+        return tuple(entry.member for entry in found if entry.member is not None and not entry.cause)
+
+    def has_joined_after(self, instance_id: str, other: str) -> bool:
+        """Tell whether one worker joined after another, of which nothing may be known."""
+        return self._entry(instance_id).turn > self._entry(other).turn
+
+    def failed(self) -> tuple[str, ...]:
+        """Return the workers that failed; one that leaves has not."""
+        return tuple(name for name, entry in self._entries.items() if entry.cause and not entry.is_leaving)
+
+    def forget(self, instance_id: str) -> None:
+        """
+        Forget a worker that is no member any more, all but the number of its last report.
+
+        When it comes back, its next report is a new one.
+        """
+        self._keep(instance_id, Entry(sequence=self._entry(instance_id).sequence))
+
+    def forget_others(self, expected: Collection[str]) -> None:
+        """Forget who joined and is not expected; who failed is kept, since somebody has to replace it."""
+        for member in self.candidates():
+            if member.instance_id not in expected:
+                self.forget(member.instance_id)
+
+    def describe(self, instance_id: str) -> str:
+        """Say the last that was heard of a worker."""
+        entry = self._entry(instance_id)
+        if entry.cause:
+            return f"{instance_id} failed: {entry.cause}"
+        if entry.member is None:
+            return f"{instance_id} never reported"
+        state = f"acknowledged generation {entry.ready}" if entry.ready else "joined and acknowledged no generation"
+        return f"{instance_id} ({entry.member.address}) {state}"
+
+    def describe_failures(self) -> str:
+        """Return what workers said of their failures, for a reason that names another cause; empty without any."""
+        return "".join(f"; {self.describe(name)}" for name in self.failed())
+
+    def _entry(self, instance_id: str) -> Entry:
+        return self._entries.get(instance_id, Entry())
+
+    def _keep(self, instance_id: str, entry: Entry) -> None:
+        if entry != self._entries.get(instance_id):
+            self._entries[instance_id] = entry
+            write_file(self._path(instance_id), entry.to_text(), 0o600)
+
+    def _path(self, instance_id: str) -> Path:
+        return self._directory / f"{instance_id}.json"

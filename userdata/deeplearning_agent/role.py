@@ -1,0 +1,143 @@
+"""What both roles do: prepare, follow the state item, and end a failure quietly."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from deeplearning_agent.boot.steps import install_membership
+from deeplearning_agent.coordination.queues import POLL_SECONDS, DoorbellQueue
+from deeplearning_agent.coordination.state_store import StateStore
+from deeplearning_agent.membership.host_files import installed_generation
+from deeplearning_agent.telemetry.log_excerpts import remark_failure, tell_tail
+from deeplearning_agent.workload.interruption_notice import Metadata, clear_notice, write_notice
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.names import BOOTSTRAP_LOG
+from deeplearning_node.aws_clients import AwsClients, call_for
+from deeplearning_node.deadline import Deadline, setup_deadline
+from deeplearning_node.failure import StageFailure, describe_failure
+from deeplearning_node.node import STARTED_FILE, Node
+
+if TYPE_CHECKING:
+    from deeplearning_contract.membership import Member
+
+T = TypeVar("T")
+LOG = logging.getLogger(__name__)
+READ_SECONDS = 60
+"""The item is read at least this often, whatever rings were lost."""
+AWS_SECONDS = 300
+"""How long a call to AWS is tried again before it counts as failed."""
+IDLE_SECONDS = 3600
+
+
+class Duty(ABC):
+    """One role's work on one node."""
+
+    def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
+        """
+        Bind the node to its cluster; nothing is called yet.
+
+        Args:
+            node: The node.
+            clients: The AWS clients.
+            poll_seconds: Length of a long poll; tests shorten it.
+        """
+        settings = node.settings
+        self.node = node
+        self.clients = clients
+        self.poll_seconds = poll_seconds
+        self.store: StateStore = StateStore(clients, settings.state_table, settings.cluster)
+        self.doorbells = DoorbellQueue(
+            clients,
+            settings.master_queue_url if node.is_master else settings.worker_queue_url,
+            settings.cluster,
+            is_shared=not node.is_master,
+            poll_seconds=poll_seconds,
+        )
+        self.metadata = Metadata()
+        self.member: Member | None = None
+        self.installed = 0
+        self.notice = ""
+
+    def run(self) -> NoReturn:
+        """
+        Do the duty; never returns, so that the service's restart is for crashes only.
+
+        After a failure that is final the agent only repeats it once an hour; a restart of the service, or of the node,
+        tries again.
+        """
+        while True:
+            try:
+                self.perform()
+            except Exception as error:  # whatever it was, somebody waits for its reason
+                failure = describe_failure(error, "run the agent")
+                tell_tail(self.node, BOOTSTRAP_LOG)
+                LOG.exception("%s", failure.reason(str(self.node)), extra=remark_failure(failure).extra)
+                is_final = self.report_failure(failure)
+            self.node.clock.wait(READ_SECONDS)
+            while is_final:
+                self.node.clock.wait(IDLE_SECONDS)
+                self.report_failure(failure)  # Who heard it first may have died since.
+
+    @abstractmethod
+    def perform(self) -> NoReturn:
+        """Prepare the node, then follow the cluster for as long as the machine lives."""
+
+    @abstractmethod
+    def report_failure(self, failure: StageFailure) -> bool:
+        """Tell whoever waits, raise nothing, and return whether that was the end."""
+
+    def preparation_deadline(self) -> Deadline:
+        """
+        Return the end of the set-up time for preparing the node.
+
+        An agent that starts after it, say after a crash on the third day, has the whole time anew.
+
+        Effects: /run/deeplearning/agent-started.
+        """
+        seconds = self.node.settings.setup_seconds
+        deadline = setup_deadline(self.node.clock, self.node.path(STARTED_FILE), seconds)
+        return self.node.limit(seconds) if deadline.is_over else deadline
+
+    def call(self, action: Callable[[], T]) -> T:
+        """
+        Call AWS, again for five minutes if need be.
+
+        Raises:
+            AwsFailure: AWS refused, or did not answer.
+        """
+        return call_for(self.node.clock, AWS_SECONDS, action)
+
+    def heed_notice(self, notice: str) -> None:
+        """
+        Tell the training that capacity ends soon, or that it does not any more.
+
+        Args:
+            notice: Why it ends; empty when it does not.
+
+        Effects: /opt/deeplearning/notice.
+        """
+        if notice:
+            write_notice(self.node, notice)
+        elif self.notice:
+            clear_notice(self.node)
+        self.notice = notice
+
+    def install(self, state: ClusterState) -> bool:
+        """
+        Install a membership unless this run of the agent has done so, or a higher one is installed.
+
+        Returns:
+            Whether the node now has exactly this generation.
+
+        Raises:
+            StageFailure: It could not be installed.
+        """
+        if self.member is None or self.installed == state.generation:
+            return self.member is not None
+        if state.generation < max(self.installed, installed_generation(self.node)):
+            LOG.warning("ignored generation %d: a higher one is installed", state.generation)
+            return False
+        install_membership(self.node, state, self.member)
+        self.installed = state.generation
+        return True

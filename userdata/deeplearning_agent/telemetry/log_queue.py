@@ -1,0 +1,158 @@
+"""The lines that wait to be shipped: a bounded queue, into which saying something never blocks and never fails."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deeplearning_agent.telemetry.log_fields import Remark, read_remark
+from deeplearning_contract.cluster_event import ClusterEvent
+from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, TRACEBACK, LogLine, Speaker
+from deeplearning_contract.metrics import CLUSTER, NODE, PHASE, embed_metrics
+from deeplearning_node.deadline import Bell
+
+MOST_LINES = 10_000
+MOST_BYTES = 4 * 1024 * 1024
+MOST_EVENTS = 20
+EVENT_BYTES = 26
+"""What CloudWatch Logs counts for an event beside its text."""
+BATCH_LINES = 9_999
+BATCH_BYTES = 1_048_576 - 4096
+BATCH_SECONDS = 23 * 3600
+"""Below the limits of `PutLogEvents`: 10,000 events, 1 MiB, a day; a line that tells of dropped ones comes on top."""
+_FORMATTER = logging.Formatter()
+
+
+@dataclass(frozen=True)
+class QueuedLine:
+    """A line, and when it was said: seconds since the epoch."""
+
+    at: float
+    text: str
+
+    @property
+    def size(self) -> int:
+        """Its bytes, as CloudWatch Logs counts them; the text is ASCII."""
+        return len(self.text) + EVENT_BYTES
+
+
+class LogQueue(logging.Handler):
+    """
+    A handler that keeps lines and events until they are taken.
+
+    When more is said than is shipped, the oldest lines are dropped and counted.
+
+    Attributes:
+        generation: The generation that the node knows.
+        bell: Rings when something is urgent.
+    """
+
+    def __init__(self, speaker: Speaker, generation: int = 0) -> None:
+        """Begin with nothing said."""
+        super().__init__()
+        self.speaker = speaker
+        self.generation = generation
+        self.bell = Bell()
+        self._guard = threading.RLock()  # The end of the process may interrupt the main thread in the middle of a line.
+        self._lines: deque[QueuedLine] = deque()
+        self._bytes = 0
+        self._dropped = 0
+        self._events: deque[ClusterEvent] = deque(maxlen=MOST_EVENTS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record; raises nothing, whatever it holds."""
+        try:
+            remark = read_remark(record)
+            if remark.generation is not None:
+                self.generation = remark.generation
+            line = QueuedLine(record.created, self._write(record, remark))
+            with self._guard:
+                if remark.event is not None:
+                    self._events.append(remark.event)
+                self._lines.append(line)
+                self._bytes += line.size
+                self._trim()
+            if remark.is_urgent or record.levelno >= logging.ERROR:
+                self.bell.ring()
+        except Exception:  # noqa: BLE001 - a line that cannot be written must not end what it tells of
+            self.handleError(record)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether lines wait."""
+        return bool(self._lines)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether events wait."""
+        return bool(self._events)
+
+    def take(self) -> tuple[list[QueuedLine], int]:
+        """
+        Take the oldest lines, as many as one call may carry, in the order of their times.
+
+        Returns:
+            The lines, and how many were dropped before them.
+        """
+        taken: list[QueuedLine] = []
+        room, first, last = BATCH_BYTES, float("inf"), float("-inf")
+        with self._guard:
+            while self._lines and len(taken) < BATCH_LINES:
+                line = self._lines[0]
+                first, last = min(first, line.at), max(last, line.at)
+                if line.size > room or last - first > BATCH_SECONDS:
+                    break
+                room -= line.size
+                self._bytes -= line.size
+                taken.append(self._lines.popleft())
+            dropped, self._dropped = self._dropped, 0
+        return sorted(taken, key=lambda line: line.at), dropped
+
+    def restore(self, lines: Sequence[QueuedLine], dropped: int) -> None:
+        """Put lines back that could not be shipped, in front of what was said meanwhile."""
+        with self._guard:
+            self._dropped += dropped
+            self._lines.extendleft(reversed(lines))
+            self._bytes += sum(line.size for line in lines)
+            self._trim()
+
+    def count_dropped(self, number: int) -> None:
+        """Note lines that will never arrive."""
+        with self._guard:
+            self._dropped += number
+
+    def take_events(self) -> list[ClusterEvent]:
+        """Take all events that wait."""
+        with self._guard:
+            events = list(self._events)
+            self._events.clear()
+        return events
+
+    def restore_events(self, events: Sequence[ClusterEvent]) -> None:
+        """Put events back that could not be sent; when there are too many, the oldest give way."""
+        with self._guard:
+            merged = [*events, *self._events][-MOST_EVENTS:]
+            self._events.clear()
+            self._events.extend(merged)
+
+    def _trim(self) -> None:
+        while len(self._lines) > MOST_LINES or self._bytes > MOST_BYTES:
+            self._bytes -= self._lines.popleft().size
+            self._dropped += 1
+
+    def _write(self, record: logging.LogRecord, remark: Remark) -> str:
+        details = dict(remark.details)
+        if record.exc_info:
+            details[TRACEBACK] = _FORMATTER.formatException(record.exc_info)[-MOST_DETAIL_CHARACTERS:]
+        dimensions = {CLUSTER: self.speaker.cluster, NODE: self.speaker.node, PHASE: remark.phase}
+        metrics = embed_metrics(remark.metrics, dimensions, record.created)
+        return LogLine(
+            time=record.created,
+            level=record.levelname,
+            speaker=self.speaker,
+            generation=self.generation,
+            logger=record.name,
+            message=record.getMessage(),
+            details={**details, **metrics},
+        ).to_text()

@@ -1,0 +1,123 @@
+"""Notices that the node's capacity ends soon: read from EC2, and left where a training script finds them."""
+
+import json
+import logging
+import os
+import re
+import urllib.error
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+from deeplearning_contract.document import field, parse_object
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.names import NOTICE_FILE
+from deeplearning_node.atomic_file import write_file
+from deeplearning_node.instance_metadata import DEFAULT_ENDPOINT, ENDPOINT_VARIABLE, request
+from deeplearning_node.node import Node
+
+LOG = logging.getLogger(__name__)
+DISABLED_VARIABLE = "AWS_EC2_METADATA_DISABLED"
+"""AWS's own: where it is true, nobody asks the service."""
+SPOT_PATH = "spot/instance-action"
+NO_NOTICE_STATUS = 404
+_ACTION = re.compile(r"[a-z-]{1,20}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z")
+
+
+class Metadata:
+    """The metadata service, asked about one path at a time."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Keep where the service is; nothing is asked yet."""
+        self._is_disabled = environment.get(DISABLED_VARIABLE, "").lower() == "true"
+        self._base = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/") + "/latest"
+        self.is_troubled = False
+        """Whether the last question was not answered, as the log says already."""
+
+    def read(self, path: str) -> str:
+        """
+        Return the text of one path below `meta-data/`.
+
+        Raises:
+            OSError: No answer, or an error status.
+            ValueError: The answer is no text.
+        """
+        if self._is_disabled:
+            raise OSError(f"{DISABLED_VARIABLE} is set")
+        token = request(f"{self._base}/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+        return request(f"{self._base}/meta-data/{path}", "GET", {"X-aws-ec2-metadata-token": token})
+
+
+def read_notice(metadata: Metadata) -> str:
+    """
+    Ask EC2 whether it is about to interrupt this spot instance.
+
+    EC2 says so two minutes before; until then the path does not exist
+    (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html).
+
+    Returns:
+        What will happen and when, or "" for no notice. When the service does not answer, or answers nonsense, that is
+        no notice either: it is logged once, until the service answers again.
+    """
+    try:
+        notice = describe_action(metadata.read(SPOT_PATH))
+    except urllib.error.HTTPError as error:
+        if error.code != NO_NOTICE_STATUS:
+            return _have_trouble(metadata, error)
+        notice = ""
+    except (OSError, ValueError) as error:
+        return _have_trouble(metadata, error)
+    metadata.is_troubled = False
+    return notice
+
+
+def describe_action(text: str) -> str:
+    """
+    Say in one line what EC2 will do.
+
+    Raises:
+        ContractError: The text is not what EC2 documents.
+    """
+    document = parse_object(text, "spot notice")
+    action, time = field(document, "action", str, "spot notice"), field(document, "time", str, "spot notice")
+    if not _ACTION.fullmatch(action) or not _TIME.fullmatch(time):
+        raise ContractError(f"spot notice must hold an action and a time, got {text[:200]!r}")
+    return f"EC2 will {action} this spot instance at {time}"
+
+
+def write_notice(node: Node, reason: str) -> None:
+    """
+    Tell the training script to write a checkpoint now.
+
+    A reason that is there already keeps its time. A disk that is full is logged and no more: it keeps nobody from
+    leaving in time.
+
+    Effects: /opt/deeplearning/notice, `{"reason": …, "at": …}`; `at` is when the node learned of it, in UTC.
+    """
+    path = node.path(NOTICE_FILE)
+    try:
+        if parse_object(path.read_text(encoding="utf-8"), "notice").get("reason") == reason:
+            return
+    except (OSError, ValueError):
+        pass  # There is none, or none that could be read: it is replaced.
+    at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        write_file(path, json.dumps({"reason": reason, "at": at}) + "\n")
+    except OSError as error:
+        LOG.warning("%s", error)
+
+
+def clear_notice(node: Node) -> None:
+    """
+    Take the notice back: the capacity stays.
+
+    Effects: removes /opt/deeplearning/notice.
+    """
+    node.path(NOTICE_FILE).unlink(missing_ok=True)
+
+
+def _have_trouble(metadata: Metadata, error: Exception) -> str:
+    if not metadata.is_troubled:
+        LOG.warning("cannot ask whether the instance will be interrupted, will ask again: %s", error)
+        metadata.is_troubled = True
+    return ""

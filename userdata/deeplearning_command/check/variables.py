@@ -1,0 +1,121 @@
+"""Whether the contract's variables are the same wherever a training script may be started from."""
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from deeplearning_command.check.probe import Check, Probe, explain
+from deeplearning_command.remote.nodes import Remote
+from deeplearning_contract.membership import Member, worker_gpu_count
+from deeplearning_contract.names import (
+    CONTRACT_VARIABLES,
+    EFS_MOUNT_VARIABLE,
+    ENVIRONMENT_FILE,
+    WORKER_GPU_COUNT_VARIABLE,
+    WORKERS_COUNT_VARIABLE,
+    WORKERS_FILE,
+    WORKERS_PATH_VARIABLE,
+)
+from deeplearning_node.node_facts import InstalledMembership
+from deeplearning_node.programs import ProgramError
+
+REMEDY = "read the agent's log on the node, and see that nothing later in the shell's files changes the variables"
+SSH_SECONDS = 30
+MPIRUN_ABSENT = "no-mpirun-here"
+_NAMES = "|".join(CONTRACT_VARIABLES)
+PRINT = f"printenv | grep -E '^({_NAMES})=' || true"
+_LINE = re.compile(rf"^({_NAMES})=(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the membership and the settings say that the variables are on this node."""
+
+    values: Mapping[str, str]
+
+    @classmethod
+    def of(cls, membership: InstalledMembership, own: Member, mount_point: str) -> "Expected":
+        """Return the variables on one node of a cluster."""
+        members = tuple(member for _, member in membership.members)
+        return cls(
+            {
+                WORKERS_PATH_VARIABLE: WORKERS_FILE,
+                WORKERS_COUNT_VARIABLE: str(len(membership.hosts)),
+                WORKER_GPU_COUNT_VARIABLE: str(worker_gpu_count(members, own)),
+                EFS_MOUNT_VARIABLE: mount_point,
+            }
+        )
+
+    def compare(self, output: str) -> str:
+        """Return how what was printed differs; empty when it does not."""
+        found = dict(_LINE.findall(output.replace("\r", "")))
+        wrong = [
+            f"{name} is {found.get(name, 'unset')}, expected {value}"
+            for name, value in self.values.items()
+            if found.get(name) != value
+        ]
+        return "; ".join(wrong)
+
+
+def check_environment(probe: Probe, expected: Expected) -> list[Check]:
+    """Look at the variables in every way in which this node starts a program."""
+    privilege = [] if probe.is_root else ["sudo", "-n"]
+    ways: dict[str, Callable[[], str]] = {
+        "environment file": lambda: probe.read(ENVIRONMENT_FILE),
+        "login shell": lambda: probe.run_login(PRINT),
+        "interactive shell": lambda: probe.run(["bash", "-i", "-c", PRINT]),
+        "sudo -E": lambda: probe.run_login(f"sudo -n -E sh -c {shlex.quote(PRINT)}"),
+        "systemd unit": lambda: probe.programs.run([*privilege, "sh", "-c", _unit_text(probe)], timeout_seconds=60),
+        "mpirun -x": lambda: probe.run_login(_mpirun_text()),
+    }
+    return [_check_way(name, look, expected) for name, look in ways.items()]
+
+
+def check_ssh(remote: Remote) -> Check:
+    """Look at the variables in `ssh host cmd` to every host, with the host's own GPU count."""
+    name = "ssh host cmd"
+    results = remote.run_all(remote.hosts, PRINT, seconds=SSH_SECONDS)
+    wrong = []
+    for result, (host, member) in zip(results, remote.membership.members, strict=True):
+        expected = Expected.of(remote.membership, member, remote.facts.mount_point)
+        difference = result.cause or expected.compare(result.output)
+        if difference:
+            wrong.append(f"{host}: {difference}")
+    if wrong:
+        return Check(
+            name, "fault", "; ".join(wrong), "run `deeplearning health`; then read the agent's log on the host"
+        )
+    return Check(name, "ok", f"the variables are right on {len(results)} of {len(results)} hosts")
+
+
+def _check_way(name: str, look: Callable[[], str], expected: Expected) -> Check:
+    try:
+        output = look()
+    except (OSError, ValueError, ProgramError) as error:
+        return Check(name, "fault", explain(error), REMEDY)
+    if MPIRUN_ABSENT in output:
+        return Check(name, "absent", "there is no mpirun here")
+    difference = expected.compare(output)
+    return Check(name, "fault", difference, REMEDY) if difference else Check(name, "ok", "the variables are right")
+
+
+def _unit_text(probe: Probe) -> str:
+    """Return what runs a unit of this moment alone: /run is empty after a reboot, and the file is removed."""
+    name = f"deeplearning-check-{os.getpid()}"
+    folder = probe.path("/run/systemd/system")
+    file, output = folder / f"{name}.service", probe.path(f"/run/{name}")
+    unit = f'[Service]\\nType=oneshot\\nExecStart=/bin/sh -c "printenv >{output}"\\n'
+    return (
+        f"mkdir -p {folder} && printf '{unit}' >{file} && systemctl daemon-reload"
+        f" && systemctl start {name}.service && cat {output}; status=$?"
+        f"; rm -f {file} {output}; systemctl daemon-reload; exit $status"
+    )
+
+
+def _mpirun_text() -> str:
+    """Give MPI the names alone, as the predecessor does, from a login shell that has the values."""
+    words = " ".join(f"-x {name}" for name in CONTRACT_VARIABLES)
+    run = f"mpirun -np 1 {words} sh -c {shlex.quote(PRINT)}"
+    return f"if command -v mpirun >/dev/null; then {run}; else echo {MPIRUN_ABSENT}; fi"

@@ -1,0 +1,241 @@
+"""The process that looks after a run: the command itself, or with --detach a child that outlives the session."""
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from deeplearning_command.cluster.end import end_cluster
+from deeplearning_command.jobs.stop import describe_left, end_run
+from deeplearning_command.remote.nodes import Remote
+from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_jobs.plan.launch_plan import LaunchPlan
+from deeplearning_jobs.runs.failure_report import explain_failure
+from deeplearning_jobs.runs.job_folder import Run, now
+from deeplearning_jobs.runs.log_follower import LogFollower
+from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
+from deeplearning_jobs.runs.supervision import CENTRAL_LAUNCHERS, Outcome, Supervision
+from deeplearning_node.deadline import Clock
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Steps:
+    """Says each step of the command in a line with the time since its start, on standard error and in a file."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin to count; nothing is kept until `keep`."""
+        self._clock = clock
+        self._began = clock.read()
+        self._lines: list[str] = []
+        self._file: Path | None = None
+        self.is_shown = True
+
+    def keep(self, file: Path) -> None:
+        """Write what was said, and what will be, to a file."""
+        self._file = file
+        self._append("".join(self._lines))
+
+    def say(self, text: str) -> None:
+        """Say a step; a terminal that is gone, or a full disk, does not end the job."""
+        line = f"[{self._clock.read() - self._began:7.1f} s] {text}\n"
+        self._lines.append(line)
+        self._append(line)
+        if self.is_shown:
+            write_terminal(2, line.encode())
+
+    def _append(self, text: str) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError), self._file.open("a", encoding="utf-8") as file:
+                file.write(text)
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """
+    A run that is ready to start.
+
+    Attributes:
+        run: Its folder.
+        plan: What to start.
+        root: Where the node's file tree begins.
+        remote: The way to the hosts.
+        steps: Says what happens.
+        resumed_from: The checkpoint from which it goes on; empty for none.
+        ends_cluster: Whether the cluster ends with it.
+    """
+
+    run: Run
+    plan: LaunchPlan
+    root: Path
+    remote: Remote
+    steps: Steps
+    resumed_from: str
+    ends_cluster: bool
+
+    def begin(self) -> None:
+        """
+        Make this process the run's supervisor.
+
+        Effects: the run's status is `running`.
+        """
+        self.run.write_status(
+            RunStatus(
+                job=self.run.job,
+                run=self.run.number,
+                launcher=self.plan.launcher,
+                state="running",
+                status=None,
+                started=now(),
+                ended="",
+                hosts=tuple(host.name for host in self.plan.hosts),
+                cause="",
+                resumed_from=self.resumed_from,
+                supervisor=Supervisor.of_process(self.remote.facts.instance_id, os.getpid()),
+            )
+        )
+
+
+def supervise(prepared: PreparedRun) -> int:
+    """
+    Carry a run out, and say how it ended.
+
+    Effects: the job's processes, its status, and on request the end of the cluster.
+
+    Returns:
+        The job's exit status.
+    """
+    run, plan, steps = prepared.run, prepared.plan, prepared.steps
+    supervision = Supervision(
+        run,
+        plan,
+        prepared.remote,
+        prepared.remote.programs,
+        lambda: _end_everywhere(prepared),
+        followers=_follow(prepared),
+    )
+    with stop_on_signals(supervision):
+        steps.say("started")
+        outcome = supervision.carry_out()
+        status = _conclude(prepared, outcome)
+        if prepared.ends_cluster and outcome.state != "stopped":
+            _end_cluster(prepared)
+        steps.say(f"{outcome.state}{f' with status {status}' if status else ''}, see {run.path}")
+    return status
+
+
+def detach(prepared: PreparedRun, lock: int) -> int:
+    """
+    Let a child in a session of its own look after the run, and say how to follow it.
+
+    Args:
+        prepared: The run.
+        lock: Handle that lets no other command begin a job; this process and its child hold it until the run's status
+            says that it runs.
+
+    Returns:
+        0; the job's own status comes into the run's status.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        with os.fdopen(reader, "rb") as begun:
+            if begun.read() != b"begun":
+                raise RefusedError(f"the job's supervisor ended at once; see {prepared.run.launch_log}")
+        name = prepared.run.name
+        prepared.steps.say(f"detached; follow it: deeplearning logs {name} --follow; end it: deeplearning stop {name}")
+        return 0
+    status = 1
+    try:
+        os.setsid()
+        os.close(reader)
+        prepared.steps.is_shown = False
+        _leave_terminal(prepared.run.launch_log)
+        prepared.begin()
+        os.close(lock)
+        os.write(writer, b"begun")
+        os.close(writer)
+        status = supervise(prepared)
+    except Exception:  # noqa: BLE001 - nobody is above: what went wrong must reach the log
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+@contextlib.contextmanager
+def stop_on_signals(supervision: Supervision) -> Iterator[None]:
+    """Stop the run, not this process, when the user interrupts it or the session ends."""
+    before = {number: signal.signal(number, lambda got, _: supervision.request_stop(got)) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def write_terminal(handle: int, data: bytes) -> None:
+    """Write to a terminal or pipe as long as it is there."""
+    with contextlib.suppress(OSError):
+        while data:
+            data = data[os.write(handle, data) :]
+
+
+def _follow(prepared: PreparedRun) -> list[LogFollower]:
+    if not prepared.steps.is_shown:
+        return []
+    followers = [LogFollower(Path(prepared.plan.rank_zero_log), lambda data: write_terminal(1, data))]
+    if prepared.plan.launcher in CENTRAL_LAUNCHERS:
+        log = prepared.run.log(prepared.plan.processes[0].name)
+        followers.append(LogFollower(log, lambda data: write_terminal(2, data)))
+    return followers
+
+
+def _end_everywhere(prepared: PreparedRun) -> None:
+    """End what is left of the run, on the hosts that are in the cluster by now."""
+    try:
+        remote = Remote.open(prepared.root, prepared.remote.programs)
+        left = end_run(remote, prepared.run.name)
+    except RefusedError as error:
+        prepared.steps.say(f"the hosts could not be asked to end what is left: {error}")
+        return
+    for line in describe_left(left):
+        prepared.steps.say(line)
+
+
+def _conclude(prepared: PreparedRun, outcome: Outcome) -> int:
+    run, steps = prepared.run, prepared.steps
+    status = outcome.status
+    if outcome.cause:
+        steps.say(outcome.cause)
+    if outcome.state == "failed":
+        report = explain_failure(run, prepared.plan, outcome)
+        status = report.status
+        for line in report.lines:
+            steps.say(line)
+    present = run.read_status()
+    if present is not None:
+        with contextlib.suppress(OSError):
+            run.write_status(present.end(outcome.state, status, now(), outcome.cause))
+    return status
+
+
+def _end_cluster(prepared: PreparedRun) -> None:
+    try:
+        for line in end_cluster(prepared.remote, f"the job {prepared.run.name} has ended"):
+            prepared.steps.say(line)
+    except RefusedError as error:
+        prepared.steps.say(str(error))
+
+
+def _leave_terminal(log: Path) -> None:
+    """Hold nothing of the session: its end waits for whoever still has its terminal or pipes open."""
+    with Path(os.devnull).open("rb") as nothing, log.open("ab") as kept:
+        os.dup2(nothing.fileno(), 0)
+        for handle in (1, 2):
+            os.dup2(kept.fileno(), handle)

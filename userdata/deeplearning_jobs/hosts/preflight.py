@@ -1,0 +1,162 @@
+"""Judges from the hosts' answers whether a job may start, before anything starts."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deeplearning_contract.names import MASTER_HOST
+from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_jobs.plan.launch_plan import Host
+
+MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """
+    What the hosts answered.
+
+    Attributes:
+        generation: Of the membership that the master has installed.
+        expected: Host name -> the instance that must answer; in the membership's order.
+        answers: Host name -> its answer.
+        silent: Host name -> why there is no answer.
+    """
+
+    generation: int
+    expected: Mapping[str, str]
+    answers: Mapping[str, HostAnswer]
+    silent: Mapping[str, str]
+
+    def plan_hosts(self) -> list[Host]:
+        """Return the hosts that answered, as plans see them, the master first."""
+        return [
+            Host(
+                name=name,
+                instance_id=answer.instance_id,
+                address=answer.address,
+                gpu_count=answer.gpu_count,
+                instance_type=answer.instance_type,
+                network_cards=answer.network_cards,
+                efa_cards=answer.efa_cards,
+                interface=answer.interface,
+                expected_gpu_count=answer.expected_gpu_count,
+                efa_fault=answer.efa_fault,
+            )
+            for name in self.expected
+            if (answer := self.answers.get(name)) is not None
+        ]
+
+    def find_faults(self, *, is_elastic: bool = False) -> list[str]:
+        """
+        Say why the job may not start, whatever is still being provisioned.
+
+        Args:
+            is_elastic: Whether the job may start without hosts that do not answer; the master always must.
+        """
+        master = next(iter(self.expected), "")
+        faults = []
+        for host, instance_id in self.expected.items():
+            answer = self.answers.get(host)
+            if answer is None:
+                if host == master or not is_elastic:
+                    cause = self.silent.get(host, "no answer")
+                    faults.append(f"{host} ({instance_id}) does not answer: {cause}; see `deeplearning health`")
+                continue
+            faults += [f"{host}: {fault}" for fault in self._judge(answer, instance_id)]
+            # A master that does not train has the workers' image, and so a driver without a GPU.
+            if answer.gpu_count is None and host != MASTER_HOST:
+                faults.append(
+                    f"{host}: its NVIDIA driver does not answer: {answer.gpu_detail}; see `deeplearning health`"
+                )
+        return [*faults, *self._find_mixture(), *self._find_jobs(), *self._find_missing()]
+
+    def find_unready(self, leave_out: Container[str] = ()) -> dict[str, dict[str, StepAnswer]]:
+        """
+        Return the steps of the provisioning that are not done: step -> host -> how it stands there.
+
+        Args:
+            leave_out: Steps that the job does without. Default: none.
+        """
+        unready: dict[str, dict[str, StepAnswer]] = {}
+        for host, answer in self.answers.items():
+            for name, step in answer.steps.items():
+                if step.state != "done" and name not in leave_out:
+                    unready.setdefault(name, {})[host] = step
+        return unready
+
+    def _judge(self, answer: HostAnswer, instance_id: str) -> Iterable[str]:
+        if answer.instance_id != instance_id:
+            yield f"must be {instance_id}, got {answer.instance_id}; wait until its agent has joined"
+        elif answer.generation != self.generation:
+            yield (
+                f"must have membership generation {self.generation}, got {answer.generation}; "
+                f"wait a minute, then read the agent's log there: deeplearning logs --agent"
+            )
+        if not answer.interface:
+            yield f"has no network interface with the address {answer.address}; see `ip address` there"
+
+    def _find_mixture(self) -> Iterable[str]:
+        """NCCL on TCP cannot speak with NCCL on EFA."""
+        faults = {host: answer.efa_fault for host, answer in self.answers.items() if answer.efa_cards}
+        slow = [host for host, fault in faults.items() if fault]
+        if slow and len(slow) < len(faults):
+            yield (
+                f"all hosts must use EFA or none, got TCP on {join_hosts(slow)}: {faults[slow[0]]}; "
+                "see `deeplearning health`, or terminate these instances, which their group replaces"
+            )
+
+    def _find_jobs(self) -> Iterable[str]:
+        jobs: dict[str, list[str]] = {}
+        for host, answer in self.answers.items():
+            for job in answer.jobs:
+                jobs.setdefault(job, []).append(host)
+        for job, hosts in jobs.items():
+            yield f"job {job} has processes on {join_hosts(hosts)}; end it first: deeplearning stop {job}"
+
+    def _find_missing(self) -> Iterable[str]:
+        missing: dict[tuple[str, str], list[str]] = {}
+        for host, answer in self.answers.items():
+            for what, why in answer.missing.items():
+                missing.setdefault((what, why), []).append(host)
+        for (what, why), hosts in missing.items():
+            yield f"{what} {why} on {join_hosts(hosts)}"
+
+
+def describe_tcp(hosts: Sequence[Host]) -> list[str]:
+    """Return a line for each reason for which hosts with EFA speak TCP."""
+    faults: dict[str, list[str]] = {}
+    for host in hosts if len(hosts) > 1 else ():
+        if host.efa_fault:
+            faults.setdefault(host.efa_fault, []).append(host.name)
+    return [
+        f"the ranks of {join_hosts(names)} speak TCP and not EFA, at a part of the speed: {fault}; "
+        "see `deeplearning health`"
+        for fault, names in faults.items()
+    ]
+
+
+def describe_unready(unready: Mapping[str, Mapping[str, StepAnswer]]) -> list[str]:
+    """Return a line a step: how it stands where it is furthest behind, and on how many hosts."""
+    lines = []
+    for name, hosts in unready.items():
+        host, step = min(hosts.items(), key=lambda item: (item[1].state != "failed", _share(item[1])))
+        whole = f" of {step.total} {step.unit}" if step.unit != "%" else ""
+        progress = f" {100 * _share(step):.0f} %{whole}".rstrip() if step.total else ""
+        detail = f": {step.detail}" if step.detail else ""
+        others = f" and {len(hosts) - 1} more" if len(hosts) > 1 else ""
+        lines.append(f"{name} is {step.state}{progress} on {host}{others}{detail}")
+    return lines
+
+
+def has_failed(unready: Mapping[str, Mapping[str, StepAnswer]]) -> bool:
+    """Tell whether waiting is of no use, because a step has failed for good."""
+    return any(step.state == "failed" and step.is_final for hosts in unready.values() for step in hosts.values())
+
+
+def join_hosts(hosts: Sequence[str]) -> str:
+    """Name hosts in one line, however many there are."""
+    return ", ".join(hosts) if len(hosts) <= MOST_NAMED else f"{', '.join(hosts[:3])} and {len(hosts) - 3} more"
+
+
+def _share(step: StepAnswer) -> float:
+    return step.done / step.total if step.total else 0.0

@@ -1,0 +1,83 @@
+"""The checkpoints from which a job goes on."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from deeplearning_jobs.plan.launch_plan import PlanError
+
+PLACE = "{checkpoint}"
+"""What a user writes where the newest checkpoint belongs."""
+_UNFINISHED = (".tmp", ".part")
+
+
+def find_newest(folder: Path, pattern: str = "") -> str:
+    """
+    Find the checkpoint that was written last.
+
+    Args:
+        folder: The job's checkpoints.
+        pattern: Glob below the folder, such as `epoch-*/model.pt`. Default: every file and folder directly in it
+            that is neither hidden nor called *.tmp or *.part.
+
+    Returns:
+        Its absolute path; empty when there is none.
+
+    Raises:
+        PlanError: The pattern leads out of the folder.
+    """
+    if pattern and (pattern.startswith("/") or ".." in PurePosixPath(pattern).parts):
+        raise PlanError(
+            f"--checkpoint-pattern must be a pattern below the checkpoints folder, got {pattern!r}; "
+            "leave the folder out, as in 'epoch-*/model.pt'"
+        )
+    newest, newest_key = "", (0, "")
+    for path in folder.glob(pattern or "*"):
+        if not pattern and (path.name.startswith(".") or path.name.endswith(_UNFINISHED)):
+            continue
+        try:
+            key = (path.stat().st_mtime_ns, str(path))
+        except OSError:  # The job removed it, or it is a link to nothing.
+            continue
+        if key > newest_key:
+            newest, newest_key = str(path.absolute()), key
+    return newest
+
+
+def fill_arguments(program: Sequence[str], resume_arguments: str, newest: str) -> tuple[str, ...]:
+    """
+    Write the newest checkpoint into a command line.
+
+    Args:
+        program: The program and its arguments, in which `{checkpoint}` becomes the checkpoint, or nothing.
+        resume_arguments: Words that are added only when there is a checkpoint, quoted as for a shell.
+        newest: The checkpoint; empty for none.
+
+    Raises:
+        PlanError: The further arguments have an open quote.
+    """
+    try:
+        further = shlex.split(resume_arguments)
+    except ValueError as error:
+        raise PlanError(
+            f"--resume-args must be words as a shell reads them, got {resume_arguments!r}: {error}"
+        ) from error
+    return tuple(word.replace(PLACE, newest) for word in (*program, *(further if newest else ())))
+
+
+def set_aside(folder: Path, before_run: int) -> Path | None:
+    """
+    Begin with an empty folder of checkpoints and keep the old one beside it.
+
+    Effects: the folder is renamed to `checkpoints-before-run-<k>`.
+
+    Returns:
+        What the old one is called now; None when it held nothing.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        folder.mkdir(parents=True, exist_ok=True)
+        return None
+    kept = folder.with_name(f"{folder.name}-before-run-{before_run}")
+    folder.rename(kept)
+    folder.mkdir()
+    return kept

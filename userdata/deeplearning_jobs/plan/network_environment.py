@@ -1,0 +1,92 @@
+"""
+What a job's environment says of the network, by instance type: what is set, what is left alone, and why.
+
+The rules are those of AWS's EFA cheat sheet (awsome-distributed-training) for libfabric from 1.18 and aws-ofi-nccl from
+1.7, which every current deep-learning image exceeds.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from deeplearning_jobs.plan.launch_plan import Host, Reason
+
+INTERFACE_VARIABLES = ("HOROVOD_GLOO_IFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""Each host gives them the interface that it found itself."""
+HUGE_PAGES = "FI_EFA_USE_HUGE_PAGE"
+HUGE_PAGES_WHY = f"only where a data loader's fork fails for lack of memory: add --env {HUGE_PAGES}=0"
+DEBUG_WHY = "its log slows ranks and fills the file system; to look for a fault, add --env NCCL_DEBUG=INFO"
+LEFT_TO_EFA = {
+    "FI_PROVIDER": "libfabric finds the EFA by itself",
+    "FI_EFA_USE_DEVICE_RDMA": "libfabric uses GPUDirect RDMA by itself where the card has it",
+    "NCCL_PROTO": "aws-ofi-nccl chooses the protocol for EFA by itself",
+    "RDMAV_FORK_SAFE": "libfabric makes fork safe by itself",
+}
+LEFT_TO_NCCL = {
+    "NCCL_MIN_NCHANNELS": "NCCL chooses the channels by the topology",
+    "NCCL_BUFFSIZE": "NCCL's own size fits EFA",
+}
+NOT_SET = "not set"
+
+
+def explain_network(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> list[Reason]:
+    """
+    Say what is set for the network of these hosts, and what is not.
+
+    Args:
+        hosts: Those that take part.
+        variables: The user's, which always win.
+        is_on_one_host: Whether all ranks stay on one host.
+    """
+    reasons = [_explain_interfaces(hosts, variables, is_on_one_host=is_on_one_host)]
+    reasons += [
+        Reason(f"{name}={variables[name]}", f"you gave it with --env; AWS advises against it: {why}")
+        for name, why in {**LEFT_TO_EFA, **LEFT_TO_NCCL}.items()
+        if name in variables
+    ]
+    if not hosts[0].gpu_count:
+        return [*reasons, Reason("no NCCL and EFA settings", "these hosts have no GPUs; ranks speak TCP")]
+    if is_on_one_host:
+        why = "NCCL reaches the ranks of one host inside it, not by a network card"
+        return [*reasons, Reason("no EFA settings", why)]
+    return [*reasons, *dict.fromkeys(map(_explain_cards, hosts)), *_explain_absence(hosts, variables)]
+
+
+def _explain_absence(hosts: Sequence[Host], variables: Mapping[str, str]) -> list[Reason]:
+    has_efa = any(host.efa_cards for host in hosts)
+    left = dict(LEFT_TO_NCCL)
+    if has_efa:
+        left |= {**LEFT_TO_EFA, HUGE_PAGES: HUGE_PAGES_WHY}
+    left["NCCL_DEBUG"] = DEBUG_WHY
+    return [Reason(f"{name} {NOT_SET}", why) for name, why in left.items() if name not in variables]
+
+
+def _explain_interfaces(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> Reason:
+    names = [name for name in INTERFACE_VARIABLES if name not in variables]
+    if not names:
+        return Reason("no interface settings", "you gave them all with --env")
+    part = ", ".join(names)
+    if is_on_one_host:
+        return Reason(f"{part} = lo", "all ranks are on one host and meet on its loopback interface")
+    found = ", ".join(dict.fromkeys(host.interface for host in hosts))
+    why = (
+        "each host sets them to the interface that carries its own address of the cluster, found when a rank starts; "
+        "others, such as docker's, lead nowhere"
+    )
+    return Reason(f"{part} = {found}", why)
+
+
+def _explain_cards(host: Host) -> Reason:
+    cards = f"{host.network_cards} network card{'s' if host.network_cards > 1 else ''}"
+    if not host.efa_cards:
+        return Reason(
+            f"{host.instance_type or 'this type'}: {cards}, no EFA",
+            "NCCL speaks TCP (provider tcp); no EFA setting is of use",
+        )
+    head = f"{host.instance_type}: {cards}, {host.efa_cards} with EFA"
+    if host.efa_fault:
+        why = f"NCCL's traffic goes by TCP (provider tcp) all the same, at a part of the speed: {host.efa_fault}"
+        return Reason(f"{host.name}, {head}", why)
+    return Reason(
+        head,
+        "NCCL's traffic takes the EFAs (provider efa) by aws-ofi-nccl, which the image or the agent brings; the "
+        "interface above is only where ranks meet",
+    )

@@ -1,0 +1,225 @@
+"""
+Which hosts take part, with how many ranks each, and what of a host each rank gets.
+
+Ranks are hosts x slots, always, and a host's ranks are neighbours. Rank 0 is on the master, or on the first worker
+where the master does not train.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deeplearning_contract.membership import Member
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.setting_parts import HardwareSettings
+from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError
+
+WHOLE_HOST_LAUNCHERS = frozenset({"mxnet", "tf-multiworker"})
+"""One of their workers drives all GPUs of its host."""
+_UNKNOWN_HARDWARE = HardwareSettings("", 0, 1, 0)
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """
+    The hosts that take part, and ranks a host.
+
+    Attributes:
+        hosts: That of rank 0 first.
+        slots: Ranks a host.
+        master: Where launchers run, whether it takes part or not.
+    """
+
+    hosts: tuple[Host, ...]
+    slots: int
+    master: Host
+
+    @property
+    def ranks(self) -> int:
+        """All ranks of the job."""
+        return len(self.hosts) * self.slots
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether ranks have GPUs; either all hosts have some, or none has."""
+        return bool(self.hosts[0].gpu_count)
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    Where a rank runs and what it gets.
+
+    Attributes:
+        rank: From 0.
+        host: The host's name.
+        local_rank: Its number on the host, from 0.
+        gpus: Indexes of its GPUs; empty on a CPU host.
+        cards: Indexes of the network cards that its share of the host comes to.
+    """
+
+    rank: int
+    host: str
+    local_rank: int
+    gpus: tuple[int, ...]
+    cards: tuple[int, ...]
+
+
+def list_hosts(
+    members: Sequence[tuple[str, Member]], hardware: Mapping[str, HardwareSettings], interface: str
+) -> list[Host]:
+    """
+    Return the members as plans see them, from nothing but what every node has on its disk.
+
+    Args:
+        members: Host name and description of each node, the master first.
+        hardware: Role -> what its instance type has.
+        interface: The network interface of this node, which stands for that of each.
+    """
+    hosts = []
+    for rank, (name, member) in enumerate(members):
+        role = NodeRole.WORKER if rank else NodeRole.MASTER
+        found = hardware.get(role.value, _UNKNOWN_HARDWARE)
+        hosts.append(
+            Host(
+                name=name,
+                instance_id=member.instance_id,
+                address=member.address,
+                gpu_count=member.gpu_count,
+                instance_type=found.instance_type,
+                network_cards=found.network_cards,
+                efa_cards=found.efa_cards,
+                interface=interface,
+                expected_gpu_count=found.gpu_count,
+            )
+        )
+    return hosts
+
+
+def choose_layout(hosts: Sequence[Host], request: JobRequest) -> Layout:
+    """
+    Decide which hosts take part, with how many ranks each.
+
+    Raises:
+        PlanError: What was asked for does not fit the hosts, or the hosts do not fit each other.
+    """
+    if not hosts:
+        raise PlanError("hosts must be at least one, got none; wait until the cluster has formed")
+    training = tuple(host for host in hosts if host.trains)
+    if not training:
+        raise PlanError("a worker must be there, got none: the master does not train; wait for one, or add one")
+    slots = _choose_slots(training, request)
+    if request.ranks is None:
+        return Layout(training, slots, hosts[0])
+    _check_ranks(request.ranks, len(training), slots)
+    if request.ranks <= slots:
+        return Layout(training[:1], request.ranks, hosts[0])
+    return Layout(training[: request.ranks // slots], slots, hosts[0])
+
+
+def _choose_slots(hosts: Sequence[Host], request: JobRequest) -> int:
+    counts = [_check_count(host) for host in hosts]
+    fewest, most = min(counts), max(counts)
+    listed = _list_counts(hosts)
+    if request.slots is not None and request.slots < 1:
+        raise PlanError(f"--slots must be at least 1, got {request.slots}; leave it out for one rank a GPU")
+    if fewest == 0 and most:
+        raise PlanError(
+            f"gpu_count must be 0 on every host or on none, got {listed}; give the master and the workers one type"
+        )
+    if fewest != most and (request.slots is None or request.slots > fewest):
+        given = "no --slots" if request.slots is None else f"--slots {request.slots}"
+        raise PlanError(
+            f"gpu_count must be equal on every host, got {listed} and {given}; add --slots {fewest}, "
+            "which every host has, or replace the smaller hosts"
+        )
+    if request.slots is not None:
+        if most and request.slots > fewest:
+            raise PlanError(
+                f"--slots must not exceed the GPUs of a host, got {request.slots} > {fewest}; leave it out for {fewest}"
+            )
+        return request.slots
+    return 1 if request.launcher in WHOLE_HOST_LAUNCHERS else max(1, fewest)
+
+
+def _check_count(host: Host) -> int:
+    """Return a host's GPUs, once they are known and the driver shows some where the type has some."""
+    if host.gpu_count is None or host.gpu_count < 0:
+        raise PlanError(
+            f"gpu_count of {host.name} must be known, got none: nobody could count its GPUs; "
+            "see what `deeplearning health` says of it"
+        )
+    if host.gpu_count == 0 and host.expected_gpu_count > 0:
+        raise PlanError(
+            f"gpu_count of {host.name} must be {host.expected_gpu_count}, which {host.instance_type} has, got 0; "
+            "its NVIDIA driver shows none: see what `nvidia-smi` says there"
+        )
+    return host.gpu_count
+
+
+def _check_ranks(ranks: int, host_count: int, slots: int) -> None:
+    most = host_count * slots
+    if ranks < 1:
+        raise PlanError(f"--np must be at least 1, got {ranks}; leave it out for all {most}")
+    if ranks > most:
+        raise PlanError(
+            f"--np must not exceed {host_count} hosts x {slots} slots = {most}, got {ranks}; leave it out for {most}"
+        )
+    if ranks > slots and ranks % slots:
+        below = ranks // slots * slots
+        raise PlanError(
+            f"--np must be at most {slots}, the slots of a host, or a multiple of it, got {ranks}; "
+            f"the nearest are {below} and {below + slots}"
+        )
+
+
+def _list_counts(hosts: Sequence[Host]) -> str:
+    """Name one host for each count, the first of them."""
+    first: dict[int | None, str] = {}
+    for host in hosts:
+        first.setdefault(host.gpu_count, host.name)
+    named = [f"{count} on {name}" for count, name in list(first.items())[:_MOST_NAMED]]
+    return ", ".join(named) + (", …" if len(first) > _MOST_NAMED else "")
+
+
+def share(count: int, slots: int, local_rank: int) -> tuple[int, ...]:
+    """
+    Return which of a host's things belong to one of its ranks: neighbours, and the same number for each rank.
+
+    Where there are fewer things than ranks, neighbouring ranks share one.
+    """
+    if count < slots:
+        return (local_rank * count // slots,) if count else ()
+    each = count // slots
+    return tuple(range(local_rank * each, (local_rank + 1) * each))
+
+
+def choose_gpus(launcher: str, host: Host, slots: int, local_rank: int) -> tuple[int, ...]:
+    """Return the GPUs of a rank: an even share where one worker drives several, and else the one of its local rank."""
+    count = host.gpu_count or 0
+    if launcher in WHOLE_HOST_LAUNCHERS:
+        return share(count, slots, local_rank)
+    return (local_rank,) if count else ()
+
+
+def list_places(plan: LaunchPlan) -> list[Place]:
+    """
+    Return where each rank runs, in order.
+
+    The network cards are an even division of those that take an EFA, or else of all. NCCL chooses by the distance on
+    the PCIe bus, which the division follows on the types whose cards and GPUs share switches.
+    """
+    places = []
+    for index, host in enumerate(plan.hosts):
+        for local_rank in range(plan.slots):
+            gpus = choose_gpus(plan.launcher, host, plan.slots, local_rank)
+            cards = _choose_cards(host, gpus, plan.slots, local_rank)
+            places.append(Place(index * plan.slots + local_rank, host.name, local_rank, gpus, cards))
+    return places
+
+
+def _choose_cards(host: Host, gpus: tuple[int, ...], slots: int, local_rank: int) -> tuple[int, ...]:
+    usable = host.efa_cards or host.network_cards
+    skipped = host.network_cards - usable  # Where not all cards take an EFA, the first is the one without.
+    shares = [share(usable, host.gpu_count or 0, gpu) for gpu in gpus] or [share(usable, slots, local_rank)]
+    return tuple(sorted({card + skipped for cards in shares for card in cards}))

@@ -1,0 +1,76 @@
+"""Finds, after a run has failed, which rank was the first and what it last said."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from deeplearning_jobs.plan.job import RANK_VARIABLE
+from deeplearning_jobs.plan.launch_plan import LaunchPlan
+from deeplearning_jobs.runs.job_folder import Run
+from deeplearning_jobs.runs.log_follower import read_last_lines
+from deeplearning_jobs.runs.supervision import CENTRAL_LAUNCHERS, Outcome
+
+SHOWN_LINES = 20
+LONGEST_LINE = 400
+READ_LINES = 2000
+"""Of a launcher's log; what it says of the first failure comes near its end."""
+
+# horovodrun names the rank itself, mpirun [[job,1],rank].
+_CENTRAL = re.compile(r"Process name: (?:\[\[\d+,\d+\],(?P<rank>\d+)\]|(?P<number>\d+))\s+Exit code:\s+(?P<code>-?\d+)")
+_TORCHRUN = re.compile(r"Root Cause.*?rank\s+: (?P<rank>\d+) \(local_rank.*?exitcode\s+: (?P<code>-?\d+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """
+    What is known of the first failure.
+
+    Attributes:
+        status: Of the rank that failed first where its launcher names it, else of the launcher.
+        lines: For the user: who failed, where, in which file its last lines are, and these lines.
+    """
+
+    status: int
+    lines: tuple[str, ...]
+
+
+def explain_failure(run: Run, plan: LaunchPlan, outcome: Outcome) -> FailureReport:
+    """Read the logs of a run that failed."""
+    process = outcome.failed
+    if process is None:
+        return FailureReport(outcome.status, ())
+    own_log = run.log(process.name)
+    found = _find_rank(plan, "\n".join(read_last_lines(own_log, READ_LINES)))
+    if found is None:
+        rank_name = process.environment.get(RANK_VARIABLE)
+        log = run.path / (f"{process.name}.log" if rank_name is None else f"rank-{rank_name}.log")
+        return FailureReport(outcome.status, _show(process.host, log, own_log))
+    rank, code = found
+    status = 128 - code if code < 0 else code
+    host = plan.hosts[min(rank // plan.slots, len(plan.hosts) - 1)].name
+    head = f"rank {rank} on {host} failed first, with status {status}"
+    return FailureReport(status, (head, *_show(host, run.path / f"rank-{rank}.log", own_log)))
+
+
+def _find_rank(plan: LaunchPlan, said: str) -> tuple[int, int] | None:
+    pattern = _CENTRAL if plan.launcher in CENTRAL_LAUNCHERS else _TORCHRUN
+    match = pattern.search(said)
+    if match is None:
+        return None
+    rank = match["rank"] if match["rank"] is not None else match["number"]
+    return (int(rank), int(match["code"])) if int(match["code"]) else None
+
+
+def _show(host: str, log: Path, otherwise: Path) -> tuple[str, ...]:
+    """Return the last lines of a rank; where it came to write none, those of what was to start it."""
+    for file in (log, otherwise):
+        last = read_last_lines(file, SHOWN_LINES)
+        if last:
+            head = f"the last lines of {file} ({host}):"
+            return (head, *(f"    {_clean(line)}" for line in last))
+    return ()
+
+
+def _clean(line: str) -> str:
+    """Return a line without control characters, its indentation kept: it is shown on a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in line)[:LONGEST_LINE].rstrip()

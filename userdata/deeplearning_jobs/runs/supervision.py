@@ -1,0 +1,250 @@
+"""
+Looks after one run: starts what its plan says, waits, and sees that nothing is left when it ends.
+
+What starts on the master is a child of this process, and so is the `ssh` of what starts on any host; none shares the
+terminal, so that an interruption reaches this process alone, which ends the others in order.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from deeplearning_jobs.plan.job import JOB_VARIABLE
+from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
+from deeplearning_jobs.runs.job_folder import Run
+from deeplearning_jobs.runs.log_follower import LogFollower
+from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.programs import ProgramError, Programs
+
+if TYPE_CHECKING:
+    import subprocess
+
+POLL_SECONDS = 0.1
+LEAVE_SECONDS = 3.0
+"""What a child may take to see that what it waited for was ended; then it is ended itself."""
+END_SECONDS = 10.0
+"""What the job may take to end well after one of its servers failed."""
+MOST_UNBEGUN = 6
+"""Connections to one host that have not begun: sshd refuses some of more than ten (MaxStartups)."""
+CENTRAL_LAUNCHERS = frozenset({"horovod", "mpi"})
+LOST = 255
+CANNOT_START = 127
+BEGINS, ENDED = "begins on", "ended with status"
+
+
+class Shells(Protocol):
+    """The way to the hosts."""
+
+    def command(self, host: str, shell_text: str) -> list[str]:
+        """Return the program that runs a text in the shell of a host."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    How a run ended.
+
+    Attributes:
+        state: In a word.
+        status: The job's exit status.
+        cause: Why it did not succeed, in one line; empty when it did.
+        failed: The process that failed first; None when none did.
+    """
+
+    state: Literal["succeeded", "failed", "stopped"]
+    status: int
+    cause: str = ""
+    failed: Process | None = None
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: Process
+    popen: "subprocess.Popen[bytes]"
+    log: Path
+    is_remote: bool
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the host's shell runs it; a connection that is still being made has written nothing."""
+        return not self.is_remote or self.log.stat().st_size > 0
+
+    @property
+    def status(self) -> int | None:
+        """The exit status as a shell has it; None while it runs."""
+        status = self.popen.poll()
+        return 128 - status if status is not None and status < 0 else status
+
+
+class Supervision:
+    """The supervision of one run, in the process that starts it."""
+
+    def __init__(
+        self,
+        run: Run,
+        plan: LaunchPlan,
+        shells: Shells,
+        programs: Programs,
+        end_everywhere: Callable[[], None],
+        *,
+        clock: Clock | None = None,
+        followers: Iterable[LogFollower] = (),
+    ) -> None:
+        """
+        Bind the run; nothing is started yet.
+
+        Args:
+            run: Whose folder takes the logs.
+            plan: What to start.
+            shells: The way to the hosts.
+            programs: Where this node's programs are.
+            end_everywhere: Ends what is left of the run on every host, and returns when it is gone.
+            clock: Default: the machine's.
+            followers: Logs that are shown while the run goes on, that of rank 0 first.
+        """
+        self._run = run
+        self._plan = plan
+        self._shells = shells
+        self._programs = programs
+        self._end_everywhere = end_everywhere
+        self._clock = clock or Clock()
+        self._followers = tuple(followers)
+        self._children: list[_Child] = []
+        self._signal = 0
+        self._patience: Deadline | None = None
+
+    def request_stop(self, signal_number: int) -> None:
+        """Stop the run at the next look; a signal's handler may call it."""
+        self._signal = self._signal or signal_number
+
+    def carry_out(self) -> Outcome:
+        """
+        Run the plan to its end.
+
+        Effects: processes on the hosts, which are gone when it returns, and a log a process in the run's folder.
+        """
+        waiting = list(self._plan.processes)
+        try:
+            while True:
+                waiting = self._start_due(waiting)
+                outcome = self._judge(has_waiting=bool(waiting))
+                if outcome is not None:
+                    return outcome
+                self._show()
+                self._clock.wait(POLL_SECONDS)
+        except ProgramError as error:
+            return Outcome("failed", CANNOT_START, str(error))
+        finally:
+            self._end()
+
+    def _judge(self, *, has_waiting: bool) -> Outcome | None:
+        """Return how the run has ended; None while it goes on."""
+        if self._signal:
+            return Outcome("stopped", 128 + self._signal, f"stopped by {signal.Signals(self._signal).name}")
+        failed = self._list_failed()
+        if failed:
+            first, status = failed[0], failed[0].status or 0
+            return Outcome("failed", status, describe_end(first.process, status, first.log), first.process)
+        if has_waiting or any(child.status is None for child in self._children if child.process.is_essential):
+            return None
+        return Outcome("succeeded", 0)
+
+    def _list_failed(self) -> list[_Child]:
+        """
+        Return the children whose failure is the job's.
+
+        A parameter server that fails keeps its workers waiting for ever, so it counts as well; but not while the job
+        may just be ending: servers notice that sooner than this process.
+        """
+        failed = [child for child in self._children if child.status]
+        essential = [child for child in failed if child.process.is_essential]
+        if essential or not failed:
+            return essential
+        self._patience = self._patience or Deadline.after(self._clock, END_SECONDS)
+        return failed if self._patience.is_over else []
+
+    def _start_due(self, waiting: list[Process]) -> list[Process]:
+        """Start what may start now; return the rest."""
+        unbegun = Counter(
+            child.process.host for child in self._children if child.status is None and not child.has_begun
+        )
+        rest = []
+        for process in waiting:
+            if unbegun[process.host] >= MOST_UNBEGUN:
+                rest.append(process)
+                continue
+            self._children.append(self._start(process))
+            unbegun[process.host] += self._children[-1].is_remote
+        return rest
+
+    def _start(self, process: Process) -> _Child:
+        variables = {**process.environment, JOB_VARIABLE: self._run.name}
+        process = replace(process, environment=variables)
+        is_remote = self._plan.launcher not in CENTRAL_LAUNCHERS
+        argv = process.argv
+        programs, environment = self._programs, {**os.environ, **variables}
+        if is_remote:
+            text = make_shell_text(process, Path.cwd(), self._run.path)
+            argv, environment = tuple(self._shells.command(process.host, text)), dict(os.environ)
+        elif "PATH" in variables:
+            programs = Programs(variables["PATH"])
+        log = self._run.log(process.name)
+        with log.open("ab") as output:
+            popen = programs.start(argv, environment=environment, output=output.fileno())
+        return _Child(process, popen, log, is_remote)
+
+    def _show(self) -> None:
+        # What a launcher says of being stopped is of no use to the user who stopped it: rank 0 alone is shown then.
+        for follower in self._followers[: 1 if self._signal else None]:
+            follower.poll()
+
+    def _end(self) -> None:
+        self._end_everywhere()
+        # Signal 0 asks only; then the groups, also where the first process is gone: not all that a launcher starts
+        # carries the run's mark.
+        for number in (0, signal.SIGTERM, signal.SIGKILL):
+            for child in self._children:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.popen.pid, number)
+            deadline = Deadline.after(self._clock, LEAVE_SECONDS)
+            while any(child.status is None for child in self._children) and not deadline.is_over:
+                deadline.pause(POLL_SECONDS)
+        self._show()
+        for follower in self._followers:
+            follower.close()
+
+
+def make_shell_text(process: Process, folder: Path, other_folder: Path) -> str:
+    """
+    Return what the login user's shell on a host runs for a process.
+
+    Args:
+        process: Of the plan.
+        folder: In which it runs where the host has it: that of the user.
+        other_folder: In which it runs elsewhere.
+    """
+    variables = [f"{name}={value}" for name, value in process.environment.items()]
+    command = shlex.join(["env", *variables, *process.argv])
+    return "\n".join(
+        (
+            f"echo {shlex.quote(f'{process.name} {BEGINS} {process.host}')}",
+            f"cd {shlex.quote(str(folder))} 2>/dev/null || cd {shlex.quote(str(other_folder))} || exit",
+            command,
+            "status=$?",
+            f'echo {shlex.quote(f"{process.name} {ENDED}")} "$status"',
+            'exit "$status"',
+        )
+    )
+
+
+def describe_end(process: Process, status: int, log: Path) -> str:
+    """Say how a process ended; `ssh` itself ends with 255 when it loses the host, and then none there told a status."""
+    if status == LOST and ENDED not in log.read_text(encoding="utf-8", errors="replace"):
+        return f"the connection to {process.host}, where {process.name} runs, was lost or refused"
+    return f"{process.name} on {process.host} {ENDED} {status}"

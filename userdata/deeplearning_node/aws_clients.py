@@ -1,0 +1,193 @@
+"""
+Clients of the AWS services, made when first needed.
+
+They come from botocore, which boto3 carries: importing boto3 itself would cost every node memory for
+resources that the agent does not use.
+"""
+
+import http
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import botocore.session
+from botocore.config import Config
+from botocore.parsers import ResponseParserError
+
+from deeplearning_node.aws_errors import AwsError as AwsError  # noqa: PLC0414 - who calls clients catches it
+from deeplearning_node.aws_errors import is_denied, is_passing, is_skewed, read_skew
+from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.instance_metadata import explain_missing_credentials
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5
+ANSWER_SECONDS = 30
+"""More than the 20 s of a long poll."""
+ATTEMPTS = 2
+"""Of one call of a client; `call_until` makes further ones, and looks at its deadline between them."""
+LONGEST_CALL_SECONDS = ATTEMPTS * (CONNECT_SECONDS + ANSWER_SECONDS) + 1
+"""What a call that began just before a deadline may take beyond it; a second is botocore's longest first pause."""
+DENIED_SECONDS = 60
+"""A new role can be denied for a while, until IAM has spread it."""
+CREDENTIALS_SECONDS = 180
+METADATA_SECONDS = 5
+"""What instance metadata may take to answer; botocore's own second is too short for a node that is busy booting."""
+
+
+class AwsFailure(StageFailure):
+    """
+    AWS refused a call, or did not answer it in time.
+
+    Attributes:
+        is_denied: Whether AWS refused the caller, which no later call mends by itself.
+    """
+
+    is_denied = False
+
+
+class AwsClients:
+    """The clients of one agent, in one region."""
+
+    def __init__(self, region: str) -> None:
+        """Make the session; it reads credentials when a client first calls."""
+        self.region = region
+        self._making = threading.Lock()
+        self.session = botocore.session.Session()
+        self.session.set_config_variable("ec2_metadata_v1_disabled", "true")
+        self.session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
+        self.session.register("after-call", check_wholeness)
+
+    @cached_property
+    def dynamodb(self) -> Any:
+        """The client that reads and writes the state item."""
+        return self._client("dynamodb")
+
+    @cached_property
+    def sqs(self) -> Any:
+        """The client of the queues."""
+        return self._client("sqs")
+
+    @cached_property
+    def s3(self) -> Any:
+        """The client that fetches the user's scripts; most nodes never need it."""
+        return self._client("s3")
+
+    @cached_property
+    def autoscaling(self) -> Any:
+        """The client that orders replacements; only a master needs it."""
+        return self._client("autoscaling")
+
+    @cached_property
+    def logs(self) -> Any:
+        """The client that ships the node's log."""
+        return self._client("logs")
+
+    @cached_property
+    def events(self) -> Any:
+        """The client that sends the cluster's events; only a master needs it."""
+        return self._client("events")
+
+    def wait_for_credentials(self, deadline: Deadline) -> None:
+        """
+        Wait until the instance has the credentials of its role.
+
+        Raises:
+            StageFailure: It has none within three minutes.
+        """
+        cause = "instance metadata has none"
+        for _ in deadline.at_most(CREDENTIALS_SECONDS).attempts():
+            try:
+                if self.session.get_credentials() is not None:
+                    return
+            except AwsError as error:  # noqa: PERF203 - waiting dwarfs it
+                cause = str(error)
+        cause = explain_missing_credentials() or cause
+        raise StageFailure(f"no AWS credentials: {cause}", "check the node's instance profile and role")
+
+    def _client(self, service: str) -> Any:
+        # A test's or an emulator's endpoint has no host name for each bucket.
+        addressing = "path" if "AWS_ENDPOINT_URL" in os.environ else "auto"
+        config = Config(
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=ANSWER_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            s3={"addressing_style": addressing},
+        )
+        with self._making:  # Clients may be shared by threads, and the session that makes them may not.
+            return self.session.create_client(service, region_name=self.region, config=config)
+
+
+def check_wholeness(http_response: Any, model: Any, **_: Any) -> None:
+    """
+    Refuse half of an answer, and a page that is not AWS's: botocore takes both for an answer that says nothing.
+
+    An item that could not be read must not look like one that nobody has written.
+
+    Args:
+        http_response: What arrived.
+        model: The operation.
+
+    Raises:
+        ResponseParserError: It is not a whole answer; the call may be made again.
+    """
+    if model.has_streaming_output or http_response.status_code != http.HTTPStatus.OK:
+        return
+    content, length = http_response.content, http_response.headers.get("content-length")
+    if length is not None and int(length) != len(content):
+        raise ResponseParserError(f"calling the {model.name} operation: {len(content)} of {length} bytes arrived")
+    try:
+        if content and model.service_model.metadata["protocol"] == "json":
+            json.loads(content)
+    except ValueError as error:
+        raise ResponseParserError(f"calling the {model.name} operation: AWS's answer is not JSON: {error}") from error
+
+
+def call_until(deadline: Deadline, action: Callable[[], T]) -> T:
+    """
+    Call AWS until it answers: through throttling, outages and the minute in which IAM spreads a new role.
+
+    Args:
+        deadline: When to give up.
+        action: The call; it must be safe to repeat.
+
+    Raises:
+        AwsFailure: The deadline is over, or AWS refused; AWS's words name the action.
+    """
+    denied = deadline.at_most(DENIED_SECONDS)
+    for _ in deadline.attempts():
+        try:
+            return action()
+        except AwsError as error:  # noqa: PERF203 - waiting dwarfs it
+            last = error
+            if not is_passing(error) and (denied.is_over or not is_denied(error)):
+                break
+    raise describe_aws_error(last) from last
+
+
+def describe_aws_error(error: Exception, now: Callable[[], float] = time.time) -> AwsFailure:
+    """
+    Turn an error into a failure that names AWS's action and what to do.
+
+    Args:
+        error: What botocore raised.
+        now: This node's wall clock, which may be what is wrong.
+    """
+    failure = AwsFailure(f"{error}", "")
+    if is_denied(error):
+        failure.remedy, failure.is_denied = "see the policy of the node's role", True
+    elif is_skewed(error):
+        skew = read_skew(error, now())
+        found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} AWS's" if skew else "wrong"
+        failure.remedy = f"set the node's clock, which is {found}: see chronyc tracking"
+    return failure
+
+
+def call_for(clock: Clock, seconds: float, action: Callable[[], T]) -> T:
+    """Call AWS until it answers, for at most so many seconds; else as `call_until`."""
+    return call_until(Deadline.after(clock, seconds), action)

@@ -1,0 +1,125 @@
+"""Asks the nodes of a cluster how they are, over SSH, many at once, as the login user with the master's user key."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.membership import Member
+from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.health.findings import Finding, HealthReport, last_line
+from deeplearning_node.health.gpus import GPU_SECONDS
+from deeplearning_node.health.node_check import CLOCK, judge_clock
+from deeplearning_node.node import LoginUser
+from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_node.ssh_command import ssh_command
+
+COMMAND_FILE = "/usr/local/bin/deeplearning"
+AT_ONCE = 32
+NODE_SECONDS = GPU_SECONDS + 35
+"""More than a node takes to look at itself when everything hangs."""
+LEAST_SECONDS = 1.0
+SSH = "SSH"
+
+# An unfit node ends with status 1: its report, not its status, is the answer.
+_QUESTION = f"{COMMAND_FILE} health --self || true"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    What one node answered.
+
+    Attributes:
+        member: The node that was asked.
+        findings: What it found of itself, and what the asking node found of it; empty when it was not asked.
+        verdict: In one word or two.
+        generation: Of the membership that it has installed; 0 when it is not known.
+    """
+
+    member: Member
+    findings: tuple[Finding, ...]
+    verdict: Literal["healthy", "unfit", "no answer", "not asked"]
+    generation: int = 0
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """What is wrong."""
+        return tuple(finding for finding in self.findings if not finding.is_ok)
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """
+    How to ask.
+
+    Attributes:
+        user: The login user, whose key opens every node.
+        programs: Where `ssh` is.
+        is_root: Whether to become the login user first.
+        clock: Measures time-outs.
+        now: The wall clock with which the nodes' clocks are compared.
+    """
+
+    user: LoginUser
+    programs: Programs
+    is_root: bool
+    clock: Clock = field(default_factory=Clock)
+    now: Callable[[], float] = time.time
+
+    def ask_all(self, members: Sequence[Member], deadline: Deadline) -> list[Answer]:
+        """
+        Ask every member, at most 32 at once.
+
+        In no fixed order, so that at the end of the time it is not always the same ones who are not asked.
+
+        Returns:
+            An answer a member, in the order given.
+        """
+        order = random.sample(range(len(members)), len(members))
+        with ThreadPoolExecutor(AT_ONCE, "inquiry") as pool:
+            answers = pool.map(lambda index: self.ask(members[index], deadline), order)
+            found = dict(zip(order, answers, strict=True))
+        return [found[index] for index in range(len(members))]
+
+    def ask(self, member: Member, deadline: Deadline) -> Answer:
+        """Ask one member; whatever goes wrong becomes its answer."""
+        limit = min(NODE_SECONDS, deadline.remaining)
+        if limit < LEAST_SECONDS:
+            return Answer(member, (), "not asked")
+        sent = self.now()
+        try:
+            output = self.programs.run(self.command(member.address), timeout_seconds=limit)
+            report = HealthReport.from_output(output)
+        except ProgramError as error:
+            if error.is_late and limit < NODE_SECONDS:  # Too short a time says nothing of the node.
+                return Answer(member, (), "not asked")
+            return _fail(member, describe_end(error, limit))
+        except ContractError as error:
+            return _fail(member, str(error))
+        if report.instance_id != member.instance_id:
+            return _fail(member, f"{report.instance_id} answers at {member.address}")
+        findings = (*(f for f in report.findings if f.name != CLOCK), judge_clock(report.at, sent, self.now()))
+        is_healthy = all(finding.is_ok for finding in findings)
+        return Answer(member, findings, "healthy" if is_healthy else "unfit", report.generation)
+
+    def command(self, address: str) -> list[str]:
+        """Return the program that asks one node."""
+        return ssh_command(self.user, address, _QUESTION, is_root=self.is_root)
+
+
+def describe_end(error: ProgramError, seconds: float) -> str:
+    """Say in one line how `ssh` ended without an answer; its command line would hide the cause."""
+    if error.is_late:
+        return f"no answer in {seconds:.0f} s"
+    if error.status is None:
+        return str(error)
+    return last_line(error.output) or f"ssh ended with status {error.status}"
+
+
+def _fail(member: Member, cause: str) -> Answer:
+    remedy = "see whether the instance runs; if it stays so, terminate it"
+    return Answer(member, (Finding.fault(SSH, cause, remedy),), "no answer")

@@ -1,0 +1,173 @@
+"""What the NVIDIA driver says of a node's GPUs: how many, and whether their memory has failed."""
+
+import re
+from dataclasses import dataclass, field
+
+from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.health.findings import Finding, clean, last_line
+from deeplearning_node.programs import ProgramError, Programs
+
+GPU = "GPU count"
+ECC = "GPU memory"
+COMMAND = "nvidia-smi"
+GPU_SECONDS = 60
+"""How long a node that runs waits for the driver: more than twice what was seen of a slow one (Azure/aks-gpu#105)."""
+REPLACE = "terminate the instance, so that its group launches another"
+MEMORY_FIELDS = {
+    "ecc.errors.uncorrected.volatile.total": "uncorrected ECC errors since the driver was loaded",
+    "retired_pages.pending": "pages to be retired at the next reset",
+    "remapped_rows.failure": "a memory row that could not be remapped",
+}
+"""What is asked of each GPU -> how a fault of it reads. Newer GPUs have rows that are remapped, older ones pages."""
+FIELDS = ("index", "uuid", *MEMORY_FIELDS)
+
+_UNKNOWN_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
+_LOST = re.compile(
+    r"Unable to determine the device handle|GPU is lost|requires reset|fallen off the bus", re.IGNORECASE
+)
+_BROKEN_VALUE = re.compile(r"\bERR!|\b(lost|error|reset)\b", re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]{1,18}")
+_LISTED = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """
+    What was read of all GPUs of a node.
+
+    Attributes:
+        count: GPUs that answered.
+        broken: What is wrong with GPUs as such, a line each.
+        memory_faults: What is wrong with their memory, a line each.
+        unread: Why the memory could not be asked about; empty when it could.
+    """
+
+    count: int = 0
+    broken: tuple[str, ...] = ()
+    memory_faults: tuple[str, ...] = ()
+    unread: str = field(default="", kw_only=True)
+
+
+def check_gpus(
+    programs: Programs, expected: int, timeout_seconds: float, *, is_joining: bool = False
+) -> tuple[Finding, Finding]:
+    """
+    Ask the driver for the node's GPUs.
+
+    Args:
+        programs: The node's programs.
+        expected: GPUs that the node must have; 0 when it needs none, and then nothing but their memory is looked at.
+        timeout_seconds: How long the driver may take in all.
+        is_joining: Whether a driver that takes longer is a fault where GPUs are expected. Default: nothing is known
+            then, and a slow node is no reason to leave the cluster.
+    """
+    if not programs.has(COMMAND):
+        return _judge(GpuReading(unread=f"{COMMAND} is not installed"), expected)
+    try:
+        return _judge(read_gpus(programs, Deadline.after(Clock(), timeout_seconds)), expected)
+    except ProgramError as error:
+        said = f": {last_line(error.output)}" if last_line(error.output) else ""
+        what = f"{COMMAND} did not answer in {timeout_seconds:.0f} s" if error.is_late else f"{COMMAND} failed{said}"
+        if error.is_late and not is_joining:
+            return Finding.fit(GPU, f"not known: {what}"), Finding.fit(ECC, f"not known: {what}")
+        return _judge(GpuReading(unread=what), expected)
+
+
+def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
+    """
+    Read count and memory of all GPUs.
+
+    A driver refuses the whole query over one field that it does not know: the query is repeated without that field.
+    When the query fails in another way, GPUs are counted by the plain list.
+
+    Raises:
+        ProgramError: The driver does not answer.
+    """
+    fields = list(FIELDS)
+    while True:
+        argv = [COMMAND, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+        try:
+            output = programs.run(argv, timeout_seconds=max(1.0, deadline.remaining))
+        except ProgramError as error:
+            unknown = _UNKNOWN_FIELD.search(error.output)
+            if unknown and unknown[1] in MEMORY_FIELDS and unknown[1] in fields:
+                fields.remove(unknown[1])
+                continue
+            if error.is_late:
+                raise
+            return _list_gpus(programs, deadline, error.output)
+        reading = parse_query(output, tuple(fields))
+        return reading if reading.count or reading.broken else _list_gpus(programs, deadline, output)
+
+
+def read_utilization(programs: Programs, timeout_seconds: float) -> float | None:
+    """
+    Return how busy the node's GPUs are, in percent on average; None where there are none, or the driver does not tell.
+
+    Args:
+        programs: The node's programs.
+        timeout_seconds: How long the driver may take.
+    """
+    if not programs.has(COMMAND):
+        return None
+    argv = [COMMAND, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    try:
+        output = programs.run(argv, timeout_seconds=timeout_seconds)
+    except ProgramError:
+        return None
+    found = [min(100, int(line)) for line in map(str.strip, output.splitlines()) if _COUNT.fullmatch(line)]
+    return sum(found) / len(found) if found else None
+
+
+def parse_query(output: str, fields: tuple[str, ...]) -> GpuReading:
+    """
+    Read the answer to the query: a line a GPU, its values separated by commas.
+
+    A value that the GPU does not support, `[N/A]` or whatever else is no number and no Yes, counts as no fault.
+
+    Args:
+        output: What `nvidia-smi` printed, with its complaints.
+        fields: What was asked for, the index first.
+    """
+    count, broken, faults = 0, [], []
+    for line in output.splitlines():
+        values = [value.strip() for value in line.split(",")]
+        if len(values) != len(fields) or not _COUNT.fullmatch(values[0]):
+            broken += [clean(line)] if _LOST.search(line) else []
+            continue
+        wrong = next((value for value in values[1:] if _BROKEN_VALUE.search(value)), "")
+        if wrong:
+            broken.append(f"GPU {values[0]} says {clean(wrong)}")
+            continue
+        count += 1
+        for name, value in zip(fields, values, strict=True):
+            if name in MEMORY_FIELDS and _is_fault(value):
+                faults.append(f"GPU {values[0]} has {MEMORY_FIELDS[name]} ({name} {value})")
+    return GpuReading(count, tuple(broken), tuple(faults))
+
+
+def _is_fault(value: str) -> bool:
+    return value.lower() == "yes" or (_COUNT.fullmatch(value) is not None and int(value) > 0)
+
+
+def _list_gpus(programs: Programs, deadline: Deadline, said: str) -> GpuReading:
+    output = programs.run([COMMAND, "-L"], timeout_seconds=max(1.0, deadline.remaining))
+    lost = dict.fromkeys(clean(line) for line in f"{said}\n{output}".splitlines() if _LOST.search(line))
+    unread = f"{COMMAND} does not tell: {last_line(said) or 'no answer'}"
+    return GpuReading(len(_LISTED.findall(output)), tuple(lost), unread=unread)
+
+
+def _judge(reading: GpuReading, expected: int) -> tuple[Finding, Finding]:
+    """Turn what was read into two findings; on a node that needs no GPU, only broken ones are a fault."""
+    reason = f": {reading.unread}" if reading.unread and not reading.count else ""
+    if reading.broken:
+        count = Finding.fault(GPU, "; ".join(reading.broken), REPLACE)
+    elif reading.count < expected:
+        count = Finding.fault(GPU, f"{reading.count} GPUs answer, {expected} are expected{reason}", REPLACE)
+    else:
+        count = Finding.fit(GPU, f"{reading.count} GPUs answer, {expected or 'none'} expected")
+    if reading.memory_faults:
+        memory = Finding.fault(ECC, "; ".join(reading.memory_faults), REPLACE)
+    else:
+        memory = Finding.fit(ECC, reading.unread or "no faults")
+    return count, memory

@@ -1,0 +1,134 @@
+"""By which provider NCCL's traffic leaves a node: EFA, or TCP and why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from deeplearning_contract.names import STATE_DIRECTORY
+from deeplearning_contract.setting_parts import HardwareSettings
+from deeplearning_node.health.findings import Finding, last_line
+from deeplearning_node.programs import ProgramError, Programs
+
+NETWORK = "network"
+EFA, TCP = "efa", "tcp"
+FI_INFO = "/opt/amazon/efa/bin/fi_info"
+"""Where AWS's installer puts it (EC2 user guide, "Get started with EFA and NCCL", efa-start-nccl)."""
+FAULT_FILE = f"{STATE_DIRECTORY}/efa-fault"
+"""Why the agent could not install the EFA software; absent when it could, or need not."""
+PROVIDER_SECONDS = 10
+LIBRARY_SECONDS = 3
+REMEDY = "read the agent's log on the node, or deploy with efa=False to train over TCP on purpose"
+
+_DEVICES = "sys/class/infiniband"
+_PLUGIN = "libnccl-net"
+_PLUGIN_FOLDERS = ("opt/amazon/ofi-nccl", "opt/aws-ofi-nccl")
+"""aws-ofi-nccl of AWS's installer, and of older deep-learning images."""
+
+
+@dataclass(frozen=True)
+class Provider:
+    """
+    What carries NCCL's traffic between nodes.
+
+    Attributes:
+        name: `efa` or `tcp`.
+        why: The reason, in one line.
+        is_fault: Whether it is TCP where EFA is meant.
+    """
+
+    name: str
+    why: str
+    is_fault: bool = False
+
+    @property
+    def detail(self) -> str:
+        """Both in one line."""
+        return f"{self.name}: {self.why}"
+
+
+def find_provider(programs: Programs, root: Path, hardware: HardwareSettings | None) -> Provider:
+    """
+    Ask libfabric for EFA, and look for the plugin by which NCCL uses it.
+
+    `fi_info -p efa -t FI_EP_RDM` lists a domain a device (EC2 user guide, efa-start-nccl). Fewer devices than the type
+    has are told and are no fault: types with several devices a card were never seen.
+
+    Args:
+        programs: The node's programs.
+        root: Where the node's file tree begins.
+        hardware: What the node's instance type has; None where that is not known.
+    """
+    if hardware is None or not hardware.efa_cards:
+        name = hardware.instance_type if hardware else ""
+        return Provider(TCP, f"{name or 'the instance type'} has no EFA here")
+    try:
+        count = count_devices(programs, root)
+    except ProgramError as error:
+        if error.is_late and (count := len(list((root / _DEVICES).glob("*")))):
+            # A busy node is slow, and no reason to leave the cluster.
+            return Provider(EFA, f"the kernel has {count} devices, fi_info did not answer in {PROVIDER_SECONDS} s")
+        return _fail(root, _explain(error))
+    if not count:
+        return _fail(root, "libfabric lists no EFA")
+    if hardware.gpu_count and not has_plugin(programs, root):
+        return _fail(root, "NCCL has no plugin for EFA, aws-ofi-nccl is not installed")
+    return Provider(EFA, f"libfabric lists {count} of {hardware.efa_cards} devices")
+
+
+def check_network(programs: Programs, root: Path, hardware: HardwareSettings | None) -> Finding:
+    """Tell whether a node's traffic takes the EFA that it has."""
+    provider = find_provider(programs, root, hardware)
+    if provider.is_fault:
+        return Finding.fault(NETWORK, provider.detail, REMEDY)
+    return Finding.fit(NETWORK, provider.detail)
+
+
+def count_devices(programs: Programs, root: Path) -> int:
+    """
+    Count the EFA devices that libfabric lists.
+
+    Raises:
+        ProgramError: There is no libfabric, or it finds no device.
+    """
+    own = root / FI_INFO.lstrip("/")
+    command = str(own) if own.exists() else "fi_info"
+    output = programs.run([command, "-p", "efa", "-t", "FI_EP_RDM"], timeout_seconds=PROVIDER_SECONDS)
+    return len({line.split(":", 1)[1].strip() for line in output.splitlines() if line.strip().startswith("domain:")})
+
+
+def has_software(programs: Programs, root: Path) -> bool:
+    """Tell whether an image or an installation brought libfabric with EFA."""
+    return (root / FI_INFO.lstrip("/")).exists() or programs.has("fi_info")
+
+
+def has_plugin(programs: Programs, root: Path) -> bool:
+    """Tell whether NCCL finds a plugin for networks: where AWS puts its own, or among the system's libraries."""
+    return any(True for _ in _list_plugins(root)) or _PLUGIN in _list_libraries(programs)
+
+
+def _list_plugins(root: Path) -> Iterator[Path]:
+    for folder in _PLUGIN_FOLDERS:
+        yield from (root / folder).rglob(f"{_PLUGIN}*.so")
+
+
+def _list_libraries(programs: Programs) -> str:
+    try:
+        return programs.run(["ldconfig", "-p"], timeout_seconds=LIBRARY_SECONDS)
+    except ProgramError:
+        return ""
+
+
+def _explain(error: ProgramError) -> str:
+    if error.is_missing:
+        return "libfabric with EFA is not installed, there is no fi_info"
+    if error.is_late:
+        return f"fi_info did not answer in {PROVIDER_SECONDS} s"
+    return f"libfabric finds no EFA: {last_line(error.output) or error}"
+
+
+def _fail(root: Path, why: str) -> Provider:
+    try:
+        recorded = last_line((root / FAULT_FILE.lstrip("/")).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        recorded = ""
+    return Provider(TCP, f"{why}; {recorded}" if recorded else why, is_fault=True)

@@ -1,0 +1,103 @@
+"""Whether a node's disks have room and its shared file system answers."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from deeplearning_node.health.findings import Finding, last_line
+from deeplearning_node.programs import ProgramError, Programs
+
+DISK = "disk"
+FILE_SYSTEM = "file system"
+DISKS = ("", "var", "tmp")
+"""Folders below the root that programs need room in."""
+LEAST_FREE_BYTES = 64 * 1024 * 1024
+LEAST_FREE_INODES = 1000
+"""Below these, logs and programs begin to fail; the agent's own files are a few KiB."""
+FILE_SYSTEM_SECONDS = 5
+
+# In a child, because a process that waits for a silent server cannot be killed.
+_PROBE = """
+import os, sys, tempfile
+try:
+    os.stat(sys.argv[1])
+    with tempfile.NamedTemporaryFile(dir=sys.argv[1], prefix=".deeplearning-health.") as file:
+        file.write(b"healthy")
+        file.flush()
+        os.fsync(file.fileno())
+        with open(file.name, "rb") as again:
+            found = again.read()
+    sys.exit(0 if found == b"healthy" else "a file does not hold what was written to it")
+except OSError as error:
+    sys.exit(f"{error.strerror}")
+"""
+
+
+def check_disks(root: Path, read: Callable[[Path], os.statvfs_result] = os.statvfs) -> Finding:
+    """Look for free bytes and inodes on the node's own disks, and for those that became read-only."""
+    complaints: dict[str, list[str]] = {}
+    for name in DISKS:
+        try:
+            complaint = judge_disk(read(root / name))
+        except OSError as error:
+            complaint = f"cannot be looked at: {error.strerror}"
+        if complaint:
+            complaints.setdefault(complaint, []).append(f"/{name}")
+    if not complaints:
+        return Finding.fit(DISK, f"{', '.join(f'/{name}' for name in DISKS)} have room")
+    # Folders of one disk have one complaint.
+    detail = "; ".join(f"{', '.join(names)}: {complaint}" for complaint, names in complaints.items())
+    return Finding.fault(DISK, detail, "free the disk, give it more room, or terminate the instance")
+
+
+def judge_disk(found: os.statvfs_result) -> str:
+    """
+    Say what is wrong with a disk; empty when nothing is.
+
+    Some file systems have no limit on bytes or inodes and say that they have 0 in all: that is no fault.
+    """
+    if found.f_flag & os.ST_RDONLY:
+        return "is read-only"
+    free = found.f_bavail * found.f_frsize
+    if found.f_blocks and free < LEAST_FREE_BYTES:
+        return f"{free // 2**20} MiB are free, at least {LEAST_FREE_BYTES // 2**20} must be"
+    if found.f_files and found.f_favail < LEAST_FREE_INODES:
+        return f"{found.f_favail} inodes are free, at least {LEAST_FREE_INODES} must be"
+    return ""
+
+
+def check_file_system(programs: Programs, mount_point: Path, timeout_seconds: float = FILE_SYSTEM_SECONDS) -> Finding:
+    """
+    Write, read and remove a small file on the shared file system, as the user who asks.
+
+    Effects: a file `.deeplearning-health.*` at its root, for a moment.
+
+    Args:
+        programs: The node's programs.
+        mount_point: Where it must be mounted.
+        timeout_seconds: How long each of two children may take; one that the kernel cannot kill is left behind.
+    """
+    try:
+        programs.run(["mountpoint", "-q", str(mount_point)], timeout_seconds=timeout_seconds)
+    except ProgramError as error:
+        if error.is_late:
+            return _hang(mount_point, timeout_seconds)
+        detail = str(error) if error.is_missing else f"nothing is mounted on {mount_point}"
+        return Finding.fault(FILE_SYSTEM, detail, "mount it: a reboot does, see the agent's log")
+    try:
+        programs.run([sys.executable, "-I", "-c", _PROBE, str(mount_point)], timeout_seconds=timeout_seconds)
+    except ProgramError as error:
+        if error.is_late:
+            return _hang(mount_point, timeout_seconds)
+        detail = last_line(error.output) or str(error)
+        is_full = os.strerror(errno.ENOSPC) in detail or os.strerror(errno.EDQUOT) in detail
+        remedy = "free space on it" if is_full else "let the login user write to it"
+        return Finding.fault(FILE_SYSTEM, f"{mount_point} cannot be written and read: {detail}", remedy)
+    return Finding.fit(FILE_SYSTEM, f"{mount_point} can be written and read")
+
+
+def _hang(mount_point: Path, seconds: float) -> Finding:
+    detail = f"{mount_point} did not answer in {seconds:g} s"
+    return Finding.fault(FILE_SYSTEM, detail, "check that port 2049 is open between the node and the file system")

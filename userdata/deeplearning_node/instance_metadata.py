@@ -1,0 +1,125 @@
+"""What EC2 says of this instance: the metadata service, version 2 only."""
+
+import http.client
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from deeplearning_contract.web import open_address
+from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.failure import StageFailure
+
+ENDPOINT_VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+DEFAULT_ENDPOINT = "http://169.254.169.254"
+ANSWER_SECONDS = 5
+LIMIT_SECONDS = 120
+_MOST_BYTES = 64 * 1024
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_BLOCKS = "vpc-ipv4-cidr-blocks"
+"""All IPv4 blocks of the VPC, one a line; AWS's own aws/amazon-vpc-cni-k8s reads it so (pkg/awsutils/imds.go)."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """
+    How EC2 knows the instance.
+
+    Attributes:
+        instance_id: Its id.
+        address: Its private IPv4 address.
+        networks: The IPv4 blocks of its VPC, such as `10.0.0.0/16`.
+    """
+
+    instance_id: str
+    address: str
+    networks: tuple[str, ...]
+
+
+def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> Identity:
+    """
+    Ask the metadata service who this instance is, again and again for two minutes.
+
+    Raises:
+        StageFailure: It did not answer, or not with an instance's identity.
+    """
+    endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
+    cause = ""
+    for _ in Deadline.after(clock, LIMIT_SECONDS).attempts():
+        try:
+            headers = {"X-aws-ec2-metadata-token": request(*_token_request(endpoint))}
+            instance_id = request(f"{endpoint}/latest/meta-data/instance-id", "GET", headers)
+            address = request(f"{endpoint}/latest/meta-data/local-ipv4", "GET", headers)
+            mac = check_answer(_MAC, request(f"{endpoint}/latest/meta-data/mac", "GET", headers))
+            blocks = request(f"{endpoint}/latest/meta-data/network/interfaces/macs/{mac}/{_BLOCKS}", "GET", headers)
+            networks = tuple(str(ip_network(block)) for block in blocks.split())
+            return Identity(check_answer(_INSTANCE_ID, instance_id), check_answer(_ADDRESS, address), networks)
+        except (OSError, ValueError) as error:  # noqa: PERF203 - waiting dwarfs it
+            cause = str(error)
+    raise StageFailure(
+        f"the instance metadata service at {endpoint} gave no identity: {cause}",
+        "enable it with tokens required, and a hop limit that reaches the node",
+        stage="read the instance metadata",
+    )
+
+
+def explain_missing_credentials(environment: Mapping[str, str] = os.environ) -> str:
+    """
+    Say what instance metadata has against giving credentials, which botocore does not; empty when it gives them.
+
+    Effects: up to three requests to the metadata service.
+    """
+    endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
+    role_url = f"{endpoint}/latest/meta-data/iam/security-credentials/"
+    try:
+        headers = {"X-aws-ec2-metadata-token": request(*_token_request(endpoint))}
+        role = request(role_url, "GET", headers).splitlines()[0]
+        answer = json.loads(request(role_url + role, "GET", headers))
+        found = {key: answer.get(key) for key in ("Code", "Message")}  # The rest is secret.
+    except (OSError, ValueError, AttributeError) as error:
+        return f"{error}"
+    return "" if found["Code"] == "Success" else f"instance metadata says of role {role}: {found}"
+
+
+def request(url: str, method: str, headers: dict[str, str]) -> str:
+    """
+    Return the text of one answer.
+
+    Raises:
+        urllib.error.HTTPError: An answer with an error status; an OSError, as all others.
+        OSError: No answer, or nothing in it.
+    """
+    asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is ours
+    try:
+        with open_address(asked, ANSWER_SECONDS) as response:
+            text: str = response.read(_MOST_BYTES).decode().strip()
+    except urllib.error.HTTPError as error:
+        error.msg = f"{error.msg}, to {method} {url}"
+        raise
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise OSError(f"{method} {url}: {error!r}") from error
+    if not text:
+        raise OSError(f"{method} {url} answered with nothing")
+    return text
+
+
+def check_answer(pattern: "re.Pattern[str]", text: str) -> str:
+    """
+    Return a text that has the right form.
+
+    Raises:
+        ValueError: It has not: something else answers at the service's address.
+    """
+    if not pattern.fullmatch(text):
+        raise ValueError(f"instance metadata must be like {pattern.pattern}, got {text[:80]!r}")
+    return text
+
+
+def _token_request(endpoint: str) -> tuple[str, str, dict[str, str]]:
+    return f"{endpoint}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}

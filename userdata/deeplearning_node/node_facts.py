@@ -1,0 +1,125 @@
+"""
+What a node may tell everybody of itself, for the command that users run.
+
+The settings are root's alone, since they hold the master's signal URL; these facts hold no secret.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deeplearning_contract.document import field, object_list, parse_object
+from deeplearning_contract.membership import Member, training_members
+from deeplearning_contract.names import MEMBERSHIP_FILE
+from deeplearning_contract.setting_parts import NO_NEEDS, JobNeeds
+from deeplearning_node.atomic_file import write_file
+from deeplearning_node.node import Node
+
+FACTS_FILE = "/opt/deeplearning/node.json"
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """
+    One node, as its programs know it without its settings.
+
+    Attributes:
+        cluster: The cluster's name.
+        role: `master` or `worker`.
+        instance_id: EC2 instance id.
+        login_user: The account under which users log in.
+        mount_point: Where the shared file system is mounted.
+        expected_gpu_count: GPUs that the instance type has; 0 when it has none or it is not known.
+        region: AWS region.
+        needs: What jobs find on the node beside its contract.
+    """
+
+    cluster: str
+    role: str
+    instance_id: str
+    login_user: str
+    mount_point: str
+    expected_gpu_count: int
+    region: str = ""
+    needs: JobNeeds = NO_NEEDS
+
+    @classmethod
+    def of(cls, node: Node) -> "NodeFacts":
+        """Take the facts from the settings and the identity."""
+        settings = node.settings
+        return cls(
+            cluster=settings.cluster,
+            role=settings.role.value,
+            instance_id=node.identity.instance_id,
+            login_user=settings.login_user,
+            mount_point=settings.file_system.mount_point,
+            expected_gpu_count=settings.expected_gpu_count,
+            region=settings.region,
+            needs=settings.needs,
+        )
+
+    def write(self, root: Path) -> None:
+        """
+        Keep the facts for everybody on the node.
+
+        Effects: /opt/deeplearning/node.json.
+        """
+        write_file(root / FACTS_FILE.lstrip("/"), json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
+
+    @classmethod
+    def read(cls, root: Path) -> "NodeFacts":
+        """
+        Read what the agent wrote.
+
+        Raises:
+            OSError: The agent has not written it yet.
+            ContractError: It does not have its shape.
+        """
+        document = parse_object((root / FACTS_FILE.lstrip("/")).read_text(encoding="utf-8"), "node facts")
+        strings = ("cluster", "role", "instance_id", "login_user", "mount_point")
+        return cls(
+            **{name: field(document, name, str, "node facts") for name in strings},
+            expected_gpu_count=field(document, "expected_gpu_count", int, "node facts"),
+            region=field({"region": "", **document}, "region", str, "node facts"),
+            needs=JobNeeds.from_document(field({"needs": {}, **document}, "needs", dict, "node facts")),
+        )
+
+
+@dataclass(frozen=True)
+class InstalledMembership:
+    """
+    The membership as it is on this node's disk.
+
+    Attributes:
+        generation: Its number; 0 when none is installed.
+        members: Host name and description of each node, master first.
+    """
+
+    generation: int = 0
+    members: tuple[tuple[str, Member], ...] = ()
+
+    @classmethod
+    def read(cls, root: Path) -> "InstalledMembership":
+        """
+        Read the membership document.
+
+        Raises:
+            OSError: None is installed.
+            ContractError: It does not have its shape.
+        """
+        document = parse_object((root / MEMBERSHIP_FILE.lstrip("/")).read_text(encoding="utf-8"), "membership")
+        members = object_list(document, "members", "membership")
+        return cls(
+            generation=field(document, "generation", int, "membership"),
+            members=tuple((field(member, "host", str, "member"), Member.from_document(member)) for member in members),
+        )
+
+    @property
+    def hosts(self) -> tuple[tuple[str, Member], ...]:
+        """Those that train, which the workers file lists."""
+        trains = set(training_members(tuple(member for _, member in self.members)))
+        return tuple((host, member) for host, member in self.members if member in trains)
+
+    def find(self, instance_id: str) -> Member | None:
+        """Return how an instance described itself when it joined; None when it is no member."""
+        return next((member for _, member in self.members if member.instance_id == instance_id), None)

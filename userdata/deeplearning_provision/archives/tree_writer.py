@@ -1,0 +1,136 @@
+"""Writes files, folders and links below one folder, and never outside of it."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from deeplearning_provision.archives.safe_path import UnsafeNameError, check_link
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TreeWriter:
+    """
+    One folder that is being filled.
+
+    A file is written in its place without being emptied first: two writers of the same content do no harm. Nothing is
+    written through a link, and a folder is never replaced; so what was checked once stays true.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Fill a folder that is there; it is never made again when it is gone, since then it is another run's."""
+        self._root = str(root)
+        self._folders: set[tuple[str, ...]] = set()
+
+    def path(self, parts: tuple[str, ...]) -> str:
+        """Return where a name lies."""
+        return os.path.join(self._root, *parts)  # noqa: PTH118 - a path a file, a million times
+
+    def make_folder(self, parts: tuple[str, ...]) -> None:
+        """
+        Make a folder and those above it.
+
+        Raises:
+            UnsafeNameError: A file or a link is in its place.
+        """
+        if not parts or parts in self._folders:
+            return
+        self.make_folder(parts[:-1])
+        path = self.path(parts)
+        try:
+            os.mkdir(path, 0o755)  # noqa: PTH102 - as above
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                raise UnsafeNameError(f"a name must be a file or a folder, not both, got {'/'.join(parts)!r}") from None
+        self._folders.add(parts)
+
+    def write_file(self, parts: tuple[str, ...], blocks: Iterable[bytes], mode: int = 0o644) -> None:
+        """
+        Write a file; of the permissions, only the owner's count.
+
+        Raises:
+            UnsafeNameError: A folder is in its place, or a file or a link in that of one above it.
+        """
+        self.make_folder(parts[:-1])
+        wanted = 0o755 if mode & 0o100 else 0o644
+        handle = self._open(parts, wanted)
+        try:
+            size = 0
+            for block in blocks:
+                size += len(block)
+                view = memoryview(block)
+                while view:
+                    view = view[os.write(handle, view) :]
+            found = os.fstat(handle)
+            if found.st_size != size:
+                os.ftruncate(handle, size)
+            if stat.S_IMODE(found.st_mode) != wanted:
+                os.fchmod(handle, wanted)
+        finally:
+            os.close(handle)  # A network file system may only now say that it is full.
+
+    def make_link(self, parts: tuple[str, ...], target: str) -> None:
+        """
+        Make a symbolic link.
+
+        Raises:
+            UnsafeNameError: It leads outside, or a folder is in its place.
+        """
+        check_link(parts, target)
+        self.make_folder(parts[:-1])
+        self._clear(parts)
+        os.symlink(target, self.path(parts))  # noqa: PTH211 - as above
+
+    def make_hard_link(self, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
+        """
+        Give a file that is there a second name.
+
+        Raises:
+            UnsafeNameError: There is no such file, or a folder is in the place of the name.
+        """
+        self.make_folder(parts[:-1])
+        for above in range(1, len(target)):
+            if not self._is_kind(target[:above], stat.S_ISDIR):
+                raise UnsafeNameError(f"a hard link must name a file before it, got {'/'.join(target)!r}")
+        if not self._is_kind(target, stat.S_ISREG):
+            raise UnsafeNameError(f"a hard link must name a file before it, got {'/'.join(target)!r}")
+        if parts != target:
+            self._clear(parts)
+            os.link(self.path(target), self.path(parts), follow_symlinks=False)
+
+    def _is_kind(self, parts: tuple[str, ...], check: Callable[[int], bool]) -> bool:
+        try:
+            return check(os.lstat(self.path(parts)).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def _open(self, parts: tuple[str, ...], mode: int) -> int:
+        path = self.path(parts)
+        try:
+            handle = os.open(path, _FLAGS, mode)
+        except IsADirectoryError:
+            raise self._collision(parts) from None
+        except OSError:
+            if not self._is_kind(parts, stat.S_ISLNK):
+                raise
+        else:
+            if os.fstat(handle).st_nlink == 1:
+                return handle
+            os.close(handle)
+        os.unlink(path)  # noqa: PTH108 - a link, or a file with a second name, which keeps its content
+        return os.open(path, _FLAGS, mode)
+
+    def _clear(self, parts: tuple[str, ...]) -> None:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path(parts))  # noqa: PTH108 - as above
+        except (IsADirectoryError, PermissionError):
+            if self._is_kind(parts, stat.S_ISDIR):
+                raise self._collision(parts) from None
+            raise
+
+    @staticmethod
+    def _collision(parts: tuple[str, ...]) -> UnsafeNameError:
+        return UnsafeNameError(f"a name must be a file or a folder, not both, got {'/'.join(parts)!r}")

@@ -1,0 +1,187 @@
+"""Brings every source of data to where jobs find it: /opt/deeplearning/data on every node."""
+
+import re
+import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deeplearning_contract.names import DATA_DIRECTORY, PROVISION_FILE, NodeRole
+from deeplearning_contract.setting_parts import DataSettings
+from deeplearning_node.atomic_file import write_file
+from deeplearning_node.deadline import Clock
+from deeplearning_node.node_facts import NodeFacts
+from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.data import publication
+from deeplearning_provision.data.staging import Staging
+from deeplearning_provision.data.target import Place
+from deeplearning_provision.s3.download import Pace
+from deeplearning_provision.s3.object_store import ObjectStore
+from deeplearning_provision.status import Status, data_step, lock_file, read_boot
+from deeplearning_provision.steps import Outcome, ProvisionFailure, join_outcomes, settle_step
+
+LOCAL_DIRECTORY = "/opt/deeplearning/local"
+AT_ONCE = 2
+"""Sources that are fetched at the same time: one is extracted while another comes."""
+PROBE_SECONDS = 15
+LONGEST_PAUSE_SECONDS = 15.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def stage_all(
+    facts: NodeFacts,
+    status: Status,
+    root: Path,
+    programs: Programs,
+    clock: Clock,
+    *,
+    pace: Pace | None = None,
+    is_forced: bool = False,
+) -> Outcome:
+    """
+    Bring every source that the node's settings ask for, at the same time.
+
+    Effects: an entry of /opt/deeplearning/data for each source, and what it leads to.
+
+    Args:
+        facts: Of this node.
+        status: Where each source's step is written.
+        root: Where the node's file tree begins.
+        programs: The node's programs.
+        clock: Measures pauses.
+        pace: How much is done at once. Default: 16 parts of 64 MiB.
+        is_forced: Whether content that was refused is fetched again. Default: it is not.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        BlockingIOError: It is forced while another process stages on this node.
+    """
+    desk = DataDesk(facts, status, root, programs, clock, pace or Pace(), is_forced)
+
+    def settle(source: DataSettings) -> Outcome:
+        return settle_step(status, data_step(source.name), lambda: desk.bring(source), clock)
+
+    pool = ThreadPoolExecutor(max(1, len(facts.needs.data)), "data")
+    with lock_file(root, "data", is_patient=not is_forced), pool:
+        return join_outcomes(list(pool.map(settle, facts.needs.data)))
+
+
+@dataclass(frozen=True)
+class DataDesk:
+    """What the sources of one node share."""
+
+    facts: NodeFacts
+    status: Status
+    root: Path
+    programs: Programs
+    clock: Clock
+    pace: Pace
+    is_forced: bool = False
+    slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(AT_ONCE))
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this node stages what all share."""
+        return self.facts.role == NodeRole.MASTER.value
+
+    def bring(self, source: DataSettings) -> str:
+        """
+        Bring one source.
+
+        Returns:
+            What is there now, for people.
+
+        Raises:
+            ProvisionFailure: It is not there, with the reason.
+        """
+        if not _NAME.fullmatch(source.name):
+            raise ProvisionFailure(f"name must be letters, digits and ._-, got {source.name!r}", "rename the source")
+        ways = {"efs": self._share, "local": self._stage_locally, "lustre": self._await_lustre, "stream": self._look}
+        if source.target not in ways:
+            raise ProvisionFailure(f"target must be one of {', '.join(ways)}, got {source.target!r}", "correct it")
+        return ways[source.target](source)
+
+    def _share(self, source: DataSettings) -> str:
+        mount_point = self._path(self.facts.mount_point)
+        self._check_mount(mount_point)
+        place = Place(mount_point, source.name)
+        detail = self._stage(source, place) if self.is_master else self._await_master(source, place)
+        self._link(source, place.target)
+        return detail
+
+    def _stage_locally(self, source: DataSettings) -> str:
+        base = self._path(LOCAL_DIRECTORY)
+        if not base.is_dir():
+            raise ProvisionFailure(f"{base} must be a folder", "see the agent's log", is_final=False)
+        place = Place(base, source.name, read_boot(self.root))
+        detail = self._stage(source, place)
+        self._link(source, place.target)
+        return detail
+
+    def _stage(self, source: DataSettings, place: Place) -> str:
+        listing_file = self._path(PROVISION_FILE).with_name(f"{source.name}.listing")
+        return Staging(
+            source, place, self._store(), self.status, self.clock, self.facts.instance_id, listing_file,
+            self.pace, self.slots, self.is_forced,
+        ).run()  # fmt: skip
+
+    def _await_master(self, source: DataSettings, place: Place) -> str:
+        """Wait for the master's marker; whether it is of S3's present content is the master's own step to say."""
+        wanted, pause = publication.describe_source(source), 1.0
+        while True:
+            marker = publication.read_note(place, publication.MARKER)
+            if wanted.items() <= marker.items() and place.target.is_dir():
+                return "the master has staged it"
+            trouble = publication.read_note(place, publication.TROUBLE).get("detail")
+            self.status.wait(data_step(source.name), f"the master: {trouble}" if trouble else "the master stages it")
+            self.clock.wait(pause)
+            pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _await_lustre(self, source: DataSettings) -> str:
+        if self.facts.needs.lustre is None:
+            raise ProvisionFailure("target lustre must come with a file system, got none", "give the cluster one")
+        mount_point = self._path(self.facts.needs.lustre.mount_point)
+        self._check_mount(mount_point)
+        folder = mount_point / source.name
+        if not folder.is_dir():
+            remedy = "it is looked for again; see that the file system is linked with the source's bucket"
+            raise ProvisionFailure(f"{folder} must be a folder, which Lustre imports from S3", remedy, is_final=False)
+        self._link(source, folder)
+        return f"{folder} is linked with s3://{source.bucket}/{source.key}"
+
+    def _look(self, source: DataSettings) -> str:
+        """See that a source which stays in S3 can be read; only the master asks."""
+        uri = f"s3://{source.bucket}/{source.key}"
+        if self.is_master:
+            first = next(self._store().list_pages(source.bucket, source.key))
+            if not first:
+                raise ProvisionFailure(f"{uri} must hold objects, got none", "upload them, or correct the key")
+        write_file(self._path(f"{DATA_DIRECTORY}/{source.name}.s3"), f"{uri}\n")
+        return f"stays at {uri}, which {source.name}.s3 names"
+
+    def _link(self, source: DataSettings, target: Path) -> None:
+        link = self._path(f"{DATA_DIRECTORY}/{source.name}")
+        if link.is_symlink() and link.readlink() == target:
+            return
+        if link.exists() and not link.is_symlink():
+            raise ProvisionFailure(f"{link} must be a link, got something else", "move it away")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        new = link.with_name(f".{link.name}.{secrets.token_hex(4)}")
+        new.symlink_to(target)
+        new.rename(link)
+
+    def _check_mount(self, mount_point: Path) -> None:
+        try:
+            self.programs.run(["mountpoint", "-q", str(mount_point)], timeout_seconds=PROBE_SECONDS)
+        except ProgramError as error:
+            remedy = "it is looked for again; see the agent's log"
+            raise ProvisionFailure(f"{mount_point} must be mounted: {error}", remedy, is_final=False) from error
+
+    def _store(self) -> ObjectStore:
+        return ObjectStore(self.facts.region, self.clock, self.pace.threads)
+
+    def _path(self, absolute: str) -> Path:
+        return self.root / absolute.lstrip("/")

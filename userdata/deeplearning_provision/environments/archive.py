@@ -1,0 +1,228 @@
+"""
+A folder as one file and back: what a finished environment is on its way to other nodes and clusters.
+
+A plain tar: packages are compressed already, and reading 30,000 small files over NFS takes far longer than one large
+one. Its digest is computed while it is written and while it is read; only a folder whose archive was read to its end
+and had the right digest gets its name.
+"""
+
+import hashlib
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from deeplearning_provision.archives.safe_path import UnsafeNameError, split_name
+
+BLOCK_BYTES = 1 << 20
+READ_BYTES = 1 << 16
+"""Bytes of an archive that are read at a time: few, since tarfile copies the rest of its buffer at each small read."""
+DISK_BLOCK_BYTES = 4096
+"""What a file system gives a file at least; an environment has tens of thousands of small ones."""
+
+OnBytes = Callable[[int], None]
+
+
+class DamagedArchiveError(Exception):
+    """An archive is not what was packed; its text says how that was found."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """
+    What is known of an archive.
+
+    Attributes:
+        sha256: Of the file, in hex.
+        size: Of the file, in bytes.
+        unpacked_bytes: What its content takes on a disk.
+        files: Files, folders and links in it.
+    """
+
+    sha256: str
+    size: int
+    unpacked_bytes: int
+    files: int
+
+
+def measure(folder: Path, leave_out: str) -> tuple[int, int]:
+    """Return the bytes that a folder takes on a disk, and how many entries it has, as `pack` would take it."""
+    sizes = [status.st_size if stat.S_ISREG(status.st_mode) else 0 for _, status in _walk(folder, leave_out)]
+    return sum(-(-size // DISK_BLOCK_BYTES) * DISK_BLOCK_BYTES for size in sizes), len(sizes)
+
+
+def pack(folder: Path, target: Path, leave_out: str, on_bytes: OnBytes) -> Archive:
+    """
+    Write a folder into an archive; it is on the disk when this returns.
+
+    Args:
+        folder: What to pack; files, folders and links count, nothing else.
+        target: The archive.
+        leave_out: Name of an entry of the folder itself that is not packed.
+        on_bytes: Told how many bytes were written, again and again.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    unpacked, files = measure(folder, leave_out)
+    with target.open("wb") as raw:
+        writer = _Counting(raw, on_bytes)
+        with tarfile.open(
+            fileobj=cast("IO[bytes]", writer), mode="w|", format=tarfile.GNU_FORMAT, bufsize=BLOCK_BYTES
+        ) as archive:
+            for path, status in _walk(folder, leave_out):
+                _add(archive, path, str(path.relative_to(folder)), status)
+        raw.flush()
+        os.fsync(raw.fileno())
+    return Archive(writer.digest, writer.count, unpacked, files)
+
+
+def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> None:
+    """
+    Read an archive into a folder that does not exist, and compare its digest meanwhile.
+
+    All that it makes belongs to the user of this process; what remains after an error is no environment.
+
+    Args:
+        path: The archive.
+        expected: What it must be.
+        folder: Where to.
+        on_bytes: Told how many bytes were read, again and again.
+
+    Raises:
+        DamagedArchiveError: It is another one, or has entries that no environment has.
+        OSError: It cannot be read, or the disk refuses.
+    """
+    folder.mkdir(parents=True)
+    with path.open("rb") as raw:
+        reader = _Counting(raw, on_bytes)
+        try:
+            with tarfile.open(fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=READ_BYTES) as archive:
+                _extract_all(archive, folder)
+        except (tarfile.TarError, EOFError, UnsafeNameError, UnicodeError) as error:
+            raise DamagedArchiveError(f"it cannot be unpacked: {error}") from error
+        _compare(reader, expected)
+
+
+def verify(path: Path, expected: Archive, on_bytes: OnBytes) -> None:
+    """
+    Read an archive to its end and compare its digest.
+
+    Raises:
+        DamagedArchiveError: It is another one.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as raw:
+        _compare(_Counting(raw, on_bytes), expected)
+
+
+class _Counting:
+    """A file that knows the digest of all that passed."""
+
+    def __init__(self, raw: IO[bytes], on_bytes: OnBytes) -> None:
+        self._raw = raw
+        self._on_bytes = on_bytes
+        self._digest = hashlib.sha256()
+        self.count = 0
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def read(self, size: int) -> bytes:
+        data = self._raw.read(size)
+        self._pass(data)
+        return data
+
+    def write(self, data: bytes) -> int:
+        written = self._raw.write(data)
+        self._pass(data)
+        return written
+
+    def _pass(self, data: bytes) -> None:
+        self._digest.update(data)
+        self.count += len(data)
+        self._on_bytes(self.count)
+
+
+def _compare(reader: _Counting, expected: Archive) -> None:
+    while reader.read(BLOCK_BYTES):
+        pass
+    if reader.count != expected.size:
+        raise DamagedArchiveError(f"it must have {expected.size} bytes, got {reader.count}")
+    if reader.digest != expected.sha256:
+        raise DamagedArchiveError(f"its sha256 must be {expected.sha256}, got {reader.digest}")
+
+
+def _walk(folder: Path, leave_out: str = "") -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the entries of a folder in a fixed order, folders before what is in them."""
+    for path in sorted(folder.iterdir()):
+        if path.name == leave_out:
+            continue
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            yield path, status
+            yield from _walk(path)
+        elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+            yield path, status
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str, status: os.stat_result) -> None:
+    info = tarfile.TarInfo(name)
+    # Compiled files of Python are used only while they name the second in which their source was written.
+    info.mtime, info.mode = int(status.st_mtime), stat.S_IMODE(status.st_mode)
+    if stat.S_ISREG(status.st_mode):
+        info.size = status.st_size
+        with path.open("rb") as file:
+            archive.addfile(info, file)
+        return
+    info.type = tarfile.DIRTYPE
+    if stat.S_ISLNK(status.st_mode):
+        info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)  # noqa: PTH115 - as it is written
+    archive.addfile(info)
+
+
+def _extract_all(archive: tarfile.TarFile, folder: Path) -> None:
+    """
+    Make what an archive holds, as tarfile's own filters would, which the oldest Python of the images lacks.
+
+    A virtual environment has links that lead out of it, to its interpreter; so nothing may lie below a link. Files are
+    only ever made anew: an entry that is there twice is refused.
+    """
+    folders: set[tuple[str, ...]] = {()}
+    for info in archive:
+        parts = split_name(info.name)
+        if not parts or parts[:-1] not in folders:
+            raise UnsafeNameError(f"an entry must lie in a folder that came before it, got {info.name!r}")
+        try:
+            _extract(archive, info, folder.joinpath(*parts))
+        except FileExistsError as error:
+            raise UnsafeNameError(f"an entry must be there once, got {info.name!r} again") from error
+        if info.isdir():
+            folders.add(parts)
+
+
+def _extract(archive: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> None:
+    if info.isdir():
+        target.mkdir(mode=0o755)
+    elif info.issym():
+        target.symlink_to(info.linkname)
+    elif info.isreg():
+        _write(archive, info, target)
+    else:
+        raise UnsafeNameError(f"an entry must be a file, a folder or a link, got {info.name!r}")
+
+
+def _write(archive: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> None:
+    mode = 0o755 if info.mode & 0o100 else 0o644
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "wb") as file:
+        source = archive.extractfile(info)
+        while source and (block := source.read(BLOCK_BYTES)):
+            file.write(block)
+        file.flush()
+        os.fchmod(handle, mode)
+        os.utime(handle, (info.mtime, info.mtime))

@@ -1,0 +1,238 @@
+"""Makes an environment on the master: pip resolves, installs once, Horovod is compiled for what is there, and tried."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deeplearning_provision import disk
+from deeplearning_provision.environments.progress import follow_compiler, follow_pip
+from deeplearning_provision.environments.recipe import HOROVOD, Recipe
+from deeplearning_provision.environments.site import Site
+from deeplearning_provision.environments.store import Manifest, find_kept
+from deeplearning_provision.horovod.build import NEEDS, build_horovod
+from deeplearning_provision.horovod.plan import HorovodPlan, describe_compilers, plan_horovod
+from deeplearning_provision.horovod.trial import try_horovod
+from deeplearning_provision.python.interpreter import Interpreter, ask_interpreter
+from deeplearning_provision.python.pip import MISSING_COMPILERS, Pip, Resolved, read_report
+from deeplearning_provision.python.venv import make_venv
+from deeplearning_provision.steps import ProvisionFailure
+from deeplearning_provision.system_packages import (
+    COMPILER,
+    ENSUREPIP,
+    HEADERS,
+    MAKE,
+    install_system_packages,
+    name_packages,
+)
+
+GIB = 1 << 30
+BUILD_BYTES = 3 * GIB
+"""Compilers of the system (0.4 GB), CUDA's from PyPI (0.6 GB), Horovod's objects (1 GB), and what is small."""
+CUDA_BYTES = 9 * GIB
+"""PyTorch with CUDA: 5.2 GB installed, 2.8 GB of wheels in pip's cache, and the largest of them once more."""
+BUILD_INODES = 60_000
+"""PyTorch with CUDA has 28,000 files, and Horovod's sources with their objects 10,000."""
+COMPILE_REMEDY = "pin another version of the framework, or declare no Horovod and use torchrun (all of it is in {})"
+ROOM_REMEDY = "give the nodes a larger volume_size, or free the disk"
+
+
+@dataclass(frozen=True)
+class Build:
+    """
+    One making of an environment.
+
+    Attributes:
+        site: The master.
+        interpreter: The image's Python.
+        recipe: What is made.
+        scratch: Where everything lies that is gone afterwards, pip's cache too.
+    """
+
+    site: Site
+    interpreter: Interpreter
+    recipe: Recipe
+    scratch: Path
+
+    def pip(self, python: Path) -> Pip:
+        """Return the pip of an environment; what it downloads, it downloads once."""
+        folders = {"PIP_CACHE_DIR": str(self.scratch / "cache"), "TMPDIR": str(self.scratch / "tmp")}
+        return Pip(python, self.site.transcript, folders, self.site.programs)
+
+
+def build_environment(site: Site, interpreter: Interpreter, recipe: Recipe) -> Manifest:
+    """
+    Make an environment in its place on this node, unless what pip resolves today is there already.
+
+    Effects: packages of the system that the build takes; the environment's folder, which is whole when it has its
+    list.
+
+    Returns:
+        The environment, which is on this node or archived on the shared file system.
+
+    Raises:
+        ProvisionFailure: It cannot be made; nothing of it is left.
+    """
+    begin = site.clock.read()
+    build = Build(site, interpreter, recipe, site.local / f".{recipe.digest}.making-{site.facts.instance_id}")
+    _check_room(build, _expects_cuda(recipe))
+    with _clear(build.scratch):
+        (build.scratch / "tmp").mkdir(parents=True)
+        _install_tools(build)
+        packages = _resolve(build)
+        _check_room(build, any(package.name.startswith("nvidia-") for package in packages))
+        compilers = describe_compilers(site.root, site.programs) if recipe.horovod else {}
+        key = recipe.key([package.identity for package in packages], compilers)
+        if (kept := find_kept(site.shared, key)) or (kept := Manifest.read(site.local / key)):
+            return kept
+        folder = site.local / key
+        with _clear_unless_whole(folder):
+            plan = _fill(build, packages, folder)
+            manifest = Manifest(
+                key,
+                asdict(recipe),
+                tuple(sorted(f"{package.name}=={package.version}" for package in packages)),
+                site.facts.instance_id,
+                round(site.clock.read() - begin, 1),
+                plan.to_document() if plan else {},
+            )
+            manifest.write(folder)
+    return manifest
+
+
+def _check_room(build: Build, *parts: bool) -> None:
+    size = BUILD_BYTES + sum(CUDA_BYTES for is_needed in parts if is_needed)
+    what = "the environment's build"
+    disk.check_room(what, build.site.local, size, BUILD_INODES, read=disk.read_room, remedy=ROOM_REMEDY)
+
+
+def _expects_cuda(recipe: Recipe) -> bool:
+    """Whether a framework with CUDA comes from the index; pip may download it to see what it needs."""
+    return recipe.kind == HOROVOD and bool(recipe.source and recipe.compute_capability)
+
+
+@contextlib.contextmanager
+def _clear(scratch: Path) -> Iterator[None]:
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _clear_unless_whole(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if Manifest.read(folder) is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _install_tools(build: Build) -> None:
+    programs, interpreter = build.site.programs, build.interpreter
+    wanted = {
+        COMPILER: bool(build.recipe.horovod) and not programs.has("g++"),
+        MAKE: bool(build.recipe.horovod) and not programs.has("make"),
+        HEADERS: bool(build.recipe.horovod) and not (Path(interpreter.headers) / "Python.h").exists(),
+        ENSUREPIP: not interpreter.pip and not interpreter.has_ensurepip,
+    }
+    _install_needs(build, [need for need, is_wanted in wanted.items() if is_wanted])
+
+
+def _install_needs(build: Build, needs: list[str]) -> None:
+    site = build.site
+    if needs:
+        names = name_packages(needs, site.programs)
+        install_system_packages(site.programs, site.transcript, names, site.tell)
+
+
+def _with_compilers(build: Build, run: Callable[[], object]) -> None:
+    """Run pip; where a package has to be compiled and the image has no compiler, install one and run it again."""
+    try:
+        run()
+    except ProvisionFailure as error:
+        if error.cause != MISSING_COMPILERS:
+            raise
+        _install_needs(build, [COMPILER, HEADERS])
+        run()
+
+
+def _resolve(build: Build) -> list[Resolved]:
+    """Return what pip would install beside what the image has; beside hashes it takes nothing without."""
+    build.site.tell("asking pip what is needed beside the image")
+    files = _write_requirements(build)
+    pip = build.pip(make_venv(build.interpreter, build.scratch / "venv", build.site.transcript))
+    pip.prepare(build.interpreter.pip, is_builder=True)
+    has_hashes = any(b"--hash" in file.read_bytes() for file in files)
+    report = build.scratch / "report.json"
+    found: dict[str, Resolved] = {}
+    for group in [[file] for file in files] if has_hashes else [files]:
+        words = [word for file in group for word in ("--requirement", str(file))]
+        if words:
+            _with_compilers(build, lambda words=words: pip.run("install", "--dry-run", "--report", str(report), *words))  # type: ignore[misc]
+            packages = read_report(json.loads(report.read_text(encoding="utf-8")))
+            found = {**{package.name: package for package in packages}, **found}
+    return list(found.values())
+
+
+def _write_requirements(build: Build) -> list[Path]:
+    files, recipe = [], build.recipe
+    if recipe.kind != HOROVOD:
+        files.append(build.site.fetch_file("requirements.txt"))
+        _refuse_horovod(files[0], recipe)
+    own = [*([recipe.source] if recipe.kind == HOROVOD and recipe.source else []), *(NEEDS if recipe.horovod else ())]
+    if own:
+        files.append(build.scratch / "needs.txt")
+        files[-1].write_text("".join(f"{line}\n" for line in own), encoding="utf-8")
+    return files
+
+
+def _refuse_horovod(requirements: Path, recipe: Recipe) -> None:
+    lines = requirements.read_text(encoding="utf-8", errors="replace").splitlines()
+    if recipe.horovod and any(line.strip().lower().startswith("horovod") for line in lines):
+        raise ProvisionFailure(
+            "requirements must not list horovod when the environment builds it", "remove its line from the file"
+        )
+
+
+def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan | None:
+    site = build.site
+    python = make_venv(build.interpreter, folder, site.transcript)
+    pip = build.pip(python)
+    pip.prepare(build.interpreter.pip, is_builder=False)
+    if packages:
+        exact = build.scratch / "exact.txt"
+        exact.write_text("".join(f"{package.line}\n" for package in packages), encoding="utf-8")
+        site.tell("installing packages", len(packages), "packages")
+        # Of nothing but these: a package of the image that has the same version is none of the environment's.
+        words = ("install", "--no-deps", "--ignore-installed", "--requirement", str(exact))
+        _with_compilers(build, lambda: pip.run(*words, on_line=follow_pip(site.show, len(packages))))
+    if not build.recipe.horovod:
+        return None
+    return _add_horovod(build, pip, python)
+
+
+def _add_horovod(build: Build, pip: Pip, python: Path) -> HorovodPlan:
+    """Compile it in an environment of its own over the finished one: what only the build needs stays out of that."""
+    site, recipe = build.site, build.recipe
+    finished = ask_interpreter(python, site.programs)
+    plan = plan_horovod(recipe.horovod, finished, site.root, site.programs, capability=recipe.compute_capability)
+    compiling = build.pip(make_venv(finished, build.scratch / "compile", site.transcript))
+    what = f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}"
+    wheels, watch = build.scratch / "wheels", follow_compiler(site.show, what, site.clock)
+    try:
+        build_horovod(compiling, plan, wheels, build.scratch, site.tell, on_line=watch)
+    except ProvisionFailure as error:
+        if not error.is_final or error.cause != "pip wheel failed":
+            raise
+        cause = f"{what.removeprefix('compiling ')} could not be compiled"
+        raise ProvisionFailure(cause, COMPILE_REMEDY.format(site.transcript.log), output=error.output) from error
+    (wheel,) = wheels.glob("horovod-*.whl")
+    site.tell("trying Horovod")
+    # The image may have a Horovod of its own, for another framework.
+    pip.run("install", "--no-index", "--no-deps", "--ignore-installed", str(wheel))
+    try_horovod(python, plan, site.transcript)
+    return plan

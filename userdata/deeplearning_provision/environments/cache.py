@@ -1,0 +1,181 @@
+"""
+A bucket in which finished environments are kept for later clusters.
+
+| key below the prefix | what |
+|---|---|
+| `<recipe>.json` | which key a recipe led to; written last |
+| `<key>/complete.json` | what the environment is |
+| `<key>/<sha256>.tar` | its archive: two clusters that made the same at once never mix theirs |
+
+Nothing here fails a node: without the bucket the environment is built, and the step says why it was.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from botocore.exceptions import ClientError
+
+from deeplearning_contract.errors import ContractError
+from deeplearning_contract.setting_parts import EnvironmentCacheSettings
+from deeplearning_node.aws_clients import AwsError
+from deeplearning_node.aws_errors import error_code
+from deeplearning_node.deadline import Clock
+from deeplearning_provision.environments.archive import Archive
+from deeplearning_provision.environments.store import ARCHIVE, COMPLETE, Manifest, make_memo, read_memo
+from deeplearning_provision.s3.download import Download, Pace, WrongContentError
+from deeplearning_provision.s3.object_store import ObjectStore
+from deeplearning_provision.s3.verification import Check
+from deeplearning_provision.steps import ProvisionFailure
+
+T = TypeVar("T")
+
+PACE = Pace()
+ABSENT = frozenset({"NoSuchKey", "404"})
+LARGEST_NOTE = 1 << 20
+"""Of a note in the bucket, in bytes."""
+
+
+class CacheError(Exception):
+    """The cache was of no use; its text says why."""
+
+
+@dataclass(frozen=True)
+class EnvironmentCache:
+    """
+    The bucket, as one node uses it.
+
+    Attributes:
+        settings: Where it is.
+        store: S3.
+    """
+
+    settings: EnvironmentCacheSettings
+    store: ObjectStore
+
+    @classmethod
+    def open(cls, settings: EnvironmentCacheSettings, region: str, clock: Clock) -> "EnvironmentCache":
+        """Make no call yet."""
+        return cls(settings, ObjectStore(region, clock, PACE.threads))
+
+    def __str__(self) -> str:
+        """Name it as users write it."""
+        return f"s3://{self.settings.bucket}/{self.settings.prefix}"
+
+    def find(self, recipe: str) -> Manifest | None:
+        """
+        Return the environment that is kept for a recipe; None when there is none.
+
+        Raises:
+            CacheError: The bucket does not say.
+        """
+        key = read_memo(self._read(f"{recipe}.json"))
+        text = self._read(f"{key}/{COMPLETE}") if key else ""
+        if not text:
+            return None
+        try:
+            manifest = Manifest.from_text(text)
+        except ContractError as error:
+            raise CacheError(f"its entry {key} was refused: {error}") from error
+        return manifest if manifest.key == key and manifest.archive else None
+
+    def fetch(self, manifest: Manifest, archive: Archive, folder: Path, on_bytes: Callable[[int], None]) -> None:
+        """
+        Fetch an archive into a folder, by parts at the same time, and compare its digest.
+
+        Effects: the folder holds the archive and nothing else.
+
+        Args:
+            manifest: Of the environment.
+            archive: What it must be.
+            folder: Where to; it is made by this.
+            on_bytes: Told how many bytes came, again and again, by several threads.
+
+        Raises:
+            CacheError: It cannot be had, or is another one.
+            OSError: The file system refuses.
+        """
+        name = self._name_archive(manifest, archive)
+        folder.mkdir(parents=True)
+        check = Check("sha256", bytes.fromhex(archive.sha256), hashlib.sha256)
+        try:
+            item = self.store.describe(self.settings.bucket, f"{self.settings.prefix}{name}")
+            download = Download(self.store, item, folder, PACE)
+            download.run(check, on_bytes)
+        except WrongContentError as error:
+            raise CacheError(f"its archive was refused: {error.cause}") from error
+        except ProvisionFailure as error:
+            raise CacheError(f"its archive cannot be read: {error.cause}") from error
+        download.path.rename(folder / ARCHIVE)
+        download.remove()
+
+    def keep(self, recipe: str, manifest: Manifest, folder: Path, on_bytes: Callable[[int], None]) -> None:
+        """
+        Put an environment into the bucket.
+
+        Args:
+            recipe: Digest of the recipe that led to it.
+            manifest: Of the environment.
+            folder: Holds its archive.
+            on_bytes: Told how many bytes went, piece by piece, by several threads.
+
+        Raises:
+            CacheError: The bucket refuses it.
+        """
+        # Imported here: only a master that fills a cache needs it.
+        from boto3.exceptions import Boto3Error  # noqa: PLC0415
+        from boto3.s3.transfer import S3Transfer  # noqa: PLC0415
+
+        if manifest.archive is None:
+            raise CacheError("the environment has no archive")
+        name = self._name_archive(manifest, manifest.archive)
+        transfer = S3Transfer(client=self.store.client)
+        bucket, prefix = self.settings.bucket, self.settings.prefix
+        try:
+            transfer.upload_file(str(folder / ARCHIVE), bucket, f"{prefix}{name}", callback=on_bytes)
+        except (*AwsError, Boto3Error) as error:
+            raise CacheError(f"the archive cannot be written: {error}") from error
+        for key, text in (
+            (f"{manifest.key}/{COMPLETE}", manifest.to_text()),
+            (f"{recipe}.json", make_memo(manifest.key)),
+        ):
+            self._ask(lambda key=key, text=text: self._put(key, text), f"{key} cannot be written")  # type: ignore[misc]
+
+    def _name_archive(self, manifest: Manifest, archive: Archive) -> str:
+        return f"{manifest.key}/{archive.sha256}.tar"
+
+    def _put(self, key: str, text: str) -> Any:
+        name = f"{self.settings.prefix}{key}"
+        return self.store.client.put_object(Bucket=self.settings.bucket, Key=name, Body=text.encode())
+
+    def _read(self, key: str) -> str:
+        """Return a small object; empty when it is not there. A refusal is not tried again: a build is at hand."""
+
+        bucket, name = self.settings.bucket, f"{self.settings.prefix}{key}"
+
+        def ask() -> Any:
+            try:
+                return self.store.client.get_object(Bucket=bucket, Key=name)
+            except ClientError as error:
+                self.store.refuse_missing(bucket, name, error)
+                raise
+
+        def read() -> str:
+            try:
+                answer = ask()
+            except AwsError as error:
+                if error_code(error) in ABSENT:
+                    return ""
+                raise
+            with answer["Body"] as body:
+                return bytes(body.read(LARGEST_NOTE)).decode("utf-8", "replace")
+
+        return self._ask(read, f"{key} cannot be read")
+
+    def _ask(self, action: Callable[[], T], what: str) -> T:
+        try:
+            return action()
+        except AwsError as error:
+            raise CacheError(f"{what}: {error}") from error

@@ -1,0 +1,233 @@
+"""Brings an environment of pip to a node: what is there already is used, in the order of what it costs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from deeplearning_provision import disk
+from deeplearning_provision.environments.archive import DamagedArchiveError, measure, pack, unpack, verify
+from deeplearning_provision.environments.build import ROOM_REMEDY, build_environment
+from deeplearning_provision.environments.cache import CacheError, EnvironmentCache
+from deeplearning_provision.environments.progress import add_up
+from deeplearning_provision.environments.recipe import Recipe
+from deeplearning_provision.environments.site import CURRENT, Site
+from deeplearning_provision.environments.store import (
+    ARCHIVE,
+    COMPLETE,
+    Manifest,
+    discard,
+    find_installed,
+    find_kept,
+    find_key,
+    hold_place,
+    publish,
+    write_memo,
+)
+from deeplearning_provision.environments.wait import hold_making, wait_for_master
+from deeplearning_provision.python.interpreter import Interpreter, ask_interpreter
+from deeplearning_provision.python.venv import import_frameworks, switch_link
+from deeplearning_provision.steps import ProvisionFailure
+
+TRIES = 2
+"""A damaged archive is made anew once; what damages that one too must be mended first."""
+SHARED_REMEDY = "free the shared file system, or give it more room"
+
+
+class Flow:
+    """One node's way to its environment: it has it, the shared file system has it, the cache has it, or it is built."""
+
+    def __init__(self, site: Site, interpreter: Interpreter, recipe: Recipe) -> None:
+        """Look at nothing yet."""
+        self._site = site
+        self._interpreter = interpreter
+        self._recipe = recipe
+        settings = site.settings.cache
+        self._cache = EnvironmentCache.open(settings, site.facts.region, site.clock) if settings else None
+        self._cache_note = ""
+        self._origin = "it was here already"
+
+    def run(self) -> str:
+        """
+        Bring the environment to this node.
+
+        Effects: the environment's folder, and the link that leads to it; on the master, the archive of it on the shared
+        file system and in the cache.
+
+        Returns:
+            What is there now, and where it came from, in one line.
+
+        Raises:
+            ProvisionFailure: It cannot be brought.
+        """
+        site = self._site
+        if site.is_master and site.is_thorough:
+            self._verify()
+        for number in range(1, TRIES + 1):
+            try:
+                manifest = self._bring()
+                break
+            except DamagedArchiveError as error:
+                folder = site.shared / find_key(site.shared, self._recipe.digest)
+                if number == TRIES or not site.is_master:
+                    raise _explain_damage(folder, error) from error
+                self._refuse(folder, error)
+        switch_link(site.local / CURRENT, manifest.key)
+        if site.is_master:
+            self._fill_cache()
+        note = f"; {self._cache_note}" if self._cache_note else ""
+        return f"{manifest.describe()}; {self._origin}{note}"
+
+    def make_lasting(self) -> None:
+        """
+        Let the environment count in later boots too, once all of it is on the disk.
+
+        A job does not wait for that: writing gigabytes back takes most of a minute, and only a crash would miss it.
+        """
+        site = self._site
+        key = find_key(site.local, self._recipe.digest, site.boot)
+        if key and not find_key(site.local, self._recipe.digest):
+            disk.sync_disk(site.local)
+            write_memo(site.local, self._recipe.digest, key)
+
+    def _bring(self) -> Manifest:
+        site = self._site
+        if site.is_master:
+            with hold_making(site, self._recipe, self._is_kept) as is_left:
+                if is_left:
+                    self._make()
+        elif self._find_installed() is None:
+            wait_for_master(site, self._recipe, self._is_kept)
+        return self._find_installed() or self._install()
+
+    def _find_installed(self) -> Manifest | None:
+        return find_installed(self._site.local, self._recipe.digest, self._site.boot)
+
+    def _find_kept(self) -> Manifest | None:
+        return find_kept(self._site.shared, find_key(self._site.shared, self._recipe.digest))
+
+    def _is_kept(self) -> bool:
+        return self._find_kept() is not None
+
+    def _make(self) -> None:
+        site = self._site
+        manifest = self._find_installed()
+        if manifest is None and self._take_from_cache():
+            return
+        if manifest is None:
+            manifest = build_environment(site, self._interpreter, self._recipe)
+            if Manifest.read(site.local / manifest.key):
+                write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
+                self._origin = f"made here in {manifest.seconds:.0f} s"
+        if find_kept(site.shared, manifest.key) is None:
+            self._pack(manifest)
+        write_memo(site.shared, self._recipe.digest, manifest.key)
+
+    def _pack(self, manifest: Manifest) -> None:
+        site = self._site
+        folder = site.local / manifest.key
+        size, _ = measure(folder, COMPLETE)
+        _check_room(site.shared, size, files=1, remedy=SHARED_REMEDY)
+        site.tell("packing the environment for the other nodes", size, "bytes")
+        with (
+            disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
+            hold_place(site.shared, manifest.key, site.facts.instance_id) as place,
+        ):
+            place.mkdir()
+            archive = pack(folder, place / ARCHIVE, COMPLETE, lambda count: site.count(min(count, size)))
+            publish(place, site.shared, replace(manifest, archive=archive))
+
+    def _install(self) -> Manifest:
+        site, manifest = self._site, self._find_kept()
+        if manifest is None or manifest.archive is None:
+            raise ProvisionFailure(
+                f"the environment in {site.shared} has gone",
+                "run deeplearning environment --build on the master",
+                is_final=False,
+            )
+        archive = manifest.archive
+        _check_room(site.local, archive.unpacked_bytes, archive.files, ROOM_REMEDY)
+        site.tell("copying the environment to this node", archive.size, "bytes")
+        with (
+            disk.explain_disk_errors("the environment", ROOM_REMEDY),
+            hold_place(site.local, manifest.key, site.facts.instance_id) as place,
+        ):
+            unpack(site.shared / manifest.key / ARCHIVE, archive, place, site.count)
+            manifest.write(place)
+            discard(site.local / manifest.key)
+            place.rename(site.local / manifest.key)
+        self._try(manifest)
+        write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
+        if not self._origin.startswith("taken"):
+            self._origin = f"taken from the shared file system, where {manifest.built_by} put it"
+        return manifest
+
+    def _try(self, manifest: Manifest) -> None:
+        self._site.tell("importing the frameworks")
+        python = self._site.local / manifest.key / "bin" / "python"
+        found = ask_interpreter(python, self._site.programs)
+        import_frameworks(python, found.frameworks, manifest.horovod.get("frameworks", {}), self._site.transcript)
+
+    def _verify(self) -> None:
+        site, manifest = self._site, self._find_kept()
+        if manifest is None or manifest.archive is None:
+            return
+        site.tell("reading the archive on the shared file system", manifest.archive.size, "bytes")
+        try:
+            verify(site.shared / manifest.key / ARCHIVE, manifest.archive, site.count)
+        except DamagedArchiveError as error:
+            self._refuse(site.shared / manifest.key, error)
+
+    def _refuse(self, folder: Path, error: DamagedArchiveError) -> None:
+        self._site.tell(f"the archive in {folder} is refused: {error}")
+        discard(folder)
+
+    def _take_from_cache(self) -> bool:
+        site, cache = self._site, self._cache
+        if cache is None:
+            return False
+        site.tell(f"asking {cache} for the environment")
+        try:
+            manifest = cache.find(self._recipe.digest)
+            if manifest is None or manifest.archive is None:
+                return False
+            _check_room(site.shared, manifest.archive.size, files=2, remedy=SHARED_REMEDY)
+            site.tell(f"fetching the environment from {cache}", manifest.archive.size, "bytes")
+            with (
+                disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
+                hold_place(site.shared, manifest.key, site.facts.instance_id) as place,
+            ):
+                cache.fetch(manifest, manifest.archive, place, add_up(site.count))
+                publish(place, site.shared, manifest)
+        except CacheError as error:
+            self._cache_note = f"{cache} was not used: {error}"
+            site.tell(self._cache_note)
+            return False
+        write_memo(site.shared, self._recipe.digest, manifest.key)
+        self._origin = f"taken from {cache}, where {manifest.built_by} put it"
+        return True
+
+    def _fill_cache(self) -> None:
+        """Keep the environment for later clusters; a bucket that refuses is said, and keeps nobody from work."""
+        site, cache, kept = self._site, self._cache, self._find_kept()
+        if cache is None or kept is None or kept.archive is None:
+            return
+        try:
+            if not self._cache_note and cache.find(self._recipe.digest):
+                return
+            site.tell(f"copying the environment to {cache}", kept.archive.size, "bytes")
+            cache.keep(self._recipe.digest, kept, site.shared / kept.key, add_up(site.count))
+            self._cache_note += f"; it was put into {cache}" if self._cache_note else f"put into {cache}"
+        except CacheError as error:
+            self._cache_note = self._cache_note or f"{cache} was not used: {error}"
+
+
+def _check_room(folder: Path, size: int, files: int, remedy: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    disk.check_room("the environment", folder, size, files, read=disk.read_room, remedy=remedy)
+
+
+def _explain_damage(folder: Path, error: DamagedArchiveError) -> ProvisionFailure:
+    return ProvisionFailure(
+        f"the archive in {folder} is damaged: {error}",
+        "run deeplearning environment --build on the master, which makes it anew; it is tried again",
+        is_final=False,
+    )

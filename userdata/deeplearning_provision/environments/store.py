@@ -1,0 +1,224 @@
+"""
+A folder of finished environments: on the shared file system, and on each node.
+
+| name | what |
+|---|---|
+| `<recipe>.json` | which key a recipe led to: with it pip need not be asked again |
+| `<key>/complete.json` | what the environment is; it is whole when this is there |
+| `<key>/environment.tar` | on the shared file system: the archive that every node unpacks |
+| `<key>/` | on a node: the environment itself |
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deeplearning_contract.document import field as read_field
+from deeplearning_contract.document import parse_object, text_list
+from deeplearning_contract.errors import ContractError
+from deeplearning_node.atomic_file import write_file
+from deeplearning_provision.disk import remove_tree
+from deeplearning_provision.environments.archive import Archive
+
+COMPLETE = "complete.json"
+ARCHIVE = "environment.tar"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """
+    What a finished environment is.
+
+    Attributes:
+        key: Its name.
+        recipe: What it was made from.
+        packages: What pip put into it, each with its version.
+        built_by: Instance that made it.
+        seconds: What that took.
+        horovod: How Horovod was built; empty without it.
+        archive: Of it; None for one that has not been packed yet.
+    """
+
+    key: str
+    recipe: Mapping[str, Any]
+    packages: tuple[str, ...]
+    built_by: str
+    seconds: float
+    horovod: Mapping[str, Any] = field(default_factory=dict)
+    archive: Archive | None = None
+
+    def to_text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Manifest":
+        """
+        Read what `to_text` wrote.
+
+        Raises:
+            ContractError: It is something else.
+        """
+        document = parse_object(text, COMPLETE)
+        seconds = document.get("seconds")
+        if not isinstance(seconds, (int, float)):
+            raise ContractError(f"{COMPLETE}.seconds must be a number, got {seconds!r}")
+        archive = document.get("archive")
+        return cls(
+            key=read_field(document, "key", str, COMPLETE),
+            recipe=read_field(document, "recipe", dict, COMPLETE),
+            packages=text_list(document, "packages", COMPLETE),
+            built_by=read_field(document, "built_by", str, COMPLETE),
+            seconds=seconds,
+            horovod=read_field(document, "horovod", dict, COMPLETE),
+            archive=None if archive is None else _read_archive(read_field(document, "archive", dict, COMPLETE)),
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest | None":
+        """Return that of an environment's folder; None when it is not whole, or from another version of this code."""
+        try:
+            return cls.from_text((folder / COMPLETE).read_text(encoding="utf-8"))
+        except (OSError, ContractError):
+            return None
+
+    def write(self, folder: Path) -> None:
+        """Write it into an environment's folder, which is whole then."""
+        write_file(folder / COMPLETE, self.to_text())
+
+    def describe(self) -> str:
+        """Return what is in it, in a few words."""
+        count = len(self.packages)
+        text = f"{count} package{'' if count == 1 else 's'}"
+        if self.horovod:
+            frameworks = ", ".join(f"{name} {version}" for name, version in self.horovod["frameworks"].items())
+            text = f"Horovod {self.horovod['version']} for {frameworks}, {text}"
+            text += "".join(f", not for {name}: {why}" for name, why in self.horovod["skipped"].items())
+        return text
+
+
+def _read_archive(document: Mapping[str, Any]) -> Archive:
+    counts = {name: read_field(document, name, int, "archive") for name in ("size", "unpacked_bytes", "files")}
+    return Archive(sha256=read_field(document, "sha256", str, "archive"), **counts)
+
+
+def write_memo(folder: Path, recipe: str, key: str, boot: str = "") -> None:
+    """
+    Note which key a recipe led to.
+
+    Args:
+        folder: Of the environments.
+        recipe: Its digest.
+        key: Of the environment.
+        boot: The boot that must still last for the note to count. Default: it counts always.
+    """
+    write_file(folder / f"{recipe}.json", make_memo(key, boot))
+
+
+def make_memo(key: str, boot: str = "") -> str:
+    """Return what a note of a recipe says."""
+    return json.dumps({"key": key, "boot": boot}) + "\n"
+
+
+def read_memo(text: str, boot: str = "") -> str:
+    """Return the key that a note names; empty when it is none, or of another boot."""
+    try:
+        document = parse_object(text, "memo")
+        key, noted = read_field(document, "key", str, "memo"), read_field(document, "boot", str, "memo")
+    except ContractError:
+        return ""
+    return key if noted in ("", boot) and key and "/" not in key else ""
+
+
+def find_key(folder: Path, recipe: str, boot: str = "") -> str:
+    """Return the key that a recipe led to, as far as this folder knows; empty when it does not."""
+    try:
+        return read_memo((folder / f"{recipe}.json").read_text(encoding="utf-8"), boot)
+    except (OSError, UnicodeError):
+        return ""
+
+
+def find_installed(folder: Path, recipe: str, boot: str) -> Manifest | None:
+    """Return the environment of a recipe that a node has; None when it has none."""
+    key = find_key(folder, recipe, boot)
+    return Manifest.read(folder / key) if key else None
+
+
+def find_kept(folder: Path, key: str) -> Manifest | None:
+    """Return the archived environment of a key in the shared folder; None when it is not there, or was cut off."""
+    manifest = Manifest.read(folder / key) if key else None
+    if manifest is None or manifest.archive is None:
+        return None
+    try:
+        size = (folder / key / ARCHIVE).stat().st_size
+    except OSError:
+        return None
+    return manifest if size == manifest.archive.size else None
+
+
+def publish(making: Path, folder: Path, manifest: Manifest) -> Manifest:
+    """
+    Give an archive's folder its name; of two nodes that made the same, the first wins.
+
+    Args:
+        making: Holds the archive.
+        folder: Of all environments.
+        manifest: Of it.
+
+    Returns:
+        That of the one which is there now.
+
+    Raises:
+        OSError: The file system refuses.
+    """
+    manifest.write(making)
+    if not find_kept(folder, manifest.key):
+        discard(folder / manifest.key)
+    try:
+        making.rename(folder / manifest.key)
+    except OSError:
+        if (found := find_kept(folder, manifest.key)) is None:
+            raise
+        return found
+    return manifest
+
+
+def discard(folder: Path) -> None:
+    """Remove an environment: under another name first, so that it is never there in part."""
+    if not os.path.lexists(folder):
+        return
+    aside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.removed")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(aside)
+        remove_tree(aside)
+
+
+def remove_leftovers(folder: Path, owner: str) -> None:
+    """Remove what an interrupted process of this node left in a folder of environments."""
+    for pattern in (f".*.making-{owner}", ".*.removed"):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def hold_place(folder: Path, key: str, owner: str) -> Iterator[Path]:
+    """
+    Give a node a place where it makes what will be an environment's folder; nothing is there before and after.
+
+    Args:
+        folder: Of all environments.
+        key: Of the environment.
+        owner: The node's instance.
+    """
+    remove_leftovers(folder, owner)
+    place = folder / f".{key}.making-{owner}"
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,149 @@
+"""Builds Horovod into a wheel, as planned."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from deeplearning_node.programs import Programs
+from deeplearning_provision.horovod.cuda_home import make_cuda_home, nccl_folder
+from deeplearning_provision.horovod.cuda_toolkit import CudaToolkit
+from deeplearning_provision.horovod.plan import FRAMEWORKS, SOURCES, SPAN_STANDARD, HorovodPlan
+from deeplearning_provision.program_log import ignore_line
+from deeplearning_provision.python.pip import Pip
+
+NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "numpy")
+"""
+What Horovod imports; its setup.py would otherwise fetch them while it builds.
+
+It does not name NumPy, nor does PyTorch; but its collectives of objects call `Tensor.numpy()`, which then fails
+(horovod/torch/functions.py of 0.28.1).
+"""
+TOOLS = ("setuptools<81", "wheel")
+"""Its setup.py imports pkg_resources, which setuptools 81 dropped."""
+CMAKE = "cmake<4"
+WRAPPER = """#!/bin/sh
+# Horovod's CMake asks for C++14 at most; headers of frameworks need more.
+count=$#
+while [ "$count" -gt 0 ]; do
+  word=$1
+  shift
+  case $word in -std=c++11 | -std=c++14 | -std=gnu++11 | -std=gnu++14) word=-std=c++{standard} ;; esac
+  set -- "$@" "$word"
+  count=$((count - 1))
+done
+exec {compiler} "$@"
+"""
+CPU_CMAKE = """#!/bin/sh
+# Horovod's CMake looks for CUDA in any case, and asks for all of it where PyTorch has CUDA and any of it is there.
+[ "$1" = --build ] && exec cmake "$@"
+exec cmake "$@" -DPYTHON_EXECUTABLE={python} -DCMAKE_CUDA_COMPILER=NOTFOUND -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
+"""
+CPU_PYTHON = """#!/bin/sh
+# As Horovod's CMake asks PyTorch what it is: one without CUDA.
+case $2 in *torch*) code="import torch; torch.version.cuda = None
+$2"; shift 2; set -- -c "$code" "$@" ;; esac
+exec {python} "$@"
+"""
+
+
+def build_horovod(
+    pip: Pip,
+    plan: HorovodPlan,
+    folder: Path,
+    scratch: Path,
+    tell: Callable[[str], None],
+    *,
+    on_line: Callable[[str], None] = ignore_line,
+) -> None:
+    """
+    Build the wheel, in an environment that has the requirements and what Horovod imports.
+
+    Effects: setuptools, wheel and, where the node has no cmake, cmake in the environment of `pip`.
+
+    Args:
+        pip: Of that environment.
+        plan: How.
+        folder: Where the wheel goes.
+        scratch: Where notes and what only the build needs are kept.
+        tell: Told a line for each slow step.
+        on_line: Told each line of the compilation, of which CMake's name the percentage. Default: nobody is.
+
+    Raises:
+        ProvisionFailure: pip failed, or CUDA's compiler cannot be had.
+    """
+    tools = [*TOOLS, *([] if pip.programs.has("cmake") else [CMAKE])]
+    pip.run("install", *tools)
+    home = make_cuda_home(plan.toolkit, pip, scratch, tell) if plan.toolkit else None
+    variables = list_variables(plan, pip.python, scratch, home)
+    requirement = scratch / "horovod.txt"
+    requirement.write_text(f"horovod=={plan.version} --hash=sha256:{SOURCES[plan.version]}\n")
+    folders = [pip.python.parent, *([home / "bin"] if home else []), *([plan.mpi] if plan.mpi else [])]
+    path = ":".join([*map(str, folders), pip.programs.search_path])
+    # Not from pip's cache, whose wheel may be another framework's; without isolation, to see the framework.
+    options = ("--no-cache-dir", "--no-build-isolation", "--no-deps", "--no-binary", "horovod")
+    tell(f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}")
+    pip.run(
+        *("wheel", "--verbose", *options, "--wheel-dir", str(folder), "--requirement", str(requirement)),
+        environment=variables,
+        programs=Programs(path),
+        on_line=on_line,
+    )
+
+
+def list_variables(plan: HorovodPlan, python: Path, scratch: Path, home: Path | None) -> dict[str, str]:
+    """
+    Return what Horovod's build reads.
+
+    Effects: the programs that they name, in `scratch`.
+
+    Args:
+        plan: How it is built.
+        python: The environment's interpreter.
+        scratch: Where the programs go.
+        home: The home of CUDA; None without.
+    """
+    asked = {name: module in plan.frameworks for module, name in FRAMEWORKS.items()}
+    asked |= {"GLOO": True, "MPI": bool(plan.mpi)}
+    values = {f"HOROVOD_WITH{'' if is_asked else 'OUT'}_{name}": "1" for name, is_asked in asked.items()}
+    values |= {"MAKEFLAGS": f"-j{plan.jobs}", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
+    # g++ 13 and later: Horovod relied on headers that include this one no more (its pull request 3957, never released).
+    # Not in the wrapper, which nvcc hands preprocessed code.
+    # In C++20 <version> tells flatbuffers that there is a std::span, which g++ 14 needs it to take.
+    values["CXXFLAGS"] = "-include stdexcept" + (" -include version" if plan.standard == SPAN_STANDARD else "")
+    if plan.standard:
+        values["CXX"] = write_program(scratch / "cxx", WRAPPER.format(standard=plan.standard, compiler=plan.compiler))
+    elif plan.toolkit:
+        values["CXX"] = plan.compiler
+    if plan.mpi.startswith("/opt/"):  # The loader may not look there.
+        library = Path(plan.mpi).parent
+        values["LDFLAGS"] = f"-Wl,-rpath,{library}/lib:{library}/lib64"
+    if plan.toolkit and home:
+        return values | _list_cuda(plan.toolkit, plan.standard, scratch, home)
+    shown = write_program(scratch / "python-without-cuda", CPU_PYTHON.format(python=python))
+    values["HOROVOD_CMAKE"] = write_program(scratch / "cmake-without-cuda", CPU_CMAKE.format(python=shown))
+    return values | {"HOROVOD_WITHOUT_NVTX": "1"}
+
+
+def write_program(path: Path, text: str) -> str:
+    """Write a script and return its path."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def _list_cuda(toolkit: CudaToolkit, standard: str, scratch: Path, home: Path) -> dict[str, str]:
+    library = nccl_folder(scratch)
+    values = {
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_CUDA_HOME": str(home),
+        "CUDA_HOME": str(home),
+        "HOROVOD_NCCL_LINK": "SHARED",
+        "HOROVOD_BUILD_CUDA_CC_LIST": ",".join(toolkit.architectures),
+    }
+    if toolkit.nccl:
+        values |= {"HOROVOD_NCCL_INCLUDE": str(library.with_name("include")), "HOROVOD_NCCL_LIB": str(library)}
+    else:
+        values["HOROVOD_NCCL_HOME"] = str(Path(toolkit.nccl_headers).parent)
+    if standard:
+        # Horovod's CMake says C++11 to nvcc, whose passes would differ: the host's is the wrapper's.
+        values["NVCC_APPEND_FLAGS"] = f"-std=c++{standard}"
+    return values

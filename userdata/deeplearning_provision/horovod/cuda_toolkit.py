@@ -1,0 +1,170 @@
+"""
+Which CUDA toolkit Horovod is compiled with: the image's, NVIDIA's from PyPI, or Ubuntu's.
+
+It must be of the major version of the framework's CUDA, whose runtime and NCCL the framework's wheels bring. PyPI has
+nvcc for CUDA 13 and later; what is called nvcc there for CUDA 12 has only ptxas.
+"""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.horovod.framework_facts import Framework
+from deeplearning_provision.steps import ProvisionFailure
+
+IMAGE, PYPI, UBUNTU = "image", "pypi", "ubuntu"
+CUDA_HOME = "/usr/local/cuda"
+NCCL_HOMES = (CUDA_HOME, "/usr", "/usr/local/nccl")
+"""Where images keep `include/nccl.h`."""
+PYPI_MAJOR = 13
+"""The first of CUDA whose nvcc PyPI has."""
+PYPI_PACKAGES = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
+"""
+Each part of the compiler by name: in 13.0.2 the extra `nvcc` pins nvcc alone, whose package takes the newest of the
+others, and their PTX is too new for its ptxas. CUDA's `cuda_fp16.h` includes `nv/target` of cccl.
+"""
+UBUNTU_COMPILER = "g++-12"
+"""The newest that nvcc 12.0 takes."""
+UBUNTU_NVCC = "12.0"
+UBUNTU_PACKAGE = "nvidia-cuda-toolkit"
+"""Of Ubuntu 24.04 (multiverse): nvcc 12.0 and its tools, 86 MB; what it depends on, 5.6 GB, is not needed."""
+UBUNTU_HEADERS = (
+    "nvidia-cuda-runtime-cu12==12.0.146",
+    "nvidia-cuda-nvcc-cu12==12.0.140",
+    "nvidia-cuda-cccl-cu12==12.6.77",
+)
+"""Headers of that nvcc, from PyPI; the first release of the third that exists there is later."""
+ARCHITECTURES: Mapping[int, tuple[str, ...]] = {12: ("70", "75", "80", "86", "90"), 13: ("75", "80", "86", "90")}
+"""
+CUDA's major version -> compute capabilities for which Horovod's kernels are compiled.
+
+CUDA 13 knows no Volta. Horovod's build adds PTX of the last one, which later GPUs compile.
+"""
+VERSION_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class CudaToolkit:
+    """
+    A toolkit for Horovod's kernels and the libraries that it links.
+
+    Attributes:
+        kind: `image`, `pypi` or `ubuntu`.
+        cuda: The framework's CUDA.
+        requirements: What pip fetches.
+        compiler: The C++ compiler that nvcc takes.
+        architectures: For which kernels are compiled.
+        nccl_headers: Folder of nccl.h.
+        nccl: NCCL's library in the framework's wheels; empty for the image's own.
+        runtime: CUDA's runtime library in the framework's wheels; empty for the image's own.
+    """
+
+    kind: str
+    cuda: str
+    requirements: tuple[str, ...]
+    compiler: str
+    architectures: tuple[str, ...]
+    nccl_headers: str
+    nccl: str
+    runtime: str
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Packages of the system that it needs beside a C++ compiler."""
+        return (UBUNTU_COMPILER,) if self.kind == UBUNTU else ()
+
+
+def choose_toolkit(name: str, framework: Framework, root: Path, programs: Programs, capability: str) -> CudaToolkit:
+    """
+    Choose the toolkit for a framework that has CUDA.
+
+    Args:
+        name: The framework as an error names it.
+        framework: What it says of itself.
+        root: Where the node's file tree begins.
+        programs: The node's programs.
+        capability: Compute capability of the cluster's GPUs.
+
+    Raises:
+        ProvisionFailure: There is none for it; the message says what is missing.
+    """
+    headers, nccl, runtime = (
+        _find(framework, pattern) for pattern in ("nccl/include/nccl.h", "*/lib/libnccl.so*", "*/lib/libcudart.so*")
+    )
+    folder = str(Path(headers).parent) if headers else ""
+    own_folder = next((f"{home}/include" for home in NCCL_HOMES if _exists(root, f"{home}/include/nccl.h")), "")
+    compiled = read_nvcc_version(root, programs)
+    architectures = _list_architectures(framework, capability)
+    if compiled and framework.cuda_major in (0, int(compiled.partition(".")[0])) and ((headers and nccl) or own_folder):
+        libraries = (folder, nccl, "") if headers and nccl else (own_folder, "", "")
+        return CudaToolkit(IMAGE, framework.cuda, (), "g++", architectures, *libraries)
+    if not (headers and nccl and runtime):
+        raise ProvisionFailure(
+            f"Horovod cannot move GPU memory: {name} {framework.version} brings no CUDA runtime and NCCL of its own, "
+            f"nvcc in {CUDA_HOME} is {compiled or 'missing'} and nccl.h of the image is {own_folder or 'missing'}",
+            "install the framework from PyPI with its packages of CUDA, as torch==2.7.1 and "
+            "tensorflow[and-cuda]==2.15.1 bring them, or leave horovod out and use torchrun",
+        )
+    kind, requirements, compiler = _choose_source(name, framework, root, compiled)
+    return CudaToolkit(kind, framework.cuda, requirements, compiler, architectures, folder, nccl, runtime)
+
+
+def _choose_source(name: str, framework: Framework, root: Path, compiled: str) -> tuple[str, tuple[str, ...], str]:
+    if framework.cuda_major >= PYPI_MAJOR:
+        return PYPI, (f"{PYPI_PACKAGES}{_read_pin(framework)}",), "g++"
+    if UBUNTU_NVCC.startswith(f"{framework.cuda_major}.") and _is_ubuntu_24(root):
+        return UBUNTU, UBUNTU_HEADERS, UBUNTU_COMPILER
+    raise ProvisionFailure(
+        f"Horovod cannot move GPU memory: no nvcc for CUDA {framework.cuda} of {name} {framework.version}; {CUDA_HOME} "
+        f"has {compiled or 'none'}, PyPI has {PYPI_MAJOR} and later, Ubuntu 24.04 has {UBUNTU_NVCC}",
+        f"give an image with CUDA {framework.cuda_major or 12} in {CUDA_HOME}, or Ubuntu 24.04 for CUDA 12, or pin a "
+        f"torch for CUDA {PYPI_MAJOR} where the GPUs have compute capability 7.5 or more",
+    )
+
+
+def read_nvcc_version(root: Path, programs: Programs) -> str:
+    """Return the version of nvcc in the image's toolkit, such as `12.6`; empty where there is none that runs."""
+    path = root / CUDA_HOME.lstrip("/") / "bin" / "nvcc"
+    if not path.exists():
+        return ""
+    with contextlib.suppress(ProgramError):
+        return parse_nvcc_version(programs.run([str(path), "--version"], timeout_seconds=VERSION_SECONDS))
+    return ""
+
+
+def parse_nvcc_version(output: str) -> str:
+    """Return the version in what `nvcc --version` wrote; empty when it has none."""
+    found = re.search(r"release (\d+\.\d+)", output)
+    return found[1] if found else ""
+
+
+def _list_architectures(framework: Framework, capability: str) -> tuple[str, ...]:
+    """Kernels of the list run on everything later, so that only an older GPU needs one of its own."""
+    known = ARCHITECTURES[12 if framework.cuda_major < PYPI_MAJOR else PYPI_MAJOR]
+    own = capability.replace(".", "")
+    return (own, *known) if own and int(own) < int(known[0]) else known
+
+
+def _read_pin(framework: Framework) -> str:
+    """Return the release of CUDA's packages that the framework asks for; another has another runtime's headers."""
+    found = re.search(r"==\s*([\w.*]+)", framework.toolkit)
+    return f"=={found[1]}" if found else f"=={framework.cuda}.*"
+
+
+def _find(framework: Framework, pattern: str) -> str:
+    return next((str(path) for folder in framework.nvidia for path in sorted(Path(folder).glob(pattern))), "")
+
+
+def _exists(root: Path, path: str) -> bool:
+    return (root / path.lstrip("/")).exists()
+
+
+def _is_ubuntu_24(root: Path) -> bool:
+    try:
+        lines = (root / "etc/os-release").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return {"ID=ubuntu", 'VERSION_ID="24.04"'} <= set(lines)

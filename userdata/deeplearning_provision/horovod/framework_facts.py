@@ -1,0 +1,145 @@
+"""What an installed framework says of itself: version, CUDA, the GPUs that it has kernels for, and what it brings."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.python.interpreter import Interpreter
+from deeplearning_provision.steps import ProvisionFailure
+
+PROBE_SECONDS = 180
+# Debian packages PyTorch's headers apart, and pybind11's, which others carry in PyTorch's own folder.
+# `torch.cuda.get_arch_list` is empty on a master without GPUs; the function behind it needs none.
+_ASK = """
+import importlib.metadata, importlib.util, json, os, {module}
+cuda, missing, kernels, needs = "", "", [], []
+if "{module}" == "torch":
+    cuda = torch.version.cuda or ""
+    own = os.path.join(os.path.dirname(torch.__file__), "include")
+    folders = [own, os.path.join(own, "torch", "csrc", "api", "include"), "/usr/include"]
+    names = ["torch/extension.h", "pybind11/pybind11.h"]
+    missing = ", ".join(n for n in names if not any(os.path.exists(os.path.join(f, n)) for f in folders))
+    if cuda:
+        kernels = (torch._C._cuda_getArchFlags() or "").split()
+        needs = importlib.metadata.requires("torch") or []
+elif "{module}" == "tensorflow":
+    build = tensorflow.sysconfig.get_build_info()
+    cuda, kernels = str(build.get("cuda_version", "")), list(build.get("cuda_compute_capabilities", []))
+else:
+    cuda = "yes" if mxnet.runtime.Features().is_enabled("CUDA") else ""
+wheels = importlib.util.find_spec("nvidia")
+print(json.dumps({{
+    "version": {module}.__version__,
+    "cuda": cuda,
+    "missing": missing,
+    "kernels": kernels,
+    "nvidia": list(wheels.submodule_search_locations or []) if wheels else [],
+    "toolkit": next((n for n in needs if n.startswith("cuda-toolkit")), ""),
+}}))
+"""
+_KERNEL = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<only>[af]?)")
+
+
+@dataclass(frozen=True)
+class Framework:
+    """
+    A framework as it says itself.
+
+    Attributes:
+        version: Its own.
+        cuda: The CUDA that it is built for, such as `12.6`; empty for none.
+        missing: Headers that it lacks.
+        kernels: What its kernels are compiled for, such as `sm_70` or `compute_90`; empty when it does not say.
+        nvidia: Folders of the wheels of NVIDIA's that it came with.
+        toolkit: The requirement by which it pins the packages of CUDA, `cuda-toolkit[...]==13.2.1; ...`; empty before
+            they were one.
+    """
+
+    version: str
+    cuda: str = ""
+    missing: str = ""
+    kernels: tuple[str, ...] = ()
+    nvidia: tuple[str, ...] = ()
+    toolkit: str = ""
+
+    @property
+    def cuda_major(self) -> int:
+        """Major version of its CUDA; 0 without or unknown."""
+        found = re.match(r"\d+", self.cuda)
+        return int(found[0]) if found else 0
+
+
+def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> Framework:
+    """
+    Import a framework and ask it.
+
+    Raises:
+        ProvisionFailure: It cannot be imported.
+    """
+    try:
+        output = programs.run(
+            [str(interpreter.program), "-I", "-c", _ASK.format(module=module)], timeout_seconds=PROBE_SECONDS
+        )
+        found = json.loads(output.strip().splitlines()[-1])
+        return Framework(**{**found, "kernels": tuple(found["kernels"]), "nvidia": tuple(found["nvidia"])})
+    except (ProgramError, ValueError, IndexError, KeyError, TypeError) as error:
+        raise ProvisionFailure(
+            f"{module} cannot be imported", "correct the requirements", output=getattr(error, "output", "")
+        ) from error
+
+
+def check_architecture(module: str, framework: Framework, capability: str) -> None:
+    """
+    Refuse a framework without kernels for the cluster's GPUs.
+
+    Args:
+        module: `torch`, `tensorflow` or `mxnet`.
+        framework: What it says of itself; one that names no kernels passes.
+        capability: Compute capability of the GPUs, such as `7.0`; empty for none.
+
+    Raises:
+        ProvisionFailure: None of its kernels runs on them; the remedy names a version that does, where one is known.
+    """
+    if not capability or not framework.kernels or any(_runs_on(kernel, capability) for kernel in framework.kernels):
+        return
+    raise ProvisionFailure(
+        f"{module} {framework.version} has no kernels for GPUs of compute capability {capability}, it has "
+        + " ".join(framework.kernels),
+        _remedy(module, framework.kernels, capability),
+    )
+
+
+def _runs_on(kernel: str, capability: str) -> bool:
+    """
+    Tell whether a kernel runs on GPUs.
+
+    Binary code runs on the same major version from its own minor version on, PTX on everything later, code whose name
+    ends with a letter on nothing else: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.
+    """
+    found = _KERNEL.fullmatch(kernel)
+    if found is None:
+        return False
+    made, has = (int(found["major"]), int(found["minor"])), _read_capability(capability)
+    if found["only"]:
+        return made == has
+    return made <= has and (found["kind"] == "compute" or made[0] == has[0])
+
+
+def _read_capability(capability: str) -> tuple[int, int]:
+    major, _, minor = capability.partition(".")
+    return int(major), int(minor or 0)
+
+
+def _remedy(module: str, kernels: Sequence[str], capability: str) -> str:
+    if module == "torch" and (5, 0) <= _read_capability(capability) < (7, 5):
+        # CUDA 13 has no Volta; wheels of 2.7.1 are of CUDA 12.6.
+        return "pin torch==2.7.1, which has kernels from sm_50 to sm_90"
+    is_old = all(_read_capability(capability) > _made_for(kernel) for kernel in kernels)
+    return f"pin {'a later' if is_old else 'an earlier'} version of {module}, or give another instance type"
+
+
+def _made_for(kernel: str) -> tuple[int, int]:
+    found = _KERNEL.fullmatch(kernel)
+    return (int(found["major"]), int(found["minor"])) if found else (0, 0)

@@ -1,0 +1,203 @@
+"""
+How Horovod is built on a node: for which frameworks, with which transports and compilers.
+
+Only its source is published, of 2023; no image carries it built. Its CMake sets the C++ standard itself and knows 14 at
+most, where the headers of PyTorch 2.1 and later ask for 17; its gloo does not pass CMake 4.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.horovod.cuda_toolkit import CudaToolkit, choose_toolkit, read_nvcc_version
+from deeplearning_provision.horovod.framework_facts import Framework, ask_framework, check_architecture
+from deeplearning_provision.python.interpreter import Interpreter
+from deeplearning_provision.python.pip import COMPILER_REMEDY
+from deeplearning_provision.steps import ProvisionFailure
+
+HOROVOD_RECIPE = 2
+"""Changes with the way of building: what an older way built is another environment."""
+SOURCES = {"0.28.1": "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"}
+"""Version -> SHA-256 of its source on PyPI."""
+FRAMEWORKS = {"torch": "PYTORCH", "tensorflow": "TENSORFLOW", "mxnet": "MXNET"}
+MPI_FOLDERS = ("/opt/amazon/openmpi/bin", "/opt/amazon/openmpi5/bin", "/usr/lib64/openmpi/bin")
+"""Where images keep an MPI that is not in the `PATH` of services."""
+MPI_COMPILER = "mpicxx"
+COMPILER = "g++"
+STANDARDS = {"torch": (((2, 14), "20"), ((2, 1), "17")), "tensorflow": (((2, 10), "17"),)}
+"""
+Framework -> from which version its headers ask for which C++ standard, the newest first.
+
+PyTorch's own `CMAKE_CXX_STANDARD`; for TensorFlow Horovod's CMake says so of 2.10, and 2.15.1 was compiled with it.
+"""
+SPAN_STANDARD = "20"
+STRICT_COMPILER = 14
+"""
+First g++ that refuses the `span` of the flatbuffers in Horovod, which assigns to a constant (google/flatbuffers, pull
+request 7227). Where the standard library has one, from C++20 on, flatbuffers takes that.
+"""
+LAST_TENSORFLOW = (2, 18)
+"""Horovod 0.28.1 compiles with the headers of 2.15.1, 2.16.2 and 2.18.1; those of 2.20.0 moved `xla_builder.h`."""
+BYTES_A_JOB = 2 << 30
+"""Of memory, for one compiler at PyTorch's headers."""
+PROBE_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class HorovodPlan:
+    """
+    How Horovod is built.
+
+    Attributes:
+        version: Of Horovod.
+        frameworks: Framework -> version for which it is built.
+        skipped: Framework -> why it is not built for one that is there.
+        mpi: Folder of MPI's compiler; empty without MPI.
+        toolkit: With what it is built to move GPU memory by NCCL; None for CPUs.
+        standard: The C++ standard that the compilers are told, `17` or `20`; empty for Horovod's own choice.
+        jobs: Compilers at the same time.
+    """
+
+    version: str
+    frameworks: Mapping[str, str]
+    skipped: Mapping[str, str]
+    mpi: str
+    toolkit: CudaToolkit | None
+    standard: str
+    jobs: int
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it moves GPU memory by NCCL."""
+        return self.toolkit is not None
+
+    @property
+    def compiler(self) -> str:
+        """The C++ compiler."""
+        return self.toolkit.compiler if self.toolkit else COMPILER
+
+    def to_document(self) -> dict[str, object]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+def find_mpi(root: Path, programs: Programs) -> str:
+    """Return the folder of an MPI compiler that finds mpi.h, which Debian packages apart; empty when there is none."""
+    folders = [*programs.search_path.split(":"), *(str(root / folder.lstrip("/")) for folder in MPI_FOLDERS)]
+    for folder in dict.fromkeys(folders):
+        with contextlib.suppress(ProgramError):
+            compiler = f"{folder}/{MPI_COMPILER}"
+            programs.run([compiler, "-E", "-x", "c++", "-include", "mpi.h", "/dev/null"], timeout_seconds=PROBE_SECONDS)
+            return folder
+    return ""
+
+
+def describe_compilers(root: Path, programs: Programs) -> dict[str, str]:
+    """Return the versions of the node's compilers, those that it has: `g++` and, of the image's CUDA, `nvcc`."""
+    found = {"nvcc": read_nvcc_version(root, programs)}
+    with contextlib.suppress(ProgramError):
+        output = programs.run([COMPILER, "-dumpfullversion", "-dumpversion"], timeout_seconds=PROBE_SECONDS)
+        found[COMPILER] = output.strip()
+    return {name: version for name, version in sorted(found.items()) if version}
+
+
+def plan_horovod(
+    version: str, interpreter: Interpreter, root: Path, programs: Programs, *, capability: str
+) -> HorovodPlan:
+    """
+    Decide how Horovod is built.
+
+    Args:
+        version: Of Horovod.
+        interpreter: Of the environment, with all its requirements.
+        root: Where the node's file tree begins.
+        programs: The node's programs.
+        capability: Compute capability of the cluster's GPUs, such as `7.0`; empty for nodes without.
+
+    Raises:
+        ProvisionFailure: It cannot be built here, or would be for a framework that the GPUs cannot run; the message
+            says what is missing.
+    """
+    if version not in SOURCES:
+        raise ProvisionFailure(f"horovod must be one of {', '.join(SOURCES)}, got {version}", "set it to one of them")
+    if not interpreter.frameworks:
+        raise ProvisionFailure(
+            "Horovod needs a framework to be built for: neither image nor requirements have torch, tensorflow or mxnet",
+            "add one to the requirements, or leave horovod out",
+        )
+    asked = {module: ask_framework(module, interpreter, programs) for module in interpreter.frameworks}
+    for module, framework in asked.items():
+        check_architecture(module, framework, capability)
+    _check_compilers(interpreter, programs)
+    skipped = {module: why for module, framework in asked.items() if (why := _find_obstacle(module, framework))}
+    found = {module: framework for module, framework in asked.items() if module not in skipped}
+    if not found:
+        raise ProvisionFailure(
+            f"Horovod cannot be built: {', '.join(f'{module}: {why}' for module, why in skipped.items())}",
+            "on Debian, add libtorch-dev and pybind11-dev for torch; pin tensorflow<2.19",
+        )
+    versions = {module: framework.version for module, framework in found.items()}
+    toolkit = _find_toolkit(found, root, programs, capability)
+    standard = choose_standard(versions, _read_compiler(toolkit.compiler if toolkit else COMPILER, programs))
+    return HorovodPlan(version, versions, skipped, find_mpi(root, programs), toolkit, standard, count_jobs())
+
+
+def choose_standard(frameworks: Mapping[str, str], compiler: int) -> str:
+    """Return the C++ standard that headers and compiler ask for; empty where Horovod's own choice is enough."""
+    wanted = [
+        standard
+        for module, version in frameworks.items()
+        for standard in [_read_standard(version, STANDARDS.get(module, ()))]
+    ]
+    return max([*wanted, SPAN_STANDARD if compiler >= STRICT_COMPILER else ""])
+
+
+def _read_standard(version: str, standards: Sequence[tuple[tuple[int, int], str]]) -> str:
+    return next((standard for least, standard in standards if _read_version(version) >= least), "")
+
+
+def _read_version(version: str) -> tuple[int, int]:
+    """Return major and minor version; one that is no number is taken for the newest."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (9999, 0)
+
+
+def _read_compiler(compiler: str, programs: Programs) -> int:
+    """Return the major version of a g++; 0 where it does not say it."""
+    with contextlib.suppress(ProgramError, ValueError):
+        return int(programs.run([compiler, "-dumpversion"], timeout_seconds=PROBE_SECONDS).partition(".")[0])
+    return 0
+
+
+def count_jobs() -> int:
+    """Return how many compilers the machine takes at once, by cores and memory."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // BYTES_A_JOB))
+
+
+def _find_obstacle(module: str, framework: Framework) -> str:
+    if module == "tensorflow" and _read_version(framework.version) > LAST_TENSORFLOW:
+        return f"Horovod does not compile with the headers of {framework.version}"
+    return f"{framework.missing} is missing" if framework.missing else ""
+
+
+def _find_toolkit(
+    found: Mapping[str, Framework], root: Path, programs: Programs, capability: str
+) -> CudaToolkit | None:
+    """Return the toolkit of the first framework that has CUDA, where the nodes have GPUs."""
+    for module, framework in found.items():
+        if capability and framework.cuda:
+            return choose_toolkit(module, framework, root, programs, capability)
+    return None
+
+
+def _check_compilers(interpreter: Interpreter, programs: Programs) -> None:
+    missing = [program for program in (COMPILER, "make") if not programs.has(program)]
+    if "torch" in interpreter.frameworks and not (Path(interpreter.headers) / "Python.h").exists():
+        missing.append(f"Python.h of {interpreter.version}")
+    if missing:
+        raise ProvisionFailure(f"Horovod cannot be built without {', '.join(missing)}", COMPILER_REMEDY)

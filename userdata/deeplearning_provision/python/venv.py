@@ -1,0 +1,105 @@
+"""A virtual environment over the image's Python, in which the image's packages stay visible."""
+
+import shutil
+import tempfile
+from collections.abc import Container, Iterable
+from pathlib import Path
+
+from deeplearning_node.programs import ProgramError
+from deeplearning_provision.program_log import Transcript
+from deeplearning_provision.python.interpreter import Interpreter
+from deeplearning_provision.steps import ProvisionFailure
+
+MAKE_SECONDS = 300
+IMPORT_SECONDS = 300
+_PIP = '#!/bin/sh\nexec {python} -m pip "$@"\n'
+
+
+def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) -> Path:
+    """
+    Make an empty environment; one that is there is removed first.
+
+    Packages of the image, such as its PyTorch, are visible in it. pip is not installed into it: the image's is used,
+    which saves seconds and asks for no ensurepip, a package of its own on Debian and Ubuntu.
+
+    Args:
+        interpreter: The image's.
+        folder: Where to; scripts in it will hold this path.
+        transcript: Where output goes.
+
+    Returns:
+        The environment's interpreter.
+
+    Raises:
+        ProvisionFailure: The image's Python cannot make environments.
+    """
+    if not interpreter.has_venv:
+        raise ProvisionFailure(
+            f"{interpreter.path} has no module venv", "install python3-venv in the set-up script, or give another image"
+        )
+    if folder.exists():
+        shutil.rmtree(folder)
+    options = ["--without-pip", *(["--system-site-packages"] if interpreter.has_system_packages else [])]
+    try:
+        transcript.run([str(interpreter.program), "-m", "venv", *options, str(folder)], timeout_seconds=MAKE_SECONDS)
+    except ProgramError as error:
+        raise ProvisionFailure(
+            f"{interpreter.path} cannot make an environment", "see the disk and the image's Python", output=error.output
+        ) from error
+    python = folder / "bin" / "python"
+    if interpreter.is_virtual:
+        _show_packages(interpreter, python)
+    pip = folder / "bin" / "pip"
+    pip.write_text(_PIP.format(python=python))
+    pip.chmod(0o755)
+    return python
+
+
+def _show_packages(interpreter: Interpreter, python: Path) -> None:
+    """
+    Make another environment's packages visible.
+
+    An environment that is made from one sees the packages of the system's Python alone. `addsitedir` instead of bare
+    paths, because it reads that environment's own .pth files too.
+    """
+    (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    calls = "; ".join(f"site.addsitedir({folder!r})" for folder in interpreter.packages)
+    (packages / "image.pth").write_text(f"import site; {calls}\n")
+
+
+def import_frameworks(python: Path, frameworks: Iterable[str], horovod: Container[str], transcript: Transcript) -> None:
+    """
+    Import each framework, and Horovod for it, in a process of its own: frameworks do not always bear one another.
+
+    Args:
+        python: The environment's interpreter.
+        frameworks: Their modules.
+        horovod: Those for which Horovod was built.
+        transcript: Where output goes.
+
+    Raises:
+        ProvisionFailure: One cannot be imported.
+    """
+    for module in frameworks:
+        name = f"horovod.{module}" if module in horovod else module
+        try:
+            transcript.run(
+                [str(python), "-c", f"import {name}"],
+                timeout_seconds=IMPORT_SECONDS,
+                environment={"PYTHONNOUSERSITE": "1"},
+            )
+        except ProgramError as error:
+            raise ProvisionFailure(
+                f"{name} cannot be imported in the environment", "correct the requirements", output=error.output
+            ) from error
+
+
+def switch_link(link: Path, target: str) -> None:
+    """Let a symbolic link lead elsewhere; whoever follows it meanwhile arrives at the old or the new."""
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_symlink() and str(link.readlink()) == target:
+        return
+    with tempfile.TemporaryDirectory(dir=link.parent, prefix=f".{link.name}.") as folder:
+        fresh = Path(folder) / link.name
+        fresh.symlink_to(target)
+        fresh.replace(link)
