@@ -100,7 +100,7 @@ test: setup ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those 
 
 # Processes of their own: first to fail, and their CPU time is not that of stacks which other tests keep in memory.
 # Two at once, since most machines have two cores: what forms a cluster, and what is done with one.
-FORMING := $(addprefix tests/unit/,bootstrap capacity_adjuster deeplearning_agent deeplearning_cdk faults)
+FORMING := $(addprefix tests/unit/,bootstrap capacity_adjuster deeplearning_agent deeplearning_cdk deeplearning_node faults)
 .PHONY: unit
 unit: setup ## Run the unit tests alone (no root)
 	@echo "unit tests in two halves; the first one's output follows the second's"
@@ -120,7 +120,7 @@ base: setup
 .PHONY: check
 check: setup build/stamps/checkov ## Lint, format, types, shell, and every security gate over every preset (no network after set-up)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/mypy app.py stacks constructs lambda userdata view rehearsal cli docs
+	@$(BIN)/mypy app.py stacks contract constructs lambda userdata view rehearsal cli docs
 	@$(BIN)/shellcheck .ci/run $$(git ls-files '*.sh')
 	@$(BIN)/python -m tests.gates
 	@$(BIN)/python -m pytest tests/gates

@@ -17,6 +17,7 @@ PAYLOAD = {
     "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",
     "userdata/deeplearning_command": "deeplearning_cdk/_payload/deeplearning_command",
     "userdata/deeplearning_jobs": "deeplearning_cdk/_payload/deeplearning_jobs",
+    "userdata/deeplearning_node": "deeplearning_cdk/_payload/deeplearning_node",
     "userdata/deeplearning_provision": "deeplearning_cdk/_payload/deeplearning_provision",
     "userdata/fetch_agent.py": "deeplearning_cdk/_payload/fetch_agent.py",
 }

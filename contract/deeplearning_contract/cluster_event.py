@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.document import field
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field
 from deeplearning_contract.messages import MAX_REASON
 
 EVENT_SOURCE = "deeplearning-cdk"

@@ -17,9 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.departure import Departure
-from deeplearning_contract.document import excerpt, field, object_list, parse_object, text_list
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, excerpt, field, object_list, parse_object, text_list
 from deeplearning_contract.membership import Member, is_public_key
 from deeplearning_contract.messages import MAX_REASON
 
@@ -37,6 +35,36 @@ class Phase(str, Enum):
     PUBLISHED = "published"
     FORMED = "formed"
     FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Departure:
+    """
+    A node that is no member any more.
+
+    Attributes:
+        instance_id: Its EC2 instance id.
+        generation: The first generation without it.
+        reason: Why it left.
+    """
+
+    instance_id: str
+    generation: int
+    reason: str
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Departure":
+        """
+        Read a departure from its JSON object.
+
+        Raises:
+            ContractError: A field is absent or malformed.
+        """
+        return cls(
+            instance_id=field(document, "instance_id", str, "departure"),
+            generation=field(document, "generation", int, "departure"),
+            reason=field(document, "reason", str, "departure"),
+        )
 
 
 @dataclass(frozen=True)

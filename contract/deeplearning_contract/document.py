@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from deeplearning_contract.errors import ContractError
-
 T = TypeVar("T")
 _EXCERPT = 80
 
@@ -75,3 +73,7 @@ def object_list(document: Mapping[str, Any], key: str, what: str) -> tuple[dict[
     if not all(isinstance(value, dict) for value in values):
         raise ContractError(f"{what}.{key} must be a list of objects, got {excerpt(values)}")
     return tuple(values)
+
+
+class ContractError(ValueError):
+    """A document or message does not have the shape that the contract gives it."""

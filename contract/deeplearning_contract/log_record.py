@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from deeplearning_contract.document import ContractError, parse_object
 from deeplearning_contract.document import field as take
-from deeplearning_contract.document import parse_object
-from deeplearning_contract.errors import ContractError
 
 FIELDS = ("time", "level", "cluster", "generation", "node", "role", "logger", "message")
 """What every line has, in this order."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deeplearning_contract.document import excerpt, field
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, excerpt, field
 from deeplearning_contract.names import MASTER_HOST, host_name
 
 _MOST_GPUS = 1024

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.document import excerpt, field, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, excerpt, field, parse_object
 from deeplearning_contract.membership import Member
 
 MAX_REASON = 1000

@@ -5,8 +5,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.document import field, object_list
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, object_list
 
 
 @dataclass(frozen=True)

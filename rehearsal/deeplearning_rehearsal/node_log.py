@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.log_record import LogLine
 from deeplearning_contract.metrics import read_metrics
 

@@ -15,7 +15,7 @@ CHECKOV, BANDIT = "checkov", "bandit"
 SOURCES = "sources"
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("app.py", "stacks", "constructs", "lambda", "userdata", "view", "rehearsal", "cli", "docs")
+PROGRAMS = ("app.py", "stacks", "contract", "constructs", "lambda", "userdata", "view", "rehearsal", "cli", "docs")
 _CHECKOV = ROOT / "build" / "checkov" / "bin" / "checkov"
 _CHECKOV_RULES = "https://www.checkov.io/5.Policy%20Index/cloudformation.html"
 

@@ -5,10 +5,12 @@ Each check returns its findings, a line each; none means that all is well.
 """
 
 import ast
+import graphlib
 import sys
+from collections import Counter
 from pathlib import Path
 
-SOURCE_ROOTS = ("cli", "constructs", "lambda", "rehearsal", "userdata", "view")
+SOURCE_ROOTS = ("cli", "constructs", "contract", "lambda", "rehearsal", "userdata", "view")
 FIRST_PARTY = frozenset(
     {
         "capacity_adjuster",
@@ -18,6 +20,7 @@ FIRST_PARTY = frozenset(
         "deeplearning_command",
         "deeplearning_contract",
         "deeplearning_jobs",
+        "deeplearning_node",
         "deeplearning_provision",
         "deeplearning_rehearsal",
         "deeplearning_view",
@@ -32,11 +35,12 @@ ROOMS = {
     "stacks": (frozenset({"deeplearning_cdk"}), CDK),
     "constructs/deeplearning_cdk": (frozenset({"deeplearning_contract"}), CDK),
     "contract/deeplearning_contract": (frozenset(), frozenset()),
-    "userdata/deeplearning_agent": (frozenset({"deeplearning_contract"}), AWS),
-    "userdata/deeplearning_jobs": (frozenset({"deeplearning_agent", "deeplearning_contract"}), frozenset()),
-    "userdata/deeplearning_provision": (frozenset({"deeplearning_agent", "deeplearning_contract"}), AWS),
+    "userdata/deeplearning_node": (frozenset({"deeplearning_contract"}), AWS),
+    "userdata/deeplearning_agent": (frozenset({"deeplearning_contract", "deeplearning_node"}), AWS),
+    "userdata/deeplearning_jobs": (frozenset({"deeplearning_contract", "deeplearning_node"}), frozenset()),
+    "userdata/deeplearning_provision": (frozenset({"deeplearning_contract", "deeplearning_node"}), AWS),
     "userdata/deeplearning_command": (
-        frozenset({"deeplearning_agent", "deeplearning_contract", "deeplearning_jobs", "deeplearning_provision"}),
+        frozenset({"deeplearning_contract", "deeplearning_jobs", "deeplearning_node", "deeplearning_provision"}),
         AWS,
     ),
     "userdata/fetch_agent.py": (frozenset(), frozenset()),
@@ -48,10 +52,11 @@ ROOMS = {
 }
 """Room -> the first-party packages that it may import, and the third-party ones; None: any but the CDK's."""
 OLD_SYNTAX = (
+    "contract/deeplearning_contract",
     "userdata/deeplearning_agent",
     "userdata/deeplearning_command",
-    "contract/deeplearning_contract",
     "userdata/deeplearning_jobs",
+    "userdata/deeplearning_node",
     "userdata/deeplearning_provision",
     "userdata/fetch_agent.py",
     "lambda/capacity_adjuster",
@@ -59,6 +64,8 @@ OLD_SYNTAX = (
 )
 HEAVY = AWS | CDK | frozenset({"jinja2", "moto", "rich", "werkzeug"})
 MOST_MODULE_LINES = 400
+MOST_MODULES = 16
+"""Of a folder, `__init__` aside."""
 MOST_FUNCTION_LINES = 40
 MOST_BOOTSTRAP_LINES = 60
 SKIPPED = frozenset({"build", "cdk.out", "node_modules"})
@@ -124,7 +131,7 @@ def check_source_roots(root):
 def check_lazy_command(root):
     """What the command imports when it starts, directly or not, is light."""
     modules = {}
-    for source in ("cli", "rehearsal", "userdata", "view"):
+    for source in ("cli", "contract", "rehearsal", "userdata", "view"):
         for path in find_modules(root / source):
             name = ".".join(path.relative_to(root / source).with_suffix("").parts).removesuffix(".__init__")
             modules[name] = path
@@ -156,9 +163,10 @@ def _run_at_import(statements):
 
 
 def check_agent(root):
-    """The agent runs no shell, and waits in one place."""
+    """The agent and the spine run no shell, and wait in one place."""
     findings = []
-    for path in find_modules(root / "userdata/deeplearning_agent"):
+    rooms = ("userdata/deeplearning_agent", "userdata/deeplearning_node")
+    for path in (path for room in rooms for path in find_modules(root / room)):
         for node in ast.walk(parse(path)):
             if isinstance(node, ast.keyword) and node.arg == "shell":
                 findings.append(f"{path.relative_to(root)}:{node.value.lineno} passes shell=")
@@ -231,8 +239,35 @@ def check_public_names(root):
     return [f"{path.relative_to(root)}: {finding}" for finding in [*findings, *other]]
 
 
+def check_circles(root):
+    """No module imports itself by way of others, also not inside a function or for type checkers alone."""
+    modules = {}
+    for source in SOURCE_ROOTS:
+        for path in find_modules(root / source):
+            modules[".".join(path.relative_to(root / source).with_suffix("").parts).removesuffix(".__init__")] = path
+    imports = {}
+    for name, path in modules.items():
+        found = find_imports(ast.walk(parse(path)), name if path.name == "__init__.py" else name.rpartition(".")[0])
+        # A package that holds the module is imported by everything in it.
+        imports[name] = {n for n in found & modules.keys() if n != name and not name.startswith(f"{n}.")}
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        return [f"circle: {' <- '.join(error.args[1])}"]
+    return []
+
+
+def check_crowding(root):
+    """A folder of code has no more modules than a reader can keep apart."""
+    counts = Counter(path.parent for room in SOURCE_ROOTS for path in find_modules(root / room))
+    counts.subtract(path.parent for room in SOURCE_ROOTS for path in (root / room).rglob("__init__.py"))
+    return [f"{folder.relative_to(root)} has {n} modules" for folder, n in counts.items() if n > MOST_MODULES]
+
+
 CHECKS = (
     check_arrows,
+    check_circles,
+    check_crowding,
     check_source_roots,
     check_lazy_command,
     check_agent,

@@ -21,7 +21,8 @@ from deeplearning_node.node_facts import NodeFacts
 from tests.unit import job_node
 
 GENEROUS_SECONDS = 60
-USERDATA = Path(__file__).parents[2] / "userdata"
+ROOT = Path(__file__).parents[2]
+USERDATA, CONTRACT = ROOT / "userdata", ROOT / "contract"
 PACKAGES = Path(botocore.__file__).parents[1]
 CPU = HardwareSettings("c6i.4xlarge", 0, 1, 0)
 COMMAND = "/usr/local/bin/deeplearning"
@@ -96,7 +97,7 @@ class JobLab:
         (root / "proc/sys/kernel/random/boot_id").write_text("boot\n")
         command = f'exec "{sys.executable}" -S "{job_node.__file__}" "{self.folder}" {address} "$@"'
         # Compiled once for all tests, whatever the tests' own environment says: it is most of a short command's time.
-        variables = f"PYTHONPATH='{USERDATA}:{PACKAGES}' PYTHONPYCACHEPREFIX='{self.compiled}'"
+        variables = f"PYTHONPATH='{USERDATA}:{CONTRACT}:{PACKAGES}' PYTHONPYCACHEPREFIX='{self.compiled}'"
         (root / "deeplearning").write_text(f"#!/bin/sh\nunset PYTHONDONTWRITEBYTECODE\nexport {variables}\n{command}\n")
         (root / "deeplearning").chmod(0o755)
         self.set_facts(index)

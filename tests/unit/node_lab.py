@@ -400,5 +400,19 @@ def stopped():
 
 
 @pytest.fixture
-def package_directory():
-    return Path(__file__).parents[2] / "userdata" / "deeplearning_agent"
+def agent_folder(tmp_path_factory):
+    """A folder with what the agent's zip holds of ours."""
+    root, folder = Path(__file__).parents[2], tmp_path_factory.mktemp("agent")
+    for package in (*(root / "userdata").glob("deeplearning_*"), root / "contract" / "deeplearning_contract"):
+        (folder / package.name).symlink_to(package)
+    return folder
+
+
+@pytest.fixture
+def agent_modules():
+    """Name and file of each module that the agent runs: its own and those of the spine."""
+    root = Path(__file__).parents[2] / "userdata"
+    paths = (
+        path for room in ("deeplearning_agent", "deeplearning_node") for path in sorted((root / room).rglob("*.py"))
+    )
+    return {".".join(path.relative_to(root).with_suffix("").parts): path for path in paths}

@@ -47,7 +47,7 @@ PUBLIC = "constructs/deeplearning_cdk/__init__.py"
             "from deeplearning_contract import names",
             "stacks/a.py imports deeplearning_contract",
         ),
-        ("arrows", PUBLIC, "import deeplearning_node.node", f"{PUBLIC} imports deeplearning_agent"),
+        ("arrows", PUBLIC, "import deeplearning_node.node", f"{PUBLIC} imports deeplearning_node"),
         ("arrows", PUBLIC, "def f():\n    import boto3", f"{PUBLIC} imports boto3"),
         (
             "arrows",
@@ -106,6 +106,12 @@ PUBLIC = "constructs/deeplearning_cdk/__init__.py"
             "try:\n    import rich\nexcept ImportError:\n    rich = None",
             "deeplearning_cli.main imports rich when it starts",
         ),
+        (
+            "arrows",
+            "userdata/deeplearning_jobs/a.py",
+            "from deeplearning_agent import role",
+            "userdata/deeplearning_jobs/a.py imports deeplearning_agent",
+        ),
         ("agent", "userdata/deeplearning_agent/a.py", "run('x', shell=True)", "a.py:1 passes shell="),
         ("agent", "userdata/deeplearning_agent/a.py", "import os\nos.system('x')", "a.py:2 calls os.system"),
         ("agent", "userdata/deeplearning_agent/a.py", "import time\ntime.sleep(1)", "a.py:2 sleeps"),
@@ -133,6 +139,32 @@ def test_a_planted_violation_is_found(tmp_path, check, path, text, finding):
     planted.write_text(text)
     (found,) = check(tmp_path)
     assert finding in found
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["from pack import a", "def f():\n    from pack.a import x", "if TYPE_CHECKING:\n    import pack.a"],
+    ids=["plain", "in a function", "for types"],
+)
+def test_modules_that_import_each_other_are_found(tmp_path, back):
+    package = tmp_path / "view" / "pack"
+    package.mkdir(parents=True)
+    for name, text in {"__init__": "", "a": "from pack import b", "b": "from pack.c import x", "c": "x = 1"}.items():
+        (package / f"{name}.py").write_text(text)
+    assert architecture.check_circles(tmp_path) == []
+    (package / "c.py").write_text(f"x = 1\n{back}")
+    (found,) = architecture.check_circles(tmp_path)
+    assert {"pack.a", "pack.b", "pack.c"} <= set(found.split())
+
+
+def test_a_seventeenth_module_of_a_folder_is_found(tmp_path):
+    package = tmp_path / "view" / "pack"
+    package.mkdir(parents=True)
+    for name in ("__init__", *(f"m{number}" for number in range(16))):
+        (package / f"{name}.py").write_text("")
+    assert architecture.check_crowding(tmp_path) == []
+    (package / "one_more.py").write_text("")
+    assert architecture.check_crowding(tmp_path) == ["view/pack has 17 modules"]
 
 
 def test_what_the_command_reaches_is_light_too(tmp_path):

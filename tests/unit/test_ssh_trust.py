@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("cli", "constructs", "examples", "lambda", "stacks", "userdata")
+FOLDERS = ("cli", "constructs", "contract", "examples", "lambda", "stacks", "userdata")
 FORWARDED = re.compile(r"ForwardAgent[ =]+[\"']?yes|\bssh\b[^\n]* -A\b|[\"']-A[\"'], [\"']-o[\"']")
 UNCHECKED = re.compile(r"StrictHostKeyChecking[ =]+[\"']?(no|off|accept-new)\b")
 SEED_LOOP = {"userdata/deeplearning_command/check/contract.py"}

@@ -11,7 +11,7 @@ from deeplearning_agent.role import Duty
 from deeplearning_agent.telemetry.log_fields import is_for_people
 from deeplearning_agent.telemetry.publisher import Observation
 from deeplearning_agent.worker import Worker
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_contract.stack_signal import send_signal, signal_body

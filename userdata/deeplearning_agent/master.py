@@ -6,7 +6,7 @@ from typing import NoReturn
 from deeplearning_agent.boot.steps import prepare_node, run_stage
 from deeplearning_agent.coordination.progress_events import Chronicle
 from deeplearning_agent.coordination.queues import POLL_SECONDS, WorkerBell
-from deeplearning_agent.membership.controller import Keeper, Watch
+from deeplearning_agent.membership.controller import Keeper
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.formation_outcome import Outcome, is_decided
 from deeplearning_agent.membership.master_epoch import Tenure
@@ -21,7 +21,7 @@ from deeplearning_agent.workload.interruption_notice import read_notice
 from deeplearning_agent.workload.run_script import RunScript
 from deeplearning_agent.workload.user_scripts import fetch_run_script
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_node.aws_clients import AwsClients, AwsFailure
 from deeplearning_node.deadline import Deadline, setup_deadline
 from deeplearning_node.failure import StageFailure
@@ -43,7 +43,7 @@ class Master(Duty):
     """Runs on the one master."""
 
     user_key = ""
-    watch: Watch | None = None
+    watch: MemberWatch | None = None
     """How workers are looked at. Default: through the network."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:

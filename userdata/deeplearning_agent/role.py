@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.coordination.queues import POLL_SECONDS, DoorbellQueue
 from deeplearning_agent.coordination.state_store import StateStore
-from deeplearning_agent.membership.host_files import installed_generation
 from deeplearning_agent.telemetry.log_excerpts import remark_failure, tell_tail
 from deeplearning_agent.workload.interruption_notice import Metadata, clear_notice, write_notice
 from deeplearning_contract.cluster_state import ClusterState
@@ -17,6 +16,7 @@ from deeplearning_node.aws_clients import AwsClients, call_for
 from deeplearning_node.deadline import Deadline, setup_deadline
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.node import STARTED_FILE, Node
+from deeplearning_node.node_facts import installed_generation
 
 if TYPE_CHECKING:
     from deeplearning_contract.membership import Member

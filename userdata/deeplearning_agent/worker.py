@@ -5,16 +5,16 @@ from typing import NoReturn
 
 from deeplearning_agent.boot.steps import prepare_node
 from deeplearning_agent.coordination.queues import send_report
-from deeplearning_agent.membership.host_files import installed_generation
 from deeplearning_agent.role import READ_SECONDS, Duty
 from deeplearning_agent.workload.interruption_notice import read_notice, write_notice
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsFailure
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
+from deeplearning_node.node_facts import installed_generation
 
 LOG = logging.getLogger(__name__)
 REPEAT_SECONDS = {ReportStage.JOINED: 50, ReportStage.READY: 15}

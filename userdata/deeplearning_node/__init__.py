@@ -1,1 +1,1 @@
-"""To be described."""
+"""The spine of all node programs: files, AWS clients, deadlines, facts, packages, programs and SSH."""

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deeplearning_contract.document import field, object_list, parse_object
+from deeplearning_contract.document import ContractError, field, object_list, parse_object
 from deeplearning_contract.membership import Member, training_members
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_contract.setting_parts import NO_NEEDS, JobNeeds
@@ -123,3 +123,20 @@ class InstalledMembership:
     def find(self, instance_id: str) -> Member | None:
         """Return how an instance described itself when it joined; None when it is no member."""
         return next((member for _, member in self.members if member.instance_id == instance_id), None)
+
+
+def installed_generation(node: Node) -> int:
+    """
+    Return the generation that this instance has installed; 0 when it has none.
+
+    A file that an image brought along names other instances and counts as none.
+    """
+    try:
+        document = parse_object(node.path(MEMBERSHIP_FILE).read_text(encoding="utf-8"), "membership")
+        members = field(document, "members", list, "membership")
+        generation = field(document, "generation", int, "membership")
+    except (OSError, ValueError, ContractError):
+        return 0
+    ids = [member.get("instance_id") for member in members if isinstance(member, dict)]
+    is_ours = document.get("cluster") == node.settings.cluster and node.identity.instance_id in ids
+    return generation if is_ours else 0

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deeplearning_contract.document import field, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, parse_object
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_node.atomic_file import write_file

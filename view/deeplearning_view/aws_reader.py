@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from deeplearning_contract.cluster_state import get_request, part_requests
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_view.aws_responses import LIMIT_VARIABLES, Answers, LookError, Record, read_moment, read_tags
 from deeplearning_view.resources import find_adjuster, find_adjuster_log, find_groups, find_node_log, find_state_table

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.settings import adjuster_variable
 
 Record = dict[str, Any]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.log_record import ADJUSTER, DETAIL, PROVIDER, PROVISION, REASON, REMEDY, STATE, STEP, LogLine
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

@@ -20,7 +20,13 @@ import deeplearning_contract
 _INSTALLED = Path(__file__).parents[1] / "_payload"
 _CHECKOUT = Path(__file__).parents[3]
 _CONTRACT = Path(deeplearning_contract.__file__).parent
-NODE_PACKAGES = ("deeplearning_agent", "deeplearning_command", "deeplearning_jobs", "deeplearning_provision")
+NODE_PACKAGES = (
+    "deeplearning_agent",
+    "deeplearning_command",
+    "deeplearning_jobs",
+    "deeplearning_node",
+    "deeplearning_provision",
+)
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest date that a zip can hold; a real one would change the bytes."""
 

@@ -19,7 +19,7 @@ from capacity_adjuster.policy.requested_capacity import BLANK_WISH, Wish
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_record import StopRecord
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 
 logger = logging.getLogger(__name__)
 _Record = TypeVar("_Record", Adjustment, Breaker, StopRecord, Wish)

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Events that wake the adjuster: CloudFormation requests, budget messages and the end of Capacity Blocks."""

@@ -16,7 +16,7 @@ from capacity_adjuster.aws.interfaces import Edges
 from capacity_adjuster.policy.capacity_request import RESOURCE_BEGIN, CapacityRequest
 from capacity_adjuster.policy.requested_capacity import end_wish, follow_wish, is_held
 from capacity_adjuster.reconcile.capacity_change import Asking
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import FIRST_CANDIDATE
 
 logger = logging.getLogger(__name__)

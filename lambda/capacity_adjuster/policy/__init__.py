@@ -1,1 +1,1 @@
-"""To be described."""
+"""The policy, pure: observations, records and the decisions that follow from them."""

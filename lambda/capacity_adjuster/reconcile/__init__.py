@@ -1,1 +1,1 @@
-"""To be described."""
+"""Reconciliation: carries decisions out, confirms them, and shuts a cluster down."""

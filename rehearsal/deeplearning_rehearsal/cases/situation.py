@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from botocore.exceptions import BotoCoreError, ClientError
 
 from deeplearning_contract.cluster_state import ClusterState, get_request
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import CLUSTER_TAG, PROVISION_FILE, ROLE_TAG
 from deeplearning_rehearsal.cases.elastic_progress import ElasticJob
 from deeplearning_rehearsal.cases.target import Target

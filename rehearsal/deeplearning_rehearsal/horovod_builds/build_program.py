@@ -5,7 +5,9 @@ It installs what builds Horovod as a node does, then a framework, plans, builds,
 """
 
 PRODUCT = "/opt/product"
-"""Where the root has the product's modules."""
+"""Where the root has the modules of node programs."""
+CONTRACT = "/opt/contract"
+"""The same of the contract, which they import."""
 RESULT = "RESULT "
 """How the line with the facts begins."""
 
@@ -14,7 +16,7 @@ import json, resource, subprocess, sys
 from pathlib import Path
 
 row = json.loads(sys.argv[1])
-sys.path.insert(0, "/opt/product")
+sys.path[:0] = ["/opt/product", "/opt/contract"]
 from deeplearning_node.programs import Programs
 from deeplearning_provision.horovod.cuda_toolkit import parse_nvcc_version
 from deeplearning_provision.python.interpreter import ask_interpreter

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from deeplearning_rehearsal.errors import UnavailableError
-from deeplearning_rehearsal.horovod_builds.build_program import PRODUCT, PROGRAM, RESULT
+from deeplearning_rehearsal.horovod_builds.build_program import CONTRACT, PRODUCT, PROGRAM, RESULT
 from deeplearning_rehearsal.horovod_builds.build_rows import HOROVOD, BuildOutcome, BuildRow
 from deeplearning_rehearsal.horovod_builds.distribution_root import prepare_root
 
@@ -122,14 +122,15 @@ def find_binds(cache: Path, environment: Mapping[str, str]) -> dict[str, str]:
     Raises:
         UnavailableError: The product's modules are not here, as where this package was installed from its wheel.
     """
-    product = importlib.util.find_spec("deeplearning_provision")
-    if product is None or product.origin is None:
+    specs = [importlib.util.find_spec(name) for name in ("deeplearning_provision", "deeplearning_contract")]
+    origins = [Path(spec.origin).parents[1] for spec in specs if spec is not None and spec.origin is not None]
+    if len(origins) < len(specs):
         raise UnavailableError(
             "the modules of the nodes are not importable here; run it in a checkout, after make setup"
         )
     downloads = cache / "pip"
     downloads.mkdir(parents=True, exist_ok=True)
-    binds = {str(Path(product.origin).parents[1]): PRODUCT, str(downloads): "/root/.cache/pip"}
+    binds = {**dict(zip(map(str, origins), (PRODUCT, CONTRACT), strict=True)), str(downloads): "/root/.cache/pip"}
     binds |= {str(path): str(path) for path in (Path("/etc/resolv.conf"), _CERTIFICATES) if path.exists()}
     home = Path(environment.get("HOME", "/root"))
     files = {Path("/etc/pip.conf"): "/etc/pip.conf", home / ".config/pip/pip.conf": "/root/.config/pip/pip.conf"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deeplearning_agent.coordination.queues import is_sent_by, ring_generation
 from deeplearning_agent.membership.host_files import hosts_lines
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
 from deeplearning_node.ssh_identity import known_hosts_lines

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 
 import deeplearning_agent
 import deeplearning_contract
+import deeplearning_node
 from deeplearning_agent.membership.address_proof import AddressProof, Proof
-from deeplearning_agent.membership.controller import Findings, Keeper
+from deeplearning_agent.membership.controller import Keeper
 from deeplearning_agent.membership.formation import Formation
+from deeplearning_agent.membership.member_monitor import Findings
 from deeplearning_agent.membership.report_collector import MOST_BATCHES, Collector
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_agent.role import READ_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import MAX_REASON, MOST_COUNTED, Doorbell, NodeReport, ReportStage
 from tests.unit.node_lab import CLUSTER, ROLE_ID, lab, make_lab, stopped, ticking_clock  # noqa: F401 - pytest finds fixtures by their names
@@ -256,9 +258,10 @@ def test_a_digit_of_another_script_is_none(key):
 
 
 def test_no_pattern_takes_digits_of_other_scripts():
-    sources = (Path(deeplearning_contract.__file__).parent, Path(deeplearning_agent.__file__).parent)
+    packages = (deeplearning_contract, deeplearning_agent, deeplearning_node)
+    sources = [Path(package.__file__).parent for package in packages]
     found = [
-        path.name for folder in sources for path in folder.glob("*.py") if "\\d" in path.read_text(encoding="utf-8")
+        path.name for folder in sources for path in folder.rglob("*.py") if "\\d" in path.read_text(encoding="utf-8")
     ]
     assert found == []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(str(Path(__file__).parent / folder) for folder in ("", "events", "model", "policy"))
 
 from deeplearning_contract.settings import AdjusterSettings
 

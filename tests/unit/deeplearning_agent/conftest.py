@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(str(Path(__file__).parent / folder) for folder in ("", "model", "membership"))
 
 from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their names
+    agent_modules,
     aws,
     hurried_clock,
     lab,
     make_lab,
-    package_directory,
     served_lab,
     signals,
     stopped,

@@ -10,7 +10,7 @@ import pytest
 from deeplearning_agent.boot import command_install as command_file
 from deeplearning_agent.boot.command_install import install_command
 from deeplearning_command.main import main
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.version import VERSION
 from deeplearning_node.health.findings import Finding, HealthReport
 from deeplearning_node.node_facts import NodeFacts
@@ -73,26 +73,26 @@ def test_facts_of_another_shape_are_refused(node, text):
         NodeFacts.read(node.root)
 
 
-def start(node, package_directory, *arguments, **options):
+def start(node, agent_folder, *arguments, **options):
     """Run the installed file with the agent's folder where this checkout has it."""
     installed = node.path("/usr/local/bin/deeplearning")
-    text = installed.read_text().replace("/opt/deeplearning/agent", str(package_directory.parent))
+    text = installed.read_text().replace("/opt/deeplearning/agent", str(agent_folder))
     installed.write_text(text)
     return subprocess.run([installed, *arguments], capture_output=True, text=True, check=False, **options)
 
 
-def test_the_installed_file_runs_with_the_agents_interpreter(node, package_directory, tmp_path):
+def test_the_installed_file_runs_with_the_agents_interpreter(node, agent_folder, tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('a file of the user was imported')")
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
-    done = start(node, package_directory, "--help", cwd=tmp_path, env=environment)
+    done = start(node, agent_folder, "--help", cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert "health" in done.stdout
     assert f"exec {sys.executable} -I" in node.path("/usr/local/bin/deeplearning").read_text()
     assert "'/opt/deeplearning/agent'" in command_file._START
 
 
-def test_arguments_reach_the_command_as_they_were(node, package_directory):
-    done = start(node, package_directory, "health", "--no  such; option")
+def test_arguments_reach_the_command_as_they_were(node, agent_folder):
+    done = start(node, agent_folder, "health", "--no  such; option")
     assert done.returncode == 2
     assert "unrecognized arguments: --no  such; option" in done.stderr
 

@@ -133,14 +133,14 @@ def test_the_status_tells_a_script_and_no_node_is_needed(image, capsys):
     assert "FAULT  sudo " in capsys.readouterr().out
 
 
-def test_the_agents_folder_alone_is_enough_to_run_it(package_directory):
+def test_the_agents_folder_alone_is_enough_to_run_it(agent_folder):
     environment = {"PATH": os.environ["PATH"]}
     done = subprocess.run(
         [sys.executable, "-m", "deeplearning_command", "check", "--image"],
         capture_output=True,
         text=True,
         check=False,
-        cwd=package_directory.parent,
+        cwd=agent_folder,
         env=environment,
     )
     assert done.returncode in {0, 1}, done.stderr

@@ -5,8 +5,7 @@ import json
 
 import hypothesis.strategies as st
 
-from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.departure import Departure
+from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole

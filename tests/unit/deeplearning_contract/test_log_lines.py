@@ -8,7 +8,7 @@ from documents import json_values
 from hypothesis import example, given
 
 from deeplearning_contract.cluster_event import DETAIL_TYPES, EVENT_SOURCE, ClusterEvent, EventKind, name_source
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.log_record import (
     FIELDS,
     MOST_DETAIL_CHARACTERS,

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.document import field, parse_object, text_list
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, parse_object, text_list
 from deeplearning_contract.membership import Member, named_members
 from deeplearning_contract.messages import MAX_REASON, Doorbell, NodeReport, ReportStage
 from deeplearning_contract.names import host_name

@@ -18,7 +18,7 @@ from deeplearning_contract.cluster_state import (
     put_request,
     put_requests,
 )
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.stack_signal import send_signal, signal_body
 

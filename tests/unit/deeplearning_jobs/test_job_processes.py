@@ -76,9 +76,7 @@ def test_what_cannot_be_ended_is_told():
 
 def test_the_command_itself_is_never_one_of_them():
     """A user may call it inside a job, or in a shell that has the variable."""
-    text = (
-        "from deeplearning_jobs import job_processes; import os; print(os.getpid() in job_processes.find_processes())"
-    )
+    text = "from deeplearning_jobs.hosts import processes; import os; print(os.getpid() in processes.find_processes())"
     environment = {**os.environ, "DEEPLEARNING_JOB": f"{uuid.uuid4()}/1"}
     said = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout == "False\n"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_jobs.hosts import probe as host_probe
 from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer

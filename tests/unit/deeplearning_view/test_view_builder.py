@@ -4,8 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.departure import Departure
+from deeplearning_contract.cluster_state import Departure, Phase
 from deeplearning_view.aws_responses import Answers
 from deeplearning_view.node_rows import read_login_user
 from deeplearning_view.view_builder import make_view

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import deeplearning_contract
 from deeplearning_provision import system_packages
 from deeplearning_provision.horovod import build as horovod_build
 from deeplearning_provision.horovod import cuda_toolkit
@@ -15,7 +16,7 @@ from deeplearning_provision.horovod import plan as horovod_plan
 from deeplearning_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.horovod_builds import __main__ as command
 from deeplearning_rehearsal.horovod_builds import row_trial
-from deeplearning_rehearsal.horovod_builds.build_program import PRODUCT, PROGRAM, RESULT
+from deeplearning_rehearsal.horovod_builds.build_program import CONTRACT, PRODUCT, PROGRAM, RESULT
 from deeplearning_rehearsal.horovod_builds.build_rows import HOROVOD, ROWS, BuildOutcome, judge_outcome
 from deeplearning_rehearsal.horovod_builds.distribution_root import list_options
 from deeplearning_rehearsal.horovod_builds.row_trial import find_binds, read_outcome, try_row
@@ -48,7 +49,7 @@ def test_what_the_program_takes_of_the_product_is_there() -> None:
         assert hasattr(__import__(module, fromlist=[name]), name), f"{module}.{name}"
     assert horovod_build.NEEDS
     assert system_packages.BUILD_PACKAGES
-    assert repr(PRODUCT)[1:-1] in PROGRAM
+    assert f'["{PRODUCT}", "{CONTRACT}"]' in PROGRAM
     assert RESULT in PROGRAM
 
 
@@ -130,8 +131,9 @@ def test_a_root_sees_the_product_and_what_pip_installs_from(tmp_path: Path) -> N
     configuration.write_text(f"[global]\nextra-index-url = file://{tmp_path}/index/simple file:///nowhere/simple\n")
     environment = {"HOME": str(tmp_path / "home"), "PIP_FIND_LINKS": f"{tmp_path}/wheels"}
     binds = find_binds(tmp_path / "cache", environment)
-    product = Path(horovod_plan.__file__).parents[1]
+    product = Path(horovod_plan.__file__).parents[2]
     assert binds[str(product)] == PRODUCT
+    assert binds[str(Path(deeplearning_contract.__file__).parents[1])] == CONTRACT
     assert binds[str(tmp_path / "cache" / "pip")] == "/root/.cache/pip"
     assert binds[str(configuration)] == "/root/.config/pip/pip.conf"
     assert binds[f"{tmp_path}/wheels"] == f"{tmp_path}/wheels"

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The boot of a node: the steps, its disks, mounts, EFA software and the command for users."""

@@ -9,7 +9,7 @@ from deeplearning_agent.boot.efa_software import prepare_efa
 from deeplearning_agent.boot.instance_store import prepare_local_disk
 from deeplearning_agent.boot.mounts import mount_file_systems
 from deeplearning_agent.coordination.progress_events import tell_phase
-from deeplearning_agent.membership.host_files import installed_generation, write_host_files
+from deeplearning_agent.membership.host_files import write_host_files
 from deeplearning_agent.telemetry.log_fields import Remark
 from deeplearning_agent.workload.interruption_notice import clear_notice
 from deeplearning_agent.workload.provision_service import start_provisioning
@@ -25,6 +25,7 @@ from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.health.gpu_count import count_gpus, turn_on_persistence
 from deeplearning_node.health.node_check import check_health
 from deeplearning_node.node import Node
+from deeplearning_node.node_facts import installed_generation
 from deeplearning_node.packages import install_packages
 from deeplearning_node.ssh_identity import authorize, read_host_key, wait_for_sshd, write_known_hosts
 

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Coordination: queues, the state item, progress events and the signal to CloudFormation."""

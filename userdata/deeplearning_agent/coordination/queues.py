@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.document import field, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, parse_object
 from deeplearning_contract.messages import Doorbell, NodeReport
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_node.aws_clients import AwsClients, AwsError

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Membership: formation, liveness, evictions, replacements, and the files that nodes derive from it."""

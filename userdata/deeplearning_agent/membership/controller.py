@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from deeplearning_agent.membership.evictions import find_short
 from deeplearning_agent.membership.host_files import write_ready_hosts
+from deeplearning_agent.membership.member_monitor import Findings, MemberWatch
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.transitions import Change
 from deeplearning_agent.membership.worker_reports import Roster
@@ -26,41 +26,10 @@ ACKNOWLEDGE_SECONDS = 60
 """A member that has not acknowledged any generation by then is dropped."""
 
 
-@dataclass(frozen=True)
-class Findings:
-    """
-    What looking at the workers found.
-
-    Attributes:
-        silent: Instance id of each that does not answer -> the words for it.
-        unfit: Instance id of each that answers and is of no use -> why.
-        mute: Instance ids of those that did not answer just now, members or not.
-        has_answer: Whether anybody answered; if nobody did, the master itself may be cut off.
-    """
-
-    silent: Mapping[str, str] = field(default_factory=dict)
-    unfit: Mapping[str, str] = field(default_factory=dict)
-    mute: Collection[str] = frozenset()
-    has_answer: bool = True
-
-
-class Watch(Protocol):
-    """How the master sees its workers."""
-
-    def look(self, members: Sequence[Member], others: Sequence[Member] = ()) -> Findings:
-        """
-        Look at nodes; takes a few seconds at most.
-
-        Args:
-            members: A membership, the master first, of which nothing is found.
-            others: Of whom only is asked whether they answer. Default: nobody.
-        """
-
-
 class Keeper:
     """The master's care for the members of a cluster."""
 
-    def __init__(self, node: Node, roster: Roster, watch: Watch, replacements: Replacements) -> None:
+    def __init__(self, node: Node, roster: Roster, watch: MemberWatch, replacements: Replacements) -> None:
         """Bind what it looks at; nothing is called yet."""
         self._node = node
         self._roster = roster

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from deeplearning_contract.membership import Member
-from deeplearning_node.health.cluster_check import SSH, Answer, Inquiry
+from deeplearning_node.health.cluster_check import INSPECTION_SECONDS, SSH, Answer, Inquiry
 from deeplearning_node.health.findings import Finding
 from deeplearning_node.health.gpus import ECC, GPU
 from deeplearning_node.health.network import NETWORK
@@ -14,8 +14,6 @@ from deeplearning_node.health.storage import DISK, FILE_SYSTEM
 from deeplearning_node.node import Node
 
 LOG = logging.getLogger(__name__)
-INSPECTION_SECONDS = 150
-"""For the whole cluster, however large."""
 FAULTS = (AGENT, CLOCK, DISK, FILE_SYSTEM, GPU, ECC, NETWORK, SSH)
 """What makes a node leave; a membership that is behind does not, its owner sees to that."""
 TRIED_BY_MASTER = frozenset({FILE_SYSTEM, SSH})

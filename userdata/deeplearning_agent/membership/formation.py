@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from deeplearning_agent.membership.controller import Findings
 from deeplearning_agent.membership.evictions import find_short
+from deeplearning_agent.membership.member_monitor import Findings
 from deeplearning_agent.membership.report_collector import Collector
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_node.deadline import Deadline, setup_deadline

@@ -9,8 +9,6 @@ import json
 from collections.abc import Iterable
 
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.document import field, parse_object
-from deeplearning_contract.errors import ContractError
 from deeplearning_contract.membership import Member, named_members, training_members
 from deeplearning_contract.names import (
     DISCOVER_HOSTS,
@@ -80,20 +78,3 @@ def membership_text(state: ClusterState) -> str:
         "rendezvous": rendezvous,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
-
-
-def installed_generation(node: Node) -> int:
-    """
-    Return the generation that this instance has installed; 0 when it has none.
-
-    A file that an image brought along names other instances and counts as none.
-    """
-    try:
-        document = parse_object(node.path(MEMBERSHIP_FILE).read_text(encoding="utf-8"), "membership")
-        members = field(document, "members", list, "membership")
-        generation = field(document, "generation", int, "membership")
-    except (OSError, ValueError, ContractError):
-        return 0
-    ids = [member.get("instance_id") for member in members if isinstance(member, dict)]
-    is_ours = document.get("cluster") == node.settings.cluster and node.identity.instance_id in ids
-    return generation if is_ours else 0

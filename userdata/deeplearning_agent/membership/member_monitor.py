@@ -2,10 +2,10 @@
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deeplearning_agent.membership.controller import Findings
 from deeplearning_agent.membership.evictions import inspect
 from deeplearning_agent.membership.liveness import STRIKES
 from deeplearning_agent.membership.liveness import Watch as Liveness
@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 INSPECT_SECONDS = 60
 _UNFIT_TIMES = 2
 """Inspections in a row that a worker must fail: one log-in can fail for reasons of its own."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """
+    What looking at the workers found.
+
+    Attributes:
+        silent: Instance id of each that does not answer -> the words for it.
+        unfit: Instance id of each that answers and is of no use -> why.
+        mute: Instance ids of those that did not answer just now, members or not.
+        has_answer: Whether anybody answered; if nobody did, the master itself may be cut off.
+    """
+
+    silent: Mapping[str, str] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    mute: Collection[str] = frozenset()
+    has_answer: bool = True
 
 
 class MemberWatch:

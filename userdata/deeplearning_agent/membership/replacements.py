@@ -3,16 +3,13 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from deeplearning_agent.membership.member_monitor import Findings
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.membership import Member
 from deeplearning_node.aws_clients import AwsClients, AwsError
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.node import Node
-
-if TYPE_CHECKING:
-    from deeplearning_agent.membership.controller import Findings
 
 LOG = logging.getLogger(__name__)
 SILENT_SECONDS = 60
@@ -57,7 +54,7 @@ class Replacements:
         """Return the silent workers of whom it matters whether they answer again."""
         return tuple(silence.member for silence in self._silences.values())
 
-    def order(self, left: Iterable[Member], found: "Findings") -> None:
+    def order(self, left: Iterable[Member], found: Findings) -> None:
         """
         Note who is to be replaced: at once who failed, later who is silent, and not at all whom EC2 takes away.
 
@@ -72,7 +69,7 @@ class Replacements:
                 self._silences[name] = _Silence(member, *limits)
         self._due |= set(self._roster.failed()) - self._ordered - self._refused.keys()
 
-    def carry_out(self, kept: Collection[str], found: "Findings") -> None:
+    def carry_out(self, kept: Collection[str], found: Findings) -> None:
         """
         Order what is due.
 

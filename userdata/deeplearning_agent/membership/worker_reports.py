@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning_agent.membership.address_proof import AddressProof, Proof
-from deeplearning_contract.document import field, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, parse_object
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_node.atomic_file import write_file

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Telemetry: log shipping, node metrics, training throughput and events."""

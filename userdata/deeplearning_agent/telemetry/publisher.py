@@ -6,7 +6,6 @@ import signal
 import threading
 from types import FrameType
 
-from deeplearning_agent.membership.host_files import installed_generation
 from deeplearning_agent.telemetry.event_sender import EventSender
 from deeplearning_agent.telemetry.log_queue import LogQueue
 from deeplearning_agent.telemetry.log_shipper import LogShipper
@@ -15,6 +14,7 @@ from deeplearning_contract.log_record import Speaker
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.node import Node
+from deeplearning_node.node_facts import installed_generation
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0

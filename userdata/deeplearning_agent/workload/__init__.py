@@ -1,1 +1,1 @@
-"""To be described."""
+"""What a node runs for its user: set-up and run scripts, provisioning, idle and interruption notices."""

@@ -8,8 +8,7 @@ import urllib.error
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
-from deeplearning_contract.document import field, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, parse_object
 from deeplearning_contract.names import NOTICE_FILE
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.instance_metadata import DEFAULT_ENDPOINT, ENDPOINT_VARIABLE, request

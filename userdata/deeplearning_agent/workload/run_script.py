@@ -11,7 +11,7 @@ from deeplearning_agent.telemetry.log_fields import Remark
 from deeplearning_agent.workload.provision_service import needs_provisioning
 from deeplearning_agent.workload.user_scripts import script_path
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member, training_members, worker_gpu_count
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.contract_variables import contract_variables

@@ -1,1 +1,1 @@
-"""To be described."""
+"""`deeplearning check`: the contract and the image, tried as users would."""

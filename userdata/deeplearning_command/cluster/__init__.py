@@ -1,1 +1,1 @@
-"""To be described."""
+"""Subcommands about the nodes: hosts, health, exec, setup, end and the stop of idle clusters."""

@@ -5,11 +5,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deeplearning_agent.membership.evictions import INSPECTION_SECONDS
 from deeplearning_command.cluster.health_table import describe_answers, draw_table, note_generation
 from deeplearning_command.remote.nodes import Remote, read_facts
 from deeplearning_node.deadline import Clock, Deadline
-from deeplearning_node.health.cluster_check import Inquiry
+from deeplearning_node.health.cluster_check import INSPECTION_SECONDS, Inquiry
 from deeplearning_node.health.node_check import check_node
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import Programs

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from deeplearning_command.remote.nodes import HostResult, Remote, read_facts
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_command.terminal.text_table import align
-from deeplearning_contract.document import field, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, parse_object
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
 from deeplearning_node.health.cluster_check import COMMAND_FILE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deeplearning_command.remote.nodes import HostResult, Remote
 from deeplearning_command.remote.survey import SURVEY_SECONDS, read_answer
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_node.deadline import Clock
 from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.health.findings import clean

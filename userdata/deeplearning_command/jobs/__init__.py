@@ -1,1 +1,1 @@
-"""To be described."""
+"""Subcommands about jobs: plan, run, logs, stop and the supervisor behind a run."""

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Subcommands about data and software: data, environment, provision and wait."""

@@ -14,8 +14,7 @@ from deeplearning_command.provision.provision import check_user
 from deeplearning_command.remote.nodes import HostResult, Remote, read_facts
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.data_sets import DATA_SETS
-from deeplearning_contract.document import object_list, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, object_list, parse_object
 from deeplearning_node.deadline import Clock
 from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.node_facts import NodeFacts

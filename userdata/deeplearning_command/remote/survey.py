@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deeplearning_command.remote.nodes import HostResult, Remote
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_jobs.hosts.facts import HostAnswer
 from deeplearning_jobs.hosts.preflight import Preflight
 from deeplearning_jobs.runs.job_name import find_program_file

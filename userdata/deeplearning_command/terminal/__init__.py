@@ -1,1 +1,1 @@
-"""To be described."""
+"""The terminal: tables and errors as users see them."""

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Hosts of a job: their facts, the probe that reads them, the checks before a start, and running processes."""

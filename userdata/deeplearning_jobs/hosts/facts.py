@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deeplearning_contract.document import field, parse_object, text_list
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, field, parse_object, text_list
 
 
 @dataclass(frozen=True)

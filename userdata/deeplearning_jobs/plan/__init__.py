@@ -1,1 +1,1 @@
-"""To be described."""
+"""The plan of a job: topology, environment variables, scripts and the page that shows them."""

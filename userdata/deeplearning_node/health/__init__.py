@@ -1,1 +1,1 @@
-"""To be described."""
+"""Health of a node and of a cluster: GPUs, disks, network, and the check of all nodes."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.health.findings import Finding, HealthReport, last_line
@@ -21,6 +21,8 @@ COMMAND_FILE = "/usr/local/bin/deeplearning"
 AT_ONCE = 32
 NODE_SECONDS = GPU_SECONDS + 35
 """More than a node takes to look at itself when everything hangs."""
+INSPECTION_SECONDS = 150
+"""For the whole cluster, however large."""
 LEAST_SECONDS = 1.0
 SSH = "SSH"
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deeplearning_contract.document import excerpt, field, object_list, parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, excerpt, field, object_list, parse_object
 
 LONGEST_DETAIL = 300
 """Characters of a detail or a remedy; what programs print may be of any size."""

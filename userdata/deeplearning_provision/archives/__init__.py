@@ -1,1 +1,1 @@
-"""To be described."""
+"""Archives: safe extraction of tar and zip files."""

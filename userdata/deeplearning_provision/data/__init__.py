@@ -1,1 +1,1 @@
-"""To be described."""
+"""Data: sources, staging, leases and publication on the shared or local disk."""

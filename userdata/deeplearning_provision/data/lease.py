@@ -7,8 +7,7 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from deeplearning_contract.document import parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, parse_object
 from deeplearning_provision.steps import ProvisionFailure
 
 BEAT_SECONDS = 10.0

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deeplearning_contract.document import parse_object
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError, parse_object
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_node.atomic_file import write_file
 from deeplearning_provision.data.target import Place

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Environments of jobs: recipes, builds, the cache, and how nodes take them."""

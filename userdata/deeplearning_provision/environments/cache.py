@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.setting_parts import EnvironmentCacheSettings
 from deeplearning_node.aws_clients import AwsError
 from deeplearning_node.aws_errors import error_code

@@ -19,9 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deeplearning_contract.document import ContractError, parse_object, text_list
 from deeplearning_contract.document import field as read_field
-from deeplearning_contract.document import parse_object, text_list
-from deeplearning_contract.errors import ContractError
 from deeplearning_node.atomic_file import write_file
 from deeplearning_provision.disk import remove_tree
 from deeplearning_provision.environments.archive import Archive

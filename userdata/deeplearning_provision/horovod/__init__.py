@@ -1,1 +1,1 @@
-"""To be described."""
+"""Horovod: how it is built for a framework and CUDA, and tried."""

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Python: interpreters, virtual environments and pip."""

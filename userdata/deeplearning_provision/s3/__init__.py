@@ -1,1 +1,1 @@
-"""To be described."""
+"""S3: object listing, download and verification."""

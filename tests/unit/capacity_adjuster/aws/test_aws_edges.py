@@ -25,7 +25,7 @@ from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.metrics import (
     CAPACITY_ASKED,
     CAPACITY_LAUNCHED,

@@ -11,7 +11,7 @@ from test_wish import LEASE_SECONDS, create, launch_all, make_world, sizes
 
 from capacity_adjuster.policy.requested_capacity import find_due
 from capacity_adjuster.policy.stop_record import StopRecord
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 
 pytestmark = pytest.mark.usefixtures("silence")
 MADE_UP = "training-RequestedCapacity-1ABCDEF2GHIJ"

@@ -13,7 +13,7 @@ from capacity_adjuster.events.budget_message import read_budget_message
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.stop_policy import Allow, Begin, Rest, judge_stop, plan_notice
 from capacity_adjuster.policy.stop_record import StopRecord
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings
 

@@ -12,9 +12,10 @@ from deeplearning_agent.membership import liveness
 from deeplearning_agent.membership import report_collector as collector
 from deeplearning_agent.membership import transitions as succession
 from deeplearning_agent.membership.address_proof import AddressProof
-from deeplearning_agent.membership.controller import Findings, Keeper
+from deeplearning_agent.membership.controller import Keeper
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.master_epoch import Tenure
+from deeplearning_agent.membership.member_monitor import Findings
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.cluster_state import ClusterState, Phase

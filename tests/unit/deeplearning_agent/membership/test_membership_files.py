@@ -11,16 +11,16 @@ from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.membership.host_files import (
     DISCOVER_SCRIPT,
     hosts_lines,
-    installed_generation,
     write_host_files,
     write_ready_hosts,
 )
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_node.atomic_file import BEGIN, END, replace_block, write_block, write_file
 from deeplearning_node.contract_variables import contract_variables, write_environment
 from deeplearning_node.failure import StageFailure
+from deeplearning_node.node_facts import installed_generation
 from deeplearning_node.ssh_identity import known_hosts_lines
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"

@@ -2,8 +2,9 @@
 
 import pytest
 
-from deeplearning_agent.membership.controller import Findings, Keeper
+from deeplearning_agent.membership.controller import Keeper
 from deeplearning_agent.membership.formation import Formation
+from deeplearning_agent.membership.member_monitor import Findings
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.cluster_state import ClusterState, Phase

@@ -11,9 +11,8 @@ from deeplearning_agent.master import Master
 from deeplearning_agent.membership import controller as keeper
 from deeplearning_agent.membership import formation, replacements
 from deeplearning_agent.membership import transitions as succession
-from deeplearning_agent.membership.controller import Findings
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.member_monitor import MemberWatch
+from deeplearning_agent.membership.member_monitor import Findings, MemberWatch
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_agent.worker import Worker
 from deeplearning_agent.workload.run_script import RunScript

@@ -112,7 +112,9 @@ def put_in_place(patch, world):
         "inspect": model.inspect,
         "read_notice": model.read_notice,
     }
-    for module in [module for name, module in sys.modules.items() if name.startswith("deeplearning_agent.")]:
+    for module in [
+        module for name, module in sys.modules.items() if name.startswith(("deeplearning_agent.", "deeplearning_node."))
+    ]:
         for name, replacement in replacements.items():
             if hasattr(module, name):
                 patch.setattr(module, name, replacement)

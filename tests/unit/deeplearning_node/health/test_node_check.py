@@ -4,11 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from deeplearning_contract.errors import ContractError
+from deeplearning_contract.document import ContractError
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.findings import Finding, HealthReport, clean, last_line
 from deeplearning_node.health.gpus import ECC, FIELDS, GPU, GpuReading, check_gpus, parse_query
@@ -465,7 +464,7 @@ def test_the_last_line_that_says_something_is_the_one_that_counts():
     assert clean(" a \t b ") == "a b"
 
 
-def test_the_node_checks_import_nothing_heavy(package_directory):
+def test_the_node_checks_import_nothing_heavy(agent_folder):
     code = "import sys; import deeplearning_command.main; assert not {'botocore', 'boto3'} & set(sys.modules)"
-    environment = {"PYTHONPATH": str(Path(package_directory).parent)}
+    environment = {"PYTHONPATH": str(agent_folder)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -30,7 +30,7 @@ from pathlib import Path
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
-from deeplearning_provision import extraction
+from deeplearning_provision.archives import extraction
 from deeplearning_provision.data.sources import stage_all
 from deeplearning_provision.s3.download import Pace
 from deeplearning_provision.status import Status

@@ -1,0 +1,14 @@
+"""The nodes of tests/unit/node_lab.py."""
+
+from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their names
+    agent_folder,
+    agent_modules,
+    aws,
+    hurried_clock,
+    lab,
+    make_lab,
+    served_lab,
+    signals,
+    stopped,
+    ticking_clock,
+)
