@@ -8,9 +8,9 @@ from typing import Any
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.template_changes import Change, Effect, compare_templates
-from deeplearning_rehearsal.assembly import read_stack
-from deeplearning_rehearsal.error_report import report_error
-from deeplearning_rehearsal.errors import AssemblyError, UnavailableError
+from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import AssemblyError, UnavailableError
 
 _HEADINGS = {
     Effect.REFUSE: "CloudFormation refuses to update",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.errors import UnavailableError
-from deeplearning_rehearsal.lab_record import LabRecord
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.run.lab_record import LabRecord
 
 _READ_SECONDS = 20
 _ATTEMPTS = 4

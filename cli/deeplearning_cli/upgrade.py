@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_rehearsal.errors import UnavailableError
+from cdk_rehearsal.errors import UnavailableError
 from deeplearning_view.aws_responses import LookError
 from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
 

@@ -8,23 +8,23 @@ from pathlib import Path
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import SETTINGS_FILE
 from deeplearning_contract.settings import NodeSettings
-from deeplearning_rehearsal.assembly import read_stack
-from deeplearning_rehearsal.assessment import Evidence
-from deeplearning_rehearsal.capacity import count_requested, require_worker_minimum
-from deeplearning_rehearsal.contract_check import check_nodes, read_roster
-from deeplearning_rehearsal.embedded_aws import EmbeddedAws
-from deeplearning_rehearsal.environment_report import EnvironmentReport, read_environment
-from deeplearning_rehearsal.errors import RehearsalError
-from deeplearning_rehearsal.fleet import Fleet
-from deeplearning_rehearsal.kept_environments import KeptEnvironments
-from deeplearning_rehearsal.lab import Lab
-from deeplearning_rehearsal.lab.digits import prepare_digits
-from deeplearning_rehearsal.node_log import read_node_log
+from cdk_rehearsal.assembly import read_stack
+from deeplearning_rehearsal.report.assessment import Evidence
+from deeplearning_rehearsal.template.capacity import count_requested, require_worker_minimum
+from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
+from cdk_rehearsal.embedded_aws import EmbeddedAws
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.run.fleet import Fleet
+from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
+from cdk_rehearsal.lab import Lab
+from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.checks.node_log import read_node_log
 from deeplearning_rehearsal.options import RehearsalOptions
-from deeplearning_rehearsal.progress import tell
-from deeplearning_rehearsal.session_check import check_sessions
-from deeplearning_rehearsal.timeline import Timeline
-from deeplearning_rehearsal.training import train
+from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.session_check import check_sessions
+from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_rehearsal.checks.training import train
 
 BUILD_SECONDS = 1200.0
 """What an environment may take to be built, on a machine that shares its cores with the nodes."""

@@ -11,38 +11,38 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from deeplearning_rehearsal.account import assume_key_pairs
-from deeplearning_rehearsal.assembly import read_stack
-from deeplearning_rehearsal.assessment import judge
-from deeplearning_rehearsal.cases.case import Case
-from deeplearning_rehearsal.cases.case_file import read_case
-from deeplearning_rehearsal.cases.case_run import CaseRun
-from deeplearning_rehearsal.cases.cloud_faults import make_cloud_options
-from deeplearning_rehearsal.cases.elastic_program import prepare_machines
+from cdk_rehearsal.key_pairs import assume_key_pairs
+from cdk_rehearsal.assembly import read_stack
+from deeplearning_rehearsal.report.assessment import judge
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.case_file import read_case
+from deeplearning_rehearsal.cases.run.case_run import CaseRun
+from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
+from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
 from deeplearning_rehearsal.cluster_run import ClusterRun
-from deeplearning_rehearsal.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
-from deeplearning_rehearsal.embedded_aws import EmbeddedAws
-from deeplearning_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
-from deeplearning_rehearsal.embedded_aws.recorded_rights import write_rights
-from deeplearning_rehearsal.environment_override import override_environment
-from deeplearning_rehearsal.error_report import report_error
-from deeplearning_rehearsal.errors import RehearsalError
-from deeplearning_rehearsal.fleet import Fleet
-from deeplearning_rehearsal.kept_environments import KeptEnvironments
-from deeplearning_rehearsal.lab import Lab
-from deeplearning_rehearsal.lab.digits import prepare_digits
-from deeplearning_rehearsal.lab_record import LabRecord, read_network
-from deeplearning_rehearsal.machine import Machine
-from deeplearning_rehearsal.memory import MemoryWatch
-from deeplearning_rehearsal.node_software import prepare_software
+from cdk_rehearsal.report.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
+from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
+from cdk_rehearsal.embedded_aws.access.recorded_rights import write_rights
+from deeplearning_rehearsal.template.environment_override import override_environment
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.run.fleet import Fleet
+from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
+from cdk_rehearsal.lab import Lab
+from deeplearning_rehearsal.software.digits import prepare_digits
+from cdk_rehearsal.run.lab_record import LabRecord, read_network
+from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.run.memory import MemoryWatch
+from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
-from deeplearning_rehearsal.outside_view import describe_outside, write_status
-from deeplearning_rehearsal.progress import show_progress, tell
-from deeplearning_rehearsal.report import Report, render_text, write_report
-from deeplearning_rehearsal.report_page import render_page
-from deeplearning_rehearsal.stand_ins import AWS_STAND_INS
-from deeplearning_rehearsal.timeline import Timeline
-from deeplearning_rehearsal.user_data import find_environment
+from deeplearning_rehearsal.report.outside_view import describe_outside, write_status
+from cdk_rehearsal.run.progress import show_progress, tell
+from deeplearning_rehearsal.report.report import Report, render_text, write_report
+from deeplearning_rehearsal.report.report_page import render_page
+from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
+from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_rehearsal.template.user_data import find_environment
 
 ROUTER = "100.64.0.1"
 """Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""

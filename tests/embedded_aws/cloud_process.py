@@ -10,8 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
-from deeplearning_rehearsal.embedded_aws import CloudOptions, EmbeddedAws, LaunchFault, MessageFaults, ScalingPace
-from deeplearning_rehearsal.errors import RehearsalError
+from cdk_rehearsal.embedded_aws import CloudOptions, EmbeddedAws, LaunchFault, MessageFaults, ScalingPace
+from cdk_rehearsal.errors import RehearsalError
 
 _writing = threading.Lock()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.event_pattern import is_match, require_pattern
-from deeplearning_rehearsal.errors import AssemblyError
+from cdk_rehearsal.embedded_aws.messaging.event_pattern import is_match, require_pattern
+from cdk_rehearsal.errors import AssemblyError
 
 WARNING = "Capacity Block Reservation Expiration Warning"
 EVENT = {

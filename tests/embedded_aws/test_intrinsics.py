@@ -2,8 +2,8 @@
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.intrinsics import evaluate, find_references
-from deeplearning_rehearsal.errors import AssemblyError
+from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate, find_references
+from cdk_rehearsal.errors import AssemblyError
 
 
 class Scope:

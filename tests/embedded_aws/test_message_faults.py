@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.message_faults import MessageDisturbance, MessageFaults
-from deeplearning_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance, MessageFaults
+from cdk_rehearsal.embedded_aws.observation import Observations
 
 LONG = 3600.0
 """Seconds for which a message is held in a test in which the next one must come first."""

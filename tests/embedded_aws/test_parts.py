@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.function_environment import ExecutionEnvironment, Function, link_runtime
-from deeplearning_rehearsal.embedded_aws.instance_tags import collect_tags
-from deeplearning_rehearsal.embedded_aws.launch_faults import LaunchError, LaunchFault
-from deeplearning_rehearsal.embedded_aws.observation import Observations
-from deeplearning_rehearsal.embedded_aws.operation_names import name_operation
-from deeplearning_rehearsal.embedded_aws.place import Place
-from deeplearning_rehearsal.embedded_aws.scaling_group import GroupInstance, GroupTag, ScalingGroup
-from deeplearning_rehearsal.embedded_aws.schedule import parse_rate
-from deeplearning_rehearsal.embedded_aws.wait_condition import WaitCondition, WaitConditionHandles
-from deeplearning_rehearsal.errors import AssemblyError
+from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function, link_runtime
+from cdk_rehearsal.embedded_aws.ec2.tags import collect_tags
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault
+from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.autoscaling.group import GroupInstance, GroupTag, ScalingGroup
+from cdk_rehearsal.embedded_aws.messaging.schedule import parse_rate
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition, WaitConditionHandles
+from cdk_rehearsal.errors import AssemblyError
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_logs_warnings_as_the_real_runtime_does(environment):
 def test_is_imported_without_patching_moto():
     program = (
         "from moto.sqs.models import SQSBackend as before; f = before.send_message\n"
-        "import deeplearning_rehearsal.embedded_aws\n"
+        "import cdk_rehearsal.embedded_aws\n"
         "assert before.send_message is f"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from deeplearning_rehearsal.embedded_aws.errors import UnsupportedError
-from deeplearning_rehearsal.embedded_aws.resource_support import load_support, require_support
-from deeplearning_rehearsal.embedded_aws.resources import CREATORS
+from cdk_rehearsal.embedded_aws.errors import UnsupportedError
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support, require_support
+from cdk_rehearsal.embedded_aws.resources import CREATORS
 
 
 def find_gaps(template):

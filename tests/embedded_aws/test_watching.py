@@ -5,9 +5,9 @@ import json
 import pytest
 
 from deeplearning_contract.metrics import METRICS, NAMESPACE
-from deeplearning_rehearsal.embedded_aws.event_bus import transform
-from deeplearning_rehearsal.embedded_aws.metric_names import require_known_metric, require_known_metrics
-from deeplearning_rehearsal.errors import AssemblyError
+from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
+from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
+from cdk_rehearsal.errors import AssemblyError
 
 EVENT = {"detail-type": "Failed", "detail": {"cluster": "mine", "nodes": 2, "reason": 'no "capacity"\nleft'}}
 PATHS = {"kind": "$.detail-type", "nodes": "$.detail.nodes", "reason": "$.detail.reason", "none": "$.detail.x.y"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_cdk.nodes.payload import NODE_PACKAGES
-from deeplearning_rehearsal.training import list_examples
+from deeplearning_rehearsal.checks.training import list_examples
 
 ROOT = Path(__file__).parents[2]
 WHEELHOUSE = ROOT / "build" / "wheelhouse"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lab_observer import ADDRESSES, BOOT_ENDED, GATEWAY, IDS, NFS, Observer
 
-from deeplearning_rehearsal.errors import RehearsalError
-from deeplearning_rehearsal.lab import Gpus, Lab, MetadataFault, MountFault, NodeFaults
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab import Gpus, Lab, MetadataFault, MountFault, NodeFaults
 
 NEVER = 3600.0
 DISK_BYTES = 64 * 2**20

@@ -11,9 +11,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from deeplearning_rehearsal.lab import Lab
-from deeplearning_rehearsal.lab.debian_archive import DebianArchive
-from deeplearning_rehearsal.machine import AccessPoint, ImagePart, Machine, RootOwner
+from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.lab.packages.debian_archive import DebianArchive
+from cdk_rehearsal.machine import AccessPoint, ImagePart, Machine, RootOwner
 
 GATEWAY = "10.0.0.1"
 FILE_SYSTEM = "fs-0123456789abcdef0"

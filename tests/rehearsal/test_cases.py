@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.cases.case_file import find_case
+from deeplearning_rehearsal.cases.format.case_file import find_case
 
 ROOT = Path(__file__).parents[2]
 Rehearsed = tuple[int, dict[str, Any]]

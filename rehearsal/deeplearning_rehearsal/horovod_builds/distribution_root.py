@@ -5,9 +5,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from deeplearning_rehearsal.errors import UnavailableError
-from deeplearning_rehearsal.lab.cache import fill_once
-from deeplearning_rehearsal.lab.host_programs import ARCHIVE_KEYRING, install_missing_packages
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.cache import fill_once
+from cdk_rehearsal.lab.images.host_programs import ARCHIVE_KEYRING, install_missing_packages
 
 PACKAGES = ("apt", "python3", "ca-certificates")
 _UBUNTU = "noble"

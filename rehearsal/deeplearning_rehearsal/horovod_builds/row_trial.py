@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from deeplearning_rehearsal.errors import UnavailableError
+from cdk_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.horovod_builds.build_program import CONTRACT, PRODUCT, PROGRAM, RESULT
 from deeplearning_rehearsal.horovod_builds.build_rows import HOROVOD, BuildOutcome, BuildRow
 from deeplearning_rehearsal.horovod_builds.distribution_root import prepare_root

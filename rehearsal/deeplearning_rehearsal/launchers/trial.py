@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deeplearning_rehearsal.training import MINIMUM_ACCURACY, find_missing_figures
+from deeplearning_rehearsal.checks.training import MINIMUM_ACCURACY, find_missing_figures
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.assembly import read_stack
-from deeplearning_rehearsal.embedded_aws.intrinsics import evaluate
-from deeplearning_rehearsal.errors import RehearsalError
+from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate
+from cdk_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.privileges.grants import Grant, expand_conditions, name_grant
 from deeplearning_rehearsal.privileges.template_rights import TemplateScope, read_template_rights
 

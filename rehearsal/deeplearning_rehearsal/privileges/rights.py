@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_rehearsal.errors import RehearsalError
+from cdk_rehearsal.errors import RehearsalError
 
 Document = Mapping[str, Any]
 _DIGEST = re.compile(r"[0-9a-f]{64}")

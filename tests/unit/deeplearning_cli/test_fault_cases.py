@@ -11,8 +11,8 @@ import pytest
 from deeplearning_cli import fault_cases
 from deeplearning_cli.fault_cases import read_chosen, rehearse_cases
 from deeplearning_cli.main import main
-from deeplearning_rehearsal.cases.case_file import list_cases
-from deeplearning_rehearsal.cases.results import merge_result
+from deeplearning_rehearsal.cases.format.case_file import list_cases
+from deeplearning_rehearsal.cases.verdict.results import merge_result
 from deeplearning_rehearsal.options import RehearsalOptions
 
 CASE = 'title = "Two nodes"\nexpect = "formed"\nnodes = 2\nminutes = 3\ngpus_per_node = 4\n[seen]\nformed = 2\n'

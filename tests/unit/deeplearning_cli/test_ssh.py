@@ -10,7 +10,7 @@ from deeplearning_cli import ssh
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.main import main, split_command
 from deeplearning_cli.ssh import make_session_command
-from deeplearning_rehearsal.errors import UnavailableError
+from cdk_rehearsal.errors import UnavailableError
 
 PLACE = ["--region", "us-east-1", "--profile", "team"]
 

@@ -1,0 +1,119 @@
+"""Reads a stack of a cloud assembly, as `cdk deploy` does."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cdk_rehearsal.errors import AssemblyError
+
+DEFAULT_ACCOUNT = "123456789012"
+DEFAULT_REGION = "us-east-1"
+"""Where a stack is deployed whose assembly leaves it open."""
+
+
+@dataclass(frozen=True)
+class FileAsset:
+    """
+    A file asset with its destination.
+
+    Attributes:
+        path: File or folder in the assembly.
+        packaging: `file`, or `zip` for a folder that is zipped on upload.
+        bucket: Name of the bucket, placeholders included.
+        key: Object key, placeholders included.
+    """
+
+    path: Path
+    packaging: str
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True)
+class AssemblyStack:
+    """
+    A stack of a cloud assembly.
+
+    Attributes:
+        name: Name of the stack.
+        account: Account that it is for; a stand-in where the assembly leaves it open.
+        region: Region that it is for; us-east-1 where the assembly leaves it open.
+        template: The template.
+        assets: File assets that it needs.
+    """
+
+    name: str
+    account: str
+    region: str
+    template: Mapping[str, Any]
+    assets: tuple[FileAsset, ...]
+
+
+def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
+    """
+    Read a stack of a cloud assembly.
+
+    Args:
+        assembly: Folder of the cloud assembly.
+        name: Name or artifact id of the stack. None: the only one.
+
+    Raises:
+        AssemblyError: The folder is no assembly, or has not exactly the one stack.
+    """
+    artifacts = _read_json(assembly / "manifest.json").get("artifacts", {})
+    stacks = {key: entry for key, entry in artifacts.items() if entry.get("type") == "aws:cloudformation:stack"}
+    names = {key: str(entry.get("properties", {}).get("stackName", key)) for key, entry in stacks.items()}
+    chosen = [key for key in stacks if name is None or name in (key, names[key])]
+    if len(chosen) != 1:
+        raise AssemblyError(
+            f"stack must name one of {sorted(names.values())}, got {name!r}; choose one with --stack NAME"
+        )
+    artifact = stacks[chosen[0]]
+    _, _, place = str(artifact.get("environment", "aws://unknown-account/unknown-region")).partition("aws://")
+    account, _, region = place.partition("/")
+    return AssemblyStack(
+        name=names[chosen[0]],
+        account=DEFAULT_ACCOUNT if account == "unknown-account" else account,
+        region=DEFAULT_REGION if region == "unknown-region" else region,
+        template=_read_json(assembly / artifact["properties"]["templateFile"]),
+        assets=tuple(_read_assets(assembly, artifacts, artifact)),
+    )
+
+
+def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]) -> list[FileAsset]:
+    template = stack["properties"]["templateFile"]
+    assets: list[FileAsset] = []
+    for key in stack.get("dependencies", []):
+        artifact = artifacts.get(key, {})
+        if artifact.get("type") != "cdk:asset-manifest":
+            continue
+        manifest = _read_json(assembly / artifact["properties"]["file"])
+        if manifest.get("dockerImages"):
+            raise AssemblyError(f"assets must be files in the rehearsal, got docker images in {key}")
+        for entry in manifest.get("files", {}).values():
+            source = entry["source"]
+            if "path" not in source:
+                raise AssemblyError(f"assets must be files of the assembly, got {source}")
+            if source["path"] == template:
+                continue  # the template itself is deployed from the assembly
+            packaging = source.get("packaging", "file")
+            path = assembly / source["path"]
+            if not path.exists():
+                raise AssemblyError(f"asset must exist, got {path}; synthesize again")
+            assets += [
+                FileAsset(path, packaging, target["bucketName"], target["objectKey"])
+                for target in entry["destinations"].values()
+            ]
+    return assets
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise AssemblyError(f"cloud assembly must have a readable {path.name}: {error}; synthesize again") from error
+    if not isinstance(document, dict):
+        raise AssemblyError(f"{path.name} must be a JSON object")
+    return document

@@ -1,0 +1,186 @@
+"""Admits a call when the deployed policies allow it, and remembers what was asked."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from cdk_rehearsal.iam.call_record import CallRecord
+from cdk_rehearsal.iam.errors import PolicyError, UnknownOperationError
+from cdk_rehearsal.iam.evaluation import Decision, evaluate, explain_denial
+from cdk_rehearsal.iam.key_use import describe_key_use
+from cdk_rehearsal.iam.operations import Need, find_needs
+from cdk_rehearsal.iam.policy import Statement, read_policy_text
+from cdk_rehearsal.iam.request import Caller, Request, make_context
+from cdk_rehearsal.embedded_aws.access.account_state import AccountState
+from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
+from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.server.request_parameters import read_parameters
+from cdk_rehearsal.embedded_aws.server.request_signature import SignedRequest
+
+AUTO_SCALING = "autoscaling.amazonaws.com"
+_AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
+AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
+_VOLUME_ACTIONS = (
+    "kms:DescribeKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+    "kms:Decrypt",
+    "kms:CreateGrant",
+)
+
+
+@dataclass(frozen=True)
+class Denial:
+    """
+    A refusal.
+
+    Attributes:
+        message: What AWS says.
+        is_about_key: Whether the use of a key was refused, not the call itself.
+    """
+
+    message: str
+    is_about_key: bool
+
+
+class Gatekeeper:
+    """
+    Decides calls by the policies of the deployed account.
+
+    Args:
+        state: The account.
+        record: Where decisions are recorded.
+        observations: Where refusals are told.
+
+    Attributes:
+        state: The account.
+        record: What was asked, and how it was decided.
+    """
+
+    def __init__(self, state: AccountState, record: CallRecord, observations: Observations) -> None:
+        self.state = state
+        self.record = record
+        self._observations = observations
+
+    def check(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
+        """
+        Decide a call of a node or function.
+
+        Args:
+            principal: Who calls.
+            operation: `service.Operation`.
+            request: The request.
+
+        Returns:
+            Why it is refused; None when it may go on.
+        """
+        service = operation.partition(".")[0]
+        return self.check_call(principal, operation, read_parameters(service, request))
+
+    def check_call(self, principal: Principal, operation: str, parameters: Mapping[str, object]) -> Denial | None:
+        """Decide a call whose parameters are known."""
+        try:
+            needs = find_needs(operation, parameters, self.state)
+            caller = self._describe(principal)
+            for need in needs:
+                if (denial := self._decide(principal.kind, caller, need, principal.name)) is not None:
+                    return denial
+        except (PolicyError, UnknownOperationError) as error:
+            self.record.refuse(principal.kind, operation, str(error))
+            self._observations.tell("refusal", principal.name, f"{operation}: {error}")
+            return Denial(str(error), is_about_key=False)
+        return None
+
+    def admits_notification(self, topic_arn: str) -> bool:
+        """Tell whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
+        return self._admits_auto_scaling(find_needs("sns.Publish", {"TopicArn": topic_arn}, self.state))
+
+    def admits_volume(self, key_arn: str) -> bool:
+        """
+        Tell whether Auto Scaling's service-linked role may make a volume with a key.
+
+        The actions are those of the EBS user guide ("Permissions for EBS encryption") and of the EC2 Auto Scaling user
+        guide ("Required AWS KMS key policy for use with encrypted volumes").
+        """
+        if self.state.find_resource_policy(key_arn) is None:
+            return True  # the rehearsal takes it that a key of the user's own, whose policy it cannot read, is in order
+        context = {action: describe_key_use("ec2", action, key_arn, self.state) for action in _VOLUME_ACTIONS}
+        return self._admits_auto_scaling(
+            [Need(action, key_arn, keys, is_implied=True) for action, keys in context.items()]
+        )
+
+    def _admits_auto_scaling(self, needs: Iterable[Need]) -> bool:
+        caller = Caller(
+            arn=f"arn:aws:sts::{self.state.account}:assumed-role/{_AUTO_SCALING_ROLE}/AutoScaling",
+            account=self.state.account,
+            role_arn=self.state.arn("iam", f"role/aws-service-role/{AUTO_SCALING}/{_AUTO_SCALING_ROLE}").replace(
+                f":{self.state.region}:", "::"
+            ),
+        )
+        return all(self._decide("service", caller, need, AUTO_SCALING) is None for need in needs)
+
+    def admits_service(
+        self, service: str, operation: str, parameters: Mapping[str, object], *, source_arn: str = ""
+    ) -> bool:
+        """
+        Tell whether a service may make a call by itself; a refusal is told.
+
+        The source is known to the called resource alone: that EventBridge tells KMS one when it sends to a queue is
+        documented nowhere, and to an encrypted topic it does not (SNS developer guide, "Key management").
+
+        Args:
+            service: Name of the service.
+            operation: `service.Operation`.
+            parameters: Of the call.
+            source_arn: On whose behalf. Default: the service tells nobody.
+        """
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account} if source_arn else {}
+        caller = Caller.of_service(service)
+        for need in find_needs(operation, parameters, self.state):
+            if need.is_implied and self.state.find_resource_policy(need.resource) is None:
+                continue  # the policy of a key of the user's own cannot be read; it is taken to be in order
+            known = need if need.is_implied else replace(need, context={**need.context, **source})
+            if self._decide("service", caller, known, service) is not None:
+                return False
+        return True
+
+    def note_invocation(self, service: str, function_arn: str, source_arn: str) -> None:
+        """Record that a service invokes a function; whether it may is the function runner's to decide."""
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account}
+        need = Need("lambda:InvokeFunction", function_arn, source)
+        self._decide("service", Caller.of_service(service), need, service)
+
+    def _decide(self, kind: str, caller: Caller, need: Need, name: str) -> Denial | None:
+        context = {**need.context, "aws:RequestedRegion": self.state.region}
+        if name.startswith("i-"):
+            context["ec2:SourceInstanceARN"] = self.state.arn("ec2", f"instance/{name}")
+        request = Request(caller, need.action, need.resource, make_context(caller, context))
+        decision = self._evaluate(request, kind)
+        self.record.add(kind, request, decision, is_implied=need.is_implied)
+        if decision.is_allowed:
+            return None
+        message = explain_denial(request, decision)
+        self._observations.tell("refusal", name, message)
+        return Denial(message, is_about_key=need.is_implied)
+
+    def _evaluate(self, request: Request, kind: str) -> Decision:
+        own: tuple[Statement, ...] = ()
+        if kind == "service" and request.caller.role_arn:
+            own = read_policy_text(read_managed_policy(AUTO_SCALING_POLICY), "identity")
+        elif kind != "service":
+            texts = self.state.list_identity_policies(request.caller.role_arn).values()
+            own = tuple(chain.from_iterable(read_policy_text(text, "identity") for text in texts))
+        policy = self.state.find_resource_policy(request.resource) if request.resource != "*" else None
+        return evaluate(request, own, None if policy is None else read_policy_text(policy, "resource"))
+
+    def _describe(self, principal: Principal) -> Caller:
+        role = principal.role_arn
+        session = role.replace(":iam::", ":sts::").split("/")[0].replace(":role", ":assumed-role")
+        return Caller(
+            arn=f"{session}/{role.rpartition('/')[2]}/{principal.name}",
+            account=self.state.account,
+            role_arn=role,
+            user_id=principal.sender_id,
+        )

@@ -1,0 +1,102 @@
+"""Begins and ends scaling activities, and what they make of a new group, in the words of Auto Scaling."""
+
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, ScalingGroup, now, stamp
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+
+
+def begin_launch(group: ScalingGroup) -> Activity:
+    """Begin the activity of one launch; the caller holds the driver's lock."""
+    if group.replacements:
+        group.replacements -= 1
+        cause = "an instance was launched in response to an unhealthy instance needing to be replaced"
+        return _begin(group, "Launching a new EC2 instance", cause)
+    actual = len(group.active) + group.pending_launches
+    return _begin(
+        group,
+        "Launching a new EC2 instance",
+        f"{group.capacity_cause}.  At {stamp(now())} an instance was started in response to a difference between "
+        f"desired and actual capacity, increasing the capacity from {actual} to {actual + 1}",
+    )
+
+
+def begin_termination(group: ScalingGroup, instance_id: str, cause: str) -> Activity:
+    """Begin the activity of one termination; the caller holds the driver's lock."""
+    activity = _begin(group, f"Terminating EC2 instance: {instance_id}", cause)
+    activity.instance_id = instance_id
+    return activity
+
+
+def creation_cause(group: ScalingGroup) -> str:
+    """Return why a new group launches what it wants."""
+    return f"a user request created an AutoScalingGroup changing the desired capacity from 0 to {group.desired}"
+
+
+def name_instance(activity: Activity, instance_id: str) -> None:
+    """Say which instance an activity launches."""
+    activity.instance_id, activity.description = instance_id, f"Launching a new EC2 instance: {instance_id}"
+
+
+def scale_in_cause(group: ScalingGroup) -> str:
+    """Return the cause of a termination by scale-in."""
+    return (
+        f"{group.capacity_cause}.  At {stamp(now())} an instance was taken out of service in response to a difference "
+        "between desired and actual capacity"
+    )
+
+
+def end_well(activity: Activity) -> None:
+    """End an activity with success."""
+    _end(activity, "Successful")
+
+
+def end_badly(activity: Activity, error: LaunchError) -> None:
+    """End a launch's activity with the failure that EC2 gave."""
+    message = f"{error.message} Launching EC2 instance failed."
+    activity.description = f"Launching a new EC2 instance.  Status Reason: {message}"
+    activity.status_message = message
+    _end(activity, "Failed")
+
+
+def cancel_launch(activity: Activity, reason: str) -> None:
+    """End the activity of a launch whose instance never entered service; `reason` may be empty."""
+    activity.status_message = reason
+    if reason:
+        activity.description += f".  Status Reason: {reason}"
+    _end(activity, "Cancelled")
+
+
+def settle(group: ScalingGroup) -> Verdict | None:
+    """
+    Tell whether the new group is complete, as CloudFormation waits for it; None: not yet.
+
+    CloudFormation "marks the Auto Scaling group as successful (by setting its status to CREATE_COMPLETE) when the
+    desired capacity is reached" (the property's documentation). When it gives up is not documented; groups have
+    failed with their last activity ("Group did not stabilize", eksctl-io/eksctl#8383), so here a launch that fails
+    is enough.
+    """
+    if group.in_service >= group.awaited:
+        return Verdict()
+    last = next((activity for activity in group.activities if activity.is_failed_launch), None)
+    if last is not None and group.pending_launches == 0:
+        return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
+    return None
+
+
+def _begin(group: ScalingGroup, description: str, cause: str) -> Activity:
+    subnet, zone = (list(group.subnet_ids) or [""])[0], (list(group.zones) or [""])[0]
+    activity = Activity(
+        group_name=group.name,
+        group_arn=group.arn,
+        description=description,
+        cause=f"At {stamp(now())} {cause}.",
+        details=f'{{"Subnet ID":"{subnet}","Availability Zone":"{zone}"}}',
+    )
+    group.activities.insert(0, activity)
+    return activity
+
+
+def _end(activity: Activity, status: str) -> None:
+    activity.status_code = status
+    activity.progress = 100
+    activity.end_time = now()

@@ -1,0 +1,250 @@
+"""The embedded AWS as a whole: start it, deploy a cloud assembly, watch the stack, read what happened."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from moto.moto_api._internal.models import moto_api_backend
+
+from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.embedded_aws.autoscaling import requests as scaling_requests
+from cdk_rehearsal.embedded_aws.cloudformation.asset_upload import upload_assets
+from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
+from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.cloud_services import close_services, install, open_services
+from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import PRESIGNED_PREFIX, CustomResources, answer_either
+from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
+from cdk_rehearsal.embedded_aws.functions.runner import Invocation
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.observation import Observations, Observer
+from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
+from cdk_rehearsal.embedded_aws.autoscaling.group import HealthCheck
+from cdk_rehearsal.embedded_aws.server.server import Server
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
+from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
+from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome
+from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitConditionHandles
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.machine import MachineHost
+
+_POLL_SECONDS = 0.1
+
+
+class EmbeddedAws:
+    """
+    AWS in this process, for one stack.
+
+    moto's state belongs to the process, so there is one at a time in a process; each begins empty.
+
+    Args:
+        address: Address to serve on; nodes and functions must reach it.
+        port: Port to serve on; 0 takes a free one.
+        machines: Turns instances into machines.
+        observer: Is told everything that happens, from several threads. Default: nobody.
+        options: How it behaves. Default: as AWS does.
+
+    Raises:
+        RehearsalError: This process has one that was not stopped.
+    """
+
+    _taken: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        port: int,
+        machines: MachineHost,
+        observer: Observer | None = None,
+        options: CloudOptions | None = None,
+    ) -> None:
+        if not self._taken.acquire(blocking=False):
+            raise RehearsalError("an embedded AWS must be the only one of its process; stop the other one first")
+        self._machines = machines
+        self._options = options or CloudOptions()
+        self._observations = Observations(observer)
+        self._calls = CallLog()
+        self._principals = PrincipalRegistry()
+        self._handles = WaitConditionHandles(self._observations)
+        self._custom_resources = CustomResources()
+        self._services: Services | None = None
+        self._stack: Stack | None = None
+        self._server = Server(
+            address,
+            port,
+            principals=self._principals,
+            calls=self._calls,
+            signals=answer_either(self._handles.answer, self._custom_resources.answer),
+            signal_prefix=PRESIGNED_PREFIX,
+            object_seconds=self._options.object_seconds,
+        )
+        self.assets: tuple[str, ...] = ()
+        self.overrides: Mapping[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the server, without a path; what `AWS_ENDPOINT_URL` is set to."""
+        return self._server.endpoint
+
+    @property
+    def stack_name(self) -> str:
+        """Name of the deployed stack; empty before."""
+        return self._stack.name if self._stack else ""
+
+    @property
+    def place(self) -> Place:
+        """Account, region and endpoint of the deployed stack, with the operator's clients."""
+        return self._deployed().place
+
+    @property
+    def gatekeeper(self) -> Gatekeeper:
+        """Decides calls, and remembers what was asked."""
+        return self._deployed().gatekeeper
+
+    def start(self) -> None:
+        """Begin to serve."""
+        moto_api_backend.reset()
+        self._server.start()
+
+    def deploy(
+        self,
+        assembly: Path,
+        stack_name: str | None = None,
+        *,
+        worker_desired_capacity: int | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        """
+        Upload the assets of a stack and begin to create it.
+
+        Args:
+            assembly: Folder of the cloud assembly.
+            stack_name: Name of the stack. Default: the only one of the assembly.
+            worker_desired_capacity: Desired capacity of the workers' group. Default: as the template says.
+            parameters: Values of the template's parameters. Default: their defaults.
+
+        Raises:
+            UnsupportedError: The template holds what the rehearsal does not implement; nothing was deployed.
+            AssemblyError: The assembly cannot be deployed here.
+            RehearsalError: A stack was deployed before.
+        """
+        if self._services is not None:
+            raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
+        source = read_stack(assembly, stack_name)
+        overrides = Overrides(worker_desired_capacity, parameters or {})
+        template, self.overrides = apply_overrides(source.template, overrides)
+        require_support(template)
+        place = Place(source.account, source.region, self.endpoint)
+        services = self._services = self._open(place)
+        self._server.gatekeeper = services.gatekeeper
+        arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
+        bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
+        bound.require_order()
+        self._options.prepare(place)
+        self.assets = upload_assets(source, place)
+        self._stack = Stack(source.name, arn, bound, services, self._observations)
+        install(services, self._stack)
+        self._stack.start()
+
+    def wait(self, seconds: float, on_event: Callable[[StackEvent], None] | None = None) -> StackOutcome:
+        """
+        Wait until the stack has ended, a time at most, and tell how it stands then.
+
+        Args:
+            seconds: Longest wait, in seconds.
+            on_event: Is told each event of the stack, in this thread. Default: nobody.
+
+        Raises:
+            RehearsalError: Nothing was deployed.
+        """
+        deadline, seen = time.monotonic() + seconds, 0
+        self._deployed()
+        assert self._stack is not None
+        while True:
+            has_ended = self._stack.join(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+            for event in self._stack.events()[seen:]:
+                seen += 1
+                if on_event is not None:
+                    on_event(event)
+            if has_ended or time.monotonic() >= deadline:
+                return self._stack.outcome()
+
+    def calls(self, *, until: float | None = None) -> CallCounts:
+        """Count the calls of nodes and functions, up to a monotonic time or all."""
+        return self._calls.count(until=until)
+
+    def invocations(self) -> tuple[Invocation, ...]:
+        """Return the invocations of functions, in the order in which they ended."""
+        return self._services.functions.invocations() if self._services else ()
+
+    def activities(self) -> tuple[dict[str, Any], ...]:
+        """Return the scaling activities of all groups in the API's form, newest first."""
+        return self._services.scaling.activities() if self._services else ()
+
+    def fail_instance(self, instance_id: str, check: HealthCheck = "stopped") -> bool:
+        """
+        Let EC2 find an instance unhealthy, and return whether a group had it and was not terminating it already.
+
+        Args:
+            instance_id: Which instance.
+            check: What EC2 finds: `stopped` (or terminated), or `impaired` (its status checks fail). Default: stopped.
+        """
+        return scaling_requests.fail_instance(self._deployed().scaling, instance_id, check)
+
+    def age_groups(self, seconds: float) -> None:
+        """Let Auto Scaling say that its groups were made so many seconds earlier, as if these had passed."""
+        scaling_requests.age_groups(self._deployed().scaling, seconds)
+
+    def send_event(
+        self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
+    ) -> int:
+        """
+        Send an event of an AWS service to the default event bus, and return how many targets it was handed to.
+
+        Args:
+            source: Who sends it, as `aws.ec2`.
+            detail_type: What has happened.
+            detail: The details.
+            resources: ARNs that it is about. Default: none.
+        """
+        services = self._deployed()
+        return services.bus.send(build_event(services.place, source, detail_type, detail, resources))
+
+    def stop(self) -> None:
+        """End everything, machines excepted: those are their host's."""
+        if self._stack is not None:
+            self._stack.close()
+        if self._services is not None:
+            close_services(self._services)
+        self._server.stop()
+        self._taken.release()
+
+    def _open(self, place: Place) -> Services:
+        return open_services(
+            place,
+            self._machines,
+            principals=self._principals,
+            handles=self._handles,
+            custom_resources=self._custom_resources,
+            observations=self._observations,
+            options=self._options,
+        )
+
+    def _deployed(self) -> Services:
+        if self._services is None:
+            raise RehearsalError("a stack must have been deployed; call deploy first")
+        return self._services

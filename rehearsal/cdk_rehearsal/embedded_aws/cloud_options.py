@@ -1,0 +1,45 @@
+"""How the embedded AWS behaves, where AWS leaves a choice or a test wants another pace."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cdk_rehearsal.embedded_aws.functions.runner import ASYNCHRONOUS_RETRY_SECONDS
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
+
+
+@dataclass(frozen=True)
+class CloudOptions:
+    """
+    How the embedded AWS behaves.
+
+    Attributes:
+        pace: How fast groups act.
+        faults: Launches that fail on purpose. Default: none.
+        message_faults: What is done to messages of queues and topics. Default: nothing.
+        lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
+        minute_seconds: Length of EventBridge's minute, in seconds. Default: 60.
+        retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
+        login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
+        key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.
+        lose_answers: Let each invocation of a function fail after it has done its work. Default: none does.
+        object_seconds: How much later S3 answers a request for an object, in seconds. Default: no later.
+        waits_for_desired: Whether a new group is complete when its desired capacity is in service, as CloudFormation
+            documents, or already with its minimum. Default: with its desired capacity.
+        prepare: Puts into the account what it holds before the stack is created. Default: nothing.
+    """
+
+    pace: ScalingPace = field(default_factory=ScalingPace)
+    faults: Sequence[LaunchFault] = ()
+    message_faults: MessageFaults | None = None
+    lose_notifications: bool = False
+    minute_seconds: float = 60.0
+    retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS
+    login_users: Mapping[str, str] = field(default_factory=dict)
+    key_pairs: Mapping[str, str] = field(default_factory=dict)
+    lose_answers: bool = False
+    object_seconds: float = 0.0
+    waits_for_desired: bool = True
+    prepare: Callable[[Place], None] = lambda _: None

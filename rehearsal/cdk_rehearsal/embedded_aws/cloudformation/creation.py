@@ -1,0 +1,130 @@
+"""What the creators of resources work with, and what they give back."""
+
+import secrets
+import string
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import CustomResources
+from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus
+from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
+from cdk_rehearsal.embedded_aws.messaging.schedule import Schedule
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict, WaitConditionHandles
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts of the embedded AWS that resources are made with."""
+
+    place: Place
+    principals: PrincipalRegistry
+    images: ImageCatalogue
+    launcher: InstanceLauncher
+    scaling: ScalingDriver
+    functions: FunctionRunner
+    schedule: Schedule
+    bus: EventBus
+    handles: WaitConditionHandles
+    custom_resources: CustomResources
+    gatekeeper: Gatekeeper
+    waits_for_desired: bool
+    disturbance: MessageDisturbance | None = None
+
+
+class Properties(Mapping[str, Any]):
+    """Evaluated properties that remember which of them were read."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Properties that the template gives and nobody has asked for."""
+        return frozenset(self._values) - self._read
+
+    def select(self, *names: str, **renamed: str) -> dict[str, Any]:
+        """Return those of the properties that are given: `names` as they are, `renamed` under the API's name."""
+        chosen = dict(zip(names, names, strict=True)) | renamed
+        return {api: self[name] for api, name in chosen.items() if name in self._values}
+
+
+@dataclass(frozen=True)
+class Creation:
+    """
+    An order to create a resource.
+
+    Attributes:
+        logical_id: Its id in the template.
+        properties: Its evaluated properties.
+        stack_name: Name of the stack.
+        stack_arn: ARN of the stack.
+        services: What to make it with.
+    """
+
+    logical_id: str
+    properties: Properties
+    stack_name: str
+    stack_arn: str
+    services: Services
+
+    def client(self, service: str) -> Any:
+        """Return the operator's client of a service."""
+        return self.services.place.client(service)
+
+    def name(self, limit: int, *, lower: bool = False) -> str:
+        """Make up a physical name, as CloudFormation does: stack, logical id and a random ending."""
+        ending = "".join(secrets.choice(string.ascii_uppercase + string.digits) for _ in range(12))
+        room = limit - len(ending) - 2
+        stack = self.stack_name[: max(room // 2, room - len(self.logical_id))]
+        name = f"{stack}-{self.logical_id[: room - len(stack)]}-{ending}"
+        return name.lower() if lower else name
+
+    def tags(self, name: str = "Tags") -> list[dict[str, Any]]:
+        """Return the resource's tags with the stack's own."""
+        own = {
+            "aws:cloudformation:stack-name": self.stack_name,
+            "aws:cloudformation:logical-id": self.logical_id,
+        }
+        return [*self.properties.get(name, []), *({"Key": key, "Value": value} for key, value in own.items())]
+
+
+@dataclass(frozen=True)
+class Created:
+    """
+    A created resource.
+
+    Attributes:
+        physical_id: What `Ref` gives.
+        attributes: What `Fn::GetAtt` gives; a function is called at each use.
+        settle: Tells how the creation ended, None while it goes on. Default: it has ended well.
+        delete: Undoes the creation on a rollback. Default: it is left to the end of the lab.
+        update: Takes new and old properties and returns how the update ended. Default: the rehearsal cannot update it.
+    """
+
+    physical_id: str
+    attributes: Mapping[str, Any | Callable[[], Any]] = field(default_factory=dict)
+    settle: Callable[[], Verdict | None] | None = None
+    delete: Callable[[], None] | None = None
+    update: Callable[[Mapping[str, Any], Mapping[str, Any]], Verdict] | None = None
+
+
+Creator = Callable[[Creation], Created]

@@ -1,0 +1,291 @@
+"""
+Creates a stack from a bound template, as CloudFormation does: each resource when what it depends on is complete.
+
+A failure cancels what is in progress and rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and
+their machines powered off; resources that nothing in the lab can notice are left to its end, and their events say so.
+What cannot be deleted stays with all that it depends on, and a later deletion of the stack tries again. An update
+changes custom resources alone: their functions see `Update` for any property, and again when it is rolled back.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support
+from cdk_rehearsal.embedded_aws.resources import CREATORS
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Properties, Services
+from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate, ResourceValues
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+
+_STACK_TYPE = "AWS::CloudFormation::Stack"
+_SETTLE_SECONDS = 0.1
+_KEPT_BY_ROLLBACK = ("Retain",)
+"""The one deletion policy that outlives a failed creation: `RetainExceptOnCreate` does not, nor does `Snapshot`."""
+_KEPT_BY_DELETION = (*_KEPT_BY_ROLLBACK, "RetainExceptOnCreate")
+
+
+class Stack:
+    """
+    A stack that is being created in a thread of its own.
+
+    Args:
+        name: Name of the stack.
+        arn: ARN of the stack.
+        template: What it is created from.
+        services: What its resources are made with.
+        observations: Where its events are told.
+    """
+
+    def __init__(
+        self, name: str, arn: str, template: BoundTemplate, services: Services, observations: Observations
+    ) -> None:
+        self.name = name
+        self.arn = arn
+        self.created_at = datetime.now(timezone.utc)
+        self.status = "CREATE_IN_PROGRESS"
+        self.reason = ""
+        self.description = template.description
+        self.outputs: Mapping[str, str] = {}
+        self._template = template
+        self._services = services
+        self._observations = observations
+        self._lock = threading.Lock()
+        self._events: list[StackEvent] = []
+        self._resources: dict[str, StackResource] = {}
+        self._deleters: dict[str, Callable[[], None]] = {}
+        self._updaters: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Verdict]] = {}
+        self._closing = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"stack-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to create the resources."""
+        self._tell(self.name, self.arn, _STACK_TYPE, "CREATE_IN_PROGRESS", "User Initiated")
+        self._thread.start()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until the creation or its rollback has ended, a time at most; tell whether it has."""
+        return self._ended.wait(seconds)
+
+    def close(self) -> None:
+        """Stop creating; nothing is rolled back."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def delete(self) -> None:
+        """Begin to delete the resources, once more those that could not be deleted before."""
+        if self.status.startswith("DELETE_") and self.status != "DELETE_FAILED":
+            return
+        self.close()
+        self._begin("DELETE_IN_PROGRESS", self._delete)
+
+    def update(self, resources: Mapping[str, Mapping[str, Any]]) -> None:
+        """
+        Begin to update the resources whose properties differ.
+
+        Args:
+            resources: Those of the new template.
+
+        Raises:
+            ValueError: The stack is not complete, or something else than a custom resource differs.
+        """
+        if self.status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"):
+            raise ValueError(f"Stack:{self.arn} is in {self.status} state and can not be updated.")
+        before, self._template.resources = self._template.resources, dict(resources)
+        changed = [name for name in self._template.resources if self._template.resources[name] != before.get(name)]
+        if foreign := sorted((before.keys() ^ resources.keys()) | (set(changed) - self._updaters.keys())):
+            self._template.resources = before
+            raise ValueError(f"the rehearsal updates custom resources alone, got changes of {', '.join(foreign)}")
+        self._begin("UPDATE_IN_PROGRESS", partial(self._update, before, changed))
+
+    def _begin(self, status: str, work: Callable[[], None]) -> None:
+        self.status, self.reason = status, ""
+        self._ended.clear()
+        self._tell(self.name, self.arn, _STACK_TYPE, status, "User Initiated")
+        self._thread = threading.Thread(target=work, name=f"stack-{self.name}", daemon=True)
+        self._thread.start()
+
+    def events(self) -> tuple[StackEvent, ...]:
+        """Return the events, oldest first."""
+        with self._lock:
+            return tuple(self._events)
+
+    def resources(self) -> tuple[StackResource, ...]:
+        """Return the resources, in the order of their creation."""
+        with self._lock:
+            return tuple(self._resources.values())
+
+    def outcome(self) -> StackOutcome:
+        """Return how the stack stands now."""
+        return StackOutcome(self.status, self.reason, self.resources(), self.outputs, self.events())
+
+    def _run(self) -> None:
+        waiting = set(self._template.resources)
+        settling: dict[str, Created] = {}
+        while (waiting or settling) and not self._closing.is_set():
+            done = self._template.created.keys()
+            ready = sorted(name for name in waiting if self._template.dependencies(name) <= done)
+            for name in ready:
+                waiting.discard(name)
+                created = self._create(name)
+                if isinstance(created, str):
+                    return self._roll_back(name, settling)
+                settling[name] = created
+            for name in tuple(settling):
+                verdict = settling[name].settle
+                outcome = verdict() if verdict else Verdict()
+                if outcome is None:
+                    continue
+                created = settling.pop(name)
+                if outcome.reason:
+                    self._note(name, created.physical_id, "CREATE_FAILED", outcome.reason)
+                    return self._roll_back(name, settling)
+                self._template.created[name] = ResourceValues(created.physical_id, created.attributes)
+                self._note(name, created.physical_id, "CREATE_COMPLETE")
+            if settling and not ready:
+                self._closing.wait(_SETTLE_SECONDS)
+        if not self._closing.is_set():
+            self._complete()
+        return None
+
+    def _create(self, name: str) -> Created | str:
+        resource_type = str(self._template.resources[name]["Type"])
+        self._note(name, "", "CREATE_IN_PROGRESS")
+        try:
+            properties = Properties(self._template.properties(name))
+            created = CREATORS[resource_type](Creation(name, properties, self.name, self.arn, self._services))
+            _require_all_read(resource_type, properties)
+        except (ClientError, LaunchError, ValueError, KeyError, RuntimeError) as error:
+            self._note(name, "", "CREATE_FAILED", f"{error}" or type(error).__name__)
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - a defect of a creator must not pass for a stack that waits
+            self._note(name, "", "CREATE_FAILED", f"InternalFailure: {type(error).__name__}: {error}")
+            return str(error)
+        if created.delete is not None:
+            self._deleters[name] = created.delete
+        if created.update is not None:
+            self._updaters[name] = created.update
+        if created.settle is not None:
+            self._note(name, created.physical_id, "CREATE_IN_PROGRESS", "Resource creation Initiated")
+        return created
+
+    def _complete(self) -> None:
+        try:
+            self.outputs = self._template.outputs()
+        except Exception as error:  # noqa: BLE001 - an output that cannot be computed fails the stack
+            self.reason = f"outputs: {error}"
+            self._end("CREATE_FAILED", self.reason)
+            return
+        self._end("CREATE_COMPLETE", "")
+
+    def _roll_back(self, failed: str, settling: Mapping[str, Created]) -> None:
+        for name, created in settling.items():
+            self._note(name, created.physical_id, "CREATE_FAILED", "Resource creation cancelled")
+        failures = [entry for entry in self.resources() if entry.status == "CREATE_FAILED"]
+        names = ", ".join(entry.logical_id for entry in failures)
+        self.reason = next(entry.reason for entry in failures if entry.logical_id == failed)
+        self.status = "ROLLBACK_IN_PROGRESS"
+        text = f"The following resource(s) failed to create: [{names}]. Rollback requested by user."
+        self._tell(self.name, self.arn, _STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
+        failed = self._remove(_KEPT_BY_ROLLBACK)
+        self._end("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", failed)
+
+    def _delete(self) -> None:
+        self.reason = self._remove(_KEPT_BY_DELETION)
+        self._end("DELETE_FAILED" if self.reason else "DELETE_COMPLETE", self.reason)
+
+    def _update(self, before: Mapping[str, Mapping[str, Any]], changed: Sequence[str]) -> None:
+        status, done = "UPDATE_COMPLETE", list[str]()
+        for name in changed:
+            done.append(name)
+            self.reason = self._change(name, self._template.resources[name], before[name])
+            if self.reason:
+                status = self._roll_update_back(before, done)
+                break
+        self.outputs = self._template.outputs()
+        self._end(status, self.reason)
+
+    def _roll_update_back(self, before: Mapping[str, Mapping[str, Any]], done: Sequence[str]) -> str:
+        self._tell(self.name, self.arn, _STACK_TYPE, "UPDATE_ROLLBACK_IN_PROGRESS", self.reason)
+        after, self._template.resources = self._template.resources, dict(before)
+        failed = [name for name in reversed(done) if self._change(name, before[name], after[name])]
+        return "UPDATE_ROLLBACK_FAILED" if failed else "UPDATE_ROLLBACK_COMPLETE"
+
+    def _change(self, name: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> str:
+        """Let a resource's function change it; return why it could not, empty when it could."""
+        physical_id = self._resources[name].physical_id
+        self._note(name, physical_id, "UPDATE_IN_PROGRESS")
+        properties = (self._template.evaluate(resource.get("Properties", {})) for resource in (new, old))
+        reason = self._updaters[name](*properties).reason
+        self._note(name, physical_id, "UPDATE_FAILED" if reason else "UPDATE_COMPLETE", reason)
+        return reason
+
+    def _remove(self, kept: Collection[str]) -> str:
+        """Delete what is there, the last that was made first; return what could not be deleted, empty when all went."""
+        left: dict[str, bool] = {}
+        for entry in reversed(self.resources()):
+            name = entry.logical_id
+            if not entry.physical_id or entry.status in ("DELETE_COMPLETE", "DELETE_SKIPPED"):
+                continue
+            if any(name in self._template.dependencies(other) for other in left):
+                left[name] = False
+            elif not self._undo(name, entry.physical_id, kept):
+                left[name] = True
+        names = ", ".join(name for name, was_tried in left.items() if was_tried)
+        return f"The following resource(s) failed to delete: [{names}]." if names else ""
+
+    def _undo(self, name: str, physical_id: str, kept: Collection[str]) -> bool:
+        policy = self._template.resources[name].get("DeletionPolicy")
+        if policy in kept:
+            self._note(name, physical_id, "DELETE_SKIPPED", f"DeletionPolicy is {policy}")
+        elif name in self._deleters:
+            self._note(name, physical_id, "DELETE_IN_PROGRESS")
+            try:
+                self._deleters[name]()
+            except ClientError as error:
+                self._note(name, physical_id, "DELETE_FAILED", _word_failure(error))
+                return False
+            self._note(name, physical_id, "DELETE_COMPLETE")
+        else:
+            self._note(name, physical_id, "DELETE_SKIPPED", "it ends with the lab")
+        return True
+
+    def _end(self, status: str, reason: str) -> None:
+        self.status = status
+        self._tell(self.name, self.arn, _STACK_TYPE, status, reason)
+        self._ended.set()
+
+    def _note(self, name: str, physical_id: str, status: str, reason: str = "") -> None:
+        resource_type = str(self._template.resources[name]["Type"])
+        with self._lock:
+            self._resources[name] = StackResource(name, physical_id, resource_type, status, reason)
+        self._tell(name, physical_id, resource_type, status, reason)
+
+    def _tell(self, name: str, physical_id: str, resource_type: str, status: str, reason: str) -> None:
+        event = StackEvent(name, physical_id, resource_type, status, reason)
+        with self._lock:
+            self._events.append(event)
+        text = f"{name} {status}" + (f": {reason}" if reason else "")
+        self._observations.tell("stack", name, text, event=event)
+
+
+def _word_failure(error: ClientError) -> str:
+    """Say why a service refused a deletion, as the provider of a resource type says it."""
+    message = error.response["Error"]["Message"]
+    return f'Resource handler returned message: "{message}" (HandlerErrorCode: InvalidRequest)'
+
+
+def _require_all_read(resource_type: str, properties: Properties) -> None:
+    """Make sure that the support table told the truth: what a creator does not read is listed as without effect."""
+    excused = {path.partition(".")[0] for path in load_support()[resource_type].without_effect}
+    forgotten = properties.unread - excused
+    if forgotten:
+        raise RuntimeError(f"the rehearsal lists {sorted(forgotten)} of {resource_type} as acted upon, and ignored it")

@@ -1,0 +1,195 @@
+"""A CloudFormation template with its parameters bound: conditions, references and the order of its resources."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
+from cdk_rehearsal.errors import AssemblyError
+
+BOOTSTRAP_VERSION = "28"
+"""Version that a fresh `cdk bootstrap` leaves behind (aws-cdk 2.1148)."""
+_SSM_TYPE = "AWS::SSM::Parameter::Value<"
+
+
+@dataclass(frozen=True)
+class ResourceValues:
+    """What a created resource gives to references: its physical id and its attributes."""
+
+    physical_id: str
+    attributes: Mapping[str, Any | Callable[[], Any]] = field(default_factory=dict)
+
+
+class BoundTemplate:
+    """
+    A template whose parameters have values; it is the scope of its intrinsic functions.
+
+    Args:
+        template: The template.
+        services: Knows account and region, and makes public image parameters resolvable.
+        stack_name: Name of the stack.
+        stack_arn: ARN of the stack.
+        parameters: Values given for parameters. Default: their defaults.
+    """
+
+    def __init__(
+        self,
+        template: Mapping[str, Any],
+        services: Services,
+        *,
+        stack_name: str,
+        stack_arn: str,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        self._template = template
+        self._place = place = services.place
+        self._images = services.images
+        self.created: dict[str, ResourceValues] = {}
+        self.description = str(template.get("Description", ""))
+        self._values: dict[str, Any] = {
+            "AWS::AccountId": place.account,
+            "AWS::Region": place.region,
+            "AWS::Partition": place.partition,
+            "AWS::URLSuffix": place.url_suffix,
+            "AWS::StackName": stack_name,
+            "AWS::StackId": stack_arn,
+            "AWS::NotificationARNs": [],
+        }
+        for name, declaration in template.get("Parameters", {}).items():
+            self._values[name] = self._bind(name, declaration, (parameters or {}).get(name))
+        self._check_rules()
+        self.resources: dict[str, Mapping[str, Any]] = {
+            name: resource
+            for name, resource in template["Resources"].items()
+            if "Condition" not in resource or self.condition(resource["Condition"])
+        }
+
+    def dependencies(self, logical_id: str) -> frozenset[str]:
+        """Return the resources that must exist before this one."""
+        resource = self.resources[logical_id]
+        explicit = resource.get("DependsOn", [])
+        names = {explicit} if isinstance(explicit, str) else set(explicit)
+        names |= {name for name, _ in find_references(resource.get("Properties", {}))}
+        return frozenset(names & self.resources.keys())
+
+    def require_order(self) -> None:
+        """
+        Make sure that the resources can be created in some order.
+
+        Raises:
+            AssemblyError: They depend on each other in a circle.
+        """
+        left = {name: set(self.dependencies(name)) for name in self.resources}
+        while left:
+            ready = {name for name, needs in left.items() if not needs & left.keys()}
+            if not ready:
+                raise AssemblyError(f"Circular dependency between resources: {sorted(left)}")
+            left = {name: needs for name, needs in left.items() if name not in ready}
+
+    def properties(self, logical_id: str) -> dict[str, Any]:
+        """Return the evaluated properties of a resource; what it refers to must have been created."""
+        return self.evaluate(self.resources[logical_id].get("Properties", {}))
+
+    def evaluate(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Return evaluated properties; what they refer to must have been created."""
+        evaluated = evaluate(properties, self)
+        assert isinstance(evaluated, dict)
+        return evaluated
+
+    def outputs(self) -> dict[str, str]:
+        """Return the evaluated outputs."""
+        declared = {
+            name: output
+            for name, output in self._template.get("Outputs", {}).items()
+            if "Condition" not in output or self.condition(output["Condition"])
+        }
+        return {name: str(evaluate(output["Value"], self)) for name, output in declared.items()}
+
+    def ref(self, name: str) -> Any:
+        """Return the value of a parameter, pseudo parameter or resource."""
+        if name in self._values:
+            return self._values[name]
+        if name in self.created:
+            return self.created[name].physical_id
+        raise AssemblyError(f"Template error: Ref to {name}, which does not exist")
+
+    def attribute(self, name: str, attribute: str) -> Any:
+        """Return an attribute of a created resource."""
+        if name not in self.created or attribute not in self.created[name].attributes:
+            raise AssemblyError(f"Template error: Fn::GetAtt of {name}.{attribute}, which does not exist")
+        value = self.created[name].attributes[attribute]
+        return value() if callable(value) else value
+
+    def condition(self, name: str) -> bool:
+        """Return the value of a condition."""
+        if name not in self._template.get("Conditions", {}):
+            raise AssemblyError(f"Template error: condition {name} does not exist")
+        return bool(evaluate(self._template["Conditions"][name], self))
+
+    def mapping(self, name: str, first: str, second: str) -> Any:
+        """Return a value of a mapping."""
+        try:
+            return self._template["Mappings"][name][first][second]
+        except KeyError as error:
+            raise AssemblyError(f"Unable to get mapping for {name}::{first}::{second}") from error
+
+    def zones(self, region: str) -> list[str]:
+        """Return the availability zones of the region."""
+        if region not in ("", self._place.region):
+            raise AssemblyError(f"Fn::GetAZs must be of the stack's region in the rehearsal, got {region}")
+        answer = self._place.client("ec2").describe_availability_zones()["AvailabilityZones"]
+        return sorted(entry["ZoneName"] for entry in answer)
+
+    def dynamic(self, reference: str) -> str:
+        """Return the value of an SSM dynamic reference."""
+        service, _, name = reference.partition(":")
+        if service != "ssm":
+            raise AssemblyError(f"the rehearsal does not implement {{{{resolve:{service}:…}}}}")
+        return self._read_parameter(name)
+
+    def _bind(self, name: str, declaration: Mapping[str, Any], given: str | None) -> Any:
+        value = given if given is not None else declaration.get("Default")
+        if value is None:
+            raise AssemblyError(f"Parameters: [{name}] must have values; give one or a default")
+        if str(declaration["Type"]).startswith(_SSM_TYPE):
+            return self._read_parameter(str(value))
+        if declaration["Type"] not in ("String", "Number", "CommaDelimitedList") and not given:
+            # The other types name things of a real account, and a default cannot exist there by chance.
+            raise AssemblyError(
+                f"parameter {name} must be of a type that the rehearsal knows, got {declaration['Type']}"
+            )
+        if "AllowedValues" in declaration and value not in declaration["AllowedValues"]:
+            raise AssemblyError(f"Parameter {name} must be one of AllowedValues, got {value!r}")
+        return str(value).split(",") if declaration["Type"] == "CommaDelimitedList" else value
+
+    def _read_parameter(self, name: str) -> str:
+        if name.startswith("/aws/service/"):
+            return self._images.seed_parameter(name)
+        if name.startswith("/cdk-bootstrap/") and name.endswith("/version"):
+            return BOOTSTRAP_VERSION
+        try:
+            return str(self._place.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+        except ClientError as error:
+            raise AssemblyError(f"parameter {name} must exist in SSM, got {error.response['Error']['Code']}") from error
+
+    def _check_rules(self) -> None:
+        for name, rule in self._template.get("Rules", {}).items():
+            for assertion in rule["Assertions"]:
+                if not _holds(assertion["Assert"], self):
+                    raise AssemblyError(
+                        f"rule {name} failed: {assertion.get('AssertDescription', json.dumps(assertion))}"
+                    )
+
+
+def _holds(assertion: Any, scope: BoundTemplate) -> bool:
+    name, argument = next(iter(assertion.items()))
+    if name == "Fn::Not":
+        return not _holds(argument[0], scope)
+    if name == "Fn::Contains":
+        return evaluate(argument[1], scope) in argument[0]
+    value = evaluate(assertion, scope)
+    return value is not NO_VALUE and bool(value)

@@ -1,0 +1,78 @@
+"""Machine images: public SSM parameters that name them, the login user of each, and what is on it."""
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.amis import Ami
+from moto.ssm.models import Parameter, ssm_backends
+
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.image_families import find_login_user, find_parts
+from cdk_rehearsal.machine import ImagePart
+
+_UNKNOWN_IMAGE_USER = "ec2-user"
+
+
+class ImageCatalogue:
+    """
+    Knows the images of the lab.
+
+    Args:
+        place: Account and region.
+        login_users: Image id -> login user, for the user's own images. Others have `ec2-user`.
+    """
+
+    def __init__(self, place: Place, login_users: Mapping[str, str]) -> None:
+        self._ec2 = ec2_backends[place.account][place.region]
+        self._ssm = ssm_backends[place.account][place.region]
+        self._place = place
+        self._users = dict(login_users)
+        self._parts: dict[str, frozenset[ImagePart]] = {}
+
+    def seed_parameter(self, name: str) -> str:
+        """
+        Make a public image parameter resolvable, and return the image id.
+
+        Raises:
+            AssemblyError: The name is not one of a known family of public image parameters.
+        """
+        existing = self._ssm._parameters.get(name)  # noqa: SLF001 - AWS lets nobody write below /aws
+        user = find_login_user(name)
+        if user is None:
+            raise AssemblyError(f"image parameter must be a public one that the rehearsal knows, got {name!r}")
+        image_id = str(existing[-1].value) if existing else str(self._ec2.register_image(name=name).id)
+        if not existing:
+            self._ssm._parameters[name].append(self._parameter(name, image_id))  # noqa: SLF001
+        self.admit(image_id)
+        self._users[image_id] = user
+        self._parts[image_id] = find_parts(name)
+        return image_id
+
+    def admit(self, image_id: str) -> None:
+        """Make an image launchable: the rehearsal takes it that the user's own images exist."""
+        if image_id not in self._ec2.amis:
+            self._ec2.amis[image_id] = Ami(self._ec2, image_id, name=f"image {image_id}", description="of the template")
+
+    def login_user(self, image_id: str) -> str:
+        """Return the login user of an image."""
+        return self._users.get(image_id, _UNKNOWN_IMAGE_USER)
+
+    def parts(self, image_id: str) -> frozenset[ImagePart]:
+        """Return what an image has beyond what all images have; of the user's own images nothing is known."""
+        return self._parts.get(image_id, frozenset())
+
+    def _parameter(self, name: str, image_id: str) -> Parameter:
+        return Parameter(  # type: ignore[abstract]
+            account_id=self._place.account,
+            name=name,
+            value=image_id,
+            parameter_type="String",
+            description=None,
+            allowed_pattern=None,
+            keyid=None,
+            last_modified_date=datetime.now(timezone.utc),
+            version=1,
+            data_type="aws:ec2:image",
+        )

@@ -1,0 +1,94 @@
+"""
+The dry run of a launch that Auto Scaling makes before it takes a group.
+
+It refuses a template that names a key pair (eksctl-io/eksctl#1989, #1293), a security group (ryanmurakami/hbfl#58) or
+an image that does not exist, that mixes interfaces with groups (hashicorp/terraform-provider-aws#4570), or that asks
+for more than a quota allows (cloudcaptainsh/cloudcaptain#216). Which other errors of EC2 it finds is not documented;
+the rehearsal finds those that no launch of the template could escape, in its own words where none of EC2's are public.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
+
+_PREFIX = "You must use a valid fully-formed launch template. "
+
+
+def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, faults: Sequence[LaunchFault]) -> None:
+    """
+    Make sure that a new group could launch its template.
+
+    Args:
+        group: The group.
+        data: Its launch template.
+        place: Account and region.
+        faults: What goes wrong on purpose.
+
+    Raises:
+        ValueError: EC2 would refuse; the message is Auto Scaling's.
+    """
+    zone = (list(group.zones) or [""])[0]
+    planted = (
+        fault.to_error(instance_type=str(data.get("InstanceType", "")), zone=zone).message
+        for fault in faults
+        if fault.at_creation and fault.concerns(role=group.role, group=group.name)
+    )
+    for message in chain(planted, _find_missing(data, place), _find_wrong_interfaces(data, place)):
+        raise ValueError(_PREFIX + message)
+
+
+def _find_missing(data: Mapping[str, Any], place: Place) -> Iterator[str]:
+    ec2 = place.client("ec2")
+    if key := data.get("KeyName"):
+        yield from _ask(ec2.describe_key_pairs, {"KeyNames": [key]}, f"The key pair '{key}' does not exist")
+    image = data.get("ImageId", "")
+    yield from _ask(ec2.describe_images, {"ImageIds": [image]}, f"The image id '[{image}]' does not exist")
+    groups = {name for card in data.get("NetworkInterfaces", []) for name in card.get("Groups", [])}
+    for name in sorted(groups.union(data.get("SecurityGroupIds", []))):
+        missing = f"The security group '{name}' does not exist"
+        yield from _ask(ec2.describe_security_groups, {"GroupIds": [name]}, missing)
+
+
+def _ask(describe: Callable[..., Any], names: Mapping[str, Any], missing: str) -> Iterator[str]:
+    try:
+        described = describe(**names)
+    except ClientError:
+        described = {}
+    if not any(value for key, value in described.items() if key != "ResponseMetadata"):
+        yield missing
+
+
+def _find_wrong_interfaces(data: Mapping[str, Any], place: Place) -> Iterator[str]:
+    kind, interfaces = str(data.get("InstanceType", "m1.small")), data.get("NetworkInterfaces", [])
+    try:
+        facts = place.client("ec2").describe_instance_types(InstanceTypes=[kind])["InstanceTypes"][0]["NetworkInfo"]
+    except (ClientError, IndexError):
+        yield f"Invalid value '{kind}' for InstanceType."
+        return
+    if not interfaces:
+        return
+    if data.get("SecurityGroupIds"):
+        yield "When a network interface is provided, the security groups must be a part of it."
+    places = Counter((card.get("NetworkCardIndex", 0), card.get("DeviceIndex", 0)) for card in interfaces)
+    if max(places.values()) > 1:
+        yield "Each network interface requires a unique device index."
+    if (0, 0) not in places:
+        yield "A primary network interface must have network card index 0 and device index 0."
+    if len(interfaces) > 1 and any(card.get("AssociatePublicIpAddress") for card in interfaces):
+        yield (
+            "The associatePublicIPAddress parameter cannot be specified when launching with multiple network "
+            "interfaces."  # zalando-incubator/kubernetes-on-aws#8733
+        )
+    for index, _ in places:
+        if index >= facts.get("MaximumNetworkCards", 1):
+            yield f"Network card index {index} is not valid for the instance type '{kind}'."
+    efa = [card for card in interfaces if str(card.get("InterfaceType", "interface")).startswith("efa")]
+    if len(efa) > facts.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0):
+        yield f"{len(efa)} EFA interfaces are not supported by the instance type '{kind}'."

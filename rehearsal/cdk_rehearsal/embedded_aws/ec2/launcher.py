@@ -1,0 +1,249 @@
+"""Launches and terminates EC2 instances for Auto Scaling groups, from their launch templates."""
+
+import base64
+import ipaddress
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from deeplearning_contract.names import ROLE_TAG, NodeRole
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.tags import collect_tags
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
+from cdk_rehearsal.embedded_aws.file_systems.lustre import LustreFileSystems
+from cdk_rehearsal.embedded_aws.file_systems.efs import find_access_points, find_mount_targets
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.access.principals import PrincipalKind, PrincipalRegistry
+from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
+from cdk_rehearsal.machine import Machine
+
+_RESERVED_BY_AWS = 4
+"""Network address, router, DNS and one for the future, at the start of each subnet (VPC User Guide)."""
+
+
+@dataclass(frozen=True)
+class _Subnet:
+    id: str
+    zone: str
+    network: ipaddress.IPv4Network
+    is_public: bool
+    vpc_networks: tuple[str, ...]
+
+
+class InstanceLauncher:
+    """
+    Launches instances.
+
+    Args:
+        place: Where.
+        principals: Mints each instance's credentials.
+        images: Login user and parts of each image.
+
+    Attributes:
+        lustre: The file systems that instances find beside EFS.
+        admits_volume: Tells whether Auto Scaling may make a volume with a key, given by its ARN.
+    """
+
+    def __init__(self, place: Place, principals: PrincipalRegistry, images: ImageCatalogue) -> None:
+        self.lustre = LustreFileSystems(place)
+        self.admits_volume: Callable[[str], bool] = lambda _: True
+        self._place = place
+        self._principals = principals
+        self._images = images
+        self._lock = threading.Lock()
+
+    def describe_template(self, group: ScalingGroup) -> dict[str, Any]:
+        """Return the data of the group's launch template, with the image resolved."""
+        answer = self._place.client("ec2").describe_launch_template_versions(
+            LaunchTemplateId=group.launch_template_id, Versions=[group.launch_template_version]
+        )
+        data: dict[str, Any] = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        image = str(data.get("ImageId", ""))
+        if image.startswith("resolve:ssm:"):
+            name = image.removeprefix("resolve:ssm:")
+            data["ImageId"] = self._place.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
+        return data
+
+    def launch(self, group: ScalingGroup, fault: LaunchFault | None = None) -> Machine:
+        """
+        Launch one instance of a group.
+
+        Args:
+            group: The group.
+            fault: What goes wrong on purpose. Default: nothing.
+
+        Raises:
+            LaunchError: EC2 refused.
+        """
+        try:
+            data = self.describe_template(group)
+            subnet = self._choose_subnet(group)
+            if fault is not None and not fault.ends_instance:
+                raise fault.to_error(instance_type=data.get("InstanceType", "m1.small"), zone=subnet.zone)
+            with self._lock:  # a free address is found and taken at once
+                address = self.free_address(subnet.id)
+                instance_id = self._run(group, data, subnet, address)
+            return self._describe(group, data, subnet, address, instance_id)
+        except ClientError as error:
+            raise LaunchError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+
+    def find_end(self, group: ScalingGroup, machine: Machine, fault: LaunchFault | None) -> LaunchError | None:
+        """Return why EC2 ends an instance before it is in service: a volume's key, or the fault; None: it does not."""
+        if fault is not None:
+            return fault.to_error(instance_type=machine.instance_type, zone=machine.zone)
+        disks = (mapping.get("Ebs", {}) for mapping in self.describe_template(group).get("BlockDeviceMappings", []))
+        keys = {str(disk["KmsKeyId"]) for disk in disks if disk.get("KmsKeyId")}
+        return None if all(map(self.admits_volume, sorted(keys))) else key_refusal()
+
+    def terminate(self, instance_id: str) -> None:
+        """Terminate an instance."""
+        self._place.client("ec2").terminate_instances(InstanceIds=[instance_id])
+
+    def free_address(self, subnet_id: str) -> str:
+        """
+        Return the lowest free address of a subnet that AWS does not keep for itself.
+
+        Raises:
+            LaunchError: There is none.
+        """
+        ec2 = self._place.client("ec2")
+        network = ipaddress.IPv4Network(ec2.describe_subnets(SubnetIds=[subnet_id])["Subnets"][0]["CidrBlock"])
+        pages = ec2.get_paginator("describe_network_interfaces").paginate(
+            Filters=[{"Name": "subnet-id", "Values": [subnet_id]}]
+        )
+        taken = {
+            entry["PrivateIpAddress"]
+            for page in pages
+            for interface in page["NetworkInterfaces"]
+            for entry in interface.get("PrivateIpAddresses", [])
+        }
+        for number in range(_RESERVED_BY_AWS, network.num_addresses - 1):
+            if str(network[number]) not in taken:
+                return str(network[number])
+        raise LaunchError(
+            "InsufficientFreeAddressesInSubnet",
+            f"There are not enough free addresses in subnet '{subnet_id}' to satisfy the requested number of "
+            "instances.",
+        )
+
+    def _choose_subnet(self, group: ScalingGroup) -> _Subnet:
+        answer = self._place.client("ec2").describe_subnets(SubnetIds=list(group.subnet_ids))["Subnets"]
+        counts = {entry["SubnetId"]: 0 for entry in answer}
+        for instance in group.active:
+            for entry in answer:
+                counts[entry["SubnetId"]] += entry["AvailabilityZone"] == instance.zone
+        chosen = min(answer, key=lambda entry: counts[entry["SubnetId"]])
+        return _Subnet(
+            chosen["SubnetId"],
+            chosen["AvailabilityZone"],
+            ipaddress.IPv4Network(chosen["CidrBlock"]),
+            bool(chosen.get("MapPublicIpOnLaunch")),
+            self._find_vpc_networks(chosen["VpcId"]),
+        )
+
+    def _find_vpc_networks(self, vpc_id: str) -> tuple[str, ...]:
+        vpc = self._place.client("ec2").describe_vpcs(VpcIds=[vpc_id])["Vpcs"][0]
+        return tuple(entry["CidrBlock"] for entry in vpc["CidrBlockAssociationSet"])
+
+    def _run(self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str) -> str:
+        kind = data.get("InstanceType", "m1.small")
+        is_clustered = bool(group.placement_group or data.get("Placement", {}).get("GroupName"))
+        self._require_type(kind, subnet.zone, is_clustered=is_clustered)
+        primary: Mapping[str, Any] = next(
+            (card for card in data.get("NetworkInterfaces", []) if card.get("DeviceIndex", 0) == 0), {}
+        )
+        interface = {
+            "DeviceIndex": 0,
+            "SubnetId": subnet.id,
+            "PrivateIpAddress": address,
+            "Groups": primary.get("Groups") or data.get("SecurityGroupIds", []),
+            "AssociatePublicIpAddress": primary.get("AssociatePublicIpAddress", subnet.is_public),
+        }
+        request: dict[str, Any] = {
+            "ImageId": data["ImageId"],
+            "InstanceType": kind,
+            "MinCount": 1,
+            "MaxCount": 1,
+            "NetworkInterfaces": [interface],
+            "TagSpecifications": [{"ResourceType": "instance", "Tags": _listed(collect_tags(group, data))}],
+            "UserData": base64.b64decode(data.get("UserData", "")).decode("latin-1"),
+        }
+        for name in ("KeyName", "IamInstanceProfile", "BlockDeviceMappings"):
+            if data.get(name):
+                request[name] = data[name]
+        if "MetadataOptions" in data:
+            options = {"HttpTokens", "HttpPutResponseHopLimit", "HttpEndpoint", "InstanceMetadataTags"}
+            request["MetadataOptions"] = {k: v for k, v in data["MetadataOptions"].items() if k in options}
+        answer = self._place.client("ec2").run_instances(**request)
+        return str(answer["Instances"][0]["InstanceId"])
+
+    def _require_type(self, kind: str, zone: str, *, is_clustered: bool) -> None:
+        try:
+            answer = self._place.client("ec2").describe_instance_types(InstanceTypes=[kind])["InstanceTypes"]
+        except ClientError:
+            answer = []
+        if not answer:
+            raise LaunchError(
+                "Unsupported",
+                f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone}).",
+            )
+        if is_clustered and "cluster" not in answer[0].get("PlacementGroupInfo", {}).get("SupportedStrategies", []):
+            raise LaunchError(
+                "InvalidParameterCombination",
+                f"Cluster placement groups are not supported by the '{kind}' instance type. Specify a supported "
+                "instance type or change the placement group strategy, and try again.",
+            )
+
+    def _describe(
+        self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str, instance_id: str
+    ) -> Machine:
+        tags = collect_tags(group, data)
+        role = tags.get(ROLE_TAG, "")
+        kind: PrincipalKind = NodeRole(role).value if role in {entry.value for entry in NodeRole} else "other"
+        role_name, role_arn = self._instance_role(data)
+        credentials = (
+            self._principals.mint(self._place, role_arn=role_arn, session=instance_id, kind=kind) if role_arn else None
+        )
+        return Machine(
+            instance_id=instance_id,
+            address=address,
+            prefix_length=subnet.network.prefixlen,
+            vpc_networks=subnet.vpc_networks,
+            instance_type=data.get("InstanceType", "m1.small"),
+            zone=subnet.zone,
+            region=self._place.region,
+            image_id=data["ImageId"],
+            user_data=base64.b64decode(data.get("UserData", "")),
+            role_name=role_name,
+            access_key_id=credentials.access_key_id if credentials else "",
+            secret_access_key=credentials.secret_access_key if credentials else "",
+            session_token=credentials.session_token if credentials else "",
+            tags=tags,
+            login_user=self._images.login_user(data["ImageId"]),
+            public_key=self._public_key(data.get("KeyName", "")),
+            mount_targets=find_mount_targets(self._place, subnet.zone),
+            lustre=self.lustre.describe(),
+            access_points=find_access_points(self._place),
+            image_parts=self._images.parts(data["ImageId"]),
+        )
+
+    def _instance_role(self, data: Mapping[str, Any]) -> tuple[str, str]:
+        profile = data.get("IamInstanceProfile", {})
+        name = profile.get("Name") or str(profile.get("Arn", "")).rpartition("/")[2]
+        if not name:
+            return "", ""
+        role = self._place.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]["Roles"][0]
+        return role["RoleName"], role["Arn"]
+
+    def _public_key(self, name: str) -> str:
+        if not name:
+            return ""
+        answer = self._place.client("ec2").describe_key_pairs(KeyNames=[name], IncludePublicKey=True)
+        return str(answer["KeyPairs"][0].get("PublicKey", ""))
+
+
+def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

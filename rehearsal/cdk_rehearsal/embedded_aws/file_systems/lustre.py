@@ -1,0 +1,124 @@
+"""FSx for Lustre: moto's file systems, and what moto has not: mount names, links to buckets, and what those show."""
+
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.machine import LustreTarget
+
+_SMALLEST, _STEP = 1200, 2400
+_PERSISTENT, _SCRATCH = "PERSISTENT_2", "SCRATCH_2"
+_THROUGHPUTS = (125, 250, 500, 1000)
+_MOST_LINKS = 8
+
+
+@dataclass(frozen=True)
+class LustreLink:
+    """
+    A data repository association.
+
+    Attributes:
+        file_system_id: Its file system.
+        path: Folder of the file system.
+        bucket: Bucket whose objects are there.
+        prefix: What of it.
+    """
+
+    file_system_id: str
+    path: str
+    bucket: str
+    prefix: str
+
+
+class LustreFileSystems:
+    """
+    Keeps the file systems of one account and region.
+
+    Args:
+        place: The account and region.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._mount_names: dict[str, str] = {}
+        self._links: dict[str, LustreLink] = {}
+
+    def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """
+        Create a file system and return how the API describes it.
+
+        Raises:
+            ValueError: FSx has no such file system.
+        """
+        _check(request)
+        file_system: dict[str, Any] = self._place.client("fsx").create_file_system(**request)["FileSystem"]
+        letters = string.ascii_lowercase + string.digits
+        mount_name = "".join(secrets.choice(letters) for _ in range(8))
+        self._mount_names[file_system["FileSystemId"]] = mount_name
+        return file_system | {"MountName": mount_name}
+
+    def link(self, file_system_id: str, path: str, uri: str) -> str:
+        """
+        Link a folder of a file system with what is below a prefix of a bucket, and return the association's id.
+
+        Raises:
+            ValueError: There is no such file system, or the link overlaps another one.
+            ClientError: There is no such bucket.
+        """
+        if file_system_id not in self._mount_names:
+            raise ValueError(f"FileSystemId must name an FSx for Lustre file system, got {file_system_id}")
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        new = LustreLink(file_system_id, path, bucket, prefix)
+        others = [link for link in self._links.values() if link.file_system_id == file_system_id]
+        if not uri.startswith("s3://") or not path.startswith("/") or any(_overlap(new, other) for other in others):
+            raise ValueError(f"FileSystemPath and DataRepositoryPath must not overlap others, got {path} and {uri}")
+        if len(others) == _MOST_LINKS:
+            raise ValueError(f"a file system must have at most {_MOST_LINKS} associations, got one more")
+        self._place.client("s3").head_bucket(Bucket=bucket)
+        association_id = f"dra-{secrets.token_hex(8)}1"
+        self._links[association_id] = new
+        return association_id
+
+    def describe(self) -> dict[str, LustreTarget]:
+        """Return what an instance that starts now would find, with the objects that the linked buckets hold."""
+        if not self._mount_names:
+            return {}
+        answer = self._place.client("fsx").describe_file_systems()["FileSystems"]
+        names = {entry["FileSystemId"]: entry["DNSName"] for entry in answer}
+        return {
+            identity: LustreTarget(names[identity], mount_name, self._read(identity))
+            for identity, mount_name in self._mount_names.items()
+        }
+
+    def _read(self, file_system_id: str) -> dict[str, bytes]:
+        s3 = self._place.client("s3")
+        files: dict[str, bytes] = {}
+        for link in (link for link in self._links.values() if link.file_system_id == file_system_id):
+            pages = s3.get_paginator("list_objects_v2").paginate(Bucket=link.bucket, Prefix=link.prefix)
+            for entry in (entry for page in pages for entry in page.get("Contents", [])):
+                path = f"{link.path.rstrip('/')}/{entry['Key'].removeprefix(link.prefix)}"
+                files[path] = s3.get_object(Bucket=link.bucket, Key=entry["Key"])["Body"].read()
+        return files
+
+
+def _check(request: Mapping[str, Any]) -> None:
+    """Refuse what FSx refuses (FSx API, CreateFileSystem and CreateFileSystemLustreConfiguration)."""
+    size, configuration = int(request["StorageCapacity"]), request.get("LustreConfiguration", {})
+    if size != _SMALLEST and (size <= 0 or size % _STEP):
+        raise ValueError(f"StorageCapacity must be {_SMALLEST}, {_STEP} or a multiple of {_STEP}, got {size}")
+    if len(request["SubnetIds"]) != 1:
+        raise ValueError(f"SubnetIds must be one subnet, got {len(request['SubnetIds'])}")
+    deployment, throughput = configuration.get("DeploymentType"), configuration.get("PerUnitStorageThroughput")
+    if deployment == _PERSISTENT and throughput not in _THROUGHPUTS:
+        raise ValueError(f"PerUnitStorageThroughput must be one of {_THROUGHPUTS} with {deployment}, got {throughput}")
+    if deployment == _SCRATCH and throughput is not None:
+        raise ValueError(f"PerUnitStorageThroughput must be left out with {deployment}, got {throughput}")
+
+
+def _overlap(one: LustreLink, other: LustreLink) -> bool:
+    paths = sorted(f"{link.path.rstrip('/')}/" for link in (one, other))
+    prefixes = sorted((one.prefix, other.prefix))
+    return paths[1].startswith(paths[0]) or (one.bucket == other.bucket and prefixes[1].startswith(prefixes[0]))

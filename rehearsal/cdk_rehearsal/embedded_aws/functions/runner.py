@@ -1,0 +1,258 @@
+"""Runs Lambda functions: asynchronous invocations with retries, permissions, and a record of each."""
+
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from cdk_rehearsal.embedded_aws.functions.environment import (
+    ExecutionEnvironment,
+    Function,
+    Outcome,
+    link_runtime,
+    unpack_code,
+)
+from cdk_rehearsal.embedded_aws.functions.permission import Permission
+from cdk_rehearsal.embedded_aws.observation import Observations
+
+ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
+"""Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
+_CONCURRENCY = 16
+_LOST_ANSWER = "Runtime exited with error: signal: killed"
+LogWriter = Callable[[str], None]
+"""Takes what an invocation printed."""
+DeadLetters = Callable[[Any, str], None]
+"""Takes an event that failed for good, and the last error."""
+Decryption = Callable[[], str]
+"""Decrypts a function's environment; returns why it is refused, empty when it is not."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """
+    One finished invocation, or one that was refused.
+
+    Attributes:
+        at: Monotonic time at which it began, in seconds.
+        function: The function's name.
+        source: Who invoked it: `sns`, `events`.
+        attempt: 1 for the first try of an event.
+        seconds: How long it took.
+        error: Why it failed; empty when it did not.
+        log: Last characters of what it printed.
+    """
+
+    at: float
+    function: str
+    source: str
+    attempt: int
+    seconds: float
+    error: str
+    log: str
+
+
+class FunctionRunner:
+    """
+    Runs the functions of the lab.
+
+    Args:
+        observations: Where invocations are told.
+        retry_seconds: Pauses before the retries of a failed asynchronous invocation.
+        loses_answers: Whether each invocation fails after it has done its work. Default: none does.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS,
+        *,
+        loses_answers: bool = False,
+    ) -> None:
+        self._observations = observations
+        self._retry_seconds = retry_seconds
+        self._loses_answers = loses_answers
+        self._folder = tempfile.TemporaryDirectory(prefix="rehearsal-functions-")
+        self._runtime = link_runtime(Path(self._folder.name) / "runtime")
+        self._lock = threading.Lock()
+        self._functions: dict[str, Function] = {}
+        self._permissions: dict[str, list[Permission]] = defaultdict(list)
+        self._dead_letters: dict[str, DeadLetters] = {}
+        self._logs: dict[str, LogWriter] = {}
+        self._decryptions: dict[str, Decryption] = {}
+        self._warm: dict[str, list[ExecutionEnvironment]] = defaultdict(list)
+        self._all: list[ExecutionEnvironment] = []
+        self._invocations: list[Invocation] = []
+        self._pool = ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="lambda")
+        self._closing = threading.Event()
+
+    def add_function(
+        self,
+        *,
+        name: str,
+        arn: str,
+        handler: str,
+        timeout: float,
+        memory: int,
+        environment: Mapping[str, str],
+        zipped: bytes,
+        dead_letters: DeadLetters | None = None,
+        log: LogWriter | None = None,
+        decrypt: Decryption | None = None,
+    ) -> None:
+        """Unpack a function's code, so that it can be invoked."""
+        code = unpack_code(zipped, Path(self._folder.name) / "code" / name)
+        runtime = {"_HANDLER": handler, "LAMBDA_TASK_ROOT": str(code)}
+        function = Function(name, arn, handler, timeout, memory, dict(environment) | runtime, code)
+        with self._lock:
+            self._functions[name] = function
+            if dead_letters is not None:
+                self._dead_letters[name] = dead_letters
+            if log is not None:
+                self._logs[name] = log
+            if decrypt is not None:
+                self._decryptions[name] = decrypt
+
+    def remove_function(self, name: str) -> None:
+        """Forget a function; running invocations end by themselves."""
+        with self._lock:
+            self._functions.pop(name, None)
+
+    def add_permission(self, function: str, permission: Permission) -> None:
+        """Let a service invoke a function."""
+        with self._lock:
+            self._permissions[function].append(permission)
+
+    def invoke_asynchronously(
+        self, function_arn: str, event: Any, *, source: str, principal: str, source_arn: str
+    ) -> bool:
+        """
+        Accept an event of another service, as the asynchronous `Invoke` does.
+
+        Args:
+            function_arn: Which function.
+            event: Its event, JSON.
+            source: Short name of the service, for the record.
+            principal: The service's principal name.
+            source_arn: The topic or rule.
+
+        Returns:
+            Whether the function's resource policy admits the service; when not, the refusal is recorded.
+        """
+        name = function_arn.split(":")[6]
+        account = source_arn.split(":")[4]
+        with self._lock:
+            function = self._functions.get(name)
+            allowed = any(
+                permission.principal == principal
+                and permission.source_arn in (None, source_arn)
+                and permission.source_account in (None, account)
+                for permission in self._permissions[name]
+            )
+        if function is None or not allowed:
+            why = "there is no such function" if function is None else f"its policy does not admit {principal}"
+            self._record(Invocation(time.monotonic(), name, source, 0, 0.0, f"refused: {why} for {source_arn}", ""))
+            return False
+        self._submit(lambda: self._attempt(function, event, source, 1))
+        return True
+
+    def invoke_for_operator(self, function_arn: str, event: Any, *, source: str) -> None:
+        """
+        Accept an event of who deploys the stack, whose own rights and not the function's policy admit it.
+
+        Raises:
+            ValueError: There is no such function.
+        """
+        with self._lock:
+            function = self._functions.get(function_arn.split(":")[6])
+        if function is None:
+            raise ValueError(f"there is no function {function_arn}")
+        self._submit(lambda: self._attempt(function, event, source, 1))
+
+    def invocations(self) -> tuple[Invocation, ...]:
+        """Return what was invoked or refused, oldest end first."""
+        with self._lock:
+            return tuple(self._invocations)
+
+    def close(self) -> None:
+        """Kill every execution environment and drop what waits."""
+        self._closing.set()
+        with self._lock:
+            environments = tuple(self._all)
+        for environment in environments:
+            environment.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._folder.cleanup()
+
+    def _attempt(self, function: Function, event: Any, source: str, attempt: int) -> None:
+        begin = time.monotonic()
+        outcome = self._run(function, event)
+        if self._loses_answers:
+            outcome = replace(outcome, error=outcome.error or _LOST_ANSWER)
+        if self._closing.is_set():
+            return
+        self._write_log(function.name, outcome.log)
+        self._record(Invocation(begin, function.name, source, attempt, outcome.seconds, outcome.error, outcome.log))
+        if outcome.error and attempt <= len(self._retry_seconds):
+            pause = self._retry_seconds[attempt - 1]
+            timer = threading.Timer(pause, self._submit, [lambda: self._attempt(function, event, source, attempt + 1)])
+            timer.daemon = True
+            timer.start()
+        elif outcome.error:
+            self._bury(function, event, outcome.error)
+
+    def _write_log(self, name: str, text: str) -> None:
+        with self._lock:
+            write = self._logs.get(name)
+        if write is None:
+            return
+        try:
+            write(text)
+        except ClientError as refusal:
+            self._observations.tell("refusal", name, f"the log of {name} is lost: {refusal}")
+
+    def _bury(self, function: Function, event: Any, error: str) -> None:
+        if (dead_letters := self._dead_letters.get(function.name)) is None:
+            return
+        try:
+            dead_letters(event, error)
+        except ClientError as refusal:
+            self._observations.tell("refusal", function.name, f"a dead letter of {function.name} is lost: {refusal}")
+
+    def _run(self, function: Function, event: Any) -> Outcome:
+        with self._lock:
+            warm = self._warm[function.name]
+            environment = warm.pop() if warm else None
+            decrypt = self._decryptions.get(function.name)
+        if environment is None:
+            if decrypt is not None and (refusal := decrypt()):
+                return Outcome(0.0, None, refusal, "")
+            environment = ExecutionEnvironment(function, self._runtime)
+            with self._lock:
+                self._all.append(environment)
+        outcome = environment.invoke(event)
+        with self._lock:
+            if environment.alive:
+                self._warm[function.name].append(environment)
+            else:
+                self._all.remove(environment)
+        return outcome
+
+    def _record(self, invocation: Invocation) -> None:
+        with self._lock:
+            self._invocations.append(invocation)
+        text = f"{invocation.source} → {invocation.function}"
+        text += f": {invocation.error}" if invocation.error else f" in {invocation.seconds:.1f} s"
+        self._observations.tell(
+            "invocation" if invocation.attempt else "refusal", invocation.function, text, invocation=invocation
+        )
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        if not self._closing.is_set():
+            self._pool.submit(work)

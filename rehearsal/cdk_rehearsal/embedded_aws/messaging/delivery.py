@@ -1,0 +1,100 @@
+"""Delivers what topics and rules send, and keeps in their dead-letter queues what they cannot deliver."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
+from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.place import Place
+
+_SNS, _EVENTS = "sns.amazonaws.com", "events.amazonaws.com"
+
+
+class Delivery:
+    """
+    Delivers for SNS and EventBridge to functions and topics that admit them.
+
+    A target that refuses is not tried again: the message goes to the dead-letter queue at once, or is dropped where
+    there is none (SNS developer guide, "Amazon SNS dead-letter queues"; EventBridge user guide, "Using dead-letter
+    queues to process undelivered events"). What a function fails on after it was invoked is Lambda's to keep.
+
+    Args:
+        place: Where functions, topics and queues are.
+        functions: The functions.
+        gatekeeper: Knows the policies of topics, queues and keys.
+    """
+
+    def __init__(self, place: Place, functions: FunctionRunner, gatekeeper: Gatekeeper) -> None:
+        self._place = place
+        self._functions = functions
+        self._gatekeeper = gatekeeper
+
+    def deliver_message(
+        self, function_arn: str, notification: Mapping[str, Any], subscription_arn: str, dead_letters: str
+    ) -> None:
+        """
+        Deliver a message of a topic to a function.
+
+        Args:
+            function_arn: Which function.
+            notification: The message, with its topic.
+            subscription_arn: By which the function has it.
+            dead_letters: ARN of the subscription's dead-letter queue; empty without one.
+        """
+        record = {
+            "EventSource": "aws:sns",
+            "EventVersion": "1.0",
+            "EventSubscriptionArn": subscription_arn,
+            "Sns": notification,
+        }
+        topic_arn = str(notification["TopicArn"])
+        if not self._invoke(function_arn, {"Records": [record]}, "sns", topic_arn):
+            self._bury(dead_letters, notification, _SNS, topic_arn, {})
+
+    def deliver_event(self, target: Mapping[str, Any], event: Mapping[str, Any], rule_arn: str) -> None:
+        """
+        Deliver an event to a target of a rule.
+
+        Of the attributes that EventBridge gives a dead letter, this one has the two that name rule and target.
+
+        Args:
+            target: The target, a function or a topic.
+            event: The event.
+            rule_arn: The rule.
+        """
+        is_topic = target["Arn"].split(":")[2] == "sns"
+        if self._publish(target, event) if is_topic else self._invoke(target["Arn"], event, "events", rule_arn):
+            return
+        attributes = {"RULE_ARN": rule_arn, "TARGET_ARN": target["Arn"]}
+        self._bury(target.get("DeadLetterConfig", {}).get("Arn", ""), event, _EVENTS, rule_arn, attributes)
+
+    def _invoke(self, function_arn: str, event: Mapping[str, Any], source: str, source_arn: str) -> bool:
+        principal = f"{source}.amazonaws.com"
+        self._gatekeeper.note_invocation(principal, function_arn, source_arn)
+        return self._functions.invoke_asynchronously(
+            function_arn, event, source=source, principal=principal, source_arn=source_arn
+        )
+
+    def _publish(self, target: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+        topic_arn = target["Arn"]
+        # EventBridge tells SNS no source (EventBridge user guide: "You can't use Condition blocks in Amazon SNS topic
+        # policies").
+        if not self._gatekeeper.admits_service(_EVENTS, "sns.Publish", {"TopicArn": topic_arn}):
+            return False
+        transformer = target.get("InputTransformer")
+        text = transform(event, transformer) if transformer else json.dumps(event)
+        self._place.client("sns").publish(TopicArn=topic_arn, Message=text)
+        return True
+
+    def _bury(
+        self, queue_arn: str, content: Mapping[str, Any], service: str, source_arn: str, attributes: Mapping[str, str]
+    ) -> None:
+        if not queue_arn:
+            return
+        sqs = self._place.client("sqs")
+        url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        if self._gatekeeper.admits_service(service, "sqs.SendMessage", {"QueueUrl": url}, source_arn=source_arn):
+            texts = {name: {"StringValue": text, "DataType": "String"} for name, text in attributes.items()}
+            sqs.send_message(QueueUrl=url, MessageBody=json.dumps(content), MessageAttributes=texts)

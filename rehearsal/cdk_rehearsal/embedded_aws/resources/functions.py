@@ -1,0 +1,238 @@
+"""Creates Lambda functions, their permissions, and the rules that invoke them."""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
+from cdk_rehearsal.embedded_aws.functions.log import FunctionLog
+from cdk_rehearsal.embedded_aws.functions.permission import Permission
+from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator, Properties
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+
+_DEFAULT_TIMEOUT = 3
+_POLL_SECONDS = 0.05
+_DEFAULT_MEMORY = 128
+_MOST_ERROR_CHARACTERS = 1024
+"""Lambda writes the first KiB of the error into a dead letter (Lambda Developer Guide)."""
+
+
+def _create_function(creation: Creation) -> Created:
+    properties = creation.properties
+    services = creation.services
+    name = properties.get("FunctionName") or creation.name(64)
+    timeout = int(properties.get("Timeout", _DEFAULT_TIMEOUT))
+    memory = int(properties.get("MemorySize", _DEFAULT_MEMORY))
+    variables = properties.get("Environment", {}).get("Variables", {})
+    code = properties["Code"]
+    arn = creation.client("lambda").create_function(
+        FunctionName=name,
+        Code={"S3Bucket": code["S3Bucket"], "S3Key": code["S3Key"]},
+        Timeout=timeout,
+        MemorySize=memory,
+        Environment={"Variables": variables},
+        Tags={tag["Key"]: tag["Value"] for tag in creation.tags()},
+        **properties.select("Handler", "Runtime", "Role", "Description", "DeadLetterConfig", KMSKeyArn="KmsKeyArn"),
+    )["FunctionArn"]
+    zipped = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
+    runtime = _runtime_variables(creation, name, memory)
+    services.functions.add_function(
+        name=name,
+        arn=arn,
+        handler=properties["Handler"],
+        timeout=timeout,
+        memory=memory,
+        environment={key: str(value) for key, value in variables.items()} | runtime,
+        zipped=zipped,
+        dead_letters=_bury(services.place, runtime, properties["DeadLetterConfig"]["TargetArn"])
+        if "DeadLetterConfig" in properties
+        else None,
+        log=FunctionLog(services.place, runtime, properties["LoggingConfig"]["LogGroup"]).write
+        if "LoggingConfig" in properties
+        else None,
+        decrypt=partial(_decrypt_environment, creation, name) if variables else None,
+    )
+    return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+
+def _decrypt_environment(creation: Creation, name: str) -> str:
+    """
+    Decrypt a function's environment as its role, with the customer's key if there is one; return the refusal.
+
+    Lambda also makes a grant on the key for the role when whoever creates the function may `kms:CreateGrant`. Deploy
+    roles differ, and a grant is lost when its role is made anew (serverless/examples issue 279), so that none counts
+    here. Where there was none, functions did not start (cattle-ops/terraform-aws-gitlab-runner issue 1253).
+    """
+    caller = Principal("lambda", "", name, creation.properties["Role"])
+    denial = creation.services.gatekeeper.check_call(caller, "lambda.DecryptEnvironment", {"FunctionName": name})
+    if denial is None:
+        return ""
+    said = "Lambda was unable to decrypt the environment variables because KMS access was denied."
+    return f"KMSAccessDeniedException: {said} KMS Message: {denial.message}"
+
+
+def _bury(place: Place, runtime: Mapping[str, str], queue_arn: str) -> DeadLetters:
+    """Send what failed for good to a queue, as Lambda does: with the function's role."""
+    sqs = place.client_as(
+        "sqs",
+        access_key_id=runtime["AWS_ACCESS_KEY_ID"],
+        secret_access_key=runtime["AWS_SECRET_ACCESS_KEY"],
+        session_token=runtime["AWS_SESSION_TOKEN"],
+    )
+    url = place.client("sqs").get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+
+    def send(event: Any, error: str) -> None:
+        message = {"StringValue": error[:_MOST_ERROR_CHARACTERS] or "unknown", "DataType": "String"}
+        sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event), MessageAttributes={"ErrorMessage": message})
+
+    return send
+
+
+def _runtime_variables(creation: Creation, name: str, memory: int) -> dict[str, str]:
+    services = creation.services
+    role = creation.properties["Role"]
+    credentials = services.principals.mint(services.place, role_arn=role, session=name, kind="lambda")
+    return {
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
+        "AWS_REGION": services.place.region,
+        "AWS_DEFAULT_REGION": services.place.region,
+        "AWS_ENDPOINT_URL": services.place.endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_EXECUTION_ENV": f"AWS_Lambda_{creation.properties['Runtime']}",
+        "AWS_LAMBDA_FUNCTION_NAME": name,
+        "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory),
+        "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{name}",
+        "AWS_LAMBDA_LOG_STREAM_NAME": "rehearsal",
+        "LANG": "en_US.UTF-8",
+        "TZ": ":UTC",
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+    }
+
+
+def _create_permission(creation: Creation) -> Created:
+    properties = creation.properties
+    name = str(properties["FunctionName"]).rpartition(":")[2]
+    creation.client("lambda").add_permission(
+        FunctionName=name,
+        StatementId=creation.logical_id,
+        **properties.select("Action", "Principal", "SourceArn", "SourceAccount"),
+    )
+    permission = Permission(properties["Principal"], properties.get("SourceArn"), properties.get("SourceAccount"))
+    creation.services.functions.add_permission(name, permission)
+    return Created(creation.logical_id)
+
+
+def _create_rule(creation: Creation) -> Created:
+    events = creation.client("events")
+    properties = creation.properties
+    name = properties.get("Name") or creation.name(64)
+    pattern = properties.get("EventPattern")
+    arn = events.put_rule(
+        Name=name,
+        **properties.select("Description", "ScheduleExpression", "State", "Tags"),
+        **({"EventPattern": json.dumps(pattern)} if pattern else {}),
+    )["RuleArn"]
+    if pattern:
+        creation.services.bus.add_rule(name, arn, pattern)
+    names = ("Id", "Arn", "InputTransformer", "DeadLetterConfig")
+    targets = [{name: target[name] for name in names if name in target} for target in properties.get("Targets", [])]
+    if targets:
+        events.put_targets(Rule=name, Targets=targets)
+    if "ScheduleExpression" in properties:
+        creation.services.schedule.add_rule(name, arn, properties["ScheduleExpression"])
+
+    def delete() -> None:
+        events.remove_targets(Rule=name, Ids=[target["Id"] for target in targets])
+        events.delete_rule(Name=name)
+
+    return Created(name, {"Arn": arn}, delete=delete)
+
+
+def _create_pinned_image(creation: Creation) -> Created:
+    """Let the function answer which image a parameter names; the rehearsal knows the public parameters."""
+    properties = creation.properties
+    if str(properties["Parameter"]).startswith("/aws/service/"):
+        creation.services.images.seed_parameter(properties["Parameter"])
+    resource = _invoke_for(creation, "Create", "Custom::PinnedImage")
+    attributes = {"ImageId": lambda: resource.data["ImageId"]}
+    update = partial(_update_for, creation, "Custom::PinnedImage", resource)
+    return Created(creation.logical_id, attributes, settle=resource.settle, update=update)
+
+
+def _create_requested_capacity(creation: Creation) -> Created:
+    """Let the function ask the groups for capacity, and say when they are to be deleted."""
+    resource = _invoke_for(creation, "Create", "Custom::RequestedCapacity")
+
+    def delete() -> None:
+        ending = _invoke_for(creation, "Delete", "Custom::RequestedCapacity", resource.physical_id)
+        while ending.settle() is None:
+            time.sleep(_POLL_SECONDS)
+
+    update = partial(_update_for, creation, "Custom::RequestedCapacity", resource)
+    return Created(creation.logical_id, {}, settle=resource.settle, delete=delete, update=update)
+
+
+def _update_for(
+    creation: Creation,
+    resource_type: str,
+    resource: CustomResource,
+    properties: Mapping[str, Any],
+    former: Mapping[str, Any],
+) -> Verdict:
+    """Let the function of a custom resource update it; the id that it replaces is not deleted."""
+    changed = replace(creation, properties=Properties(properties))
+    answer = _invoke_for(changed, "Update", resource_type, resource.physical_id, former)
+    while (verdict := answer.settle()) is None:
+        time.sleep(_POLL_SECONDS)
+    if not verdict.reason:
+        resource.physical_id, resource.data = answer.physical_id, answer.data
+    return verdict
+
+
+def _invoke_for(
+    creation: Creation,
+    request_type: str,
+    resource_type: str,
+    physical_id: str = "",
+    former: Mapping[str, Any] | None = None,
+) -> CustomResource:
+    """Invoke the function of a custom resource, as CloudFormation does; return what its answer goes to."""
+    properties, services = creation.properties, creation.services
+    resource = CustomResource(creation.logical_id, float(properties.get("ServiceTimeout", SERVICE_TIMEOUT_SECONDS)))
+    event = {
+        "RequestType": request_type,
+        "ResponseURL": services.custom_resources.open(services.place, creation.stack_arn, resource),
+        "StackId": creation.stack_arn,
+        "RequestId": str(uuid.uuid4()),
+        "ResourceType": resource_type,
+        "LogicalResourceId": creation.logical_id,
+        **({"PhysicalResourceId": physical_id} if physical_id else {}),
+        "ResourceProperties": _as_texts(properties),
+        **({"OldResourceProperties": _as_texts(former)} if former is not None else {}),
+    }
+    services.functions.invoke_for_operator(properties["ServiceToken"], event, source="cloudformation")
+    return resource
+
+
+def _as_texts(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return properties as CloudFormation gives them to a function."""
+    return {name: str(value) for name, value in properties.items()}
+
+
+CREATORS: dict[str, Creator] = {
+    "AWS::Lambda::Function": _create_function,
+    "AWS::Lambda::Permission": _create_permission,
+    "AWS::Events::Rule": _create_rule,
+    "Custom::PinnedImage": _create_pinned_image,
+    "Custom::RequestedCapacity": _create_requested_capacity,
+}

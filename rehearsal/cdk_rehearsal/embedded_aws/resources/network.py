@@ -1,0 +1,230 @@
+"""Creates VPCs and what is in them."""
+
+import json
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+
+
+def _specify_tags(creation: Creation, kind: str) -> dict[str, Any]:
+    return {"TagSpecifications": [{"ResourceType": kind, "Tags": creation.tags()}]}
+
+
+def _create_vpc(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
+    properties = creation.properties
+    vpc = ec2.create_vpc(**properties.select("CidrBlock", "InstanceTenancy"), **_specify_tags(creation, "vpc"))["Vpc"]
+    for name in ("EnableDnsSupport", "EnableDnsHostnames"):
+        if name in properties:
+            ec2.modify_vpc_attribute(VpcId=vpc["VpcId"], **{name: {"Value": _truth(properties[name])}})
+    here = [{"Name": "vpc-id", "Values": [vpc["VpcId"]]}]
+    groups = ec2.describe_security_groups(Filters=[*here, {"Name": "group-name", "Values": ["default"]}])
+    acls = ec2.describe_network_acls(Filters=[*here, {"Name": "default", "Values": ["true"]}])
+    return Created(
+        vpc["VpcId"],
+        {
+            "VpcId": vpc["VpcId"],
+            "CidrBlock": vpc["CidrBlock"],
+            "DefaultSecurityGroup": groups["SecurityGroups"][0]["GroupId"],
+            "DefaultNetworkAcl": acls["NetworkAcls"][0]["NetworkAclId"],
+        },
+        delete=partial(_delete_vpc, ec2, vpc["VpcId"]),
+    )
+
+
+def _delete_vpc(ec2: Any, vpc: str) -> None:
+    # moto refuses for subnets and route tables, and takes any group away.
+    groups = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["SecurityGroups"]
+    if any(group["GroupName"] != "default" for group in groups):
+        raise _depends("DeleteVpc", f"vpc '{vpc}'")
+    ec2.delete_vpc(VpcId=vpc)
+
+
+def _delete_subnet(ec2: Any, subnet: str) -> None:
+    # moto takes a subnet away whatever is in it, and leaves the interfaces of terminated instances there.
+    ended = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["terminated"]}])["Reservations"]
+    gone = {instance["InstanceId"] for entry in ended for instance in entry["Instances"]}
+    here = ec2.describe_network_interfaces(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["NetworkInterfaces"]
+    if any(interface.get("Attachment", {}).get("InstanceId") not in gone for interface in here):
+        raise _depends("DeleteSubnet", f"subnet '{subnet}'")
+    ec2.delete_subnet(SubnetId=subnet)
+
+
+def _depends(operation: str, what: str) -> ClientError:
+    """Return the error of EC2 for what something else still uses."""
+    message = f"The {what} has dependencies and cannot be deleted."
+    return ClientError({"Error": {"Code": "DependencyViolation", "Message": message}}, operation)
+
+
+def _create_subnet(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
+    request = creation.properties.select("VpcId", "CidrBlock", "AvailabilityZone")
+    subnet = ec2.create_subnet(**request, **_specify_tags(creation, "subnet"))["Subnet"]
+    if "MapPublicIpOnLaunch" in creation.properties:
+        value = {"Value": _truth(creation.properties["MapPublicIpOnLaunch"])}
+        ec2.modify_subnet_attribute(SubnetId=subnet["SubnetId"], MapPublicIpOnLaunch=value)
+    names = ("SubnetId", "AvailabilityZone", "CidrBlock", "VpcId")
+    delete = partial(_delete_subnet, ec2, subnet["SubnetId"])
+    return Created(subnet["SubnetId"], {name: subnet[name] for name in names}, delete=delete)
+
+
+def _create_route_table(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
+    tags = _specify_tags(creation, "route-table")
+    table = ec2.create_route_table(VpcId=creation.properties["VpcId"], **tags)["RouteTable"]["RouteTableId"]
+    return Created(table, {"RouteTableId": table}, delete=partial(ec2.delete_route_table, RouteTableId=table))
+
+
+def _associate_route_table(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
+    identity = ec2.associate_route_table(**creation.properties.select("RouteTableId", "SubnetId"))["AssociationId"]
+    return Created(identity, delete=partial(ec2.disassociate_route_table, AssociationId=identity))
+
+
+def _create_route(creation: Creation) -> Created:
+    request = creation.properties.select("RouteTableId", "DestinationCidrBlock", "GatewayId", "NatGatewayId")
+    creation.client("ec2").create_route(**request)
+    return Created(f"{request['RouteTableId']}|{request['DestinationCidrBlock']}")
+
+
+def _create_internet_gateway(creation: Creation) -> Created:
+    answer = creation.client("ec2").create_internet_gateway(**_specify_tags(creation, "internet-gateway"))
+    gateway = answer["InternetGateway"]["InternetGatewayId"]
+    return Created(gateway, {"InternetGatewayId": gateway})
+
+
+def _attach_gateway(creation: Creation) -> Created:
+    request = creation.properties.select("VpcId", "InternetGatewayId")
+    creation.client("ec2").attach_internet_gateway(**request)
+    return Created(f"IGW|{request['VpcId']}")
+
+
+def _create_address(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
+    address = ec2.allocate_address(**creation.properties.select("Domain"))
+    ec2.create_tags(Resources=[address["AllocationId"]], Tags=creation.tags())
+    attributes = {"AllocationId": address["AllocationId"], "PublicIp": address["PublicIp"]}
+    return Created(address["PublicIp"], attributes)
+
+
+def _create_nat_gateway(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
+    request = creation.properties.select("AllocationId", "SubnetId")
+    answer = ec2.create_nat_gateway(**request, **_specify_tags(creation, "natgateway"))["NatGateway"]
+    gateway = answer["NatGatewayId"]
+
+    def delete() -> None:
+        ec2.delete_nat_gateway(NatGatewayId=gateway)
+        for address in answer["NatGatewayAddresses"]:  # moto leaves the interface in the subnet
+            ec2.delete_network_interface(NetworkInterfaceId=address["NetworkInterfaceId"])
+
+    return Created(gateway, {"NatGatewayId": gateway}, delete=delete)
+
+
+def _create_endpoint(creation: Creation) -> Created:
+    properties = creation.properties
+    names = ("VpcId", "ServiceName", "VpcEndpointType", "RouteTableIds", "SubnetIds", "SecurityGroupIds")
+    request = properties.select(*names)
+    if "PrivateDnsEnabled" in properties:
+        request["PrivateDnsEnabled"] = _truth(properties["PrivateDnsEnabled"])
+    if "PolicyDocument" in properties:
+        request["PolicyDocument"] = json.dumps(properties["PolicyDocument"])
+    ec2 = creation.client("ec2")
+    answer = ec2.create_vpc_endpoint(**request, **_specify_tags(creation, "vpc-endpoint"))
+    endpoint = answer["VpcEndpoint"]["VpcEndpointId"]
+    return Created(endpoint, {"Id": endpoint}, delete=partial(ec2.delete_vpc_endpoints, VpcEndpointIds=[endpoint]))
+
+
+def _create_security_group(creation: Creation) -> Created:
+    ec2 = creation.client("ec2")
+    properties = creation.properties
+    group = ec2.create_security_group(
+        GroupName=properties.get("GroupName") or creation.name(255),
+        Description=properties["GroupDescription"],
+        **properties.select("VpcId"),
+        **_specify_tags(creation, "security-group"),
+    )["GroupId"]
+    for rule in properties.get("SecurityGroupIngress", []):
+        ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[_permission(rule, "Source")])
+    egress = properties.get("SecurityGroupEgress", [])
+    if egress:
+        everything = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+        ec2.revoke_security_group_egress(GroupId=group, IpPermissions=[everything])
+    for rule in egress:
+        ec2.authorize_security_group_egress(GroupId=group, IpPermissions=[_permission(rule, "Destination")])
+    attributes = {"GroupId": group, "VpcId": properties.get("VpcId", "")}
+    return Created(group, attributes, delete=partial(ec2.delete_security_group, GroupId=group))
+
+
+def _create_ingress(creation: Creation) -> Created:
+    group = creation.properties["GroupId"]
+    permission = _permission(creation.properties, "Source")
+    creation.client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[permission])
+    return Created(creation.logical_id)
+
+
+def _create_egress(creation: Creation) -> Created:
+    group = creation.properties["GroupId"]
+    permission = _permission(creation.properties, "Destination")
+    creation.client("ec2").authorize_security_group_egress(GroupId=group, IpPermissions=[permission])
+    return Created(creation.logical_id)
+
+
+def _permission(rule: Any, peer: str) -> dict[str, Any]:
+    permission: dict[str, Any] = {"IpProtocol": str(rule["IpProtocol"])}
+    for name in ("FromPort", "ToPort"):
+        if name in rule:
+            permission[name] = int(rule[name])
+    described = {"Description": rule["Description"]} if "Description" in rule else {}
+    if "CidrIp" in rule:
+        permission["IpRanges"] = [{"CidrIp": rule["CidrIp"], **described}]
+    else:
+        permission["UserIdGroupPairs"] = [{"GroupId": rule[f"{peer}SecurityGroupId"], **described}]
+    return permission
+
+
+def _deliver_flows(creation: Creation, role_arn: str, log_group: str) -> None:
+    """Ask for what the delivery does with its role (VPC user guide, "IAM role for publishing flow logs")."""
+    service = Principal("other", "", "vpc-flow-logs", role_arn)
+    stream = {"logGroupName": log_group, "logStreamName": "eni-00000000-all"}
+    for operation in ("logs.DescribeLogStreams", "logs.CreateLogStream", "logs.PutLogEvents"):
+        creation.services.gatekeeper.check_call(service, operation, stream)
+
+
+def _create_flow_log(creation: Creation) -> Created:
+    properties = creation.properties
+    request = properties.select(
+        "ResourceType", "TrafficType", "LogDestinationType", "LogGroupName", "DeliverLogsPermissionArn"
+    )
+    answer = creation.client("ec2").create_flow_logs(ResourceIds=[properties["ResourceId"]], **request)
+    if answer.get("Unsuccessful"):
+        raise RuntimeError(answer["Unsuccessful"][0]["Error"]["Message"])
+    if "DeliverLogsPermissionArn" in properties:
+        _deliver_flows(creation, properties["DeliverLogsPermissionArn"], properties["LogGroupName"])
+    return Created(answer["FlowLogIds"][0], {"Id": answer["FlowLogIds"][0]})
+
+
+def _truth(value: Any) -> bool:
+    return str(value).lower() == "true"
+
+
+CREATORS: dict[str, Creator] = {
+    "AWS::EC2::VPC": _create_vpc,
+    "AWS::EC2::Subnet": _create_subnet,
+    "AWS::EC2::RouteTable": _create_route_table,
+    "AWS::EC2::SubnetRouteTableAssociation": _associate_route_table,
+    "AWS::EC2::Route": _create_route,
+    "AWS::EC2::InternetGateway": _create_internet_gateway,
+    "AWS::EC2::VPCGatewayAttachment": _attach_gateway,
+    "AWS::EC2::EIP": _create_address,
+    "AWS::EC2::NatGateway": _create_nat_gateway,
+    "AWS::EC2::VPCEndpoint": _create_endpoint,
+    "AWS::EC2::SecurityGroup": _create_security_group,
+    "AWS::EC2::SecurityGroupIngress": _create_ingress,
+    "AWS::EC2::SecurityGroupEgress": _create_egress,
+    "AWS::EC2::FlowLog": _create_flow_log,
+}

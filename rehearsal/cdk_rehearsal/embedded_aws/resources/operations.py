@@ -1,0 +1,119 @@
+"""Creates keys, log groups, alarms, dashboards, budgets, SSM parameters and the resources of CloudFormation itself."""
+
+import json
+from functools import partial
+
+from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition
+
+
+def _create_log_group(creation: Creation) -> Created:
+    logs = creation.client("logs")
+    properties = creation.properties
+    name = properties.get("LogGroupName") or creation.name(512)
+    key = {"kmsKeyId": properties["KmsKeyId"]} if "KmsKeyId" in properties else {}
+    logs.create_log_group(logGroupName=name, tags={tag["Key"]: tag["Value"] for tag in creation.tags()}, **key)
+    if "RetentionInDays" in properties:
+        logs.put_retention_policy(logGroupName=name, retentionInDays=int(properties["RetentionInDays"]))
+    arn = creation.services.place.arn("logs", f"log-group:{name}:*")
+    return Created(name, {"Arn": arn}, delete=partial(logs.delete_log_group, logGroupName=name))
+
+
+def _create_alarm(creation: Creation) -> Created:
+    properties = creation.properties
+    name = properties.get("AlarmName") or creation.name(255)
+    names = (
+        "AlarmDescription",
+        "Namespace",
+        "MetricName",
+        "Dimensions",
+        "Statistic",
+        "ComparisonOperator",
+        "TreatMissingData",
+        "AlarmActions",
+        "OKActions",
+        "Unit",
+    )
+    require_known_metric(
+        properties.get("Namespace", ""),
+        properties.get("MetricName", ""),
+        [dimension["Name"] for dimension in properties.get("Dimensions", [])],
+    )
+    numbers = properties.select("Period", "EvaluationPeriods", "DatapointsToAlarm")
+    threshold = {"Threshold": float(properties["Threshold"])} if "Threshold" in properties else {}
+    creation.client("cloudwatch").put_metric_alarm(
+        AlarmName=name,
+        Tags=creation.tags(),
+        **properties.select(*names),
+        **{key: int(value) for key, value in numbers.items()},
+        **threshold,
+    )
+    return Created(name, {"Arn": creation.services.place.arn("cloudwatch", f"alarm:{name}")})
+
+
+def _create_dashboard(creation: Creation) -> Created:
+    properties = creation.properties
+    name, body = properties.get("DashboardName") or creation.name(255), properties["DashboardBody"]
+    require_known_metrics(json.loads(body))
+    creation.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=body)
+    return Created(name)
+
+
+def _create_budget(creation: Creation) -> Created:
+    return Created(creation.name(100))
+
+
+def _create_key(creation: Creation) -> Created:
+    properties = creation.properties
+    key = creation.client("kms").create_key(
+        Policy=json.dumps(properties["KeyPolicy"]),
+        Tags=[{"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in creation.tags()],
+        **properties.select("Description"),
+    )["KeyMetadata"]
+    return Created(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
+
+
+def _create_parameter(creation: Creation) -> Created:
+    properties = creation.properties
+    name = properties.get("Name") or creation.name(512)
+    creation.client("ssm").put_parameter(Name=name, **properties.select("Type", "Value", "Description"))
+    return Created(name, {"Type": properties["Type"], "Value": properties["Value"]})
+
+
+def _create_metadata(creation: Creation) -> Created:
+    return Created(creation.logical_id)
+
+
+def _create_handle(creation: Creation) -> Created:
+    services = creation.services
+    return Created(services.handles.create(services.place, creation.stack_arn, creation.logical_id))
+
+
+def _create_wait_condition(creation: Creation) -> Created:
+    properties = creation.properties
+    handles = creation.services.handles
+    if not handles.has_handle(properties["Handle"]):
+        raise ValueError("Handle must be the URL of a WaitConditionHandle of this stack")
+    condition = WaitCondition(
+        handles,
+        properties["Handle"],
+        count=int(properties.get("Count", 1)),
+        timeout=float(properties["Timeout"]),
+    )
+    return Created(
+        f"{creation.stack_arn}/{creation.logical_id}", {"Data": condition.attribute}, settle=condition.settle
+    )
+
+
+CREATORS: dict[str, Creator] = {
+    "AWS::KMS::Key": _create_key,
+    "AWS::Logs::LogGroup": _create_log_group,
+    "AWS::CloudWatch::Alarm": _create_alarm,
+    "AWS::CloudWatch::Dashboard": _create_dashboard,
+    "AWS::Budgets::Budget": _create_budget,
+    "AWS::SSM::Parameter": _create_parameter,
+    "AWS::CDK::Metadata": _create_metadata,
+    "AWS::CloudFormation::WaitConditionHandle": _create_handle,
+    "AWS::CloudFormation::WaitCondition": _create_wait_condition,
+}

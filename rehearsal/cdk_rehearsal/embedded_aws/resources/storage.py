@@ -1,0 +1,135 @@
+"""Creates EFS and FSx for Lustre file systems, and DynamoDB tables."""
+
+import json
+import uuid
+from functools import partial
+from typing import Any
+
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+
+
+def _create_file_system(creation: Creation) -> Created:
+    efs = creation.client("efs")
+    properties = creation.properties
+    file_system = efs.create_file_system(
+        CreationToken=str(uuid.uuid4()),
+        Encrypted=str(properties.get("Encrypted", False)).lower() == "true",
+        Tags=creation.tags("FileSystemTags"),
+        **properties.select("PerformanceMode", "ThroughputMode"),
+    )
+    identity = file_system["FileSystemId"]
+    if "LifecyclePolicies" in properties:
+        efs.put_lifecycle_configuration(FileSystemId=identity, LifecyclePolicies=properties["LifecyclePolicies"])
+    if "FileSystemPolicy" in properties:
+        efs.put_file_system_policy(FileSystemId=identity, Policy=json.dumps(properties["FileSystemPolicy"]))
+    return Created(identity, {"Arn": file_system["FileSystemArn"], "FileSystemId": identity})
+
+
+def _create_mount_target(creation: Creation) -> Created:
+    properties = creation.properties
+    address = creation.services.launcher.free_address(properties["SubnetId"])
+    request = properties.select("FileSystemId", "SubnetId", "SecurityGroups")
+    efs = creation.client("efs")
+    target = efs.create_mount_target(IpAddress=address, **request)
+    identity = target["MountTargetId"]
+    attributes = {"Id": identity, "IpAddress": target["IpAddress"]}
+    return Created(identity, attributes, delete=partial(efs.delete_mount_target, MountTargetId=identity))
+
+
+def _create_access_point(creation: Creation) -> Created:
+    properties = creation.properties
+    point = creation.client("efs").create_access_point(
+        ClientToken=str(uuid.uuid4()),
+        Tags=creation.tags("AccessPointTags"),
+        **_whole_numbers(properties.select("FileSystemId", "PosixUser", "RootDirectory")),
+    )
+    attributes = {"AccessPointId": point["AccessPointId"], "Arn": point["AccessPointArn"]}
+    return Created(point["AccessPointId"], attributes)
+
+
+def _whole_numbers(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: int(entry) if name in ("Uid", "Gid", "OwnerUid", "OwnerGid") else _whole_numbers(entry)
+        for name, entry in value.items()
+    }
+
+
+def _create_lustre(creation: Creation) -> Created:
+    properties = creation.properties
+    request = properties.select(
+        "FileSystemType",
+        "FileSystemTypeVersion",
+        "StorageCapacity",
+        "StorageType",
+        "SubnetIds",
+        "SecurityGroupIds",
+        "LustreConfiguration",
+    )
+    file_system = creation.services.launcher.lustre.create({**request, "Tags": creation.tags()})
+    identity = file_system["FileSystemId"]
+    attributes = {
+        "DNSName": file_system["DNSName"],
+        "LustreMountName": file_system["MountName"],
+        "ResourceARN": file_system["ResourceARN"],
+    }
+    return Created(identity, attributes)
+
+
+def _create_association(creation: Creation) -> Created:
+    properties = creation.properties
+    # Without it FSx would show nothing of what the bucket already holds; the table takes no other value.
+    assert properties["BatchImportMetaDataOnCreate"]
+    identity = creation.services.launcher.lustre.link(
+        properties["FileSystemId"], properties["FileSystemPath"], properties["DataRepositoryPath"]
+    )
+    arn = creation.services.place.arn("fsx", f"association/{properties['FileSystemId']}/{identity}")
+    return Created(identity, {"AssociationId": identity, "ResourceARN": arn})
+
+
+def _create_table(creation: Creation) -> Created:
+    properties = creation.properties
+    encryption = _describe_encryption(properties["SSESpecification"]) if "SSESpecification" in properties else {}
+    created = _make_table(creation, properties.get("Tags", []), **encryption)
+    if "PointInTimeRecoverySpecification" in properties:
+        creation.client("dynamodb").update_continuous_backups(
+            TableName=created.physical_id,
+            PointInTimeRecoverySpecification=properties["PointInTimeRecoverySpecification"],
+        )
+    return created
+
+
+def _describe_encryption(chosen: dict[str, Any]) -> dict[str, Any]:
+    renamed = {"SSEEnabled": "Enabled"}
+    return {"SSESpecification": {renamed.get(name, name): value for name, value in chosen.items()}}
+
+
+def _create_global_table(creation: Creation) -> Created:
+    replicas = creation.properties["Replicas"]
+    if [replica["Region"] for replica in replicas] != [creation.services.place.region]:
+        raise ValueError("Replicas must be the stack's own region in the rehearsal")
+    return _make_table(creation, replicas[0].get("Tags", []))
+
+
+def _make_table(creation: Creation, tags: list[dict[str, str]], **more: Any) -> Created:
+    properties = creation.properties
+    name = properties.get("TableName") or creation.name(255)
+    table = creation.client("dynamodb").create_table(
+        TableName=name,
+        Tags=tags,
+        **properties.select("KeySchema", "AttributeDefinitions", "BillingMode"),
+        **more,
+    )["TableDescription"]
+    return Created(name, {"Arn": table["TableArn"], "TableId": table.get("TableId", "")})
+
+
+CREATORS: dict[str, Creator] = {
+    "AWS::EFS::FileSystem": _create_file_system,
+    "AWS::EFS::MountTarget": _create_mount_target,
+    "AWS::EFS::AccessPoint": _create_access_point,
+    "AWS::FSx::FileSystem": _create_lustre,
+    "AWS::FSx::DataRepositoryAssociation": _create_association,
+    "AWS::DynamoDB::Table": _create_table,
+    "AWS::DynamoDB::GlobalTable": _create_global_table,
+}

@@ -1,0 +1,94 @@
+"""
+Records every AWS API call, by operation and by who made it.
+
+What an image's own SSM agent calls, and Lambda for a function's log, is not counted with what the cluster's programs
+call.
+"""
+
+import re
+import threading
+from collections import Counter
+from dataclasses import dataclass
+
+from cdk_rehearsal.embedded_aws.access.principals import Principal, PrincipalKind
+
+
+@dataclass(frozen=True)
+class Call:
+    """
+    One AWS API call.
+
+    Attributes:
+        at: Monotonic time at which it ended, in seconds.
+        operation: `service.Operation`.
+        kind: Kind of principal.
+        name: Instance id or function name.
+        status: HTTP status of the answer.
+    """
+
+    at: float
+    operation: str
+    kind: PrincipalKind
+    name: str
+    status: int
+
+
+_AGENT_OPERATION = re.compile(r"ssmmessages\.|ssm\.UpdateInstanceInformation$")
+_FUNCTION_LOG_OPERATION = re.compile(r"logs\.")
+
+
+@dataclass(frozen=True)
+class CallCounts:
+    """Counted calls of nodes and functions; neither the rehearsal's own nor those of SSM agents are among them."""
+
+    total: int
+    by_operation: dict[str, int]
+    by_kind: dict[str, int]
+    by_name: dict[str, int]
+
+
+class CallLog:
+    """Keeps the calls of nodes and functions, and apart from them those of the rehearsal."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: list[Call] = []
+        self._own = 0
+
+    def record(self, at: float, operation: str, principal: Principal, status: int) -> None:
+        """Record a call that was answered."""
+        with self._lock:
+            if principal.kind == "operator":
+                self._own += 1
+            else:
+                self._calls.append(Call(at, operation, principal.kind, principal.name, status))
+
+    @property
+    def own(self) -> int:
+        """Calls that the rehearsal made itself."""
+        return self._own
+
+    def all(self) -> tuple[Call, ...]:
+        """Return the calls of nodes and functions, oldest first."""
+        with self._lock:
+            return tuple(self._calls)
+
+    def count(self, *, until: float | None = None) -> CallCounts:
+        """
+        Count the calls of nodes and functions.
+
+        Args:
+            until: Monotonic time after which calls are left out. Default: all are counted.
+        """
+        calls = [call for call in self.all() if (until is None or call.at <= until) and not _is_of_platform(call)]
+        return CallCounts(
+            total=len(calls),
+            by_operation=dict(sorted(Counter(call.operation for call in calls).items())),
+            by_kind=dict(sorted(Counter(call.kind for call in calls).items())),
+            by_name=dict(sorted(Counter(call.name for call in calls).items())),
+        )
+
+
+def _is_of_platform(call: Call) -> bool:
+    is_function_log = call.kind == "lambda" and _FUNCTION_LOG_OPERATION.match(call.operation)
+    return bool(_AGENT_OPERATION.match(call.operation) or is_function_log)

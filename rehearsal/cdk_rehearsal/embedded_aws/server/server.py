@@ -1,0 +1,215 @@
+"""
+The HTTP server of the embedded AWS.
+
+moto answers behind it. Before moto sees a request, its signature is verified, its caller is known, the deployed
+policies allow it and the call is recorded. Calls of one service are served one at a time, because moto's conditional
+writes are not atomic otherwise.
+"""
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import moto.backends
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from cdk_rehearsal.embedded_aws.server import session_manager
+from cdk_rehearsal.embedded_aws.server.call_log import CallLog
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
+from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
+from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, PrincipalRegistry, caller
+from cdk_rehearsal.embedded_aws.server.refusal import word_refusal
+from cdk_rehearsal.embedded_aws.server.request_signature import Authorization, SignedRequest, is_signature_valid
+
+# moto lists its folder at every request to find this; the answer never changes.
+_MODULES = tuple(moto.backends.list_of_moto_modules())
+moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
+
+_Environ = dict[str, Any]
+_StartResponse = Callable[..., Any]
+SignalEndpoint = Callable[[str, str, str, Mapping[str, str], bytes], tuple[int, str]]
+"""Takes method, path, query, headers by lower-case name and body; gives status and text."""
+
+
+class _QuietHandler(MotoRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Log nothing: calls are recorded in the call log."""
+
+
+class Server:
+    """
+    Serves AWS on one address.
+
+    Args:
+        address: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        principals: Who may call.
+        calls: Where calls are recorded.
+        signals: Answers requests for presigned wait-condition URLs.
+        signal_prefix: First characters of the path of those URLs.
+        object_seconds: How much later than at once S3 gives an object, in seconds. Default: no later.
+
+    Attributes:
+        gatekeeper: Decides calls by the deployed policies; None until a stack is deployed.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        *,
+        principals: PrincipalRegistry,
+        calls: CallLog,
+        signals: SignalEndpoint,
+        signal_prefix: str,
+        object_seconds: float = 0.0,
+    ) -> None:
+        self._principals = principals
+        self._calls = calls
+        self._signals = signals
+        self._signal_prefix = signal_prefix
+        self._object_seconds = object_seconds
+        self.gatekeeper: Gatekeeper | None = None
+        self._sessions = session_manager.SessionManager()
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._locks: dict[str, threading.RLock] = {}
+        self._server: BaseWSGIServer = make_server(
+            address, port, self._serve, threaded=True, request_handler=_QuietHandler
+        )
+        self._thread = threading.Thread(target=self._server.serve_forever, name="embedded-aws", daemon=True)
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the server, without a path."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        """Begin to serve, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End serving and close the listening socket."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _serve(self, environ: _Environ, start_response: _StartResponse) -> Iterable[bytes]:
+        request = _read_request(environ)
+        if request.path.startswith(self._signal_prefix):
+            status, text = self._signals(request.method, request.path, request.query, request.headers, request.body)
+            return _answer(start_response, status, text)
+        authorization = Authorization.parse(request.headers.get("authorization", ""))
+        principal = self._authenticate(request, authorization)
+        if isinstance(principal, str):
+            return _refuse(start_response, request, principal)
+        assert authorization is not None
+        operation = name_operation(
+            authorization.service,
+            request.method,
+            request.path,
+            request.query,
+            request.headers.get("x-amz-target", ""),
+            request.body,
+        )
+        name = f"{authorization.service}.{operation}"
+        if principal is not OPERATOR and (denial := self._find_denial(principal, name, request)) is not None:
+            status, denied_headers, body = word_refusal(authorization.service, request, denial)
+            self._calls.record(time.monotonic(), name, principal, status)
+            start_response(f"{status} Refused", [*denied_headers.items(), ("Content-Length", str(len(body)))])
+            return [body]
+        return self._answer_call(environ, start_response, name, principal)
+
+    def _find_denial(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
+        """Ask the gatekeeper; without a deployed stack nobody but the rehearsal itself has credentials."""
+        assert self.gatekeeper is not None
+        return self.gatekeeper.check(principal, operation, request)
+
+    def _answer_call(
+        self, environ: _Environ, start_response: _StartResponse, operation: str, principal: Principal
+    ) -> Iterable[bytes]:
+        status = [500]
+
+        def start(line: str, headers: Any, *rest: Any) -> Any:
+            status[0] = int(line.split(maxsplit=1)[0])
+            return start_response(line, headers, *rest)
+
+        if operation.startswith(f"{session_manager.SERVICE}.") or operation in session_manager.OPERATIONS:
+            return self._answer_session(environ, start, operation, principal)
+        if operation == "s3.GetObject":
+            time.sleep(self._object_seconds)
+        token = caller.set(principal)
+        # A long poll waits inside moto; it takes the queue lock itself.
+        service, name = operation.split(".", 1)
+        lock = threading.RLock() if name == "ReceiveMessage" else self._locks.setdefault(service, threading.RLock())
+        try:
+            with lock:
+                body = list(self._moto(environ, start))
+        finally:
+            caller.reset(token)
+            self._calls.record(time.monotonic(), operation, principal, status[0])
+        return body
+
+    def _answer_session(
+        self, environ: _Environ, start: _StartResponse, operation: str, principal: Principal
+    ) -> Iterable[bytes]:
+        """Answer outside of every lock: a control channel stays open for as long as its node lives."""
+        request = environ["wsgi.input"].read()
+        status, body = self._sessions.answer(operation, principal.name, environ.get("PATH_INFO", ""), request)
+        self._calls.record(time.monotonic(), operation, principal, status)
+        start(f"{status} Answered", [("Content-Type", "application/x-amz-json-1.1")])
+        return body
+
+    def _authenticate(self, request: SignedRequest, authorization: Authorization | None) -> Principal | str:
+        if authorization is None:
+            return "MissingAuthenticationToken"
+        known = self._principals.find(authorization.access_key_id)
+        if known is None:
+            return "InvalidClientTokenId"
+        credentials, principal = known
+        if credentials.session_token != request.headers.get("x-amz-security-token", ""):
+            return "InvalidClientTokenId"
+        if principal is OPERATOR or is_signature_valid(request, authorization, credentials.secret_access_key):
+            return principal
+        return "SignatureDoesNotMatch"
+
+
+def _read_request(environ: _Environ) -> SignedRequest:
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    stream = environ["wsgi.input"]
+    body: bytes = stream.read() if environ.get("wsgi.input_terminated") else stream.read(length)
+    environ["wsgi.input"] = io.BytesIO(body)
+    environ["wsgi.input_terminated"] = False
+    environ["CONTENT_LENGTH"] = str(len(body))
+    headers = {name[5:].replace("_", "-").lower(): str(value) for name, value in environ.items() if name[:5] == "HTTP_"}
+    if environ.get("CONTENT_TYPE"):
+        headers["content-type"] = environ["CONTENT_TYPE"]
+    headers["content-length"] = environ["CONTENT_LENGTH"]
+    path, _, query = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "").partition("?")
+    if not path.startswith("/"):
+        path = quote(environ.get("PATH_INFO", "/").encode("latin-1"), safe="/-_.~")
+        query = environ.get("QUERY_STRING", "")
+    return SignedRequest(environ["REQUEST_METHOD"], path, query, headers, body)
+
+
+def _answer(start_response: _StartResponse, status: int, text: str) -> Iterable[bytes]:
+    body = text.encode()
+    start_response(
+        f"{status} {'OK' if status < 400 else 'Refused'}",  # noqa: PLR2004 - HTTP's own number
+        [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))],
+    )
+    return [body]
+
+
+def _refuse(start_response: _StartResponse, request: SignedRequest, code: str) -> Iterable[bytes]:
+    message = "The request signature or security token that the request has is not valid."
+    if "x-amz-target" in request.headers:
+        return _answer(start_response, 403, f'{{"__type": "{code}", "message": "{message}"}}')
+    error = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
+    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        error = f"<ErrorResponse>{error}<RequestId>rehearsal</RequestId></ErrorResponse>"
+    return _answer(start_response, 403, error)

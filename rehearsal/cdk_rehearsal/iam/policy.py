@@ -1,0 +1,159 @@
+"""Policy documents, read once so that many requests can be held against them."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from cdk_rehearsal.iam.condition import Condition, read_conditions
+from cdk_rehearsal.iam.errors import PolicyError
+from cdk_rehearsal.iam.pattern import ArnPattern, Context, Pattern
+from cdk_rehearsal.iam.principal_match import PrincipalMatch, read_principals
+from cdk_rehearsal.iam.request import Caller
+
+PolicyKind = Literal["identity", "resource"]
+_VERSIONS = {"2008-10-17", "2012-10-17"}
+_VARIABLES_SINCE = "2012-10-17"
+_ELEMENTS = {
+    *("Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Principal", "NotPrincipal", "Condition")
+}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """
+    One statement of a policy.
+
+    Attributes:
+        sid: Its id; empty without one.
+        is_allow: Whether it allows; else it denies.
+        actions: Patterns of actions, in lower case.
+        excludes_actions: Whether it is about all actions but these.
+        resources: Patterns of resources; empty in a policy that may leave them out.
+        excludes_resources: Whether it is about all resources but these.
+        principals: Whom a resource policy names; None in an identity policy.
+        conditions: What must be met besides.
+    """
+
+    sid: str
+    is_allow: bool
+    actions: tuple[Pattern, ...]
+    excludes_actions: bool
+    resources: tuple[ArnPattern, ...]
+    excludes_resources: bool
+    principals: tuple[PrincipalMatch, ...] | None
+    excludes_principals: bool
+    conditions: tuple[Condition, ...]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Condition keys that it looks at, in lower case."""
+        return frozenset(condition.key for condition in self.conditions).union(
+            *(pattern.keys for pattern in self.resources)
+        )
+
+    def is_about(self, action: str) -> bool:
+        """Tell whether it says something about an action."""
+        return any(pattern.is_match(action.lower(), {}) for pattern in self.actions) != self.excludes_actions
+
+    def names(self, caller: Caller) -> bool:
+        """Tell whether a resource policy's statement names the caller, rather than its whole account."""
+        if self.principals is None:
+            return True
+        return any(match.is_caller(caller) for match in self.principals) != self.excludes_principals
+
+    def names_account(self, caller: Caller) -> bool:
+        """Tell whether it hands the decision to the identity policies of the caller's account."""
+        principals = () if self.principals is None or self.excludes_principals else self.principals
+        return any(match.is_account(caller) for match in principals)
+
+    def covers(self, resource: str, context: Context) -> bool:
+        """Tell whether it is about a resource, under the request's conditions."""
+        if self.resources:
+            is_listed = any(pattern.is_match(resource, context) for pattern in self.resources)
+            if is_listed == self.excludes_resources:
+                return False
+        return all(condition.is_met(context) for condition in self.conditions)
+
+
+@lru_cache(maxsize=512)
+def read_policy_text(text: str, kind: PolicyKind) -> tuple[Statement, ...]:
+    """
+    Read the JSON text of a policy; the same text is read once.
+
+    Raises:
+        PolicyError: AWS would refuse it, or it holds what is not known here.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise PolicyError(f"a policy must be JSON, got {text[:80]!r}; {error}") from error
+    return read_policy(document, kind)
+
+
+def read_policy(document: Mapping[str, Any], kind: PolicyKind) -> tuple[Statement, ...]:
+    """
+    Read a policy document.
+
+    Raises:
+        PolicyError: AWS would refuse it, or it holds what is not known here.
+    """
+    version = document.get("Version", "2008-10-17")
+    if version not in _VERSIONS:
+        raise PolicyError(f"Version of a policy must be 2012-10-17 or 2008-10-17, got {version!r}; use 2012-10-17")
+    statements = document.get("Statement", [])
+    listed = [statements] if isinstance(statements, Mapping) else statements
+    return tuple(_read_statement(entry, kind, has_variables=version == _VARIABLES_SINCE) for entry in listed)
+
+
+def _read_statement(entry: Mapping[str, Any], kind: PolicyKind, *, has_variables: bool) -> Statement:
+    if unknown := set(entry) - _ELEMENTS:
+        raise PolicyError(f"a statement must have only elements that IAM knows, got {sorted(unknown)}; remove them")
+    if entry.get("Effect") not in {"Allow", "Deny"}:
+        raise PolicyError(f"Effect must be Allow or Deny, got {entry.get('Effect')!r}; correct it")
+    has_principal = "Principal" in entry or "NotPrincipal" in entry
+    if has_principal != (kind == "resource"):
+        raise PolicyError(f"Principal must be in resource policies and in no others, got {dict(entry)!r}")
+    actions, excludes_actions = _choose(entry, "Action")
+    resources, excludes_resources = _choose(entry, "Resource", is_optional=kind == "resource")
+    patterns = tuple(ArnPattern(text, has_variables=has_variables) for text in resources)
+    if broken := [pattern.text for pattern in patterns if not pattern.is_complete]:
+        raise PolicyError(f"Resource must be an ARN of six parts or *, got {broken[0]!r}; write all parts")
+    principals, excludes_principals = _choose_principals(entry) if has_principal else (None, False)
+    return Statement(
+        sid=str(entry.get("Sid", "")),
+        is_allow=entry["Effect"] == "Allow",
+        actions=tuple(Pattern(action.lower(), has_variables=False) for action in actions),
+        excludes_actions=excludes_actions,
+        resources=patterns,
+        excludes_resources=excludes_resources,
+        principals=principals,
+        excludes_principals=excludes_principals,
+        conditions=read_conditions(entry.get("Condition", {}), has_variables=has_variables),
+    )
+
+
+def _choose(entry: Mapping[str, Any], name: str, *, is_optional: bool = False) -> tuple[tuple[str, ...], bool]:
+    """Return the texts of an element or of its negation, and whether it is the negation."""
+    given = [key for key in (name, f"Not{name}") if key in entry]
+    if not given and is_optional:
+        return (), False
+    if len(given) != 1:
+        raise PolicyError(f"a statement must have {name} or Not{name}, got {given or 'neither'}; keep one")
+    texts = list_texts(entry[given[0]])
+    if not texts:
+        raise PolicyError(f"{given[0]} must name at least one, got none; remove the statement")
+    return texts, given[0] != name
+
+
+def _choose_principals(entry: Mapping[str, Any]) -> tuple[tuple[PrincipalMatch, ...], bool]:
+    is_negated = "NotPrincipal" in entry
+    if is_negated and "Principal" in entry:
+        raise PolicyError("a statement must have Principal or NotPrincipal, got both; keep one")
+    return read_principals(entry["NotPrincipal" if is_negated else "Principal"]), is_negated
+
+
+def list_texts(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return an element's texts, whether it is one or a list."""
+    return (value,) if isinstance(value, str) else tuple(value)

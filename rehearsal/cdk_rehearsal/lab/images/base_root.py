@@ -1,0 +1,133 @@
+"""
+The nodes' base root file system: what Ubuntu's cloud image has of what a cluster uses, as Debian packages it.
+
+No framework, compiler, pip or MPI; no boto3, no efs-utils, no AWS CLI. What nodes may install with apt is downloaded
+with it, and served to them as an archive. Made once, then only read: the nodes see it through overlays.
+"""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.cache import fill_once
+from cdk_rehearsal.lab.packages.debian_archive import write_index
+from cdk_rehearsal.lab.images.host_programs import ARCHIVE_KEYRING, install_missing_packages
+from cdk_rehearsal.lab.images.package_sources import SUITE, read_host_sources
+
+IMAGE_PACKAGES = (
+    *("openssh-server", "openssh-client", "sudo", "curl", "ca-certificates", "iproute2", "procps", "mount", "hostname"),
+    *("netbase", "python3"),
+)
+"""
+What the image holds.
+
+Ubuntu's cloud image has each of them, and of Python no pip, no ensurepip and no headers: its list of packages is beside
+it (https://cloud-images.ubuntu.com/releases/noble/release/, the file that ends with .manifest).
+"""
+
+LAB_PACKAGES = ("tini",)
+"""What no image has: the first process of a node."""
+
+COMPILER_PACKAGES = ("g++", "make", "python3-dev", "python3-pip", "python3-venv")
+MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
+ARCHIVE_PACKAGES = (*COMPILER_PACKAGES, *MPI_PACKAGES)
+"""What nodes may install, or another image brings; what these need comes with them."""
+
+UNREAD = ("doc", "info", "locale", "man")
+"""Folders of documentation that no node has."""
+_NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+ENCLOSED = ("setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES)
+"""Before a command: its mounts and processes are gone with it, however it is interrupted."""
+_FINISH = Path(__file__).with_name("finish_root.sh")
+
+
+@dataclass(frozen=True)
+class BaseRoot:
+    """
+    The base of all images.
+
+    Attributes:
+        root: The root file system.
+        archive: Folder of an archive of Debian packages that go with it.
+    """
+
+    root: Path
+    archive: Path
+
+    @property
+    def key(self) -> str:
+        """Its name in the cache; another recipe has another."""
+        return self.root.parent.name
+
+
+def recipe_key() -> str:
+    """Name the recipe by its content: another recipe is another folder in the cache."""
+    packages = (IMAGE_PACKAGES, LAB_PACKAGES, ARCHIVE_PACKAGES)
+    recipe = (SUITE, packages, UNREAD, _FINISH.read_text(), os.uname().machine)
+    return f"{SUITE}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
+
+
+def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> BaseRoot:
+    """
+    Return the base root, made first when the cache does not hold it.
+
+    It takes about a minute and 190 MB of downloads. Host packages are installed when missing, see
+    `install_missing_packages`.
+
+    Args:
+        cache: Folder that keeps base roots; made when absent.
+        tell: Told a line for every slow step.
+
+    Raises:
+        UnavailableError: This machine cannot make it; the message says what is missing or what failed.
+    """
+    install_missing_packages(tell)
+    folder = fill_once(cache, recipe_key(), lambda work: _build(work, tell))
+    return BaseRoot(folder / "root", folder / "archive")
+
+
+def _build(work: Path, tell: Callable[[str], None]) -> Path:
+    begin = time.monotonic()
+    tell("making the nodes' base root file system, once: about 190 MB of downloads, 350 MB on disk, a minute")
+    made = work / "made"
+    made.mkdir()
+    # mmdebstrap runs it at the end, in a shell whose first argument is the root.
+    finish = ["sh", str(_FINISH), '"$1"', str(made / "archive"), *ARCHIVE_PACKAGES]
+    command = [
+        *ENCLOSED,
+        *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--keyring={ARCHIVE_KEYRING}"),
+        f"--include={','.join((*IMAGE_PACKAGES, *LAB_PACKAGES))}",
+        *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
+        f"--customize-hook={' '.join(finish)}",
+        SUITE,
+        str(made / "root"),
+    ]
+    _run_mmdebstrap(command, read_host_sources(), work.parent / "build.log", tell)
+    write_index(made / "archive")
+    tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
+    return made
+
+
+def _run_mmdebstrap(command: list[str], sources: str | None, log: Path, tell: Callable[[str], None]) -> None:
+    """Run mmdebstrap with sources on standard input, or with its own default; pass on its lines of progress."""
+    stdin = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, the child has its own descriptor
+    if sources is not None:
+        command = [*command, "-"]
+        stdin.write(sources.encode())
+        stdin.seek(0)
+    with stdin, log.open("w") as output:
+        process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for line in process.stdout or ():
+            output.write(line)
+            if line.startswith("I: ") and "-hook in shell" not in line:
+                tell(line.removeprefix("I: ").strip())
+        status = process.wait()
+    if status != 0:
+        last = " | ".join(log.read_text(errors="replace").splitlines()[-8:])
+        raise UnavailableError(f"the base root could not be made, see {log}: {last}")

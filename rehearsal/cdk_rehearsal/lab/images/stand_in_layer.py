@@ -1,0 +1,185 @@
+"""
+The layer of the nodes' image over the base root: stand-ins and what an image for this endpoint would carry.
+
+Written once for a lab, read by all its nodes. User data and agent stay unmodified: they find AWS because the image's
+machine-wide environment says where it is, as an image for a private cloud would.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cdk_rehearsal.lab.packages.debian_archive import source_line
+from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpus
+
+_PROGRAMS = Path(__file__).with_name("node_programs")
+_LIBRARY = "usr/lib/lab"
+FI_INFO = "opt/amazon/efa/bin/fi_info"
+NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
+"""Where AWS's EFA installer puts them."""
+_LAUNCHER = """#!/usr/bin/python3 -I
+import sys
+
+sys.path.insert(0, "/usr/lib/lab")
+from node_programs.{module} import main
+
+sys.exit(main({arguments}))
+"""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """
+    Something of the nodes that is not the real thing.
+
+    Attributes:
+        name: What it is called.
+        replaces: What it stands for.
+        behaviour: What it does instead.
+    """
+
+    name: str
+    replaces: str
+    behaviour: str
+
+
+STAND_INS = (
+    StandIn(
+        "Debian 12",
+        "the image's distribution",
+        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; framework, compilers, pip and MPI only "
+        "in the layers that are listed here; of an image that the template names by its id nothing more is known",
+    ),
+    StandIn("network namespaces", "EC2 instances", "one kernel, one bridge; no hypervisor, no EBS, no security groups"),
+    StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),
+    StandIn("cloud-init", "cloud-init", "login user, keys and user data that is a script, on an instance's first boot"),
+    StandIn("systemctl", "systemd", "runs real unit files of services; no cgroups, no dependencies, one target"),
+    StandIn(
+        "session agent",
+        "the SSM agent",
+        "registers and opens channels with the role's credentials; whoever starts a session enters the node by nsenter",
+    ),
+    StandIn("mount.nfs4", "the NFS client", "checks name, zone and options; binds a folder"),
+    StandIn(
+        "nvidia-smi",
+        "the NVIDIA driver",
+        "says what it is told to say of GPUs; with persistence mode, the load of the CPU that trains is theirs",
+    ),
+    StandIn(
+        "fi_info, libnccl-net.so",
+        "EFA and its software",
+        "say that one EFA is there, so that nodes install nothing; all traffic goes over the bridge by TCP",
+    ),
+    StandIn(
+        "own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"
+    ),
+    StandIn("AWS_ENDPOINT_URL", "an image's environment", "systemd and PAM name the embedded AWS"),
+)
+
+PACKAGE_INDEX = StandIn(
+    "package index",
+    "the Python Package Index",
+    "serves what this machine downloaded for the environment, and no other package; /etc/pip.conf names it",
+)
+"""Only where the cluster has an environment that is made of packages."""
+
+DEBIAN_ARCHIVE = StandIn(
+    "Debian archive",
+    "the distribution's archive",
+    "serves the compilers, pip and OpenMPI that this machine downloaded with the nodes' root, and no other package; "
+    "apt takes it unsigned",
+)
+
+LUSTRE_CLIENT = StandIn(
+    "mount.lustre",
+    "the Lustre client and FSx for Lustre",
+    "checks name and options, binds a folder; the linked buckets' objects are copied at launch, none is loaded lazily",
+)
+"""Only where the image has a Lustre client."""
+
+
+def list_stand_ins(archive_url: str, package_index_url: str, *, with_lustre_client: bool) -> tuple[StandIn, ...]:
+    """Return what is not the real thing on nodes whose image has been written with these arguments."""
+    extras = (
+        (archive_url, DEBIAN_ARCHIVE),
+        (package_index_url, PACKAGE_INDEX),
+        (with_lustre_client, LUSTRE_CLIENT),
+    )
+    return (*STAND_INS, *(extra for is_there, extra in extras if is_there))
+
+
+def write_image_layer(
+    folder: Path,
+    endpoint_url: str,
+    gpu_count: int,
+    *,
+    with_lustre_client: bool = False,
+    package_index_url: str = "",
+    archive_url: str = "",
+) -> None:
+    """
+    Write the layer.
+
+    Args:
+        folder: Where to; made when absent.
+        endpoint_url: The embedded AWS.
+        gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program, and EFA's software, out.
+        with_lustre_client: Whether the image has `mount.lustre`. Default: it has not.
+        package_index_url: What pip installs from; empty for an image that says nothing of it. Default: nothing.
+        archive_url: What apt installs from; empty for an image that says nothing of it. Default: nothing.
+    """
+    files: dict[str, str] = {
+        f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
+    }
+    files |= _launchers(has_gpus=gpu_count > 0)
+    if gpu_count:
+        files[NCCL_PLUGIN] = "A stand-in: no NCCL is there to load it.\n"
+    if with_lustre_client:
+        files |= make_launchers({"usr/sbin/mount.lustre": ("mount_helper", '"mount.lustre", sys.argv[1:]')})
+    files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
+    environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
+    files["etc/systemd/system.conf.d/10-image.conf"] = environment
+    files["etc/environment"] = f"AWS_ENDPOINT_URL={endpoint_url}\n"
+    if package_index_url:
+        files["etc/pip.conf"] = _pip_configuration(package_index_url)
+    if archive_url:
+        files["etc/apt/sources.list"] = source_line(archive_url)
+    write_files(folder, files)
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files of an image: path -> text; all may read them and run scripts, whatever the umask is."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755 if text.startswith("#!") else 0o644)
+    for parent in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        parent.chmod(0o755)
+
+
+def _pip_configuration(index_url: str) -> str:
+    # Plain HTTP to a host of the private network: pip wants to be told that it is meant.
+    return f"[global]\nindex-url = {index_url}\ntrusted-host = {urlsplit(index_url).hostname}\n"
+
+
+def _launchers(*, has_gpus: bool) -> Mapping[str, str]:
+    launchers = {
+        f"{_LIBRARY}/supervisor": ("supervisor", ""),
+        f"{_LIBRARY}/cloud-init": ("cloud_init", "sys.argv[1]"),
+        "usr/bin/systemctl": ("systemctl", "sys.argv[1:]"),
+        "usr/sbin/mount.nfs4": ("mount_helper", '"mount.nfs4", sys.argv[1:]'),
+    }
+    if has_gpus:
+        launchers["usr/bin/nvidia-smi"] = ("nvidia_smi", "sys.argv[1:]")
+        launchers[FI_INFO] = ("fi_info", "sys.argv[1:]")
+    return make_launchers(launchers)
+
+
+def make_launchers(launchers: Mapping[str, tuple[str, str]]) -> Mapping[str, str]:
+    """Return path -> script that runs a module of the node's programs with arguments."""
+    return {
+        name: _LAUNCHER.format(module=module, arguments=arguments) for name, (module, arguments) in launchers.items()
+    }

@@ -1,0 +1,158 @@
+"""
+The lab's network: a bridge, and for every node a network namespace with one interface.
+
+A namespace is held by an open descriptor, never by a file, so that it ends with this process.
+"""
+
+import ctypes
+import ipaddress
+import itertools
+import os
+import socket
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdk_rehearsal.errors import RehearsalError
+
+METADATA_ADDRESS = "169.254.169.254"
+_BRIDGE = "rehearsal0"
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class NodeLink:
+    """
+    A node's place in the network.
+
+    Attributes:
+        namespace: Descriptor of its network namespace.
+        interface: The end of its link on the bridge.
+        metadata_socket: Listens inside the namespace on the metadata address.
+    """
+
+    namespace: int
+    interface: str
+    metadata_socket: socket.socket
+
+    @property
+    def namespace_path(self) -> str:
+        """Path by which other programs enter the namespace, while this process lives."""
+        return f"/proc/{os.getpid()}/fd/{self.namespace}"
+
+
+class Network:
+    """
+    The bridge and its router address.
+
+    Nodes in other subnets are reached through the router, as in a VPC.
+
+    Args:
+        gateway: The router's address; also the one where nodes reach this process.
+
+    Raises:
+        RehearsalError: The gateway is not an IPv4 address.
+    """
+
+    def __init__(self, gateway: str) -> None:
+        try:
+            self._gateway = str(ipaddress.IPv4Address(gateway))
+        except ValueError as error:
+            raise RehearsalError(f"gateway must be an IPv4 address, got {gateway!r}") from error
+        self._numbers = itertools.count()
+
+    def open(self) -> None:
+        """Make the bridge, in this process's network namespace."""
+        run_ip(
+            [
+                "link set lo up",
+                f"link add {_BRIDGE} type bridge",
+                f"addr add {self._gateway}/32 dev {_BRIDGE}",
+                f"link set {_BRIDGE} up",
+            ]
+        )
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        Path(f"/proc/sys/net/ipv4/conf/{_BRIDGE}/send_redirects").write_text("0")
+
+    def add_node(self, address: str, prefix_length: int) -> NodeLink:
+        """
+        Make a node's namespace with its interface up, and a listening socket on the metadata address.
+
+        Args:
+            address: The node's private address.
+            prefix_length: Length of its subnet's prefix.
+
+        Raises:
+            RehearsalError: The kernel refused.
+        """
+        interface = f"node{next(self._numbers)}"
+        inside = [
+            "link set lo up",
+            f"addr add {METADATA_ADDRESS}/32 dev lo",
+            f"link add eth0 address {mac_address(address)} type veth peer name {interface} netns {os.getpid()}",
+            f"addr add {address}/{prefix_length} dev eth0",
+            "link set eth0 up",
+            f"route add {self._gateway}/32 dev eth0",
+            f"route add default via {self._gateway} dev eth0",
+        ]
+        namespace, metadata_socket = _make_namespace(inside)
+        run_ip([f"link set {interface} master {_BRIDGE} up", f"route add {address}/32 dev {_BRIDGE}"])
+        return NodeLink(namespace, interface, metadata_socket)
+
+    def remove_node(self, link: NodeLink, address: str) -> None:
+        """Take a node's link away: from now on nothing answers at its address."""
+        run_ip([f"link del {link.interface}", f"route del {address}/32 dev {_BRIDGE}"])
+        link.metadata_socket.close()
+        os.close(link.namespace)
+
+    def set_up(self, link: NodeLink, *, up: bool) -> None:
+        """Let a node's packets through, or drop them all without a word."""
+        run_ip([f"link set {link.interface} {'up' if up else 'down'}"])
+
+
+def mac_address(address: str) -> str:
+    """Return the hardware address of the interface with an IPv4 address."""
+    return "02:00:" + ":".join(f"{byte:02x}" for byte in ipaddress.IPv4Address(address).packed)
+
+
+def run_ip(lines: list[str]) -> None:
+    """
+    Run lines of iproute2 as one batch.
+
+    Raises:
+        RehearsalError: A line failed.
+    """
+    text = "\n".join(lines) + "\n"
+    answer = subprocess.run(["ip", "-batch", "-"], input=text, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise RehearsalError(f"ip failed: {answer.stderr.strip()}; batch: {'; '.join(lines)}")
+
+
+def _leave_network_namespace() -> None:
+    """Give the calling thread, and it alone, an empty network namespace."""
+    if _libc.unshare(_CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
+
+
+def _make_namespace(inside: list[str]) -> tuple[int, socket.socket]:
+    """Make a network namespace in a thread of its own, so that no other thread ever leaves the lab's."""
+    made: list[tuple[int, socket.socket]] = []
+    failed: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            _leave_network_namespace()
+            run_ip(inside)
+            listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
+            made.append((os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener))
+        except (OSError, RehearsalError) as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    if failed:
+        raise RehearsalError(f"a node's network namespace could not be made: {failed[0]}") from failed[0]
+    return made[0]

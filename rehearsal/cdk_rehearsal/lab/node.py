@@ -1,0 +1,179 @@
+"""One node: an overlay of the base root, processes in namespaces of their own, and entry into them."""
+
+import hashlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab.metadata_documents import host_name, private_dns_name
+from cdk_rehearsal.lab.network import NodeLink
+from cdk_rehearsal.lab.node_disk import NodeDisk
+from cdk_rehearsal.lab.node_faults import NodeFaults, write_faults
+from cdk_rehearsal.machine import Machine
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_START = Path(__file__).with_name("start_node.sh")
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
+
+
+@dataclass
+class Node:
+    """
+    A machine of the lab.
+
+    Attributes:
+        machine: What it was booted as.
+        folder: Holds its disk and its console.
+        link: Its place in the network.
+        process: `unshare`, the parent of its first process; None while it is off.
+    """
+
+    machine: Machine
+    folder: Path
+    link: NodeLink
+    process: "subprocess.Popen[bytes] | None" = None
+    disk: NodeDisk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.disk = NodeDisk(self.folder)
+
+    @property
+    def root(self) -> Path:
+        """Its root file system, mounted for as long as the node exists."""
+        return self.disk.root
+
+    def make_disk(self, lower: Sequence[Path], faults: NodeFaults) -> None:
+        """
+        Mount the node's disk: what it writes over the layers of the image.
+
+        Args:
+            lower: The image's layers, the uppermost first.
+            faults: What is wrong with the node.
+
+        Raises:
+            RehearsalError: The kernel refused.
+        """
+        machine_id = hashlib.sha256(self.machine.instance_id.encode()).hexdigest()[:32]
+        name = host_name(self.machine)
+        hosts = f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{self.machine.address} "
+        files = {
+            "etc/hostname": f"{name}\n",
+            "etc/machine-id": f"{machine_id}\n",
+            "etc/hosts": f"{hosts}{private_dns_name(self.machine)} {name}\n",
+            "usr/lib/lab/login-user": f"{self.machine.login_user}\n",
+        }
+        self.disk.make(lower, files, faults.disk_bytes)
+        write_faults(self.root, faults)
+
+    def start(self, targets: Mapping[str, object], file_systems: Sequence[Path]) -> None:
+        """
+        Power the node on; returns when its first process has its own root, before anything else runs.
+
+        Args:
+            targets: What the mount helpers may mount.
+            file_systems: The folders behind it.
+
+        Raises:
+            RehearsalError: The node could not be set up.
+        """
+        (self.folder / "targets.json").write_text(json.dumps(targets))
+        command = ["nsenter", f"--net={self.link.namespace_path}", "--", "unshare", *_NAMESPACES]
+        command += ["sh", str(_START), str(self.root), str(self.folder / "targets.json"), *map(str, file_systems)]
+        with (self.folder / "console.log").open("ab") as console:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console)
+        # Entering the node before it has left this machine's root would run programs on this machine.
+        with process.stdout or nullcontext() as ready:
+            is_ready = bool(ready and ready.readline())  # unshare keeps the pipe open: there is no end of file
+        if not is_ready:
+            process.kill()
+            process.wait()
+            raise RehearsalError(f"{self.machine.instance_id} did not start: {self.console()[-400:]}")
+        self.process = process
+
+    def console(self) -> str:
+        """Return what the node's start and its service manager wrote."""
+        return (self.folder / "console.log").read_text(errors="replace")
+
+    def kill(self) -> None:
+        """End every process of the node at once, as a loss of power does."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        first = _first_child(process.pid)
+        # The first process of a pid namespace takes all others with it, and `unshare` ends when they have ended.
+        if first is None or not _kill(first):
+            process.kill()
+        process.wait()
+
+    def run(
+        self, argv: Sequence[str], *, user: str | None, login_shell: bool, timeout: float
+    ) -> "subprocess.CompletedProcess[str]":
+        """
+        Run a program in the node.
+
+        Args:
+            argv: The program and its arguments.
+            user: As whom. None: root.
+            login_shell: Whether through a login shell of the user. Otherwise it starts with a bare environment.
+            timeout: Seconds after which it is killed; the status is then 137.
+
+        Raises:
+            RehearsalError: The node is off.
+        """
+        limited = ["timeout", "--signal=KILL", str(timeout), *_as_user(argv, user or "root", login_shell=login_shell)]
+        return subprocess.run(
+            ["nsenter", *self.entry(), "--", *limited],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+
+    def entry(self) -> list[str]:
+        """
+        Return the arguments with which `nsenter` enters the node.
+
+        Raises:
+            RehearsalError: The node is off.
+        """
+        first = _first_child(self.process.pid) if self.process else None
+        if first is None:
+            raise RehearsalError(f"{self.machine.instance_id} must be running, it is off; boot it first")
+        return ["--target", str(first), "--mount", "--uts", "--ipc", "--net", "--pid"]
+
+
+def _as_user(argv: Sequence[str], user: str, *, login_shell: bool) -> list[str]:
+    if login_shell:
+        return ["su", "--login", user, "--command", shlex.join(argv)]
+    if user == "root":
+        return list(argv)
+    home = f"/home/{user}"
+    bare = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}
+    assignments = [f"{name}={value}" for name, value in bare.items()]
+    become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
+    return [*become, "env", "--ignore-environment", f"--chdir={home}", *assignments, *argv]
+
+
+def _first_child(pid: int) -> int | None:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+def _kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True

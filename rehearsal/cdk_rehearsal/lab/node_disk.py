@@ -1,0 +1,90 @@
+"""A node's disk: what it writes over its image, in memory and of a size."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cdk_rehearsal.errors import RehearsalError
+
+_DEFAULT_SIZE = "50%"
+"""Of this machine's memory; what is not written takes none."""
+_ATTEMPTS = 10
+
+
+class NodeDisk:
+    """
+    The disk of one node.
+
+    Args:
+        folder: Holds the disk and the root file system that is made of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._disk = folder / "disk"
+        self.root = folder / "root"
+
+    def make(self, lower: Sequence[Path], files: Mapping[str, str], size_bytes: int | None) -> None:
+        """
+        Mount the disk over the layers of the image.
+
+        Args:
+            lower: The image's layers, the uppermost first.
+            files: What is on the disk already: path -> text.
+            size_bytes: Its size. None: half of this machine's memory.
+
+        Raises:
+            RehearsalError: The kernel refused.
+        """
+        for folder in (self._disk, self.root):
+            folder.mkdir(parents=True)
+        size = str(size_bytes or _DEFAULT_SIZE)
+        _check(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "disk", str(self._disk)])
+        upper, scratch = self._disk / "upper", self._disk / "scratch"
+        for folder in (upper, scratch):
+            folder.mkdir()
+        for path, text in files.items():
+            (upper / path).parent.mkdir(parents=True, exist_ok=True)
+            (upper / path).write_text(text)
+        layers = ":".join(str(layer) for layer in lower)
+        options = f"lowerdir={layers},upperdir={upper},workdir={scratch}"
+        _check(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
+
+    def fill(self, free_bytes: int) -> None:
+        """
+        Shrink the disk around what it holds.
+
+        Args:
+            free_bytes: What is left; less than a page counts as nothing.
+
+        Raises:
+            RehearsalError: The kernel refused, or the node wrote faster than its disk could shrink.
+        """
+        for attempt in range(_ATTEMPTS):
+            status = os.statvfs(self._disk)
+            used = (status.f_blocks - status.f_bfree) * status.f_frsize
+            try:
+                self._resize(str(used + free_bytes))
+            except RehearsalError:
+                if attempt + 1 == _ATTEMPTS:  # the node has written meanwhile
+                    raise
+            else:
+                return
+
+    def free(self) -> None:
+        """Let the disk have its usual size again."""
+        self._resize(_DEFAULT_SIZE)
+
+    def remove(self) -> None:
+        """Unmount and forget the disk; its memory is free when the node's last process has ended."""
+        for folder in (self.root, self._disk):
+            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+
+    def _resize(self, size: str) -> None:
+        _check(["mount", "-o", f"remount,size={size}", str(self._disk)])
+
+
+def _check(command: list[str]) -> None:
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

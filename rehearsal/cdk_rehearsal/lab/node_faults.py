@@ -1,0 +1,152 @@
+"""What can be wrong with one node: its GPUs, its mounts, its metadata service, its disk, its sshd."""
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cdk_rehearsal.errors import RehearsalError
+
+MountTrouble = Literal["hang", "unresolvable"]
+GPU_STATE = "usr/lib/lab/gpus.json"
+MOUNT_STATE = "usr/lib/lab/mount-fault.json"
+_ENABLED = "etc/systemd/system/multi-user.target.wants"
+_DELAYED_SSHD = """[Unit]
+Description=Starts the SSH server late, as a slow image does
+[Service]
+ExecStart=/bin/sh -c 'sleep {seconds}; exec systemctl start ssh'
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """
+    What `nvidia-smi` says of a node's GPUs; the troubles are those of GPU 0.
+
+    Attributes:
+        count: How many there are; with 0 the driver finds none.
+        ecc_errors: Uncorrected ECC errors, since the driver was loaded and in all.
+        has_pending_pages: Whether a page waits for a reboot to be retired.
+        has_row_failure: Whether a row could not be remapped.
+        answer_seconds: How much later it answers, with persistence mode too. In truth more than 25 s with eight GPUs
+            and without that mode (Azure/aks-gpu#105, Azure/AgentBaker#2829).
+    """
+
+    count: int
+    ecc_errors: int = 0
+    has_pending_pages: bool = False
+    has_row_failure: bool = False
+    answer_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class MountFault:
+    """
+    What the mount helpers do instead of mounting.
+
+    Attributes:
+        trouble: `hang`: the server does not answer; `unresolvable`: its name does not resolve.
+        seconds: For how long from now on. Default: until it is mended.
+    """
+
+    trouble: MountTrouble
+    seconds: float = math.inf
+
+
+@dataclass(frozen=True)
+class MetadataFault:
+    """
+    What the metadata service does to each request.
+
+    Attributes:
+        delay_seconds: How much later it answers.
+        is_refusing: Whether it answers every GET with 401, whatever its token.
+    """
+
+    delay_seconds: float = 0.0
+    is_refusing: bool = False
+
+
+@dataclass(frozen=True)
+class NodeFaults:
+    """
+    What is wrong with a node from its first boot on.
+
+    Attributes:
+        gpus: Its GPUs. Default: as many as the lab's nodes have, and sound.
+        mount: What its mount helpers do. Default: they mount.
+        metadata: What its metadata service does, to cloud-init already. Default: it answers.
+        disk_bytes: Size of its disk, for what it writes over its image. Default: half of this machine's memory.
+        sshd_delay: Seconds after which its SSH server starts; nothing else waits for it. Default: 0.
+    """
+
+    gpus: Gpus | None = None
+    mount: MountFault | None = None
+    metadata: MetadataFault | None = None
+    disk_bytes: int | None = None
+    sshd_delay: float = 0.0
+
+
+def write_faults(root: Path, faults: NodeFaults) -> None:
+    """
+    Write to a disk what its node is to find there.
+
+    Args:
+        root: The node's root file system.
+        faults: What is wrong with it.
+    """
+    if faults.gpus is not None:
+        write_gpus(root, faults.gpus)
+    if faults.mount is not None:
+        write_mount_fault(root, faults.mount)
+    if faults.sshd_delay:
+        for name in ("ssh.service", "sshd.service"):
+            (root / _ENABLED / name).unlink(missing_ok=True)
+        unit = _DELAYED_SSHD.format(seconds=faults.sshd_delay)
+        (root / _ENABLED).mkdir(parents=True, exist_ok=True)
+        (root / "etc/systemd/system/delayed-sshd.service").write_text(unit)
+        (root / _ENABLED / "delayed-sshd.service").symlink_to("/etc/systemd/system/delayed-sshd.service")
+
+
+def write_gpus(root: Path, gpus: Gpus) -> None:
+    """
+    Tell a node's `nvidia-smi` what there is.
+
+    Raises:
+        RehearsalError: The lab's nodes have none.
+    """
+    if not (root / "usr/bin/nvidia-smi").exists():
+        raise RehearsalError("gpus_per_node must be at least 1 where a node's GPUs are set, got 0; give the lab GPUs")
+    _replace(root / GPU_STATE, json.dumps(describe_gpus(gpus)))
+
+
+def describe_gpus(gpus: Gpus) -> dict[str, object]:
+    """Return the state of GPUs as `nvidia-smi` reads it."""
+    return {
+        "count": gpus.count,
+        "ecc_errors": gpus.ecc_errors,
+        "pending_pages": gpus.has_pending_pages,
+        "row_failure": gpus.has_row_failure,
+        "answer_seconds": gpus.answer_seconds,
+    }
+
+
+def write_mount_fault(root: Path, fault: MountFault | None) -> None:
+    """Tell a node's mount helpers what to do instead of mounting; None mends them."""
+    if fault is None:
+        (root / MOUNT_STATE).unlink(missing_ok=True)
+        return
+    until = None if math.isinf(fault.seconds) else time.time() + fault.seconds
+    _replace(root / MOUNT_STATE, json.dumps({"trouble": fault.trouble, "until": until}))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that its reader never sees half."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.chmod(0o644)
+    fresh.replace(path)

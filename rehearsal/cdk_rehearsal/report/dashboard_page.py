@@ -1,0 +1,122 @@
+"""The deployed dashboard as one self-contained HTML page, filled with what the rehearsal wrote."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from cdk_rehearsal.report.dashboard_panels import HEIGHT, WIDTH, Curve, Panel, draw_panels
+from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.report.written_metrics import WrittenMetrics, read_written_metrics
+
+PAGE_NAME = "dashboard.html"
+_MOST_LOG_ROWS = 12
+_HALF = 2
+_ROUNDING = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Frame:
+    """
+    The axes of all charts of a page.
+
+    Attributes:
+        begin: When the first point was written, in seconds since the epoch.
+        end: When the last was.
+    """
+
+    begin: float
+    end: float
+
+    def x(self, at: float) -> float:
+        """Return where a moment lies."""
+        return round((at - self.begin) / max(self.end - self.begin, 1.0) * WIDTH, 1)
+
+    def path(self, curve: Curve, highest: float) -> str:
+        """Return a curve's corners in the form of SVG."""
+        return " ".join(f"{self.x(at)},{_y(value, highest)}" for at, value in curve.points)
+
+    def dots(self, curve: Curve, highest: float) -> list[tuple[float, float, str]]:
+        """Return where each point of a curve lies, and what it says."""
+        return [
+            (self.x(at), _y(value, highest), f"{curve.label}: {value:g} after {at - self.begin:.0f} s")
+            for at, value in curve.points
+        ]
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the moments that the time axis names."""
+        moments = (self.begin, (self.begin + self.end) / _HALF, self.end)
+        return [(self.x(at), f"{at - self.begin:.0f} s") for at in moments]
+
+
+def read_dashboards(aws: EmbeddedAws) -> dict[str, str]:
+    """
+    Render the dashboards of the account as it is now.
+
+    Args:
+        aws: The account.
+
+    Returns:
+        Name -> HTML page; none where the stack has made none.
+    """
+    client = aws.place.client("cloudwatch")
+    alarms = {
+        alarm["AlarmArn"]: alarm.get("AlarmDescription", "") for alarm in client.describe_alarms()["MetricAlarms"]
+    }
+    written = read_written_metrics(aws)
+    return {
+        entry["DashboardName"]: render_dashboard(
+            entry["DashboardName"],
+            json.loads(client.get_dashboard(DashboardName=entry["DashboardName"])["DashboardBody"]),
+            written,
+            alarms,
+        )
+        for entry in client.list_dashboards()["DashboardEntries"]
+    }
+
+
+def render_dashboard(name: str, body: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[str, str]) -> str:
+    """
+    Render a dashboard; the page needs no network and no other file.
+
+    Args:
+        name: Its name.
+        body: Its body.
+        written: What was written.
+        alarms: ARN -> what the alarm says.
+    """
+    environment = Environment(
+        loader=PackageLoader("deeplearning_rehearsal", "templates"), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("dashboard.html.j2").render(
+        name=name,
+        panels=draw_panels(body, written, alarms),
+        frame=Frame(*written.span()),
+        width=WIDTH,
+        height=HEIGHT,
+        most_rows=_MOST_LOG_ROWS,
+        highest=_highest,
+    )
+
+
+def write_dashboards(pages: Mapping[str, str], folder: Path) -> None:
+    """Write the first dashboard's page beside the report; a stack of ours has one."""
+    for page in list(pages.values())[:1]:
+        (folder / PAGE_NAME).write_text(page)
+
+
+def _highest(panel: Panel) -> float:
+    """Return the value at the top of a chart: round, not below the highest, never 0."""
+    highest = max(curve.highest for curve in panel.curves)
+    if highest <= 0:
+        return 1.0
+    step = 10.0 ** math.floor(math.log10(highest))
+    return step * next(factor for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * factor >= highest * _ROUNDING)
+
+
+def _y(value: float, highest: float) -> float:
+    return round(HEIGHT * (1 - value / highest), 1)

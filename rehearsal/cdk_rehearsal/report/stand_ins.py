@@ -1,0 +1,38 @@
+"""What is not the real thing on the side of AWS; the lab lists what is not on the side of the nodes."""
+
+import platform
+from importlib import metadata
+
+from cdk_rehearsal.embedded_aws import ScalingPace
+from cdk_rehearsal.lab import StandIn
+
+_PACE = ScalingPace()
+
+AWS_STAND_INS = (
+    StandIn(
+        "embedded AWS",
+        "the AWS APIs",
+        f"moto {metadata.version('moto')} in one process behind an evaluator of IAM policies; HTTP counts as TLS, "
+        "nothing is throttled",
+    ),
+    StandIn(
+        "stack engine",
+        "CloudFormation",
+        "creates in order of dependency, waits for signals, rolls back; refuses types and properties it does not know",
+    ),
+    StandIn(
+        "group engine",
+        "EC2 Auto Scaling",
+        f"an instance is in service after about {_PACE.launch:g} s, where EC2 takes minutes",
+    ),
+    StandIn(
+        "function runner",
+        "Lambda",
+        f"runs the handler's zip with this machine's Python {platform.python_version()}; limits time, not memory",
+    ),
+    StandIn(
+        "backup",
+        "AWS Backup",
+        "makes no backup: asks, as its role, for each right that a backup of the selected resources needs",
+    ),
+)

@@ -1,0 +1,92 @@
+"""
+The outer namespaces of the lab.
+
+Everything of a rehearsal (embedded AWS, nodes, links, mounts) lives in one set of namespaces whose first process is the
+lab. The kernel removes all of it when that process ends, and ends that process when its parent dies, however it dies.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+
+from cdk_rehearsal.errors import UnavailableError
+
+_NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def require_namespaces() -> None:
+    """
+    Make sure that this process may create the lab's namespaces.
+
+    Raises:
+        UnavailableError: It may not; the message says why.
+    """
+    if not sys.platform.startswith("linux"):
+        raise UnavailableError(f"a rehearsal needs Linux, this is {sys.platform}; run it in a Linux virtual machine")
+    if os.geteuid() != 0:
+        raise UnavailableError("a rehearsal needs root for network namespaces and mounts; run it with sudo")
+    for program in ("unshare", "setpriv"):
+        if shutil.which(program) is None:
+            raise UnavailableError(f"missing: {program}; run: apt-get install util-linux")
+    trial = subprocess.run(["unshare", *_NAMESPACES, "true"], capture_output=True, text=True, check=False)
+    if trial.returncode != 0:
+        raise UnavailableError(
+            f"this machine refuses namespaces ({trial.stderr.strip()}); a container needs --privileged"
+        )
+
+
+def run_enclosed(module: str, argument: str) -> int:
+    """
+    Run a module of this package as the first process of new namespaces, and wait for it.
+
+    Args:
+        module: Name of the module, run with `python -m`.
+        argument: Its first argument; the second is a descriptor of this machine's `/proc`.
+
+    Returns:
+        The module's exit status; 143 after SIGTERM.
+    """
+    host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    # --pdeathsig covers this process, --kill-child covers unshare: SIGKILL of either ends the lab.
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, sys.executable, "-m", module]
+    process = subprocess.Popen([*command, argument, str(host_proc)], pass_fds=[host_proc])
+    os.close(host_proc)
+    is_terminated = False
+
+    def end_lab(_number: int, _frame: FrameType | None) -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        process.kill()  # unshare ignores SIGTERM while it waits for its child
+
+    previous = signal.signal(signal.SIGTERM, end_lab)
+    try:
+        status = _wait(process)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        process.kill()
+        process.wait()
+    return _TERMINATED if is_terminated else status
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int:
+    while True:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            _interrupt(process.pid)
+            continue
+        return status if status >= 0 else 128 - status
+
+
+def _interrupt(unshare: int) -> None:
+    """Pass an interrupt on: a terminal's reaches the lab as well, another's does not, and unshare ignores both."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGINT)

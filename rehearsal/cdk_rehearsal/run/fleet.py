@@ -1,0 +1,202 @@
+"""The machines of a rehearsal: boots them in the lab, remembers them, and reads what they log and bring."""
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, NodeRole
+from cdk_rehearsal.embedded_aws import Observation, StackEvent
+from cdk_rehearsal.errors import PromiseError, RehearsalError
+from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.machine import Machine
+from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
+from cdk_rehearsal.run.timeline import Timeline
+
+_INTERVAL_SECONDS = 0.5
+# The agent's lines begin with a time and a level; the timeline has its own times, and only a warning's level tells.
+_LOG_PREFIX = re.compile(r"^\S+Z (?:INFO )?")
+_LANES = {"stack": "stack", "signal": "stack"}
+_OTHER_LANE = "adjuster"
+"""What groups do, and whom they tell of it, is what the adjuster acts on."""
+
+_TELLING_TYPES = (
+    "AWS::AutoScaling::AutoScalingGroup",
+    "AWS::CloudFormation::Stack",
+    "AWS::CloudFormation::WaitCondition",
+)
+
+
+class Fleet:
+    """
+    Passes machines on to the lab and what happens to them on to the timeline.
+
+    Args:
+        lab: Where machines boot.
+        timeline: Told what happens.
+        prepare: Is shown each machine before it boots. Default: nobody is.
+    """
+
+    def __init__(self, lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None] | None = None) -> None:
+        self._lab = lab
+        self._timeline = timeline
+        self._prepare = prepare
+        self._machines: dict[str, Machine] = {}
+        self._launched: dict[str, Machine] = {}
+        self._logs: dict[str, list[str]] = {}
+        self._provisioning = ProvisionProgress()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.launched_at: float | None = None
+        self.signalled_at: float | None = None
+        self.refused_at: float | None = None
+        self.booted_at: dict[str, float] = {}
+        self.spoke_at = time.monotonic()
+        self._reader = threading.Thread(target=self._follow_logs, name="logs", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._reader.join()
+
+    def boot(self, machine: Machine) -> None:
+        """Start a machine in the lab; what is prepared for it costs it no time."""
+        if self._prepare is not None:
+            self._prepare(machine)
+        with self._lock:
+            self._machines[machine.instance_id] = self._launched[machine.instance_id] = machine
+            self.launched_at = self.launched_at or time.monotonic()
+        self._timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
+        self._lab.boot(machine)
+        with self._lock:
+            self.booted_at[machine.instance_id] = time.monotonic()
+
+    def power_off(self, instance_id: str) -> None:
+        """End a machine of the lab, which may have lost its power before."""
+        if instance_id in self._machines:
+            self._end(instance_id, "is powered off")
+
+    def cut_power(self, instance_id: str) -> None:
+        """
+        End a machine of the lab, while EC2 goes on taking it for running.
+
+        Raises:
+            PromiseError: It does not run.
+        """
+        if instance_id not in self._machines:
+            raise PromiseError(f"{instance_id} must run to lose its power, it does not")
+        self._end(instance_id, "loses its power")
+
+    def observe(self, observation: Observation) -> None:
+        """Put what the embedded AWS observed on the timeline."""
+        if observation.topic == "signal":
+            self.signalled_at = self.signalled_at or observation.at
+        if observation.topic == "scaling" and observation.text.startswith("launch failed"):
+            self.refused_at = self.refused_at or observation.at
+        if not _is_telling(observation):
+            return
+        is_machine = observation.subject in self._launched
+        lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, _OTHER_LANE)
+        self._timeline.tell(lane, _shorten(observation))
+
+    def formation_seconds(self) -> float | None:
+        """Return the time from the first launch to the first signal; None while one of them is missing."""
+        if self.launched_at is None or self.signalled_at is None:
+            return None
+        return self.signalled_at - self.launched_at
+
+    def machines(self) -> tuple[Machine, ...]:
+        """Return the machines that run, the master first."""
+        with self._lock:
+            machines = tuple(self._machines.values())
+        return tuple(sorted(machines, key=lambda machine: (not _is_master(machine), machine.address)))
+
+    def master(self) -> Machine:
+        """
+        Return the master.
+
+        Raises:
+            PromiseError: None runs.
+        """
+        machines = self.machines()
+        if not machines or not _is_master(machines[0]):
+            raise PromiseError("no master is running")
+        return machines[0]
+
+    def launched(self) -> tuple[Machine, ...]:
+        """Return every machine that has begun to run, whether it still does or not, in that order."""
+        with self._lock:
+            return tuple(self._launched[instance_id] for instance_id in self.booted_at)
+
+    def disk(self, instance_id: str) -> Path:
+        """Return the folder under which a machine's files can be read."""
+        return self._lab.disk(instance_id)
+
+    def count_lines(self, instance_id: str) -> int:
+        """Return how many lines a node's agent has logged, as far as they were read."""
+        return len(self._logs.get(instance_id, ()))
+
+    def has_said(self, instance_id: str, text: str) -> bool:
+        """Tell whether a node's agent has logged a text."""
+        return any(text in line for line in tuple(self._logs.get(instance_id, ())))
+
+    def lane(self, instance_id: str) -> str:
+        """Name a machine's line in the timeline: its role and the end of its address."""
+        machine = self._launched.get(instance_id)
+        if machine is None:
+            return instance_id
+        return f"{machine.tags.get(ROLE_TAG, 'node')} {machine.address.rsplit('.', 1)[1]}"
+
+    def _follow_logs(self) -> None:
+        while not self._stop.wait(_INTERVAL_SECONDS):
+            for machine in self.machines():
+                lines = self._lines(machine.instance_id, AGENT_LOG)
+                for line in lines[self.count_lines(machine.instance_id) :]:
+                    self.spoke_at = time.monotonic()
+                    self._timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
+                self._logs[machine.instance_id] = lines
+                with suppress(RehearsalError):  # powered off just now
+                    for text in self._provisioning.describe(machine.instance_id, self.disk(machine.instance_id)):
+                        self._timeline.tell(self.lane(machine.instance_id), text)
+
+    def _end(self, instance_id: str, text: str) -> None:
+        self._timeline.tell(self.lane(instance_id), text)
+        self._lab.power_off(instance_id)
+        with self._lock:
+            self._machines.pop(instance_id, None)
+
+    def _lines(self, instance_id: str, path: str) -> list[str]:
+        try:
+            text = (self._lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
+        except (OSError, RehearsalError):
+            return []  # not there yet, or powered off just now
+        return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _is_master(machine: Machine) -> bool:
+    return machine.tags.get(ROLE_TAG) == NodeRole.MASTER.value
+
+
+def _is_telling(observation: Observation) -> bool:
+    event = observation.detail.get("event")
+    if isinstance(event, StackEvent):
+        return event.resource_type in _TELLING_TYPES or event.status.endswith("_FAILED")
+    return "machine" not in observation.detail  # that it boots is said by the one who boots it
+
+
+def _shorten(observation: Observation) -> str:
+    """Leave out what a lane says already: the service's prefix, and a function's long generated name."""
+    if observation.topic == "message":
+        return f"event {observation.text.removeprefix('autoscaling:')}"
+    if observation.topic == "invocation":
+        return observation.text.replace(observation.subject, "adjuster")
+    return observation.text

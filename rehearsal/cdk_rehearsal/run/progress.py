@@ -1,0 +1,73 @@
+"""Shows a rehearsal while it runs: live in a terminal, plain lines elsewhere."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from cdk_rehearsal.run.timeline import Happening, Timeline
+
+_Listeners = tuple[Callable[[Happening], None], Callable[[str], None]]
+_ROUTINE = re.compile(
+    r"\S+ → adjuster in [\d.]+ s"
+    r"|event TEST_NOTIFICATION"
+    r"|\S+ CREATE_IN_PROGRESS: Resource creation Initiated"
+    r"|(?!WARNING |ERROR ).*: done in 0\.\d s"
+)
+"""What says nothing to a user: calls of the function and steps that went well at once, and what is said twice."""
+
+
+def tell(line: str) -> None:
+    """Write a line about what is done before the rehearsal begins, to standard error."""
+    _write(sys.stderr, line)
+
+
+@contextmanager
+def show_progress(timeline: Timeline, stream: TextIO | None = None, *, verbose: bool = False) -> Iterator[None]:
+    """
+    Show what happens until the block ends.
+
+    Args:
+        timeline: Whose happenings are shown.
+        stream: Where to. Default: standard error.
+        verbose: Show routine too, such as each call of the function that went well. Default: leave it to the report.
+    """
+    stream = stream or sys.stderr
+    with (_live if stream.isatty() else _plain)(stream) as (show, begin):
+
+        def select(happening: Happening) -> None:
+            if verbose or not _ROUTINE.fullmatch(happening.text):
+                show(happening)
+
+        with timeline.subscribe(select, begin):
+            yield
+
+
+@contextmanager
+def _plain(stream: TextIO) -> Iterator[_Listeners]:
+    yield lambda happening: _write(stream, _line(happening)), lambda phase: _write(stream, f"--- {phase}")
+
+
+def _write(stream: TextIO, line: str) -> None:
+    stream.write(line + "\n")
+    stream.flush()
+
+
+def _line(happening: Happening) -> str:
+    return f"{happening.at:7.1f}s  {happening.lane:<12.19}  {happening.text}"
+
+
+@contextmanager
+def _live(stream: TextIO) -> Iterator[_Listeners]:
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.markup import escape  # noqa: PLC0415
+
+    console = Console(file=stream, highlight=False)
+    with console.status("starting", spinner="dots") as status:
+        yield (
+            lambda happening: console.print(
+                f"[dim]{happening.at:7.1f}s[/]  [cyan]{escape(f'{happening.lane:<12.19}')}[/]  {escape(happening.text)}"
+            ),
+            lambda phase: status.update(f"[bold]{escape(phase)}[/] (Ctrl-C ends the rehearsal)"),
+        )

@@ -1,0 +1,244 @@
+"""One run of a fault case: what a run does, while faults are injected, and what was seen of it."""
+
+import math
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
+from deeplearning_rehearsal.report.case_report import CaseReport
+from deeplearning_rehearsal.cases.run.actions import Actions
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob
+from deeplearning_rehearsal.cases.verdict.findings import Sight, judge_seen
+from deeplearning_rehearsal.cases.run.injector import Injected, Injector
+from deeplearning_rehearsal.cases.run.master_commands import run_commands
+from deeplearning_rehearsal.cases.verdict.needs_sight import NeedsSight, await_needs, look_at_needs
+from deeplearning_rehearsal.cases.run.node_files import NodeFiles
+from deeplearning_rehearsal.cases.verdict.recovery import Recovery, measure_recovery
+from deeplearning_rehearsal.cases.run.settling import is_settled
+from deeplearning_rehearsal.cases.run.situation import LiveSituation
+from deeplearning_rehearsal.cases.verdict.status_page import await_status
+from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
+from deeplearning_rehearsal.report.outside_view import describe_outside
+from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
+
+_FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance", "spot_notice"})
+_INTERVAL_SECONDS = 0.5
+_LAST_INJECTION_SECONDS = 20.0
+"""After the end of training; an injection that waits for more progress then waits for ever."""
+_CHECK_SECONDS = 60.0
+"""What is left for looking at the nodes when the cluster does not settle."""
+
+
+@dataclass(frozen=True)
+class CaseRun(ClusterRun):
+    """
+    The parts of one rehearsal of a case.
+
+    Attributes:
+        case: The case.
+        needs: What was seen of what jobs need; empty before that.
+        commands: Shell lines that the master has run -> why one did not succeed.
+        pages: What `deeplearning-cdk status` said last; empty before it was asked.
+    """
+
+    case: Case
+    needs: list[NeedsSight] = field(default_factory=list)
+    commands: dict[str, str] = field(default_factory=dict)
+    pages: list[str] = field(default_factory=list)
+
+    @cached_property
+    def job(self) -> ElasticJob:
+        """The elastic job, followed from outside."""
+        return ElasticJob(
+            lambda: {self.lab.file_system(name) for machine in self.fleet.launched() for name in machine.mount_targets}
+        )
+
+    @cached_property
+    def situation(self) -> LiveSituation:
+        """What triggers ask."""
+        return LiveSituation(self.fleet, self.aws, self.job)
+
+    @cached_property
+    def files(self) -> NodeFiles:
+        """The files of nodes that are to stay the same."""
+        return NodeFiles(self.lab.disk)
+
+    @cached_property
+    def injector(self) -> Injector:
+        """Injects what the case says."""
+        return Injector(self.case.injections, self.situation, self.actions.act)
+
+    @cached_property
+    def actions(self) -> Actions:
+        """What injections do."""
+        return Actions(self.lab, self.fleet, self.aws, self.timeline, self.files)
+
+    def gather(self) -> Evidence:
+        """Do what any run does while faults are injected, and judge the case."""
+        try:
+            with self.injector:
+                evidence = super().gather()
+        finally:
+            self.actions.close()
+        evidence.case = self._report(evidence)
+        expected = self.case.seen.denied
+        evidence.denials = {action: text for action, text in evidence.denials.items() if action not in expected}
+        return evidence
+
+    def examine(self, evidence: Evidence) -> None:
+        """
+        Wait for the elastic job and for all injections, let the cluster settle, and look at it.
+
+        Raises:
+            RehearsalError: Something is missing; what was found until then is in the evidence.
+        """
+        limit = self.give_up - _CHECK_SECONDS
+        if self.case.expect == "stopped":
+            self.check(evidence)  # Before anything is injected: what ends by itself leaves nothing to look at.
+            self.situation.formed.set()
+            with self.timeline.phase("stop"):
+                self.injector.wait(limit - time.monotonic())
+                evidence.problems += self._await_stop(limit)
+            return
+        self.situation.formed.set()
+        if self.case.is_elastic:
+            with self.timeline.phase("train"):
+                self._await_job(evidence, self.last_moment - _CHECK_SECONDS)
+                limit = max(limit, time.monotonic() + _CHECK_SECONDS)
+        with self.timeline.phase("settle"):
+            left = limit - time.monotonic()
+            self.injector.wait(min(left, _LAST_INJECTION_SECONDS) if self.case.is_elastic else left)
+            self._settle(self.case.seen.formed or evidence.requested, limit)
+        if self.case.watches_needs:
+            self._await_needs(limit)
+        self.files.compare()  # before the checks and the job, which leave files of their own
+        self.check(evidence)
+        if self.case.job == "launchers":
+            try_launchers(self, evidence, self.case.launchers)
+        elif self.case.expect == "trained" and not self.case.is_elastic:
+            self.train(evidence)
+        self._run_commands()
+        if texts := self.case.seen.status_says:
+            self.pages.append(await_status(lambda: describe_outside(self.aws), texts))
+
+    def _run_commands(self) -> None:
+        if lines := self.case.seen.commands:
+            master, user = self.fleet.master().instance_id, self.read_settings().login_user
+            with self.timeline.phase("commands"):
+                self.commands.update(run_commands(self.lab, master, user, lines))
+
+    def _await_stop(self, limit: float) -> list[str]:
+        """Wait until no machine runs and no group asks for any; return what does not end."""
+        scaling = self.aws.place.client("autoscaling")
+        while True:
+            left = [machine.instance_id for machine in self.fleet.machines()]
+            groups = scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+            left += [group["AutoScalingGroupName"] for group in groups if group["DesiredCapacity"]]
+            if not left or time.monotonic() > limit:
+                return [f"the cluster must stop by itself, {name} does not" for name in left]
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _await_job(self, evidence: Evidence, limit: float) -> None:
+        told = 0
+        while True:
+            result, steps = self.job.result(), self.job.steps()
+            for step in steps[told:]:
+                if step.event != "commit":
+                    self.timeline.tell("training", f"{step.event} at batch {step.batch} with {step.size} ranks")
+            told = len(steps)
+            if result is not None:
+                evidence.training = make_training_report(ELASTIC, result)
+                return
+            if time.monotonic() > limit:
+                last = f"the last of {told} lines of progress is {steps[-1]}" if steps else "it never began"
+                evidence.problems.append(f"training must end within {self.case.minutes:g} minutes: {last}")
+                return
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _await_needs(self, limit: float) -> None:
+        nodes = [machine.instance_id for machine in self.fleet.machines()]
+        with self.timeline.phase("provision"):
+            await_needs(self.case, self.lab, nodes, limit)
+            self.needs.append(look_at_needs(self.case, self.lab, nodes, self.read_settings().login_user))
+
+    def _settle(self, nodes: int, limit: float) -> None:
+        """Wait until the cluster has so many nodes, all have its generation, and nobody does anything any more."""
+        while not is_settled(self.situation.state(), self.fleet, nodes) and time.monotonic() < limit:
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _report(self, evidence: Evidence) -> CaseReport:
+        case, injected = self.case, self.injector.injected
+        sight = self._look(evidence, injected)
+        findings = judge_seen(case.seen, sight)
+        problems = [f"{f.expectation} is expected, found: {f.found}" for f in findings if not f.is_held]
+        problems += [f"{item.injection} was injected, but {item.problem}" for item in injected if item.problem]
+        problems += [f"{item} was never injected: {item.when.text!r} never came" for item in self.injector.missing]
+        return CaseReport(
+            name=case.name,
+            title=case.title,
+            faults=case.faults,
+            injections=tuple(self._describe(item) for item in injected),
+            findings=tuple({"expectation": f.expectation, "held": f.is_held, "found": f.found} for f in findings),
+            failure_seconds=sight.failure_seconds,
+            recovery_seconds=sight.recovery_seconds,
+            lost_commits=sight.lost_commits,
+            problems=tuple(problems),
+        )
+
+    def _look(self, evidence: Evidence, injected: list[Injected]) -> Sight:
+        hosts = () if evidence.roster is None else evidence.roster.hosts
+        seconds = evidence.formation_seconds
+        state_reason = "" if evidence.state is None else evidence.state.reason
+        return Sight(
+            stack=evidence.outcome.status,
+            reason=" ".join(reason for reason in (evidence.outcome.reason, state_reason) if reason),
+            requested=evidence.requested,
+            formed=len(hosts),
+            generation=0 if evidence.roster is None else evidence.roster.generation,
+            launches=len(self.fleet.launched()),
+            timeline=tuple(happening.text for happening in self.timeline.happenings),
+            accuracy=None if evidence.training is None else evidence.training.accuracy,
+            failure_seconds=self._measure_failure(evidence, injected),
+            recoveries=tuple(self._measure_recoveries(injected)),
+            replacements=tuple(name for _, name, _ in hosts if name in self._find_later(evidence, injected)),
+            is_elastic=self.case.is_elastic,
+            changed_files=self.files.changes,
+            calls=count_node_calls(evidence.calls),
+            call_bound=None if seconds is None else bound_calls(len(hosts), seconds),
+            object_reads=self.aws.calls().by_operation.get("s3.GetObject", 0),
+            needs=self.needs[-1] if self.needs else NeedsSight(),
+            denials=evidence.denials,
+            environment=evidence.environment,
+            status=self.pages[-1] if self.pages else "",
+            commands=self.commands,
+        )
+
+    def _measure_failure(self, evidence: Evidence, injected: list[Injected]) -> float | None:
+        causes = [item.at for item in injected[:1]]
+        causes += [self.fleet.refused_at] if self.fleet.refused_at is not None else []
+        failures = [event.at for event in evidence.outcome.events if event.status.endswith("_FAILED")]
+        return min(failures) - min(causes) if causes and failures else None
+
+    def _measure_recoveries(self, injected: list[Injected]) -> list[Recovery]:
+        steps = self.job.steps() if self.case.is_elastic else ()
+        felt = [item for item in injected if item.injection.do in _FELT_BY_TRAINING]
+        recoveries = [measure_recovery(steps, item.epoch) for item in felt]
+        return [recovery for recovery in recoveries if recovery.size_before]
+
+    def _find_later(self, evidence: Evidence, injected: list[Injected]) -> set[str]:
+        """Find the machines that were launched after the first injection, beyond those that were asked for at first."""
+        begin = injected[0].at if injected else math.inf
+        later = self.fleet.launched()[evidence.requested :]
+        return {machine.instance_id for machine in later if self.fleet.booted_at[machine.instance_id] > begin}
+
+    def _describe(self, item: Injected) -> dict[str, object]:
+        return {
+            "at": round(self.timeline.at(item.at), 1),
+            "when": item.injection.when.text,
+            "what": str(item.injection),
+            "instance_id": item.instance_id,
+            "problem": item.problem,
+        }

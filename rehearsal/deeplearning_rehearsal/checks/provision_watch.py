@@ -1,0 +1,151 @@
+"""Watches nodes bring what jobs need, data and environment, through the file in which each says how far it is."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deeplearning_contract.names import PROVISION_FILE
+from deeplearning_contract.setting_parts import JobNeeds
+from cdk_rehearsal.errors import PromiseError, RehearsalError
+from deeplearning_view.log_lines import clean
+
+_INTERVAL_SECONDS = 0.5
+_RUNNING, _DONE, _FAILED = "running", "done", "failed"
+_ENVIRONMENT = "environment"
+_BUILD_LOG = f"{PROVISION_FILE.rpartition('/')[0]}/environment.log"
+_FOLDERS = re.compile(r"\S*/(?=\S)")
+_TAIL_BYTES = 4096
+_MOST_LOG = 70
+_REPEAT_SECONDS = 9.0
+"""Between two lines of one part; with the pause between two looks at a node it is ten at most."""
+
+
+def name_steps(needs: JobNeeds) -> tuple[str, ...]:
+    """Return the steps that a node makes, as it names them in its file."""
+    data = tuple(f"data:{source.name}" for source in needs.data)
+    return (*data, _ENVIRONMENT) if needs.environment is not None else data
+
+
+def count_done(step: Mapping[str, Any]) -> float:
+    """Return which part of a step is done, from 0 to 1."""
+    total = int(step["total"])
+    return 1.0 if step["state"] == _DONE else int(step["done"]) / total if total else 0.0
+
+
+@dataclass
+class ProvisionWatch:
+    """
+    Waits for nodes.
+
+    Attributes:
+        read_file: Returns a file of a node.
+        steps: What each node must do.
+    """
+
+    read_file: Callable[[str, str], bytes]
+    steps: Sequence[str]
+
+    def wait(self, nodes: Sequence[str], give_up: float) -> None:
+        """
+        Wait until every node has done every step.
+
+        Args:
+            nodes: Their instance ids.
+            give_up: Monotonic time after which they are not waited for.
+
+        Raises:
+            PromiseError: A step failed for good, or did not end in time.
+        """
+        while waiting := [text for node in nodes for text in self._look(node)]:
+            if time.monotonic() > give_up:
+                raise PromiseError(f"what jobs need must come in time, still waiting for {'; '.join(waiting)}")
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _look(self, node: str) -> list[str]:
+        """Return what a node has not done yet."""
+        found = self._read(node)
+        missing = []
+        for name in self.steps:
+            step = found.get(name, {})
+            state, detail = str(step.get("state", "not begun")), str(step.get("detail", ""))
+            if state == _FAILED and step.get("final"):
+                raise PromiseError(f"{name} of {node} failed: {detail}")
+            if state != _DONE:
+                missing.append(f"{name} of {node} ({state}{f', {detail}' if detail else ''})")
+        return missing
+
+    def _read(self, node: str) -> Mapping[str, Any]:
+        try:
+            return _parse_steps(self.read_file(node, PROVISION_FILE))
+        except RehearsalError:
+            return {}  # it has not begun
+
+
+@dataclass
+class ProvisionProgress:
+    """
+    Words for what nodes bring: a line when one begins another part of it, and every ten seconds while that goes on.
+
+    Attributes:
+        clock: Returns monotonic seconds.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _told: dict[tuple[str, str], tuple[tuple[str, str], float]] = field(default_factory=dict)
+
+    def describe(self, node: str, root: Path) -> Iterator[str]:
+        """
+        Yield what is to be told of a node now; a node that waits for another has nothing to tell.
+
+        Args:
+            node: Its instance id.
+            root: Folder under which its files can be read.
+        """
+        for name, step in _parse_steps(_read(root / PROVISION_FILE.lstrip("/"))).items():
+            state, detail = str(step.get("state")), str(step.get("detail", ""))
+            # A part is known by its verb: packages and minutes that are left change all the time.
+            part = state, detail.partition(" ")[0] if state == _RUNNING else detail
+            told, at = self._told.get((node, name), (("", ""), 0.0))
+            is_due = state == _RUNNING and self.clock() - at >= _REPEAT_SECONDS
+            if state in (_RUNNING, _DONE, _FAILED) and (part != told or is_due):
+                self._told[node, name] = part, self.clock()
+                yield clean(_describe_step(name, step, root))
+
+
+def _describe_step(name: str, step: Mapping[str, Any], root: Path) -> str:
+    state, detail = str(step["state"]), str(step.get("detail", ""))
+    if state != _RUNNING:
+        return f"{name} is {state}{f': {detail}' if detail else ''}"
+    done, total, unit = int(step.get("done", 0)), int(step.get("total", 0)), str(step.get("unit", ""))
+    if not total:  # what apt, pip and CMake do then is in their output alone
+        last = _read_last_line(root / _BUILD_LOG.lstrip("/")) if name == _ENVIRONMENT else ""
+        return f"{name}: {detail}" + (f" ({last})" if last else "")
+    count = f"{done} of {total} {unit}" if unit == "packages" else f"{100 * done // total} %"
+    return f"{name}: {detail}: {count}"
+
+
+def _parse_steps(text: bytes) -> Mapping[str, Any]:
+    """Return the steps of a node's file; empty for half a file."""
+    try:
+        steps = json.loads(text).get("steps", {})
+    except (ValueError, AttributeError):
+        return {}
+    return steps if isinstance(steps, dict) else {}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # it is not there yet, or no more
+
+
+def _read_last_line(path: Path) -> str:
+    """Return the last line of a log with anything in it, shortened; of addresses and paths the last part counts."""
+    lines = _read(path)[-_TAIL_BYTES:].decode(errors="replace").splitlines()
+    last = next((_FOLDERS.sub("", line).strip() for line in reversed(lines) if line.strip()), "")
+    return last if len(last) <= _MOST_LOG else f"{last[:_MOST_LOG]} ..."

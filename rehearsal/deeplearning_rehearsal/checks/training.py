@@ -1,0 +1,146 @@
+"""Runs the example training job on a formed cluster, as the login user on the master, from the shared file system."""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from deeplearning_rehearsal.checks.contract_check import Nodes
+from cdk_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.report.report import TrainingReport
+
+LAUNCHER = "horovod"
+"""Of `deeplearning run`, where none is asked for."""
+ELASTIC = "horovod elastic"
+"""The launcher's name in the report of a job whose ranks may come and go."""
+PROGRAM = "train_digits.py"
+DATA_MODULE = "digits.py"
+"""Of the examples; it reads the digits from the file beside it."""
+MINIMUM_ACCURACY = 0.90
+_FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
+SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
+
+
+def example_folder() -> Path:
+    """Return the folder of the examples: in a checkout its own, in the wheel the copy that it carries."""
+    packed = Path(__file__).parent / "_examples"
+    return packed if packed.is_dir() else Path(__file__).parents[3] / "examples"
+
+
+def list_examples() -> tuple[str, ...]:
+    """Return the programs and scripts among the examples, relative to their folder; CDK apps are for other machines."""
+    folder = example_folder()
+    paths = [path for path in folder.rglob("*") if path.suffix in {".py", ".sh"}]
+    return tuple(sorted(str(path.relative_to(folder)) for path in paths if not (path.parent / "app.py").exists()))
+
+
+def train(nodes: Nodes, master: str, login_user: str, digits: Path, timeout: float) -> TrainingReport:
+    """
+    Copy the program to the shared file system, run it with `deeplearning run`, and read the job's own result.
+
+    As for a user, `deeplearning run` waits for what jobs need.
+
+    Args:
+        nodes: The lab.
+        master: Instance id of the master.
+        login_user: User as whom the job runs.
+        digits: What it trains on, of `prepare_digits`.
+        timeout: Seconds after which the job is given up.
+
+    Raises:
+        PromiseError: The job failed; the message ends with the last lines of its output.
+    """
+    copy_examples(nodes, master, login_user, (PROGRAM, DATA_MODULE), digits)
+    command = f'cd "{SHARED_FOLDER}" && deeplearning run -- python3 {PROGRAM}'
+    answer = nodes.run(master, ["bash", "-c", command], user=login_user, login_shell=True, timeout=timeout)
+    if answer.returncode != 0:
+        raise PromiseError(
+            f"training ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"
+        )
+    return make_training_report(LAUNCHER, read_result(answer.stdout))
+
+
+def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:
+    """
+    Return the report of a job from its own result.
+
+    Raises:
+        PromiseError: The result lacks a figure.
+    """
+    if missing := find_missing_figures(result):
+        raise PromiseError(f"training's result must have {', '.join(missing)}, got {json.dumps(result)}")
+    return TrainingReport(launcher=launcher, **{name: result[name] for name in _FIGURES})
+
+
+def find_missing_figures(result: Mapping[str, Any]) -> list[str]:
+    """Return the figures that a job's result must have and has not."""
+    return [name for name in _FIGURES if name not in result]
+
+
+def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[str, ...]:
+    """
+    Say what is not as promised about a training job.
+
+    Args:
+        training: The job's result.
+        nodes: Nodes of the cluster.
+        slots: Ranks that the hostfile offers.
+    """
+    problems = []
+    if training.accuracy < MINIMUM_ACCURACY:
+        problems.append(f"held-out accuracy must be at least {MINIMUM_ACCURACY}, got {training.accuracy:.3f}")
+    if training.launcher == ELASTIC:  # how many ranks there are at the end is the case's to say
+        return tuple(problems)
+    if training.ranks != slots:
+        problems.append(f"training must use every slot, got {training.ranks} ranks for {slots} slots")
+    if len(set(training.hosts)) != nodes:
+        problems.append(f"training must run on each of {nodes} hosts, got {sorted(set(training.hosts))}")
+    return tuple(problems)
+
+
+def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str], digits: Path) -> None:
+    """
+    Copy files of the examples, and the digits beside them, to `SHARED_FOLDER` on the shared file system.
+
+    Raises:
+        PromiseError: One could not be copied.
+    """
+    files = {name: example_folder() / name for name in names} | {digits.name: digits}
+    for name, file in files.items():
+        path = f"{SHARED_FOLDER}/{name}"
+        script = (
+            f'mkdir -p "{SHARED_FOLDER}/{Path(name).parent}" && printf %s "$1" | base64 --decode > "{path}" && '
+            f'chmod 755 "{path}"'
+        )
+        content = base64.b64encode(file.read_bytes()).decode()
+        answer = nodes.run(master, ["bash", "-c", script, "copy", content], user=user, login_shell=True)
+        if answer.returncode != 0:
+            raise PromiseError(f"{name} could not be copied to the shared file system: {answer.stderr.strip()}")
+
+
+def read_result(output: str) -> dict[str, Any]:
+    """
+    Find the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it.
+
+    Raises:
+        PromiseError: There is none.
+    """
+    for line in reversed(output.splitlines()):
+        begin = line.find('{"')
+        if begin >= 0 and '"accuracy"' in line:
+            return _parse(line[begin:])
+    raise PromiseError(f"training printed no result: {last_lines(output)}")
+
+
+def _parse(line: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise PromiseError(f"training printed no result: {error} in {line}") from error
+    return document
+
+
+def last_lines(output: str) -> str:
+    """Return the last lines of an output as one, for a message."""
+    return " | ".join(line.strip() for line in output.splitlines()[-12:] if line.strip())

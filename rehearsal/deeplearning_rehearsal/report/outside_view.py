@@ -1,0 +1,28 @@
+"""What `deeplearning-cdk status` says of the rehearsed cluster, looked at before the lab ends."""
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from cdk_rehearsal.embedded_aws import EmbeddedAws
+from deeplearning_view.aws_reader import read_answers
+from deeplearning_view.aws_responses import LookError
+from deeplearning_view.rendering import render_text
+from deeplearning_view.view_builder import make_view
+
+STATUS_FILE = "status.txt"
+
+
+def describe_outside(aws: EmbeddedAws) -> str:
+    """Return the page of `deeplearning-cdk status`; what cannot be looked at becomes its text."""
+    place = aws.place
+    try:
+        answers = read_answers(place.client, place.region, aws.stack_name)
+    except LookError as error:
+        return f"status cannot be told: {error}"
+    return render_text(make_view(answers, datetime.now(timezone.utc)))
+
+
+def write_status(page: str, folder: Path) -> None:
+    """Write the page beside the report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STATUS_FILE).write_text(page + "\n", encoding="utf-8")

@@ -1,0 +1,164 @@
+"""What the host downloads with pip: the source of Horovod, and the packages of a cluster's environment."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.cache import fill_once
+
+NODE_PYTHON = "3.11"
+"""Of the nodes' Debian."""
+
+HOROVOD_VERSION = "0.28.1"
+HOROVOD = "horovod==0.28.1 --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
+"""The one package that comes as a source; its setup.py imports pkg_resources, hence the constraint."""
+
+HOROVOD_NEEDS = (
+    *("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "pycparser"),
+    *("setuptools<81", "wheel", "cmake<4"),
+)
+"""What Horovod imports, and what builds it on a node; its collectives of objects go through NumPy."""
+
+_CPU = "+cpu"
+"""The local version of PyTorch's builds for the CPU."""
+
+_BUILD_CONSTRAINT = "setuptools<81"
+_GLIBC = 36
+_OLDEST_GLIBC = 5
+_OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
+_FETCHED = re.compile(r"^\s*Downloading (?:\S*/)?([^/\s]+\.whl)(?:\.metadata)? \(([^)]*)\)")
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+
+
+def prepare_packages(cache: Path, requirements: Path, tell: Callable[[str], None]) -> Path:
+    """
+    Return a folder with the wheels of an environment, downloaded first when the cache does not hold them.
+
+    They are for the nodes' Python, whatever the host's is.
+
+    Args:
+        cache: Folder that keeps them; made when absent.
+        requirements: The environment's file. With hashes it is taken to name every package; else pip adds what the
+            named ones need.
+        tell: Told a line for every package.
+
+    Raises:
+        UnavailableError: They cannot be had; the message ends with pip's.
+    """
+
+    def fill(folder: Path) -> None:
+        names = sum(line[:1].isalnum() for line in requirements.read_text(encoding="utf-8").splitlines())
+        tell(f"downloading the environment's packages for Python {NODE_PYTHON}, once: {names} in {requirements.name}")
+        _download_wheels(requirements, folder, tell)
+
+    return _prepare(cache, (requirements.read_bytes(), _platforms()), fill, tell)
+
+
+def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[str], None]) -> Path:
+    """
+    Return a folder with a framework, Horovod's source and what builds it, downloaded when the cache does not hold them.
+
+    PyTorch is taken as its build for the CPU where this machine's pip knows an index that has it.
+
+    Args:
+        cache: Folder that keeps them; made when absent.
+        framework: Requirement of the framework, such as `torch==2.13.0`; empty for none.
+        horovod: Version of Horovod that nodes build.
+        tell: Told a line for every package.
+
+    Raises:
+        UnavailableError: They cannot be had; the message ends with pip's.
+    """
+    if horovod != HOROVOD_VERSION:
+        raise UnavailableError(f"environment's horovod must be {HOROVOD_VERSION} in the rehearsal, got {horovod}")
+
+    def fill(folder: Path) -> None:
+        tell(f"downloading {framework or 'what builds Horovod'} for Python {NODE_PYTHON}, once")
+        _download_framework(framework, folder, tell)
+        tell("downloading Horovod's source (3.5 MB)")
+        _download_horovod(folder)
+
+    return _prepare(cache, (framework, HOROVOD, HOROVOD_NEEDS, _platforms()), fill, tell)
+
+
+def _prepare(cache: Path, recipe: object, fill: Callable[[Path], None], tell: Callable[[str], None]) -> Path:
+    def fill_folder(work: Path) -> Path:
+        folder = work / "packages"
+        folder.mkdir()
+        fill(folder)
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        tell(f"{len(list(folder.iterdir()))} packages of the environment are here, {size / 1e6:.0f} MB")
+        return folder
+
+    return fill_once(cache, f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill_folder)
+
+
+def _download_horovod(folder: Path) -> Path:
+    """Let pip fetch Horovod's source from the index that this machine uses, and check its hash."""
+    requirement, constraint = folder / "horovod.txt", folder / "constraint.txt"
+    requirement.write_text(HOROVOD + "\n")
+    constraint.write_text(_BUILD_CONSTRAINT + "\n")
+    command = [*_PIP, "download", "--quiet", "--no-deps", "--no-binary", "horovod"]
+    command += ["--dest", str(folder), "--requirement", str(requirement)]
+    environment = os.environ | {"PIP_CONSTRAINT": str(constraint), "PIP_BUILD_CONSTRAINT": str(constraint)}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    for path in (requirement, constraint):
+        path.unlink()
+    sources = list(folder.glob("horovod-*.tar.gz"))
+    if answer.returncode != 0 or len(sources) != 1:
+        raise UnavailableError(f"Horovod's source could not be downloaded: {answer.stderr.strip()[-600:]}")
+    return sources[0]
+
+
+def _download_framework(framework: str, folder: Path, tell: Callable[[str], None]) -> None:
+    """Download a framework and what builds Horovod together, so that their versions go with one another."""
+    requirements = folder / "framework.txt"
+    for_cpu = f"{framework}{_CPU}" if framework.startswith("torch==") and "+" not in framework else ""
+    for candidate in (for_cpu, framework) if for_cpu else (framework,):
+        requirements.write_text("".join(f"{line}\n" for line in (candidate, *HOROVOD_NEEDS) if line))
+        try:
+            _download_wheels(requirements, folder, tell)
+        except UnavailableError:
+            if candidate != for_cpu:
+                raise
+            tell(f"pip finds no {candidate}; {framework} may be the CUDA build of several gigabytes")
+        else:
+            break
+    requirements.unlink()
+
+
+def _download_wheels(requirements: Path, folder: Path, tell: Callable[[str], None]) -> None:
+    command = [*_PIP, "download", "--progress-bar", "off", "--only-binary", ":all:", "--implementation", "cp"]
+    command += ["--python-version", NODE_PYTHON, *(f"--platform={name}" for name in _platforms())]
+    command += ["--no-deps", "--require-hashes"] if _has_hashes(requirements) else []
+    command += ["--dest", str(folder), "--requirement", str(requirements)]
+    status, last = _follow(command, tell)
+    if status != 0:
+        raise UnavailableError(f"the packages of {requirements.name} could not be downloaded: {last}")
+
+
+def _follow(command: Sequence[str], tell: Callable[[str], None]) -> tuple[int, str]:
+    """Run pip, pass on what it downloads, and return its status and last lines."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = []
+    for line in process.stdout or ():
+        lines.append(line.strip())
+        if (match := _FETCHED.match(line)) and ".metadata" not in line:
+            tell(f"downloading {match[1]} ({match[2]})")
+    return process.wait(), " | ".join(lines[-4:])[-600:]
+
+
+def _has_hashes(requirements: Path) -> bool:
+    return "--hash=" in requirements.read_text(encoding="utf-8")
+
+
+def _platforms() -> tuple[str, ...]:
+    """Return the names of the platforms whose wheels run on the nodes, the newest first."""
+    machine = os.uname().machine
+    glibc = (f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, _OLDEST_GLIBC - 1, -1))
+    return (*glibc, *(f"{name}_{machine}" for name in _OLD_NAMES))

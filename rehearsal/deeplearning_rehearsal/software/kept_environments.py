@@ -1,0 +1,205 @@
+"""
+Finished environments of jobs, kept from one rehearsal to the next, as a shared file system that outlives its cluster.
+
+What nodes made is copied out of the rehearsed file system when all went well, and into that of a later rehearsal before
+its nodes boot. Copies both ways: nodes may do to theirs what they like.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deeplearning_contract.setting_parts import EnvironmentSettings
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.cache import lock_cache, require_cache
+
+PLACE = Path(".deeplearning/environments")
+"""Of environments, below the root of the shared file system and below the cache's own folder."""
+
+_FOLDER = "environments"
+_NOTE = re.compile(r"[0-9a-f]{24}\.json")
+"""Which environment a recipe led to; the master's own notes, beside these, have the cluster's name."""
+
+_COMPLETE = "complete.json"
+_ARCHIVE = "environment.tar"
+
+
+@dataclass
+class KeptEnvironments:
+    """
+    The environments in the cache.
+
+    Attributes:
+        cache: The cache's folder.
+        wanted: What the rehearsed cluster asks for; None for no environment, which takes and leaves nothing.
+        tell: Told a line about what is kept, and why something is not.
+        is_fresh: Whether the cluster is to find nothing, and leaves nothing.
+        brought: Keys of those that were put on file systems of this rehearsal.
+    """
+
+    cache: Path
+    wanted: EnvironmentSettings | None
+    tell: Callable[[str], None]
+    is_fresh: bool = False
+    brought: set[str] = field(default_factory=set)
+
+    def put(self, roots: Sequence[Path]) -> None:
+        """
+        Copy what the cluster may use to file systems that have no environments yet.
+
+        Args:
+            roots: Folders that nodes mount; two of one file system may be among them.
+
+        Raises:
+            RehearsalError: There is no room.
+        """
+        kept = self.cache / _FOLDER / PLACE
+        if self.wanted is None or self.is_fresh or not kept.is_dir():
+            return
+        with lock_cache(self.cache):  # a node that boots beside another waits until all is there
+            notes = self._choose(kept)
+            for root in roots:
+                if notes and not (root / PLACE).exists():
+                    self._put(kept, root, notes)
+
+    def keep(self, roots: Sequence[Path]) -> None:
+        """
+        Copy what nodes made to the cache, and forget there what no recipe leads to any more.
+
+        A cache that takes nothing is told of, and is no fault of the cluster.
+        """
+        if self.wanted is None or self.is_fresh:
+            return
+        try:
+            require_cache(self.cache)
+            with lock_cache(self.cache):
+                for root in roots:
+                    self._keep(root)
+        except (OSError, RehearsalError, subprocess.CalledProcessError) as error:
+            self.tell(f"the environment could not be kept for later rehearsals: {error}")
+
+    def list_damaged(self) -> Iterator[tuple[str, bytes]]:
+        """
+        Yield key and content of what a cache in a bucket would hold of what the cluster may use, each archive damaged.
+
+        Raises:
+            RehearsalError: None is kept, or the cluster has no cache.
+        """
+        cache = None if self.wanted is None else self.wanted.cache
+        kept = self.cache / _FOLDER / PLACE
+        notes = self._choose(kept)
+        if cache is None or not notes:
+            raise RehearsalError(
+                "an environment of an earlier rehearsal must be kept before a cache can have it, got none; rehearse "
+                "another case of the same image first"
+            )
+        for key in sorted(set(notes.values())):
+            archive = bytearray((kept / key / _ARCHIVE).read_bytes())
+            archive[len(archive) // 2] ^= 1
+            digest = _read(kept / key / _COMPLETE)["archive"]["sha256"]
+            yield f"{cache.prefix}{key}/{digest}.tar", bytes(archive)
+            yield f"{cache.prefix}{key}/{_COMPLETE}", (kept / key / _COMPLETE).read_bytes()
+        for note in notes:
+            yield f"{cache.prefix}{note.name}", note.read_bytes()
+
+    def _choose(self, kept: Path) -> Mapping[Path, str]:
+        """Return the notes that this cluster's nodes may look for: of what was declared, on whatever image."""
+        if self.wanted is None:
+            return {}
+        sources = {"", self.wanted.framework}
+        if self.wanted.file is not None:
+            sources = {self.wanted.file.sha256}
+        notes = {}
+        for note, key in _read_notes(kept):
+            recipe = _read(kept / key / _COMPLETE).get("recipe", {})
+            if recipe.get("kind") == self.wanted.kind and recipe.get("source") in sources:
+                notes[note] = key
+        return notes
+
+    def _put(self, kept: Path, root: Path, notes: Mapping[Path, str]) -> None:
+        # Nodes give an empty file system to the login user, and refuse one with files that is somebody else's.
+        _own_like(self.cache / _FOLDER / PLACE.parent, root)
+        for folder in (PLACE.parent, PLACE):
+            _make_like(self.cache / _FOLDER / folder, root / folder)
+        try:
+            for path in (*sorted({kept / key for key in notes.values()}), *notes):
+                _copy(path, root / PLACE / path.name)
+        except subprocess.CalledProcessError as error:
+            raise RehearsalError(f"kept environments could not be copied to the file system: {error.stderr}") from error
+        self.brought |= set(notes.values())
+
+    def _keep(self, root: Path) -> None:
+        made, kept = root / PLACE, self.cache / _FOLDER / PLACE
+        for note, key in _read_notes(made):
+            for folder in (PLACE.parent, PLACE):
+                _make_like(root / folder, self.cache / _FOLDER / folder)
+            if _read_bytes(made / key / _COMPLETE) != _read_bytes(kept / key / _COMPLETE):
+                with _work(self.cache) as work:
+                    _copy(made / key, work / key)
+                    shutil.rmtree(kept / key, ignore_errors=True)
+                    (work / key).rename(kept / key)
+                self.tell(f"keeps the environment {key} for later rehearsals")
+            _copy(note, kept / note.name)
+        used = {key for _, key in _read_notes(kept)}
+        for folder in kept.iterdir() if kept.is_dir() else ():
+            if folder.is_dir() and folder.name not in used:
+                shutil.rmtree(folder)
+
+
+@contextmanager
+def _work(cache: Path) -> Iterator[Path]:
+    """Make a folder beside what is whole; one that is interrupted is removed by whoever fills the cache next."""
+    work = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work)
+
+
+def _read_notes(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the notes of a folder that lead to a whole environment, with its key."""
+    for note in sorted(folder.iterdir()) if folder.is_dir() else ():
+        key = _read(note).get("key") if _NOTE.fullmatch(note.name) else None
+        if isinstance(key, str) and key and "/" not in key and (folder / key / _COMPLETE).is_file():
+            yield note, key
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(_read_bytes(path))
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _make_like(model: Path, folder: Path) -> None:
+    """Make a folder with the owner and the rights of another; parents are there."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        shutil.copymode(model, folder)
+        _own_like(model, folder)
+
+
+def _own_like(model: Path, folder: Path) -> None:
+    status = model.stat()
+    shutil.chown(folder, status.st_uid, status.st_gid)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file or a folder with owners, rights and times."""
+    command = ["cp", "--archive", "--no-target-directory", str(source), str(target)]
+    subprocess.run(command, check=True, capture_output=True, text=True)

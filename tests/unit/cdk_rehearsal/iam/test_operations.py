@@ -1,0 +1,206 @@
+"""What each operation needs: actions, resources, condition keys, and the use of keys that services make for callers."""
+
+import pytest
+
+from cdk_rehearsal.iam.errors import UnknownOperationError
+from cdk_rehearsal.iam.evaluation import evaluate
+from cdk_rehearsal.iam.operations import find_needs
+from cdk_rehearsal.iam.policy import read_policy
+from cdk_rehearsal.iam.request import Caller, Request, make_context
+from cdk_rehearsal.embedded_aws.resources.backups import list_backup_calls
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k1"
+TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/state"
+FILES = f"arn:aws:elasticfilesystem:{REGION}:{ACCOUNT}:file-system/fs-1"
+VAULT = f"arn:aws:backup:{REGION}:{ACCOUNT}:backup-vault:nightly"
+ARCHIVE = "arn:aws:s3:::team/environments/a.tar"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/Backup"
+
+
+class EstateWithKey:
+    """An account in which table, vault and archive are encrypted with the customer's key, and nothing else."""
+
+    account, region, url_suffix = ACCOUNT, REGION, "amazonaws.com"
+
+    def arn(self, service, resource):
+        return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+    def find_group(self, name):
+        return None
+
+    def find_group_of(self, instance_id):
+        return None
+
+    def find_partition_key(self, table):
+        return "cluster" if table == "state" else ""
+
+    def find_key(self, arn):
+        return KEY if arn in {TABLE, VAULT, ARCHIVE} else ""
+
+
+def list_needs(*calls):
+    return [need for operation, parameters in calls for need in find_needs(operation, parameters, EstateWithKey())]
+
+
+def may(need, *statements):
+    caller = Caller(ROLE, ACCOUNT, ROLE)
+    request = Request(caller, need.action, need.resource, make_context(caller, need.context))
+    root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+    key_policy = {"Statement": {"Effect": "Allow", "Principal": root, "Action": "kms:*", "Resource": "*"}}
+    own, theirs = read_policy({"Statement": list(statements)}, "identity"), read_policy(key_policy, "resource")
+    return evaluate(request, own, theirs).is_allowed
+
+
+def test_a_backup_of_a_table_needs_what_aws_documents_for_both_kinds_of_backups():
+    (backup,) = {need.resource for need in list_needs(*list_backup_calls(TABLE)) if "/backup/" in need.resource}
+    assert backup.startswith(f"{TABLE}/backup/")
+    assert {(need.action, need.resource, need.is_implied) for need in list_needs(*list_backup_calls(TABLE))} == {
+        ("dynamodb:DescribeTable", TABLE, False),
+        ("dynamodb:CreateBackup", TABLE, False),
+        ("dynamodb:DescribeBackup", backup, False),
+        ("dynamodb:DeleteBackup", backup, False),
+        ("dynamodb:StartAwsBackupJob", TABLE, False),
+        ("dynamodb:ListTagsOfResource", TABLE, False),
+        ("kms:Decrypt", KEY, True),
+        ("kms:GenerateDataKey", KEY, True),
+    }
+
+
+def test_the_key_of_a_table_is_used_through_dynamodb_alone():
+    used = [need for need in list_needs(*list_backup_calls(TABLE)) if need.is_implied]
+    assert {need.context["kms:ViaService"] for need in used} == {"dynamodb.us-east-1.amazonaws.com"}
+
+
+def test_a_backup_of_a_file_system_needs_two_actions_on_it_and_none_on_its_key():
+    needs = list_needs(*list_backup_calls(FILES))
+    assert {(need.action, need.resource) for need in needs} == {
+        ("elasticfilesystem:Backup", FILES),
+        ("elasticfilesystem:DescribeTags", FILES),
+    }
+    # Nothing is mounted: a right that is bound to a mount target does not reach it.
+    assert not [need for need in needs if need.context]
+
+
+def test_a_resource_whose_backup_nobody_looked_up_is_refused():
+    with pytest.raises(ValueError, match="file system or a table, got arn:aws:s3"):
+        list(list_backup_calls("arn:aws:s3:::bucket"))
+
+
+def test_what_encrypts_a_recovery_point_is_a_grant_on_the_vaults_key_for_a_resource_of_aws():
+    describe, grant = list_needs(("backup.EncryptRecoveryPoint", {"BackupVaultName": "nightly"}))
+    assert (describe.action, describe.resource) == ("kms:DescribeKey", KEY)
+    assert (grant.action, grant.resource) == ("kms:CreateGrant", KEY)
+    assert grant.context["kms:EncryptionContext:aws:backup:backup-vault"] == VAULT
+    for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    allow = {"Effect": "Allow", "Action": ["kms:CreateGrant", "kms:DescribeKey"], "Resource": KEY, "Condition": for_aws}
+    assert may(grant, allow)
+    # Only a grant is for a resource: on another action the condition is never met.
+    assert not may(describe, allow)
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "resource"),
+    [
+        ("backup.DescribeBackupVault", {"BackupVaultName": "nightly"}, VAULT),
+        ("backup.TagResource", {"ResourceArn": f"{VAULT}:point"}, f"{VAULT}:point"),
+        ("dynamodb.DeleteBackup", {"BackupArn": f"{TABLE}/backup/1"}, f"{TABLE}/backup/1"),
+    ],
+)
+def test_an_operation_of_a_backup_is_about_what_the_call_names(operation, parameters, resource):
+    (need,) = list_needs((operation, parameters))
+    assert need.resource == resource
+
+
+@pytest.mark.parametrize("operation", ["dynamodb.DeleteBackup", "backup.DescribeBackupVault", "kms.CreateGrant"])
+def test_an_operation_that_is_not_known_or_names_no_resource_is_refused(operation):
+    with pytest.raises(UnknownOperationError):
+        list_needs((operation, {}))
+
+
+@pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+def test_a_public_parameter_has_no_account_in_its_arn_and_an_own_one_has_the_callers(partition):
+    """Denials name it so (prakhar1989/docker-curriculum#344), and Karpenter's policy grants nothing else."""
+
+    class Estate(EstateWithKey):
+        def arn(self, service, resource):
+            return super().arn(service, resource).replace("arn:aws:", f"arn:{partition}:")
+
+    names = ["/aws/service/canonical/ubuntu/ami-id", "/team/image", "word"]
+    needs = find_needs("ssm.GetParameters", {"Names": names}, Estate())
+    assert [need.resource for need in needs] == [
+        f"arn:{partition}:ssm:{REGION}::parameter/aws/service/canonical/ubuntu/ami-id",
+        f"arn:{partition}:ssm:{REGION}:{ACCOUNT}:parameter/team/image",
+        f"arn:{partition}:ssm:{REGION}:{ACCOUNT}:parameter/word",
+    ]
+    public, own, _ = needs
+    allow = {"Effect": "Allow", "Action": "ssm:GetParameters"}
+    assert may(public, allow | {"Resource": f"arn:{partition}:ssm:*::parameter/aws/service/*"})
+    assert not may(public, allow | {"Resource": f"arn:{partition}:ssm:*:{ACCOUNT}:parameter/aws/service/*"})
+    assert not may(own, allow | {"Resource": f"arn:{partition}:ssm:*::parameter/*"})
+
+
+def put_item(item):
+    (need, *_) = list_needs(("dynamodb.PutItem", {"TableName": "state", "Item": item}))
+    return need
+
+
+STATE_ONLY = {
+    "Effect": "Allow",
+    "Action": "dynamodb:PutItem",
+    "Resource": TABLE,
+    "Condition": {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["cats", "cats#state#*#*"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("item", "is_allowed"),
+    [
+        ({"cluster": {"S": "cats"}, "revision": {"N": "1"}}, True),
+        ({"cluster": {"S": "cats#state#00ff#0"}}, True),
+        ({"cluster": {"S": "cats#stop"}}, False),
+        ({"cluster": {"S": "dogs"}}, False),
+        # The key is where the table's schema says, not where the sender writes it.
+        ({"note": {"S": "cats"}, "cluster": {"S": "cats#stop"}}, False),
+        ({"note": {"S": "cats"}}, False),
+    ],
+)
+def test_a_write_is_bound_to_the_items_whose_partition_keys_the_policy_names(item, is_allowed):
+    assert may(put_item(item), STATE_ONLY) is is_allowed
+
+
+def test_without_null_a_policy_for_all_values_allows_a_call_that_has_no_value():
+    """IAM user guide, "Multivalued context keys": ForAllValues is true when the request has no such key."""
+    loose = STATE_ONLY | {"Condition": {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["cats"]}}}
+    assert may(put_item({"note": {"S": "cats"}}), loose)
+
+
+def test_no_key_of_systems_manager_names_the_instance_that_a_call_is_about():
+    (need,) = list_needs(("ssm.UpdateInstanceInformation", {"InstanceId": "i-1"}))
+    assert (need.resource.rpartition("/")[2], need.context) == ("i-1", {})
+
+
+@pytest.mark.parametrize(
+    ("operation", "action", "key_actions"),
+    [
+        ("CreateMultipartUpload", "s3:PutObject", ["kms:Decrypt", "kms:GenerateDataKey"]),
+        ("UploadPart", "s3:PutObject", ["kms:Decrypt", "kms:GenerateDataKey"]),
+        ("CompleteMultipartUpload", "s3:PutObject", ["kms:Decrypt", "kms:GenerateDataKey"]),
+        ("AbortMultipartUpload", "s3:AbortMultipartUpload", []),
+    ],
+)
+def test_an_upload_of_many_parts_needs_the_right_to_put_the_object_and_to_end_it_another(
+    operation, action, key_actions
+):
+    """
+    The requester "must have permission to the kms:Decrypt and kms:GenerateDataKey actions on the key".
+
+    So https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateMultipartUpload.html of the whole upload; elsewhere the
+    page wants the one for the first call and the other for the parts. Both together are right under either reading.
+    """
+    need, *uses = list_needs((f"s3.{operation}", {"Bucket": "team", "Key": "environments/a.tar"}))
+    assert (need.action, need.resource) == (action, ARCHIVE)
+    assert [(use.action, use.resource) for use in uses] == [(key_action, KEY) for key_action in key_actions]

@@ -1,0 +1,38 @@
+"""Access points of the lab's EFS: a root directory is made where EFS would make it, and nowhere else."""
+
+import json
+import os
+
+import pytest
+
+from cdk_rehearsal.lab.file_systems import FileSystems
+from cdk_rehearsal.lab.node_programs import mount_helper
+from cdk_rehearsal.lab.node_programs.mount_helper import Mount, MountError
+from cdk_rehearsal.machine import AccessPoint, Machine, RootOwner
+
+ID, POINT = "fs-0123456789abcdef0", "fsap-0123456789abcdef0"
+
+
+def describe(folder, point):
+    """Return what a machine with this access point may mount."""
+    values = dict.fromkeys(Machine.__dataclass_fields__, "")
+    machine = Machine(
+        **{**values, "mount_targets": {ID: "10.0.0.4"}, "tags": {}, "lustre": {}, "access_points": {POINT: point}}
+    )
+    return FileSystems(folder).describe_targets(machine)
+
+
+def test_a_root_directory_with_an_owner_is_made_for_it(tmp_path):
+    point = AccessPoint(ID, "/cluster", RootOwner(os.getuid(), os.getgid(), 0o750))
+    targets = describe(tmp_path, point)
+    assert json.loads(json.dumps(targets))["access_points"] == {POINT: {"file_system_id": ID, "path": "/cluster"}}
+    assert (tmp_path / ID / "cluster").stat().st_mode & 0o777 == 0o750
+
+
+def test_without_creation_info_a_missing_root_directory_is_not_made_and_its_mount_is_refused(tmp_path, monkeypatch):
+    """So says EFS's API reference of RootDirectory; the words of the refusal are from aws/efs-utils#132."""
+    describe(tmp_path, AccessPoint(ID, "/cluster", None))
+    assert not (tmp_path / ID / "cluster").exists()
+    monkeypatch.setattr(mount_helper, "FILE_SYSTEMS", tmp_path)
+    with pytest.raises(MountError, match=r"^mount\.nfs4: access denied by server while mounting 127\.0\.0\.1:/$"):
+        mount_helper.bind(Mount(ID, "/cluster", POINT, is_read_only=False), str(tmp_path / "point"))

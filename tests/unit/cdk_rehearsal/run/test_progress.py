@@ -1,0 +1,102 @@
+"""What people see while a rehearsal runs: the timeline, as plain lines or in a terminal."""
+
+import io
+from collections.abc import Iterable
+
+import pytest
+
+from cdk_rehearsal.run.progress import show_progress
+from cdk_rehearsal.run.timeline import Happening, Timeline
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _timeline(*ticks: float) -> Timeline:
+    clock = iter(ticks)
+    return Timeline(clock=lambda: next(clock))
+
+
+def _texts(happenings: Iterable[Happening]) -> list[str]:
+    return [happening.text for happening in happenings]
+
+
+def test_plain_progress_is_a_line_for_each_happening_and_phase() -> None:
+    timeline, stream = _timeline(100.0, 101.5, 102.0, 103.0), io.StringIO()
+    with show_progress(timeline, stream), timeline.phase("form"):
+        timeline.tell("worker 6", "reported [joined]")
+    assert stream.getvalue() == "--- form\n    2.0s  worker 6      reported [joined]\n"
+
+
+def test_a_terminal_shows_phase_and_happenings_and_gets_its_cursor_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    timeline, stream = _timeline(100.0, 101.5, 102.0, 103.0), Terminal()
+    with show_progress(timeline, stream), timeline.phase("form"):
+        timeline.tell("worker 6", "reported [bold]joined")
+    shown = stream.getvalue()
+    assert "2.0s" in shown
+    assert "reported [bold]joined" in shown
+    assert "Ctrl-C ends the rehearsal" in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_nothing_is_shown_after_the_end(stream: io.StringIO) -> None:
+    timeline = _timeline(0.0, 1.0, 2.0, 3.0)
+    with show_progress(timeline, stream):
+        pass
+    shown = stream.getvalue()
+    timeline.tell("stack", "late")
+    with timeline.phase("later"):
+        assert stream.getvalue() == shown
+    assert _texts(timeline.happenings) == ["late"]
+
+
+ROUTINE = (
+    "cloudformation → adjuster in 0.4 s",
+    "events → adjuster in 10.3 s",
+    "event TEST_NOTIFICATION",
+    "ClusterCoordinationFormation623FBE21 CREATE_IN_PROGRESS: Resource creation Initiated",
+    "install packages: done in 0.0 s",
+    "mount the file system: done in 0.1 s",
+)
+TELLING = (
+    "sns → adjuster: KMSAccessDeniedException: Lambda was unable to decrypt the environment variables",
+    "sns → adjuster: refused: its policy does not admit sns.amazonaws.com",
+    "event EC2_INSTANCE_LAUNCH",
+    "event EC2_INSTANCE_LAUNCH (lost)",
+    "ClusterNodesMasterGroup841CD819 CREATE_IN_PROGRESS",
+    "ClusterNodesMasterGroup841CD819 CREATE_COMPLETE",
+    "deeplearning-cluster CREATE_IN_PROGRESS: User Initiated",
+    "install packages: done in 42.7 s",
+    "WARNING measure the network: done in 0.0 s",
+    "reported joined",
+)
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_routine_is_left_to_the_report_and_shown_when_asked_for(stream: io.StringIO) -> None:
+    timeline = Timeline(clock=lambda: 0.0)
+    with show_progress(timeline, stream):
+        for text in (*ROUTINE, *TELLING):
+            timeline.tell("adjuster", text)
+    shown = " ".join(stream.getvalue().split())  # a terminal wraps
+    assert [text for text in (*ROUTINE, *TELLING) if text in shown] == [*TELLING]
+    assert _texts(timeline.happenings) == [*ROUTINE, *TELLING]
+
+    everything = io.StringIO()
+    with show_progress(timeline, everything, verbose=True):
+        for text in ROUTINE:
+            timeline.tell("adjuster", text)
+    assert len(everything.getvalue().splitlines()) == len(ROUTINE)
+
+
+def test_timeline_measures_a_phase_that_ends_with_an_error() -> None:
+    timeline = _timeline(0.0, 1.0, 4.0)
+    with pytest.raises(RuntimeError), timeline.phase("train"):
+        raise RuntimeError
+    assert [(span.name, span.start, span.seconds) for span in timeline.spans] == [("train", 1.0, 3.0)]

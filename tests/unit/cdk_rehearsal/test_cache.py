@@ -1,0 +1,65 @@
+"""The cache of base roots, packages and environments: where it is, and that what is in it is whole."""
+
+from pathlib import Path
+
+import pytest
+
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.cache import fill_once, find_cache, require_cache
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/caches", "HOME": "/home/me"}, "/caches/deeplearning-cdk"),
+        ({"HOME": "/home/me"}, "/home/me/.cache/deeplearning-cdk"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/home/me"}, "/home/me/.cache/deeplearning-cdk"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.cache/deeplearning-cdk"),
+    ],
+)
+def test_the_cache_is_the_users_and_no_checkouts(variables: dict[str, str], folder: str) -> None:
+    assert find_cache(variables) == Path(folder)
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder() -> None:
+    with pytest.raises(UnavailableError, match="HOME must be this user's home, got ''; give --cache another folder"):
+        find_cache({})
+
+
+def test_a_cache_that_cannot_be_written_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    require_cache(tmp_path / "new" / "cache")
+    (tmp_path / "file").touch()
+    for cache in (tmp_path / "file", tmp_path / "file" / "cache"):
+        with pytest.raises(UnavailableError, match=r"must be a writable folder, got .*; give --cache another folder"):
+            fill_once(cache, "key", _fill)
+
+
+def _fill(work: Path) -> Path:
+    (work / "rest").write_text("not kept")
+    (work / "made").mkdir()
+    (work / "made" / "file").write_text("whole")
+    return work / "made"
+
+
+def test_a_folder_is_made_once_and_what_was_beside_it_is_gone(tmp_path: Path) -> None:
+    folder = fill_once(tmp_path / "cache", "key", _fill)
+    assert folder == (tmp_path / "cache" / "key").resolve()
+    assert [path.name for path in folder.iterdir()] == ["file"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [".lock", "key"]
+
+    def refuse(_work: Path) -> Path:
+        raise AssertionError("it is there already")
+
+    assert fill_once(tmp_path / "cache", "key", refuse) == folder
+
+
+def test_an_attempt_that_fails_leaves_no_folder_and_the_next_one_removes_what_it_left(tmp_path: Path) -> None:
+    def fail(work: Path) -> Path:
+        (work / "half").write_text("half")
+        raise OSError("planted")
+
+    with pytest.raises(OSError, match="planted"):
+        fill_once(tmp_path, "key", fail)
+    assert not (tmp_path / "key").exists()
+    assert (fill_once(tmp_path, "key", _fill) / "file").read_text() == "whole"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "key"]

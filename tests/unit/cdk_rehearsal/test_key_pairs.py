@@ -1,0 +1,25 @@
+"""What the rehearsed account is assumed to hold."""
+
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from cdk_rehearsal.key_pairs import assume_key_pairs
+
+
+def _launch_template(**data: object) -> dict[str, object]:
+    return {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}}
+
+
+def test_each_key_pair_that_a_template_names_gets_a_key() -> None:
+    resources = {
+        "Master": _launch_template(KeyName="mine"),
+        "Workers": _launch_template(KeyName="mine"),
+        "Others": _launch_template(),
+        "Queue": {"Type": "AWS::SQS::Queue"},
+    }
+    (pair,) = assume_key_pairs({"Resources": resources}).items()
+    assert pair[0] == "mine"
+    assert load_ssh_public_key(pair[1].encode())
+
+
+def test_a_key_pair_of_the_template_itself_is_not_made_up() -> None:
+    assert assume_key_pairs({"Resources": {"Master": _launch_template(KeyName={"Ref": "KeyPair"})}}) == {}

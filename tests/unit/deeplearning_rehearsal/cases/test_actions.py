@@ -1,0 +1,216 @@
+"""What actions do to machines and to the embedded AWS, and how files of a node are compared."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deeplearning_rehearsal.cases.run.actions import Actions
+from deeplearning_rehearsal.cases.format.case import Injection
+from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
+from deeplearning_rehearsal.cases.run.poison import BODIES, send_poison
+from deeplearning_rehearsal.cases.format.target import parse_target
+from deeplearning_rehearsal.cases.format.trigger import parse_trigger
+from cdk_rehearsal.embedded_aws import StackResource
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab.node_faults import MetadataFault
+from cdk_rehearsal.run.timeline import Timeline
+
+
+class Recorder:
+    """Plays lab, fleet, embedded AWS and its clients, and keeps what was asked of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.root = root
+        self.lines = 0
+        self.status = 0
+        self.dead = threading.Event()
+        self.place = self
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments, **options: self.asked.append((name, *arguments, *options.values()))
+
+    def fail_instance(self, instance_id: str) -> bool:
+        self.asked.append(("fail_instance", instance_id))
+        self.dead.set()
+        return True
+
+    def reboot(self, instance_id: str) -> None:
+        self.asked.append(("reboot", instance_id))
+        self.lines += 1
+
+    def run(self, instance_id: str, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        self.asked.append(("run", instance_id, argv[-1]))
+        self.lines += 1
+        return subprocess.CompletedProcess(list(argv), self.status, "", "no such file\n")
+
+    def lane(self, instance_id: str) -> str:
+        return f"worker of {instance_id}"
+
+    def count_lines(self, _instance_id: str) -> int:
+        return self.lines
+
+    def disk(self, _instance_id: str) -> Path:
+        return self.root
+
+    def client(self, _service: str) -> "Recorder":
+        return self
+
+    def describe_auto_scaling_groups(self, **options: Any) -> dict[str, Any]:
+        assert options["Filters"] == [{"Name": "tag:deeplearning:role", "Values": ["worker"]}]
+        return {"AutoScalingGroups": [{"AutoScalingGroupName": "workers"}]}
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path)
+
+
+@pytest.fixture
+def actions(recorder: Recorder) -> Actions:
+    lab: Any = recorder
+    return Actions(lab, lab, lab, Timeline(), NodeFiles(recorder.disk))
+
+
+def _injection(do: str, **options: Any) -> Injection:
+    trigger = parse_trigger("formed")
+    assert trigger is not None
+    return Injection(trigger, do, parse_target("worker 2"), options)
+
+
+@pytest.mark.parametrize(
+    ("do", "options", "asked"),
+    [
+        ("power_off", {"found_dead_after": None}, [("cut_power", "i-2")]),
+        ("silence", {}, [("silence", "i-2")]),
+        ("restore", {}, [("restore", "i-2")]),
+        ("reboot", {}, [("reboot", "i-2")]),
+        ("fail_instance", {}, [("fail_instance", "i-2")]),
+        ("run_user_data_again", {}, [("run", "i-2", "/var/lib/cloud/instance/scripts/part-001")]),
+        (
+            "set_gpus",
+            {"count": 3, "ecc_errors": 1, "answer_seconds": 25.0},
+            [("set_gpus", "i-2", 3, 1, 25.0)],
+        ),
+        ("break_mounts", {"trouble": "hang", "seconds": 9.0}, [("break_mounts", "i-2", "hang", 9.0)]),
+        ("fill_disk", {"free_mib": 2}, [("fill_disk", "i-2", 2 << 20)]),
+        ("slow_metadata", {"seconds": 2.0}, [("set_metadata_fault", "i-2", MetadataFault(delay_seconds=2.0))]),
+        ("stop_sshd", {}, [("stop_sshd", "i-2")]),
+        ("start_sshd", {}, [("start_sshd", "i-2")]),
+        ("run", {"line": "kill -STOP 1"}, [("run", "i-2", "kill -STOP 1")]),
+        ("set_workers", {"count": 3}, [("set_desired_capacity", "workers", 3)]),
+        ("age_groups", {"seconds": 900.0}, [("age_groups", 900.0)]),
+        ("spot_notice", {"seconds": 120.0}, [("announce_interruption", "i-2", 120.0)]),
+    ],
+)
+def test_an_action_asks_lab_or_aws_for_what_it_says(
+    actions: Actions, recorder: Recorder, do: str, options: dict[str, Any], asked: list[tuple[Any, ...]]
+) -> None:
+    actions.act(_injection(do, **options), "i-2")
+    actions.close()
+    assert recorder.asked == asked
+    assert actions.timeline.happenings[0].text.startswith(f"{do} worker 2 (formed)")
+
+
+def test_a_machine_without_power_is_found_dead_later(actions: Actions, recorder: Recorder) -> None:
+    actions.act(_injection("power_off", found_dead_after=0.0), "i-2")
+    assert recorder.dead.wait(10)
+    assert recorder.asked == [("cut_power", "i-2"), ("fail_instance", "i-2")]
+
+
+def test_a_machine_that_ec2_takes_back_loses_power_when_it_was_announced(actions: Actions, recorder: Recorder) -> None:
+    actions.act(_injection("spot_notice", seconds=0.0), "i-2")
+    assert recorder.dead.wait(10)
+    assert recorder.asked == [("announce_interruption", "i-2", 0.0), ("cut_power", "i-2"), ("fail_instance", "i-2")]
+
+
+def test_a_line_that_fails_on_the_node_is_told(actions: Actions, recorder: Recorder) -> None:
+    recorder.status = 127
+    with pytest.raises(RehearsalError, match="ls /nowhere ended with status 127: no such file"):
+        actions.act(_injection("run", line="ls /nowhere"), "i-2")
+
+
+def test_a_reboot_after_which_no_agent_runs_is_told(
+    actions: Actions, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deeplearning_rehearsal.cases.run.actions._AGENT_RETURNS_SECONDS", 0.0)
+    monkeypatch.setattr(recorder, "reboot", lambda _instance_id: None)
+    with pytest.raises(RehearsalError, match="the agent of i-2 must run again, it has logged nothing"):
+        actions.act(_injection("reboot"), "i-2")
+
+
+def test_poison_comes_to_every_queue_and_topic_of_the_stack() -> None:
+    class Aws(Recorder):
+        def wait(self, _seconds: float) -> "Aws":
+            return self
+
+        resources = (
+            StackResource("Q", "https://queue", "AWS::SQS::Queue", "", ""),
+            StackResource("T", "arn:topic", "AWS::SNS::Topic", "", ""),
+            StackResource("B", "table", "AWS::DynamoDB::Table", "", ""),
+        )
+
+    aws: Any = Aws(Path())
+    send_poison(aws)
+    assert aws.asked == [
+        *[("send_message", "https://queue", body) for body in BODIES],
+        *[("publish", "arn:topic", body) for body in BODIES],
+    ]
+
+
+def _write(root: Path, path: str, text: str, mode: int = 0o644) -> Path:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+def test_a_node_that_was_left_alone_has_no_changed_file(tmp_path: Path) -> None:
+    _write(tmp_path, "etc/hosts", "127.0.0.1 localhost\n")
+    files = NodeFiles(lambda _instance_id: tmp_path)
+    files.remember("i-1")
+    _write(tmp_path, "var/log/agent.log", "again\n")
+    _write(tmp_path, "opt/deeplearning/agent/__pycache__/boot.cpython-311.pyc", "")
+    # What jobs need comes in its own time, and is told anew at each boot.
+    _write(tmp_path, "opt/deeplearning/provision/status.json", '{"boot": "2"}')
+    _write(tmp_path, "opt/deeplearning/environments/k1/bin/python", "")
+    files.compare()
+    assert files.changes == {"i-1": ()}
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda root: _write(root, "etc/hosts", "127.0.0.1 other\n"), "etc/hosts"),
+        (lambda root: (root / "etc/hosts").chmod(0o600), "etc/hosts"),
+        (lambda root: (root / "etc/hosts").unlink(), "etc/hosts"),
+        (lambda root: _write(root, "home/ubuntu/.ssh/new", ""), "home/ubuntu/.ssh/new"),
+        (lambda root: _write(root, "opt/deeplearning/membership.json", "{}"), "opt/deeplearning/membership.json"),
+        (lambda root: _write(root, "opt/deeplearning/provision.json", "{}"), "opt/deeplearning/provision.json"),
+        (lambda root: ((root / "etc/link").unlink(), (root / "etc/link").symlink_to("/other")), "etc/link"),
+    ],
+)
+def test_a_changed_file_of_a_node_is_found(tmp_path: Path, change: Callable[[Path], object], path: str) -> None:
+    _write(tmp_path, "etc/hosts", "127.0.0.1 localhost\n")
+    (tmp_path / "etc/link").symlink_to("/somewhere")
+    files = NodeFiles(lambda _instance_id: tmp_path)
+    files.remember("i-1")
+    change(tmp_path)
+    files.compare()
+    assert files.changes == {"i-1": (path,)}
+
+
+def test_what_a_node_was_like_first_is_remembered(tmp_path: Path) -> None:
+    file = _write(tmp_path, "etc/hosts", "first")
+    files = NodeFiles(lambda _instance_id: tmp_path)
+    files.remember("i-1")
+    file.write_text("second")
+    files.remember("i-1")
+    files.compare()
+    assert files.changes == {"i-1": ("etc/hosts",)}
+    assert list(digest_files(tmp_path)) == ["etc/hosts"]

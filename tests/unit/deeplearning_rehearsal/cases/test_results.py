@@ -1,0 +1,194 @@
+"""What is kept of cases: entries of `cases.json`, a table, a section of the report; and how a case gets its stack."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deeplearning_rehearsal.cases.run import synthesis
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.case_file import parse_case
+from deeplearning_rehearsal.cases.verdict.results import merge_result, read_results, render_results, summarize_report
+from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
+from cdk_rehearsal.errors import PromiseError, UnavailableError
+from deeplearning_rehearsal.report.report import CaseReport, ClusterReport, Report, StackReport, render_text
+from deeplearning_rehearsal.report.report_page import render_page
+
+APP = """
+import json, os, pathlib, sys
+out = pathlib.Path(os.environ["CDK_OUTDIR"])
+out.mkdir(parents=True)
+(out / "seen.json").write_text(json.dumps([json.loads(os.environ["CDK_CONTEXT_JSON"]), sys.argv[1:]]))
+"""
+
+
+@pytest.fixture
+def report() -> Report:
+    return Report(
+        verdict="fail",
+        expected="trained",
+        reasons=("the generation is at least 2 is expected, found: 1",),
+        stack=StackReport("trial", "CREATE_COMPLETE", "", {}, {}, {}),
+        cluster=ClusterReport(4, 3, 1, 12.54321, 40, {}, {}, 60, ""),
+        nodes=(),
+        training=None,
+        phases=({"name": "deploy", "start": 0.0, "seconds": 2.0}, {"name": "form", "start": 2.0, "seconds": 20.04}),
+        stand_ins=(),
+        peak_memory_mib=1,
+        timeline=({"at": 3.0, "lane": "injected", "text": "silence worker 2"},),
+        case=CaseReport(
+            name="worker-silent",
+            title="A worker <b>falls</b> silent",
+            faults=(45,),
+            injections=(
+                {"at": 3.0, "when": "formed", "what": "silence worker 2", "instance_id": "i-2", "problem": "no link"},
+            ),
+            findings=(
+                {"expectation": "the generation is at least 2", "held": False, "found": "1"},
+                {"expectation": "the stack is CREATE_COMPLETE", "held": True, "found": "CREATE_COMPLETE"},
+            ),
+            failure_seconds=None,
+            recovery_seconds=8.25,
+            lost_commits=0,
+            problems=(),
+        ),
+    )
+
+
+def test_an_entry_has_verdict_seconds_and_the_figures_that_there_are(report: Report) -> None:
+    entry = summarize_report(json.loads(json.dumps(report.to_document())))
+    assert entry == {
+        "verdict": "fail",
+        "seconds": 22.0,
+        "recovery_seconds": 8.25,
+        "lost_commits": 0,
+        "formation_seconds": 12.5432,
+        "requested": 4,
+        "formed": 3,
+        "generation": 1,
+        "reasons": ["the generation is at least 2 is expected, found: 1"],
+    }
+
+
+def test_a_case_that_is_rehearsed_again_replaces_its_own_entry_only(tmp_path: Path) -> None:
+    merge_result(tmp_path, "b", {"verdict": "pass", "seconds": 1.0, "reasons": []})
+    merge_result(tmp_path, "a", {"verdict": "fail", "seconds": 1.0, "reasons": ["x"]})
+    merge_result(tmp_path, "a", {"verdict": "pass", "seconds": 2.0, "reasons": []})
+    results = json.loads((tmp_path / "cases.json").read_text())
+    assert list(results) == ["a", "b"]
+    assert (results["a"]["verdict"], results["a"]["seconds"]) == ("pass", 2.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["cases.json"]
+
+
+def test_results_that_cannot_be_written_leave_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge_result(tmp_path, "a", {"verdict": "pass", "seconds": 1.0, "reasons": []})
+
+    def fail(_self: Path, _target: Path) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        merge_result(tmp_path, "b", {"verdict": "pass", "seconds": 1.0, "reasons": []})
+    assert list(read_results(tmp_path)) == ["a"]
+
+
+def test_a_damaged_file_of_results_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "cases.json").write_text("{")
+    assert read_results(tmp_path) == {}
+
+
+def test_the_table_names_what_does_not_hold_and_how_fast_training_went_on() -> None:
+    good = {"verdict": "pass", "seconds": 61.0, "formed": 4, "requested": 4, "recovery_seconds": 8.25, "reasons": []}
+    bad = {"verdict": "fail", "seconds": 0.0, "reasons": ["the app failed"]}
+    assert render_results({"worker-killed": good, "quota": bad}).splitlines() == [
+        "worker-killed  pass    61.0 s  4 of 4 nodes  training went on after 8.2 s",
+        "quota          fail     0.0 s  not rehearsed",
+        "               the app failed",
+        "1 of 2 cases passed",
+    ]
+
+
+def test_the_text_shows_injections_and_each_expectation_with_its_finding(report: Report) -> None:
+    text = render_text(report)
+    assert "case       worker-silent: A worker <b>falls</b> silent" in text
+    assert "injected   3.0 s: silence worker 2 (formed) i-2, but no link" in text
+    assert "NOT SEEN   the generation is at least 2: 1" in text
+    assert "seen       the stack is CREATE_COMPLETE: CREATE_COMPLETE" in text
+
+
+def test_the_page_shows_the_case_and_marks_injections_on_the_timeline(report: Report) -> None:
+    page = render_page(report)
+    assert "A worker &lt;b&gt;falls&lt;/b&gt; silent" in page
+    assert '<td class="no">✗</td><td>the generation is at least 2</td><td>1</td>' in page
+    assert "8.2 s</b><span>from the fault until training went on" in page
+    assert page.count("stroke-dasharray") == 1
+    assert "stroke-dasharray" not in render_page(replace(report, case=None))
+
+
+def _case(**values: Any) -> Case:
+    document = {"title": "x", "expect": "trained", "nodes": 2, "seen": {"formed": 2}} | values
+    return parse_case(document, Path("trial.toml"))
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"flag": True, "stack_name": "mine"}}))
+    (tmp_path / "app.py").write_text(APP)
+    return f"{sys.executable} app.py -c 'key=two words'"
+
+
+def test_the_app_gets_its_own_context_with_the_cases_on_top(app: str, tmp_path: Path) -> None:
+    case = _case(context={"stack_name": "master", "worker_min_capacity": 1})
+    assembly = synthesize_case(case, app, tmp_path / "trial")
+    assert assembly == tmp_path / "trial" / "cdk.out"
+    context, arguments = json.loads((assembly / "seen.json").read_text())
+    assert context == {"flag": True, "stack_name": "master", "worker_min_capacity": 1}
+    assert arguments == ["-c", "key=two words"]
+
+
+def test_an_assembly_of_an_earlier_run_is_removed_first(app: str, tmp_path: Path) -> None:
+    stale = tmp_path / "trial" / "cdk.out" / "stale.json"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    synthesize_case(_case(), app, tmp_path / "trial")
+    assert not stale.exists()
+
+
+def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(
+    app: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run_elastic.sh").write_text('#!/usr/bin/env bash\n# launcher\necho "$@"\n')
+    monkeypatch.setattr(synthesis, "example_folder", lambda: tmp_path)
+    case = _case(job="elastic", arguments=["--epochs", "3", "--name", "two words"])
+    assembly = synthesize_case(case, app, tmp_path / "trial")
+    (context, _) = json.loads((assembly / "seen.json").read_text())
+    launcher = Path(context["run_script"])
+    assert launcher.read_text().splitlines() == [
+        "#!/usr/bin/env bash",
+        "set -- \"$EFS_MOUNT/train_elastic.py\" --epochs 3 --name 'two words'",
+        "# launcher",
+        'echo "$@"',
+    ]
+
+
+def test_an_app_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    command = f"{sys.executable} -c 'import sys; sys.exit(\"error: no such key\")'"
+    with pytest.raises(PromiseError, match="trial: the app failed: error: no such key"):
+        synthesize_case(_case(), command, tmp_path)
+
+
+def test_an_app_that_does_not_exist_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="--app must be a command that synthesizes, got 'no-such-app'"):
+        synthesize_case(_case(), "no-such-app", tmp_path)
+
+
+def test_the_users_environment_reaches_the_app(app: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDK_DEFAULT_REGION", "eu-west-1")
+    (tmp_path / "app.py").write_text(APP + '(out / "region").write_text(os.environ["CDK_DEFAULT_REGION"])\n')
+    assembly = synthesize_case(_case(), app, tmp_path / "trial")
+    assert (assembly / "region").read_text() == os.environ["CDK_DEFAULT_REGION"]

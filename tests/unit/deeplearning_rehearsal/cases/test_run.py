@@ -1,0 +1,289 @@
+"""The run of a case: what it waits for, what it measures, and how it reads a rehearsal that goes on."""
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
+from deeplearning_rehearsal.report.assessment import Evidence
+from deeplearning_rehearsal.cases.run import elastic_program
+from deeplearning_rehearsal.cases.format.case_file import parse_case
+from deeplearning_rehearsal.cases.run.case_run import CaseRun
+from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
+from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob, Step
+from deeplearning_rehearsal.cases.run.injector import Injected
+from deeplearning_rehearsal.cases.run.settling import is_settled
+from deeplearning_rehearsal.cases.run.situation import LiveSituation
+from deeplearning_rehearsal.cases.format.target import Target, parse_target
+from deeplearning_rehearsal.checks.contract_check import Roster
+from cdk_rehearsal.embedded_aws import CallCounts, StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.run.timeline import Timeline
+
+CASE = {
+    "title": "A worker dies",
+    "expect": "trained",
+    "job": "elastic",
+    "inject": [{"when": "formed", "do": "power_off", "target": "worker 1"}],
+    "seen": {"formed": 2},
+}
+OUTCOME = StackOutcome("CREATE_COMPLETE", "", (), {}, ())
+
+
+@dataclass
+class FakeFleet:
+    """Machines, and what is remembered of them."""
+
+    ids: tuple[str, ...] = ("i-0", "i-1")
+    running: tuple[str, ...] = ("i-0", "i-1")
+    spoke_at: float = 0.0
+    refused_at: float | None = None
+    booted_at: dict[str, float] = field(default_factory=dict)
+    folder: Path = Path("/nonexistent")
+
+    def launched(self) -> tuple[Any, ...]:
+        return tuple(self._machine(name) for name in self.ids)
+
+    def machines(self) -> tuple[Any, ...]:
+        return tuple(self._machine(name) for name in self.running)
+
+    def _machine(self, name: str) -> Any:
+        role = "master" if name.startswith("i-0") else "worker"
+        return SimpleNamespace(
+            instance_id=name, tags={ROLE_TAG: role, CLUSTER_TAG: "c"}, mount_targets={"fs-1": "10.0.0.9"}
+        )
+
+    def disk(self, _instance_id: str) -> Path:
+        return self.folder
+
+    def has_said(self, instance_id: str, text: str) -> bool:
+        return (instance_id, text) == ("i-1", "joined")
+
+
+def _state(phase: Phase, *ids: str) -> ClusterState:
+    members: Any = tuple(SimpleNamespace(instance_id=name) for name in ids)
+    return ClusterState("c", 3, 2, phase, 2, ids, members=members)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> CaseRun:
+    nothing: Any = None
+    aws: Any = SimpleNamespace(calls=lambda: CallCounts(0, {}, {}, {}))
+    fleet: Any = FakeFleet(folder=tmp_path)
+    lab: Any = SimpleNamespace(disk=lambda _: tmp_path, file_system=lambda _: Path("/nonexistent"))
+    return CaseRun(
+        options=nothing,
+        timeline=Timeline(),
+        lab=lab,
+        fleet=fleet,
+        aws=aws,
+        key_pairs={},
+        kept=nothing,
+        give_up=0.0,
+        case=parse_case(CASE, Path("trial.toml")),
+    )
+
+
+def _settled(run: CaseRun, state: ClusterState | None, installed: int = 2) -> bool:
+    disk = run.lab.disk("i-0")
+    (disk / "opt/deeplearning").mkdir(parents=True, exist_ok=True)
+    (disk / "opt/deeplearning/membership.json").write_text(f'{{"generation": {installed}}}')
+    return is_settled(state, run.fleet, 2)
+
+
+def test_a_cluster_has_settled_when_all_members_run_and_nobody_says_anything(run: CaseRun) -> None:
+    assert _settled(run, _state(Phase.FORMED, "i-0", "i-1"))
+
+
+def test_a_cluster_in_which_a_member_has_an_older_generation_has_not_settled(run: CaseRun) -> None:
+    assert not _settled(run, _state(Phase.FORMED, "i-0", "i-1"), installed=1)
+    (run.lab.disk("i-0") / "opt/deeplearning/membership.json").unlink()
+    assert not is_settled(_state(Phase.FORMED, "i-0", "i-1"), run.fleet, 2)
+
+
+@pytest.mark.parametrize(
+    ("state", "fleet"),
+    [
+        (None, {}),
+        (_state(Phase.PUBLISHED, "i-0", "i-1"), {}),
+        (_state(Phase.FORMED, "i-0"), {}),
+        (_state(Phase.FORMED, "i-0", "i-2"), {}),
+        (_state(Phase.FORMED, "i-0", "i-1"), {"running": ("i-0",)}),
+        (_state(Phase.FORMED, "i-0", "i-1"), {"spoke_at": time.monotonic() + 3600}),
+    ],
+)
+def test_a_cluster_in_which_something_goes_on_has_not_settled(
+    run: CaseRun, state: ClusterState | None, fleet: dict[str, Any]
+) -> None:
+    changed: Any = replace(run.fleet, **fleet)
+    assert not _settled(replace(run, fleet=changed), state)
+
+
+def _injected(run: CaseRun, at: float, epoch: float = 0.0) -> Injected:
+    return Injected(run.case.injections[0], "i-1", at, epoch)
+
+
+def _evidence(**changes: Any) -> Evidence:
+    return Evidence("trial", {}, 2, changes.pop("outcome", OUTCOME), CallCounts(40, {}, {"lambda": 10}, {}), **changes)
+
+
+@pytest.mark.parametrize(
+    ("refused_at", "injected_at", "seconds"),
+    [(100.0, None, 30.0), (None, 110.0, 20.0), (100.0, 110.0, 30.0), (120.0, 110.0, 20.0), (None, None, None)],
+)
+def test_a_failure_is_measured_from_its_first_cause(
+    run: CaseRun, refused_at: float | None, injected_at: float | None, seconds: float | None
+) -> None:
+    fleet: Any = FakeFleet(refused_at=refused_at)
+    events = tuple(
+        StackEvent("W", "w", "T", status, "", at=at)
+        for status, at in (("CREATE_IN_PROGRESS", 90.0), ("CREATE_FAILED", 130.0), ("CREATE_FAILED", 140.0))
+    )
+    injected = [] if injected_at is None else [_injected(run, injected_at)]
+    evidence = _evidence(outcome=replace(OUTCOME, events=events))
+    assert replace(run, fleet=fleet)._measure_failure(evidence, injected) == seconds
+
+
+def test_a_stack_that_did_not_fail_has_no_time_of_failure(run: CaseRun) -> None:
+    assert run._measure_failure(_evidence(), [_injected(run, 1.0)]) is None
+
+
+@pytest.mark.parametrize(
+    ("injected_at", "replacements"),
+    [(20.0, ("i-9",)), (35.0, ()), (5.0, ("i-9",)), (None, ())],
+)
+def test_members_launched_after_the_first_injection_beyond_those_asked_for_are_replacements(
+    run: CaseRun, injected_at: float | None, replacements: tuple[str, ...]
+) -> None:
+    booted: Any = {"i-0": 10.0, "i-1": 11.0, "i-9": 30.0}
+    fleet: Any = FakeFleet(ids=tuple(booted), booted_at=booted)
+    hosts = (("deeplearning-worker1", "i-0", "10.0.0.5"), ("deeplearning-worker2", "i-9", "10.0.0.6"))
+    injected = [] if injected_at is None else [_injected(run, injected_at)]
+    sight = replace(run, fleet=fleet)._look(_evidence(roster=Roster(2, hosts)), injected)
+    assert (sight.replacements, sight.formed, sight.generation) == (replacements, 2, 2)
+    assert (sight.launches, sight.calls, sight.call_bound) == (3, 30, None)
+
+
+def test_recovery_is_measured_for_faults_that_training_feels(run: CaseRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (Step(10.0, "commit", 5, 2), Step(21.0, "reset", 5, 1), Step(24.0, "commit", 10, 1))
+    monkeypatch.setattr(run.job, "steps", lambda: steps)
+    felt, early = _injected(run, 0.0, epoch=20.0), _injected(run, 0.0, epoch=5.0)
+    restore = replace(felt, injection=replace(felt.injection, do="restore"))
+    notice = replace(felt, injection=replace(felt.injection, do="spot_notice"))
+    recovery, drained = run._measure_recoveries([felt, early, restore, notice])
+    assert drained == recovery
+    assert (recovery.seconds, recovery.size_before, recovery.sizes_after) == (4.0, 2, (1,))
+
+
+def test_the_report_tells_what_was_not_injected_and_what_did_not_strike(
+    run: CaseRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run.job, "steps", lambda: ())
+    problems = run._report(_evidence()).problems
+    assert problems == (
+        "the number of nodes formed is 2 is expected, found: 0",
+        "power_off worker 1 was never injected: 'formed' never came",
+    )
+    run.injector.injected.append(replace(_injected(run, 1.0), problem="no such machine"))
+    assert run._report(_evidence()).problems[-1] == "power_off worker 1 was injected, but no such machine"
+
+
+@pytest.mark.parametrize(("running", "desired", "left"), [((), 0, []), (("i-1",), 0, ["i-1"]), ((), 2, ["workers"])])
+def test_a_cluster_has_stopped_when_no_machine_runs_and_none_is_asked_for(
+    run: CaseRun, running: tuple[str, ...], desired: int, left: list[str]
+) -> None:
+    fleet: Any = run.fleet
+    fleet.running = running
+    groups = [{"AutoScalingGroupName": "workers", "DesiredCapacity": desired}]
+    aws: Any = run.aws
+    scaling = SimpleNamespace(describe_auto_scaling_groups=lambda: {"AutoScalingGroups": groups})
+    aws.place = SimpleNamespace(client=lambda _: scaling)
+    assert run._await_stop(limit=0.0) == [f"the cluster must stop by itself, {name} does not" for name in left]
+
+
+def test_training_that_does_not_end_is_given_up_with_its_last_words(
+    run: CaseRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run.job, "steps", lambda: (Step(1.0, "start", 0, 1), Step(2.0, "commit", 5, 1)))
+    evidence = _evidence()
+    run._await_job(evidence, limit=0.0)
+    (problem,) = evidence.problems
+    assert problem.startswith("training must end within 8 minutes: the last of 2 lines of progress is Step(time=2.0")
+    assert [happening.text for happening in run.timeline.happenings] == ["start at batch 0 with 1 ranks"]
+
+
+def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(
+    run: CaseRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners: list[tuple[Path, int, int]] = []
+    monkeypatch.setattr(elastic_program.os, "chown", lambda *arguments: owners.append(arguments))
+    monkeypatch.setattr(elastic_program, "example_folder", lambda: tmp_path)
+    for name in ("train_elastic.py", "digits.py", "digits.csv.gz"):
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "fs-1").mkdir()
+    lab: Any = SimpleNamespace(file_system=lambda name: tmp_path / name)
+    prepare = prepare_machines(run.case, lab, lambda: tmp_path / "digits.csv.gz")
+    assert prepare is not None
+    prepare(FakeFleet()._machine("i-0"))
+    folder = tmp_path / "fs-1"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        name: f"{name}\n" for name in ("train_elastic.py", "digits.py", "digits.csv.gz")
+    }
+    assert set(owners) == {(path, 1000, 1000) for path in (folder, *folder.iterdir())}
+    for case in (None, replace(run.case, job="digits")):
+        assert prepare_machines(case, lab, lambda: Path("/nonexistent")) is None
+
+
+class FakeDatabase:
+    """A table with one state item, or without."""
+
+    def __init__(self, state: ClusterState | None) -> None:
+        self.state = state
+        self.asked: list[dict[str, Any]] = []
+
+    def client(self, _service: str) -> "FakeDatabase":
+        return self
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        self.asked.append(request)
+        return {} if self.state is None else {"Item": self.state.to_item()}
+
+
+def _situation(state: ClusterState | None, *resources: StackResource) -> tuple[LiveSituation, FakeDatabase]:
+    database = FakeDatabase(state)
+    aws: Any = SimpleNamespace(wait=lambda _: replace(OUTCOME, resources=resources), place=database)
+    fleet: Any = FakeFleet(ids=("i-0", "i-1", "i-2", "i-0b"))
+    return LiveSituation(fleet, aws, ElasticJob(tuple)), database
+
+
+TABLE = StackResource("T", "table", "AWS::DynamoDB::Table", "", "")
+
+
+def test_the_situation_reads_the_state_item_of_the_stacks_table() -> None:
+    situation, database = _situation(ClusterState("c", 1, 1, Phase.LAUNCHED, 2, ("i-0",)), TABLE)
+    assert situation.phase() == "launched"
+    assert database.asked == [{"TableName": "table", "Key": {"cluster": {"S": "c"}}, "ConsistentRead": True}]
+
+
+@pytest.mark.parametrize("resources", [(), (TABLE,)])
+def test_without_table_or_item_there_is_no_phase(resources: tuple[StackResource, ...]) -> None:
+    assert _situation(None, *resources)[0].phase() == ""
+
+
+def test_machines_are_found_by_role_and_order_of_launch() -> None:
+    situation, _ = _situation(None)
+
+    def find(text: str) -> str | None:
+        target = parse_target(text)
+        assert isinstance(target, Target)
+        return situation.instance(target)
+
+    assert [find(text) for text in ("worker 1", "worker 2", "worker 3")] == ["i-1", "i-2", None]
+    assert [find(text) for text in ("master", "master 1", "master 2", "master 3")] == ["i-0b", "i-0", "i-0b", None]
+    assert situation.has_said("i-1", "joined")
+    situation.formed.set()
+    assert situation.has_formed()

@@ -1,0 +1,160 @@
+"""Waiting for nodes to bring what jobs need."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deeplearning_contract.names import PROVISION_FILE
+from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
+from deeplearning_provision.status import Status
+from cdk_rehearsal.errors import PromiseError, RehearsalError
+from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress, ProvisionWatch, name_steps
+
+
+class Files:
+    """What each node says, one document a look."""
+
+    def __init__(self, **documents: list[Any]) -> None:
+        self._documents = documents
+
+    def read(self, node: str, _path: str) -> bytes:
+        rest = self._documents[node]
+        document = rest.pop(0) if len(rest) > 1 else rest[0]
+        if document is None:
+            raise RehearsalError("no such file")
+        return document if isinstance(document, bytes) else json.dumps({"boot": "b", "steps": document}).encode()
+
+
+def _step(state: str, detail: str = "", *, final: bool = False) -> dict[str, Any]:
+    return {"environment": {"state": state, "detail": detail, "final": final}}
+
+
+def _wait(files: Files, *nodes: str, seconds: float = 60) -> None:
+    ProvisionWatch(files.read, ("environment",)).wait(nodes, time.monotonic() + seconds)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deeplearning_rehearsal.checks.provision_watch._INTERVAL_SECONDS", 0.0)
+
+
+def test_steps_are_named_by_what_the_settings_ask_for() -> None:
+    data = (DataSettings("coco", "bucket", "coco.tar", "efs"), DataSettings("more", "bucket", "", "stream"))
+    assert name_steps(JobNeeds({}, data)) == ("data:coco", "data:more")
+    assert name_steps(JobNeeds({}, data, EnvironmentSettings("requirements")))[-1] == "environment"
+    assert name_steps(JobNeeds({})) == ()
+
+
+def test_the_wait_ends_when_every_node_is_done() -> None:
+    files = Files(
+        master=[None, b"{half", _step("running", "2 of 44"), _step("running", "9 of 44"), _step("done")],
+        worker=[_step("waiting"), _step("done")],
+    )
+    _wait(files, "master", "worker")
+    for node in ("master", "worker"):
+        assert b'"done"' in files.read(node, "")
+
+
+def test_a_step_that_failed_for_good_ends_the_wait_with_its_cause() -> None:
+    files = Files(master=[_step("failed", "numpy has another hash", final=True)])
+    with pytest.raises(PromiseError, match="environment of master failed: numpy has another hash"):
+        _wait(files, "master")
+
+
+def test_a_step_that_will_be_tried_again_is_waited_for() -> None:
+    files = Files(master=[_step("failed", "no route"), _step("done")])
+    _wait(files, "master")
+    assert b'"done"' in files.read("master", "")
+
+
+def test_what_does_not_come_in_time_is_named() -> None:
+    with pytest.raises(PromiseError, match=r"still waiting for environment of master \(running, 2 of 44\)"):
+        _wait(Files(master=[_step("running", "2 of 44")]), "master", seconds=0)
+
+
+class Node:
+    """A node that writes how far it is as nodes do, and what is told of it as seconds pass."""
+
+    def __init__(self, root: Path) -> None:
+        self.now = 0.0
+        self._root = root
+        self._file = root / PROVISION_FILE.lstrip("/")
+        self._file.parent.mkdir(parents=True)
+        self._progress = ProvisionProgress(self.read)
+        self.status = Status(root, self)
+
+    def read(self) -> float:
+        return self.now
+
+    def say(self, detail: str, done: int = 0, total: int = 0, unit: str = "") -> list[str]:
+        self.status.start("environment", detail, total, unit, done)
+        return self.look()
+
+    def look(self) -> list[str]:
+        return list(self._progress.describe("i-0", self._root))
+
+    def log(self, *lines: str) -> None:
+        with self._file.with_name("environment.log").open("a") as log:
+            log.writelines(f"{line}\n" for line in lines)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_node_that_has_said_nothing_or_waits_for_another_has_nothing_to_tell(node: Node) -> None:
+    assert node.look() == []
+    node.status.wait("environment", "i-1 is compiling Horovod 0.28.1 for torch")
+    assert node.look() == []
+
+
+def test_what_apt_does_is_the_last_line_of_its_output(node: Node) -> None:
+    node.log("Unpacking g++-12 (12.2.0-14+deb12u1) ...", "Setting up g++-12 (12.2.0-14+deb12u1) ...", "")
+    said = node.say("installing g++, make, python3-dev with apt-get")
+    what = "environment: installing g++, make, python3-dev with apt-get"
+    assert said == [f"{what} (Setting up g++-12 (12.2.0-14+deb12u1) ...)"]
+
+
+def test_a_long_or_foul_line_of_a_log_is_shortened_and_cleaned(node: Node) -> None:
+    wheel = "torch-2.13.0%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl (190.2 MB)"
+    node.log(f"  Downloading http://100.64.0.1:4567/simple/torch/{wheel}")
+    (said,) = node.say("asking pip what is needed beside the image")
+    assert said.endswith(f" (Downloading {wheel[:58]} ...)")
+    node.log("\x1b[2J\xff")
+    node.now = 10.0
+    (said,) = node.look()
+    assert said.isprintable()
+
+
+def test_downloads_are_counted_and_the_compilation_has_its_percentage(node: Node) -> None:
+    first = node.say("downloading torch (190.2 MB)", 3, 17, "packages")
+    assert first == ["environment: downloading torch (190.2 MB): 3 of 17 packages"]
+    assert node.say("compiling Horovod 0.28.1 for torch, about 3 min left", 45, 100, "%") == [
+        "environment: compiling Horovod 0.28.1 for torch, about 3 min left: 45 %"
+    ]
+    packing = node.say("packing the environment for the other nodes", 250, 1000, "bytes")
+    assert packing == ["environment: packing the environment for the other nodes: 25 %"]
+
+
+def test_a_part_that_goes_on_is_told_every_ten_seconds_and_another_at_once(node: Node) -> None:
+    heard = []
+    for second in range(31):
+        node.now = float(second)
+        detail = f"compiling Horovod 0.28.1 for torch, about {9 - second // 10} min left"
+        heard += [second for _ in node.say(detail, second, 100, "%")]
+    assert heard == [0, 9, 18, 27]
+    assert node.say("trying Horovod") == ["environment: trying Horovod"]
+
+
+def test_an_end_is_told_once_with_what_came_of_it(node: Node) -> None:
+    node.status.finish("environment", "Horovod 0.28.1 for torch, 17 packages")
+    assert node.look() == ["environment is done: Horovod 0.28.1 for torch, 17 packages"]
+    node.now = 100.0
+    assert node.look() == []
+    node.status.fail("environment", "no route; see the route", is_final=False)
+    assert node.look() == ["environment is failed: no route; see the route"]
+    assert node.look() == []

@@ -1,0 +1,107 @@
+"""How the job's own result is read out of a launcher's output."""
+
+import base64
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cdk_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.checks.training import DATA_MODULE, PROGRAM, example_folder, list_examples, train
+
+RESULT = {
+    "framework": "PyTorch",
+    "ranks": 2,
+    "hosts": ["ip-1", "ip-2"],
+    "dataset": "digits",
+    "accuracy": 0.97,
+    "seconds": 3.5,
+}
+
+
+class Master:
+    """A node that takes files, and answers the launcher's start as told."""
+
+    def __init__(self, status: int, output: str, errors: str = "", *, is_full: bool = False) -> None:
+        self.files: dict[str, bytes] = {}
+        self.timeout = 0.0
+        self._answer = (status, output, errors)
+        self._is_full = is_full
+
+    def run(
+        self,
+        instance_id: str,
+        argv: Sequence[str],
+        *,
+        user: str | None = None,
+        login_shell: bool = False,
+        timeout: float = 60,
+    ) -> "subprocess.CompletedProcess[str]":
+        assert (user, login_shell) == ("ubuntu", True)
+        if "copy" in argv:
+            name = argv[2].split("rehearsal/")[-1].split('"')[0]
+            self.files[name] = base64.b64decode(argv[-1])
+            return subprocess.CompletedProcess(list(argv), int(self._is_full), "", "No space left on device\n")
+        assert argv[2] == f'cd "$EFS_MOUNT/rehearsal" && deeplearning run -- python3 {PROGRAM}'
+        self.timeout = timeout
+        return subprocess.CompletedProcess(list(argv), *self._answer)
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    path = tmp_path / "digits.csv.gz"
+    path.write_bytes(b"\x1f\x8b")
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "[0]<stdout>: ", "Sat Nov 21 09:00:00 2026[0]<stdout>:"])
+def test_the_result_is_found_behind_a_launchers_prefix(prefix: str, digits: Path) -> None:
+    master = Master(0, f"epoch 1\n{prefix}{json.dumps(RESULT)}\n[1,1]<stdout>:bye {{}}\n")
+    training = train(master, "i-1", "ubuntu", digits, 42.0)
+    assert (training.launcher, training.ranks, training.accuracy) == ("horovod", 2, 0.97)
+    assert training.hosts == ["ip-1", "ip-2"]
+    assert master.timeout == 42.0
+
+
+def test_the_program_reaches_the_shared_file_system_unchanged(digits: Path) -> None:
+    master = Master(0, json.dumps(RESULT))
+    train(master, "i-1", "ubuntu", digits, 1.0)
+    programs = {name: (example_folder() / name).read_bytes() for name in (PROGRAM, DATA_MODULE)}
+    assert master.files == programs | {"digits.csv.gz": b"\x1f\x8b"}
+
+
+def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine() -> None:
+    examples = list_examples()
+    assert {"run_horovod.sh", "train_digits.py", "mxnet/launch.py", "tensorflow/generate_trainer.py"} <= set(examples)
+    assert not [name for name in examples if "app/" in name]
+
+
+def test_a_job_that_prints_no_result_is_not_taken_for_trained(digits: Path) -> None:
+    with pytest.raises(PromiseError, match=r"training printed no result: epoch 1 \| bye"):
+        train(Master(0, "epoch 1\n\nbye\n"), "i-1", "ubuntu", digits, 1.0)
+
+
+def test_a_result_that_was_cut_off_is_not_taken_for_trained(digits: Path) -> None:
+    with pytest.raises(PromiseError, match="training printed no result"):
+        train(Master(0, json.dumps(RESULT)[:-20]), "i-1", "ubuntu", digits, 1.0)
+
+
+def test_a_result_that_lacks_a_figure_is_not_taken_for_trained(digits: Path) -> None:
+    with pytest.raises(PromiseError, match=r"training's result must have framework, ranks, hosts"):
+        train(Master(0, '{"accuracy": 0.97}'), "i-1", "ubuntu", digits, 1.0)
+
+
+def test_a_job_that_fails_ends_with_the_last_lines_it_wrote(digits: Path) -> None:
+    noise = "".join(f"line {number}\n" for number in range(30))
+    with pytest.raises(PromiseError) as caught:
+        train(Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), "i-1", "ubuntu", digits, 1.0)
+    message = str(caught.value)
+    assert message.startswith("training ended with status 3: line 20 | ")
+    assert message.endswith("RuntimeError: no route to host")
+
+
+def test_a_full_file_system_is_said(digits: Path) -> None:
+    with pytest.raises(PromiseError, match=f"{PROGRAM} could not be copied to the shared file system: No space"):
+        train(Master(0, "", is_full=True), "i-1", "ubuntu", digits, 1.0)

@@ -1,0 +1,155 @@
+"""What a node of the lab has of its image: as the public parameter that names the image promises, and no more."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from moto import mock_aws
+
+from deeplearning_cdk import NodeImage
+from deeplearning_node.health.network import count_devices
+from deeplearning_node.programs import Programs
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.lab.images.stand_in_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, write_image_layer
+from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, write_image_part
+from cdk_rehearsal.lab.images.image_software import SOFTWARE
+from cdk_rehearsal.lab.node_programs import dnf
+from cdk_rehearsal.lab.node_programs import fi_info
+
+AMI = "/aws/service/deeplearning/ami"
+EFS_UTILS = ["install", "--assumeyes", "amazon-efs-utils"]
+
+
+@pytest.fixture
+def catalogue():
+    with mock_aws():
+        yield ImageCatalogue(Place("123456789012", "us-east-1", "http://127.0.0.1:1"), {})
+
+
+@pytest.mark.parametrize(
+    ("parameter", "user", "parts"),
+    [
+        (NodeImage.deep_learning_ubuntu().parameter, "ubuntu", {"compilers", "pytorch"}),
+        (
+            f"{AMI}/arm64/oss-nvidia-driver-gpu-pytorch-2.9-ubuntu-22.04/latest/ami-id",
+            "ubuntu",
+            {"compilers", "pytorch"},
+        ),
+        (f"{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "ubuntu", {"compilers"}),
+        (NodeImage.ubuntu().parameter, "ubuntu", set()),
+        (NodeImage.deep_learning_amazon_linux().parameter, "ec2-user", {"compilers", "pytorch", "amazon-linux"}),
+        (
+            f"{AMI}/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id",
+            "ec2-user",
+            {"compilers", "python3.12", "amazon-linux"},
+        ),
+        ("/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64", "ec2-user", {"amazon-linux"}),
+        ("/aws/service/ami-amazon-linux-latest/amzn2-ami-hvm-x86_64-gp2", "ec2-user", set()),
+    ],
+)
+def test_an_image_has_what_its_parameter_promises_and_no_more(catalogue, parameter, user, parts):
+    image_id = catalogue.seed_parameter(parameter)
+    assert (catalogue.login_user(image_id), catalogue.parts(image_id)) == (user, parts)
+
+
+def test_an_image_of_the_users_own_has_no_part(catalogue):
+    catalogue.admit("ami-0123456789abcdef0")
+    assert catalogue.parts("ami-0123456789abcdef0") == set()
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        NodeImage.deep_learning_ubuntu(),
+        NodeImage.ubuntu(),
+        NodeImage.deep_learning_amazon_linux(),
+        NodeImage.deep_learning_amazon_linux("base-oss-nvidia-driver-gpu-amazon-linux-2023"),
+    ],
+    ids=lambda image: image.parameter.split("/")[-3],
+)
+def test_user_data_finds_its_interpreter_on_every_image_of_the_library(catalogue, tmp_path, image):
+    parts = catalogue.parts(catalogue.seed_parameter(image.parameter))
+    for part in parts:
+        write_image_part(tmp_path / "layers", part)
+    in_layer = (tmp_path / "layers" / image.interpreter.lstrip("/")).is_symlink() or (
+        "pytorch" in parts and image.interpreter == "/opt/pytorch/bin/python"
+    )
+    assert in_layer is (image.interpreter != "/usr/bin/python3")
+
+
+def test_the_layer_of_all_images_has_none_of_the_parts(tmp_path):
+    write_image_layer(tmp_path / "image", "http://10.0.0.1", 1)
+    of_all = _list(tmp_path / "image")
+    for part in PART_STAND_INS.keys() - SOFTWARE:
+        write_image_part(tmp_path / part, part)
+        assert _list(tmp_path / part)
+        assert not _list(tmp_path / part) & of_all
+
+
+def test_amazon_linux_has_dnf_and_hides_apt_and_has_no_efs_utils_yet(tmp_path):
+    write_image_part(tmp_path / "layer", "amazon-linux")
+    hidden = (tmp_path / "layer/usr/bin/apt-get").stat()
+    assert stat.S_ISCHR(hidden.st_mode)
+    assert hidden.st_rdev == 0
+    assert (tmp_path / "layer/usr/bin/dnf").stat().st_mode & 0o111
+    assert not (tmp_path / "layer/usr/sbin/mount.efs").exists()
+
+
+def test_dnf_brings_efs_utils_to_the_node(tmp_path):
+    write_image_part(tmp_path / "layer", "amazon-linux")
+    assert dnf.main(EFS_UTILS, tmp_path / "layer" / PACKAGES, tmp_path / "node") == 0
+    program = tmp_path / "node/usr/sbin/mount.efs"
+    assert 'main("mount.efs", sys.argv[1:])' in program.read_text()
+    assert program.stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ([*EFS_UTILS, "amazon-efs-util"], "Error: Unable to find a match: amazon-efs-util\n"),
+        (["install", "amazon-efs-utils"], "Operation aborted.\n"),
+        (["upgrade", "--assumeyes"], "only install is implemented"),
+        (["install", "--assumeyes"], "only install is implemented"),
+    ],
+)
+def test_dnf_refuses_the_rest_and_installs_nothing(tmp_path, capsys, arguments, rule):
+    write_image_part(tmp_path / "layer", "amazon-linux")
+    assert dnf.main(arguments, tmp_path / "layer" / PACKAGES, tmp_path / "node") == 1
+    assert rule in capsys.readouterr().err
+    assert not (tmp_path / "node").exists()
+
+
+def test_what_a_template_names_anywhere_decides_which_layers_are_made():
+    template = {
+        "Parameters": {"Image": {"Default": NodeImage.deep_learning_ubuntu().parameter}},
+        "Resources": {"Template": {"ImageId": "{{resolve:ssm:" + NodeImage.ubuntu().parameter + "}}"}},
+    }
+    assert find_template_parts(template) == {"compilers", "pytorch"}
+    assert find_template_parts({"Resources": template["Resources"]}) == set()
+    resolved = {"ImageId": f"{{{{resolve:ssm:{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id:3}}}}"}
+    assert find_template_parts(resolved) == {"compilers"}
+
+
+def _list(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+@pytest.mark.parametrize(("gpus", "is_there"), [(1, True), (0, False)])
+def test_nodes_with_gpus_are_said_to_have_one_efa_and_others_nothing_of_it(tmp_path, gpus, is_there):
+    write_image_layer(tmp_path, "http://127.0.0.1:1", gpus)
+    found = [(tmp_path / path).exists() for path in (FI_INFO, NCCL_PLUGIN)]
+    assert found == [is_there] * 2
+    assert any(entry.name.startswith("fi_info") for entry in STAND_INS)
+
+
+def test_the_stand_in_for_fi_info_answers_the_agents_question_and_no_other(tmp_path, capsys):
+    assert fi_info.main(["-p", "efa", "-t", "FI_EP_RDM"]) == 0
+    program = tmp_path / FI_INFO
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ncat <<'ANSWER'\n{capsys.readouterr().out}ANSWER\n")
+    program.chmod(0o755)
+    assert count_devices(Programs(), tmp_path) == 1
+    assert fi_info.main(["-p", "tcp"]) == 1
+    assert "answers -p efa -t FI_EP_RDM only, got -p tcp" in capsys.readouterr().err

@@ -1,0 +1,68 @@
+"""A rehearsal has no GPU: what it changes in the settings of the nodes, and what it leaves."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
+from deeplearning_rehearsal.template.user_data import find_environment, read_literals
+
+ENVIRONMENT = {"kind": "horovod", "file": None, "image": "", "horovod": "0.28.1", "framework": "torch==2.7.1"}
+
+
+def _template(environment: dict[str, Any] | None, capability: str = "7.0") -> dict[str, Any]:
+    hardware = {"worker": {"gpu_count": 8, "compute_capability": capability}}
+    settings = {"needs": {"hardware": hardware, "environment": environment}, "table": "TABLE"}
+    before, _, after = json.dumps(settings, separators=(",", ":")).partition("TABLE")
+    user_data = {"Fn::Base64": {"Fn::Join": ["", ["#!/bin/bash\n", before, {"Ref": "Table"}, after]]}}
+    launch = {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": {"UserData": user_data}}}
+    return {"Resources": {name: copy.deepcopy(launch) for name in ("MasterTemplate", "WorkerTemplate")}}
+
+
+def _texts(template: dict[str, Any]) -> list[str]:
+    data = [resource["Properties"]["LaunchTemplateData"] for resource in template["Resources"].values()]
+    return [read_literals(part["UserData"]) for part in data]
+
+
+def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_it() -> None:
+    template = _template(ENVIRONMENT)
+    before = copy.deepcopy(template)
+    changed, listing = apply_overrides(template, Overrides())
+    assert template == before
+    assert listing == {
+        "environment.framework": "torch==2.13.0, was torch==2.7.1: these nodes have no GPU",
+        "hardware.compute_capability": "none, was 7.0: these nodes have no GPU",
+    }
+    found = find_environment(changed)
+    assert found is not None
+    assert found.framework == "torch==2.13.0"
+    for text in _texts(changed):
+        assert '"framework":"torch==2.13.0"' in text
+        assert '"compute_capability":""' in text
+        assert '"gpu_count":8' in text
+    assert _texts(changed)[0].count("torch") == 1
+    (join,) = changed["Resources"]["MasterTemplate"]["Properties"]["LaunchTemplateData"]["UserData"].values()
+    assert {"Ref": "Table"} in join["Fn::Join"][1]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        _template(None),
+        _template({**ENVIRONMENT, "kind": "requirements"}),
+        _template({**ENVIRONMENT, "framework": "torch==2.13.0"}, ""),
+        _template({**ENVIRONMENT, "framework": ""}, ""),
+        _template({**ENVIRONMENT, "framework": "tensorflow==2.15.1"}, ""),
+        {"Resources": {}},
+    ],
+)
+def test_what_needs_no_gpu_stays_as_it_is(template: dict[str, Any]) -> None:
+    assert apply_overrides(template, Overrides()) == (template, {})
+
+
+def test_an_environment_is_read_as_the_nodes_read_it() -> None:
+    assert find_environment(_template(ENVIRONMENT)) == EnvironmentSettings.from_document(ENVIRONMENT)
+    assert find_environment(_template(None)) is None

@@ -1,0 +1,186 @@
+"""How launchers are tried and judged, and what `deeplearning run` is found to cost."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from cdk_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.report.launcher_report import WayReport, describe_efficiency, describe_way
+from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_medians, order_ways
+from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
+from deeplearning_rehearsal.launchers.trial_run import TrialRun
+from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, choose_trials
+from deeplearning_rehearsal.checks.training import list_examples
+
+RESULT = {
+    "framework": "PyTorch",
+    "ranks": 2,
+    "hosts": ["ip-1", "ip-2"],
+    "dataset": "digits",
+    "accuracy": 0.97,
+    "seconds": 10.0,
+    "cpu_seconds": 20.0,
+    "samples_per_second": 1000.0,
+    "trained_on": 1438,
+}
+WAY = Way("run", "deeplearning run -- python3 train_digits.py")
+Answer = tuple[int, str, str]
+
+
+class Master:
+    """A node that answers each command as told."""
+
+    def __init__(self, answer: Callable[[str], Answer]) -> None:
+        self.commands: list[str] = []
+        self._answer = answer
+
+    def run(
+        self,
+        instance_id: str,
+        argv: Sequence[str],
+        *,
+        user: str | None = None,
+        login_shell: bool = False,
+        timeout: float = 60,
+    ) -> "subprocess.CompletedProcess[str]":
+        assert (instance_id, user, login_shell) == ("i-0", "ubuntu", True)
+        self.commands.append(argv[2])
+        return subprocess.CompletedProcess(list(argv), *self._answer(argv[2]))
+
+
+def _trained(_command: str) -> Answer:
+    return 0, f"[0] {json.dumps(RESULT)}\nrun 1 of horovod: /efs/jobs/horovod/runs/1\n", ""
+
+
+def _run(master: Master) -> TrialRun:
+    return TrialRun(master, "i-0", "ubuntu", hosts=2, ranks=2, tell=lambda _: None)
+
+
+def _attempt(status: int | None = 0, **changes: Any) -> Attempt:
+    return Attempt(WAY, status, RESULT | changes, 12.0, "the last line")
+
+
+def test_a_job_on_all_hosts_with_all_ranks_that_has_learnt_is_as_promised() -> None:
+    assert judge_attempt(_attempt(), hosts=2, ranks=2) == ()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "problem"),
+    [
+        (_attempt(status=3), "it ended with status 3: the last line"),
+        (_attempt(status=None), "it was given up: the last line"),
+        (_attempt(accuracy=0.5), "held-out accuracy must be at least 0.9, got 0.5"),
+        (_attempt(ranks=1), "it must have 2 ranks, got 1"),
+        (_attempt(hosts=["ip-1", "ip-1"]), "it must run on 2 hosts, got ['ip-1']"),
+        (
+            Attempt(WAY, 0, {"accuracy": 0.97}, 1.0, "bye"),
+            "its result must have framework, ranks, hosts, dataset, seconds, it wrote: bye",
+        ),
+    ],
+)
+def test_what_is_not_as_promised_is_said(attempt: Attempt, problem: str) -> None:
+    assert judge_attempt(attempt, hosts=2, ranks=2) == (problem,)
+
+
+def test_a_launcher_holds_when_each_of_its_ways_does() -> None:
+    trial = Trial("mpi", (WAY, Way("seed", "mpirun -np 2 python3 train_digits.py")))
+    run = _run(Master(_trained))
+    run.carry_out(trial)
+    report = run.reports["mpi"]
+    assert report.held
+    assert [way.result for way in report.ways] == [RESULT, RESULT]
+    assert describe_way("mpi", report.ways[0]).startswith("mpi (run): PyTorch, 2 ranks on 2 hosts, held-out accuracy")
+
+    broken = _run(Master(lambda command: (1, "", "no route\n") if "mpirun" in command else _trained(command)))
+    broken.carry_out(trial)
+    report = broken.reports["mpi"]
+    assert not report.held
+    assert report.ways[1].problems == ("it ended with status 1: no route",)
+    assert "mpi (seed) FAILED" in describe_way("mpi", report.ways[1])
+
+
+def test_a_job_that_prints_no_result_does_not_pass_for_trained() -> None:
+    run = _run(Master(lambda _: (0, "all done\n", "")))
+    run.carry_out(Trial("horovod", (WAY,)))
+    assert run.reports["horovod"].ways[0].problems[0].endswith("it wrote: all done")
+
+
+def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_they_had_it() -> None:
+    named = choose_trials((*(trial.launcher for trial in TRIALS), "tf-ps", "tf-multiworker", "mxnet"))
+    kinds = {trial.launcher: [way.kind for way in trial.ways] for trial in named}
+    assert set(kinds) == {"horovod", "mpi", "torchrun", "tf-ps", "tf-multiworker", "mxnet"}
+    for launcher, found in kinds.items():
+        jobs = [kind for kind in found if kind != "look"]
+        assert jobs == (["run"] if launcher in {"torchrun", "tf-multiworker"} else ["run", "seed"])
+
+
+@pytest.mark.parametrize(("status", "count"), [(0, 0), (1, 1), (None, 1)])
+def test_a_look_at_what_a_job_left_must_end_well_and_needs_no_result(status: int | None, count: int) -> None:
+    attempt = Attempt(Way("look", "curl"), status, {}, 1.0, "refused")
+    problems = judge_attempt(attempt, hosts=2, ranks=2)
+    assert len(problems) == count
+    line = describe_way("tf-ps", WayReport("look", "curl", status, 1.0, {"accuracy": 0.97}, problems))
+    assert line.startswith("tf-ps (look) FAILED" if count else "tf-ps (look): as promised, 1.0 s: curl")
+
+
+def test_trials_are_chosen_by_name_and_else_are_all_that_need_no_environment_of_their_own() -> None:
+    assert choose_trials(()) == TRIALS
+    assert [trial.launcher for trial in choose_trials(("keras", "mpi"))] == ["keras", "mpi"]
+
+
+def test_each_program_that_a_trial_starts_is_among_the_examples() -> None:
+    words = {word for trial in (*TRIALS, *EXTRA_TRIALS) for way in trial.ways for word in way.command.split()}
+    programs = {word for word in words if word.endswith((".py", ".sh"))}
+    assert "train_digits.py" in programs
+    assert {word.removeprefix("$EFS_MOUNT/rehearsal/") for word in programs} <= set(list_examples())
+
+
+def test_pairs_are_measured_in_turned_order_with_jobs_long_enough() -> None:
+    throughputs = itertools.cycle([1000.0])
+
+    def answer(command: str) -> Answer:
+        slower = 0.99 if "deeplearning run" in command else 1.0
+        epochs = int(command.split("--epochs ")[1].rstrip("'"))
+        speed = next(throughputs) * slower
+        return 0, json.dumps(RESULT | {"samples_per_second": speed, "seconds": epochs * 1438 / speed / 5}), ""
+
+    master = Master(answer)
+    report = _run(master).measure_efficiency()
+    epochs = count_epochs(990.0, 1438)
+    assert epochs * 1438 / 990.0 >= 10.0
+    trials, measured = master.commands[: -2 * PAIRS], master.commands[-2 * PAIRS :]
+    assert len(trials) == 3  # each still too short, by a job that is faster than it says
+    assert all(f"--epochs {epochs}" in command for command in measured)
+    is_bare = ["horovodrun --gloo" in command for command in measured]
+    assert is_bare == [False, True, True, False] * (PAIRS // 2)
+    names = {command.split("--name ")[1].split()[0] for command in master.commands if "--name" in command}
+    assert len(names) == len(trials) + PAIRS  # a job of the same name would go on from its checkpoint
+    assert (report.median, report.held, len(report.pairs)) == (0.99, True, PAIRS)
+    assert report.pairs[1]["order"] == "bare"
+    assert f"median 0.990 (at least 0.98) of {PAIRS} pairs: 0.990, " in describe_efficiency(report)
+
+
+def test_an_efficiency_below_the_goal_is_said() -> None:
+    def answer(command: str) -> Answer:
+        return 0, json.dumps(RESULT | {"samples_per_second": 900.0 if "deeplearning run" in command else 1000.0}), ""
+
+    report = _run(Master(answer)).measure_efficiency()
+    assert (report.median, report.held) == (0.9, False)
+    assert "median 0.900 (NOT at least 0.98)" in describe_efficiency(report)
+
+
+def test_a_job_that_does_not_say_how_fast_it_was_gives_no_efficiency() -> None:
+    result = {name: value for name, value in RESULT.items() if name != "samples_per_second"}
+    with pytest.raises(PromiseError, match="its result must have samples_per_second"):
+        _run(Master(lambda _: (0, json.dumps(result), ""))).measure_efficiency()
+
+
+def test_the_order_is_balanced_and_the_median_is_of_the_pairs() -> None:
+    assert list(order_ways(4)) == [("run", "bare"), ("bare", "run")] * 2
+    pairs = [Pair("run", run, 100.0, 12.0, 10.0, 2000.0 / run, 20.0) for run in (90.0, 99.0, 120.0)]
+    assert find_medians(pairs) == (0.99, pytest.approx(0.99))
+    assert pairs[0].wall_ratio == 1.2

@@ -1,0 +1,89 @@
+"""What the command line asks for reaches the enclosed process, and the template's own limits are kept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deeplearning_rehearsal.template.capacity import WORKER_MINIMUM_VARIABLE, count_requested, require_worker_minimum
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.options import RehearsalOptions
+
+
+def _template(fewest: Any) -> dict[str, Any]:
+    def group(desired: str) -> dict[str, Any]:
+        return {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {"DesiredCapacity": desired}}
+
+    variables = {WORKER_MINIMUM_VARIABLE: fewest}
+    return {
+        "Resources": {
+            "Master": group("1"),
+            "Workers": group("3"),
+            "Other": {"Type": "AWS::Lambda::Function", "Properties": {}},
+            "Adjuster": {"Type": "AWS::Lambda::Function", "Properties": {"Environment": {"Variables": variables}}},
+        }
+    }
+
+
+def test_options_survive_the_way_into_the_enclosed_process() -> None:
+    options = RehearsalOptions(
+        assembly=Path("/a/cdk.out"),
+        stack=None,
+        nodes=3,
+        gpus_per_node=2,
+        expect="formed",
+        minutes=0.5,
+        keep=True,
+        json=False,
+        out=Path("/a/out"),
+        cache=Path("/cache"),
+    )
+    assert RehearsalOptions.from_json(options.to_json()) == options
+    assert (options.cache, options.work) == (Path("/cache"), Path("/a/out/lab"))
+
+
+def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache() -> None:
+    options = RehearsalOptions(
+        assembly=Path("/a/cdk.out"),
+        stack=None,
+        nodes=None,
+        gpus_per_node=1,
+        expect="failed",
+        minutes=1,
+        keep=False,
+        json=False,
+        out=Path("/a/out"),
+        cache=Path("/cache"),
+        case=Path("/cases/quota.toml"),
+    )
+    assert RehearsalOptions.from_json(options.to_json()) == options
+    assert (options.folder, options.work) == (Path("/a/out/quota"), Path("/a/out/quota/lab"))
+    assert options.cache == Path("/cache")
+
+
+def test_requested_nodes_are_those_of_all_groups() -> None:
+    assert count_requested(_template("1")) == 4
+
+
+def test_nodes_that_the_stack_asks_for_are_counted_whatever_its_groups_say() -> None:
+    template = _template("1")
+    for name in ("Master", "Workers"):
+        template["Resources"][name]["Properties"] = {"MinSize": "0"}
+    assert count_requested(template) == 0
+    request = {"Type": "Custom::RequestedCapacity", "Properties": {"Master": "1", "Workers": "5"}}
+    template["Resources"]["Request"] = request
+    assert count_requested(template) == 6
+
+
+def test_fewer_nodes_than_the_stack_is_content_with_are_refused_before_anything_is_deployed() -> None:
+    with pytest.raises(UnavailableError) as caught:
+        require_worker_minimum(_template("2"), 2)
+    assert str(caught.value) == (
+        "--nodes must be at least 3, the master and the stack's worker_min_capacity of 2, got 2; "
+        "raise it, or synthesize with a lower worker_min_capacity"
+    )
+
+
+@pytest.mark.parametrize(("fewest", "nodes"), [("2", 3), ("2", None), ("0", 1), ({"Ref": "Fewest"}, 1), (None, 1)])
+def test_sizes_that_may_form_are_not_refused(fewest: Any, nodes: int | None) -> None:
+    require_worker_minimum(_template(fewest), nodes)
