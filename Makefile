@@ -115,7 +115,7 @@ test-deep: setup ## Search 10,000 histories of each model for a broken promise, 
 # Made apart from the tests, because pytest would hide its progress.
 .PHONY: base
 base: setup
-	@$(BIN)/python -m cdk_rehearsal.lab
+	@$(BIN)/python -m deeplearning_rehearsal.software
 
 .PHONY: check
 check: setup build/stamps/checkov ## Lint, format, types, shell, and every security gate over every preset (no network after set-up)

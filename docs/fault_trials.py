@@ -19,7 +19,12 @@ from typing import Literal
 import tomllib
 
 CASES = Path("rehearsal/deeplearning_rehearsal/cases")
-STAND_INS = ("tests/embedded_aws/", "tests/rehearsal/test_lab_", "tests/unit/rehearsal")
+STAND_INS = (
+    "tests/embedded_aws/",
+    "tests/rehearsal/test_lab_",
+    "tests/unit/cdk_rehearsal",
+    "tests/unit/deeplearning_rehearsal",
+)
 """Where the tests of the embedded AWS, the lab and the rehearsal itself begin."""
 _DEFECTS_OF_NAME = re.compile(r"test_((?:d\d\d_)+)")
 _KINDS: dict[str, type] = {"fault": int, "defect": str}

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_cli.template_changes import Change, Effect, compare_templates
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import AssemblyError, UnavailableError
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.template_changes import Change, Effect, compare_templates
 
 _HEADINGS = {
     Effect.REFUSE: "CloudFormation refuses to update",

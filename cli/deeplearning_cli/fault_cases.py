@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cdk_rehearsal.errors import PromiseError
+from cdk_rehearsal.run.enclosure import run_enclosed
+from cdk_rehearsal.run.progress import tell
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
-from deeplearning_rehearsal.cases.verdict.results import Result, merge_result, render_results, summarize_report
-from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.cases.format.toml_table import CaseError
-from cdk_rehearsal.run.enclosure import run_enclosed
-from cdk_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
+from deeplearning_rehearsal.cases.verdict.results import Result, merge_result, render_results, summarize_report
 from deeplearning_rehearsal.options import RehearsalOptions
-from cdk_rehearsal.run.progress import tell
+from deeplearning_rehearsal.software.node_software import prepare_software
 
 ALL = "all"
 _INTERRUPTED = (130, 143)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
-from deeplearning_cli.cloud_access import open_cloud
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_view.aws_responses import LookError
 from deeplearning_view.log_lines import Line
 from deeplearning_view.node_choice import find_node

@@ -9,12 +9,12 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.operation_parsers import add_operation_commands
 from deeplearning_cli.update_parsers import add_update_commands
 from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.version import VERSION
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 
 SHELLS = ("bash", "zsh", "tcsh")
 MOST_MINUTES = 1440

@@ -4,17 +4,17 @@ import argparse
 import importlib.util
 from pathlib import Path
 
-from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_cases
 from cdk_rehearsal.assembly import read_stack
-from deeplearning_rehearsal.template.capacity import require_cluster, require_worker_minimum
-from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
+from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
-from cdk_rehearsal.cache import find_cache, require_cache
+from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
-from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.options import RehearsalOptions
 from cdk_rehearsal.run.progress import tell
+from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_cases
+from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.template.capacity import require_cluster, require_worker_minimum
 
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1

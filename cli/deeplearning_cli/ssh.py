@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.run.lab_record import LabRecord, read_login_user
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_view import node_rows
 from deeplearning_view.aws_responses import LookError
 from deeplearning_view.node_choice import find_running_node

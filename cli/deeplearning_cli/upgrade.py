@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_view.aws_responses import LookError
 from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
 

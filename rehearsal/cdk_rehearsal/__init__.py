@@ -1,1 +1,1 @@
-"""To be described."""
+"""Rehearses CDK stacks with EC2 fleets on this machine: an embedded AWS, and machines that boot their user data."""

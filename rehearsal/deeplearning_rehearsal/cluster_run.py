@@ -5,26 +5,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deeplearning_contract.cluster_state import ClusterState, get_request
-from deeplearning_contract.names import SETTINGS_FILE
-from deeplearning_contract.settings import NodeSettings
 from cdk_rehearsal.assembly import read_stack
-from deeplearning_rehearsal.report.assessment import Evidence
-from deeplearning_rehearsal.template.capacity import count_requested, require_worker_minimum
-from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from cdk_rehearsal.embedded_aws import EmbeddedAws
-from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.run.fleet import Fleet
-from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from cdk_rehearsal.lab import Lab
-from deeplearning_rehearsal.software.digits import prepare_digits
-from deeplearning_rehearsal.checks.node_log import read_node_log
-from deeplearning_rehearsal.options import RehearsalOptions
+from cdk_rehearsal.run.fleet import Fleet
 from cdk_rehearsal.run.progress import tell
 from cdk_rehearsal.run.session_check import check_sessions
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_contract.cluster_state import ClusterState, get_request
+from deeplearning_contract.names import SETTINGS_FILE
+from deeplearning_contract.settings import NodeSettings
+from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
+from deeplearning_rehearsal.checks.node_log import read_node_log
 from deeplearning_rehearsal.checks.training import train
+from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.report.assessment import Evidence
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
+from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
+from deeplearning_rehearsal.template.capacity import count_requested, require_worker_minimum
 
 BUILD_SECONDS = 1200.0
 """What an environment may take to be built, on a machine that shares its cores with the nodes."""

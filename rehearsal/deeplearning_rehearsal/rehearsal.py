@@ -11,37 +11,38 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.assembly import read_stack
-from deeplearning_rehearsal.report.assessment import judge
+from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.embedded_aws.access.recorded_rights import write_rights
+from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.key_pairs import assume_key_pairs
+from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.report.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
+from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
+from cdk_rehearsal.run.fleet import Fleet
+from cdk_rehearsal.run.lab_record import LabRecord, read_network
+from cdk_rehearsal.run.memory import MemoryWatch
+from cdk_rehearsal.run.progress import show_progress, tell
+from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
+from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.cluster_run import ClusterRun
-from cdk_rehearsal.report.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
-from cdk_rehearsal.embedded_aws import EmbeddedAws
-from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
-from cdk_rehearsal.embedded_aws.access.recorded_rights import write_rights
-from deeplearning_rehearsal.template.environment_override import override_environment
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.run.fleet import Fleet
-from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
-from cdk_rehearsal.lab import Lab
-from deeplearning_rehearsal.software.digits import prepare_digits
-from cdk_rehearsal.run.lab_record import LabRecord, read_network
-from cdk_rehearsal.machine import Machine
-from cdk_rehearsal.run.memory import MemoryWatch
-from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside, write_status
-from cdk_rehearsal.run.progress import show_progress, tell
 from deeplearning_rehearsal.report.report import Report, render_text, write_report
 from deeplearning_rehearsal.report.report_page import render_page
-from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
-from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
+from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.template.environment_override import override_environment
 from deeplearning_rehearsal.template.user_data import find_environment
 
 ROUTER = "100.64.0.1"
@@ -86,7 +87,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
         template = read_stack(options.assembly, options.stack).template
         kept = _open_kept(options, case, template)
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
-        fleet = Fleet(lab, timeline, _prepare(copy_program, kept, lab))
+        fleet = Fleet(lab, timeline, _prepare(copy_program, kept, lab), ProvisionProgress().describe)
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(case, key_pairs, kept)
         with (

@@ -8,8 +8,8 @@ import pytest
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.cloudformation.asset_upload import zip_folder
-from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
 from cdk_rehearsal.errors import AssemblyError
+from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
 
 
 def test_takes_place_and_assets_from_the_manifest(assemble, sample_template, tmp_path):

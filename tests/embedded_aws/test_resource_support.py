@@ -2,8 +2,8 @@
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.errors import UnsupportedError
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support, require_support
+from cdk_rehearsal.embedded_aws.errors import UnsupportedError
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from deeplearning_contract.metrics import METRICS, NAMESPACE
 from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
-from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
 from cdk_rehearsal.errors import AssemblyError
+from deeplearning_contract.metrics import METRICS, NAMESPACE
+from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
 
 EVENT = {"detail-type": "Failed", "detail": {"cluster": "mine", "nodes": 2, "reason": 'no "capacity"\nleft'}}
 PATHS = {"kind": "$.detail-type", "nodes": "$.detail.nodes", "reason": "$.detail.reason", "none": "$.detail.x.y"}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_rehearsal.template.environment_override import TORCH
-from cdk_rehearsal.lab import prepare_base_root
 from cdk_rehearsal.cache import find_cache
-from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
+from cdk_rehearsal.lab import prepare_base_root
 from cdk_rehearsal.lab.images.image_software import prepare_layers
+from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
+from deeplearning_rehearsal.template.environment_override import TORCH
 
 OBSERVER = Path(__file__).with_name("lab_observer.py")
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]

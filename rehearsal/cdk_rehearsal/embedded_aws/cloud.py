@@ -10,29 +10,29 @@ from typing import Any, ClassVar, Self
 from moto.moto_api._internal.models import moto_api_backend
 
 from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling import requests as scaling_requests
-from cdk_rehearsal.embedded_aws.cloudformation.asset_upload import upload_assets
-from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
+from cdk_rehearsal.embedded_aws.autoscaling.group import HealthCheck
 from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.cloud_services import close_services, install, open_services
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import PRESIGNED_PREFIX, CustomResources, answer_either
-from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
-from cdk_rehearsal.embedded_aws.functions.runner import Invocation
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
-from cdk_rehearsal.embedded_aws.observation import Observations, Observer
-from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
-from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
-from cdk_rehearsal.embedded_aws.autoscaling.group import HealthCheck
-from cdk_rehearsal.embedded_aws.server.server import Server
+from cdk_rehearsal.embedded_aws.cloudformation.asset_upload import upload_assets
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
+from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import PRESIGNED_PREFIX, CustomResources, answer_either
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitConditionHandles
+from cdk_rehearsal.embedded_aws.functions.runner import Invocation
+from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
+from cdk_rehearsal.embedded_aws.observation import Observations, Observer
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
+from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.machine import MachineHost
+from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
 
 _POLL_SECONDS = 0.1
 

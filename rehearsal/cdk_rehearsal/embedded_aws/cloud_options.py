@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk_rehearsal.embedded_aws.functions.runner import ASYNCHRONOUS_RETRY_SECONDS
+from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.functions.runner import ASYNCHRONOUS_RETRY_SECONDS
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,30 @@
 """Puts the parts of the embedded AWS together, and in front of moto's own."""
 
-from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
+from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
+from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
 from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
 from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import CustomResources
+from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
+from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitConditionHandles
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus
 from cdk_rehearsal.embedded_aws.messaging.event_delivery import install_event_delivery
-from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
-from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
-from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
+from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
+from cdk_rehearsal.embedded_aws.messaging.schedule import Schedule
+from cdk_rehearsal.embedded_aws.messaging.topic_delivery import install_topic_delivery
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
-from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
-from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
-from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
-from cdk_rehearsal.embedded_aws.messaging.schedule import Schedule
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
-from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
-from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
-from cdk_rehearsal.embedded_aws.messaging.topic_delivery import install_topic_delivery
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitConditionHandles
+from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.machine import MachineHost
 
 

@@ -163,7 +163,7 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
     """
     if (rule := _RULES.get(operation)) is None:
         raise UnknownOperationError(
-            f"the rights that {operation} needs must be known, got a call of it; add it to authorization/operations.py"
+            f"the rights that {operation} needs must be known, got a call of it; add it to iam/operations.py"
         )
     try:
         targets = tuple(rule.targets(parameters, estate))

@@ -16,9 +16,9 @@ from typing import Self
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.fault_injection import FaultInjection, RunningNode
 from cdk_rehearsal.lab.file_systems import FileSystems
-from cdk_rehearsal.lab.images.stand_in_layer import StandIn, list_stand_ins, write_image_layer
 from cdk_rehearsal.lab.images.image_parts import PART_STAND_INS, write_image_part
 from cdk_rehearsal.lab.images.image_software import SOFTWARE
+from cdk_rehearsal.lab.images.stand_in_layer import StandIn, list_stand_ins, write_image_layer
 from cdk_rehearsal.lab.metadata_service import MetadataServer
 from cdk_rehearsal.lab.network import Network
 from cdk_rehearsal.lab.node import Node

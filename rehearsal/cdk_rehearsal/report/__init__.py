@@ -1,1 +1,1 @@
-"""To be described."""
+"""Parts of a report that are about any stack: dashboard, metrics and stand-ins."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from cdk_rehearsal.report.dashboard_panels import HEIGHT, WIDTH, Curve, Panel, draw_panels
 from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.report.dashboard_panels import HEIGHT, WIDTH, Curve, Panel, draw_panels
 from cdk_rehearsal.report.written_metrics import WrittenMetrics, read_written_metrics
 
 PAGE_NAME = "dashboard.html"
@@ -90,7 +90,7 @@ def render_dashboard(name: str, body: Mapping[str, Any], written: WrittenMetrics
         alarms: ARN -> what the alarm says.
     """
     environment = Environment(
-        loader=PackageLoader("deeplearning_rehearsal", "templates"), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("cdk_rehearsal.report", "templates"), autoescape=True, undefined=StrictUndefined
     )
     return environment.get_template("dashboard.html.j2").render(
         name=name,

@@ -1,1 +1,1 @@
-"""To be described."""
+"""A run: the enclosure, the fleet, the timeline and progress, memory and its record."""

@@ -3,19 +3,18 @@
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, NodeRole
 from cdk_rehearsal.embedded_aws import Observation, StackEvent
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
-from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, NodeRole
 
 _INTERVAL_SECONDS = 0.5
 # The agent's lines begin with a time and a level; the timeline has its own times, and only a warning's level tells.
@@ -39,16 +38,23 @@ class Fleet:
         lab: Where machines boot.
         timeline: Told what happens.
         prepare: Is shown each machine before it boots. Default: nobody is.
+        follow: Returns what else there is to tell of a machine, by its instance id and its files. Default: nothing.
     """
 
-    def __init__(self, lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None] | None = None) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        timeline: Timeline,
+        prepare: Callable[[Machine], None] | None = None,
+        follow: Callable[[str, Path], Iterable[str]] = lambda _id, _root: (),
+    ) -> None:
         self._lab = lab
         self._timeline = timeline
         self._prepare = prepare
         self._machines: dict[str, Machine] = {}
         self._launched: dict[str, Machine] = {}
         self._logs: dict[str, list[str]] = {}
-        self._provisioning = ProvisionProgress()
+        self._follow = follow
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.launched_at: float | None = None
@@ -165,7 +171,7 @@ class Fleet:
                     self._timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
                 self._logs[machine.instance_id] = lines
                 with suppress(RehearsalError):  # powered off just now
-                    for text in self._provisioning.describe(machine.instance_id, self.disk(machine.instance_id)):
+                    for text in self._follow(machine.instance_id, self.disk(machine.instance_id)):
                         self._timeline.tell(self.lane(machine.instance_id), text)
 
     def _end(self, instance_id: str, text: str) -> None:

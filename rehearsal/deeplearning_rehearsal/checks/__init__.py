@@ -1,1 +1,1 @@
-"""To be described."""
+"""Checks of a formed cluster: the contract, provisioning, metrics and training."""

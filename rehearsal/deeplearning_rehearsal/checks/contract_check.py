@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from deeplearning_contract.names import CONTRACT_VARIABLES, MASTER_HOST, MEMBERSHIP_FILE
 from cdk_rehearsal.errors import PromiseError
+from deeplearning_contract.names import CONTRACT_VARIABLES, MASTER_HOST, MEMBERSHIP_FILE
 from deeplearning_rehearsal.report.report import NodeReport
 
 if TYPE_CHECKING:

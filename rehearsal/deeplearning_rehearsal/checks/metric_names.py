@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from deeplearning_contract.metrics import METRICS, NAMESPACE
 from cdk_rehearsal.errors import AssemblyError
+from deeplearning_contract.metrics import METRICS, NAMESPACE
 
 _KNOWN = {(metric.name, frozenset(names)) for metric in METRICS for names in metric.dimensions}
 _SEARCH = re.compile(rf"\{{{re.escape(NAMESPACE)},(?P<dimensions>[\w,]+)\}}[^']*?MetricName=\"(?P<name>[^\"]+)\"")

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.setting_parts import JobNeeds
-from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_view.log_lines import clean
 
 _INTERVAL_SECONDS = 0.5

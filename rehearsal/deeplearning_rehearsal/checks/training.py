@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.checks.contract_check import Nodes
 from cdk_rehearsal.errors import PromiseError
+from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.report.report import TrainingReport
 
 LAUNCHER = "horovod"
@@ -24,7 +24,7 @@ SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
 
 def example_folder() -> Path:
     """Return the folder of the examples: in a checkout its own, in the wheel the copy that it carries."""
-    packed = Path(__file__).parent / "_examples"
+    packed = Path(__file__).parents[1] / "_examples"
     return packed if packed.is_dir() else Path(__file__).parents[3] / "examples"
 
 

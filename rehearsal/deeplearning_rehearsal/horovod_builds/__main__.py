@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cdk_rehearsal.run.enclosure import require_namespaces
+from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.run.enclosure import require_namespaces
+from cdk_rehearsal.run.progress import tell
 from deeplearning_rehearsal.horovod_builds.build_rows import ROWS, BuildOutcome, BuildRow, judge_outcome
 from deeplearning_rehearsal.horovod_builds.row_trial import try_row
-from cdk_rehearsal.cache import find_cache
-from cdk_rehearsal.run.progress import tell
 
 _DIFFERENT, _UNAVAILABLE = 1, 2
 

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.cache import fill_once
+from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.host_programs import ARCHIVE_KEYRING, install_missing_packages
 
 PACKAGES = ("apt", "python3", "ca-certificates")

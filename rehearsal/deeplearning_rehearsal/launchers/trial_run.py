@@ -8,9 +8,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.checks.contract_check import Nodes
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.report.launcher_report import EfficiencyReport, LauncherReport, WayReport
+from deeplearning_rehearsal.checks.contract_check import Nodes
+from deeplearning_rehearsal.checks.training import (
+    PROGRAM,
+    SHARED_FOLDER,
+    copy_examples,
+    last_lines,
+    list_examples,
+    read_result,
+)
 from deeplearning_rehearsal.launchers.efficiency import (
     FIRST_EPOCHS,
     GOAL,
@@ -24,14 +31,7 @@ from deeplearning_rehearsal.launchers.efficiency import (
 )
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
 from deeplearning_rehearsal.launchers.trials import BARE_HOROVODRUN, run_command
-from deeplearning_rehearsal.checks.training import (
-    PROGRAM,
-    SHARED_FOLDER,
-    copy_examples,
-    last_lines,
-    list_examples,
-    read_result,
-)
+from deeplearning_rehearsal.report.launcher_report import EfficiencyReport, LauncherReport, WayReport
 
 _TRIAL_SECONDS = 120.0
 _GRACE_SECONDS = 20.0

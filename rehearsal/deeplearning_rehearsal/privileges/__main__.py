@@ -12,18 +12,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cdk_rehearsal.cache import find_cache
+from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
+from cdk_rehearsal.run.progress import tell
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import find_case, read_case
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
-from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
-from cdk_rehearsal.errors import RehearsalError, UnavailableError
-from cdk_rehearsal.cache import find_cache
-from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.privileges.grants import Grant
 from deeplearning_rehearsal.privileges.proof import Proof, prove, render_proof
 from deeplearning_rehearsal.privileges.removal import remove_grant
-from cdk_rehearsal.run.progress import tell
+from deeplearning_rehearsal.software.node_software import prepare_software
 
 CASES = (
     "capacity-one-of-three",

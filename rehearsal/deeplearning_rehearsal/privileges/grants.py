@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cdk_rehearsal.embedded_aws.access.gatekeeper import AUTO_SCALING_POLICY
+from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.iam.call_record import RecordedCall
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import Statement, list_texts, read_policy, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request
-from cdk_rehearsal.embedded_aws.access.gatekeeper import AUTO_SCALING_POLICY
-from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from deeplearning_rehearsal.privileges.rights import Document, Rights
 
 _SPLIT_OPERATORS = frozenset({"StringEquals", "StringLike", "ArnEquals", "ArnLike"})

@@ -8,10 +8,10 @@ from typing import Any
 
 import tomllib
 
+from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.iam.evaluation import Decision, evaluate
 from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
-from cdk_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.privileges.rights import Rights
 
 FILE = Path(__file__).with_name("must_deny.toml")

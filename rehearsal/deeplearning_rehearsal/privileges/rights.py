@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deeplearning_contract.names import CLUSTER_TAG
 from cdk_rehearsal.errors import RehearsalError
+from deeplearning_contract.names import CLUSTER_TAG
 
 Document = Mapping[str, Any]
 _DIGEST = re.compile(r"[0-9a-f]{64}")

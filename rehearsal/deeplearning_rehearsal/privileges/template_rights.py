@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
+from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate
 from deeplearning_rehearsal.privileges.rights import Rights
 
 _ACCOUNT, _REGION = "123456789012", "us-east-1"

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The report of a rehearsal: assessment, page, launchers and environment."""

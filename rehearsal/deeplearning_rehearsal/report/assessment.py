@@ -5,19 +5,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from cdk_rehearsal.embedded_aws import CallCounts, StackOutcome
+from cdk_rehearsal.lab import StandIn
+from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE
-from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.checks.contract_check import Roster
-from cdk_rehearsal.embedded_aws import CallCounts, StackOutcome
-from deeplearning_rehearsal.report.environment_report import EnvironmentReport
-from cdk_rehearsal.lab import StandIn
-from deeplearning_rehearsal.report.launcher_report import EfficiencyReport, LauncherReport
 from deeplearning_rehearsal.checks.node_log import LogReport
-from deeplearning_rehearsal.options import Expectation
-from deeplearning_rehearsal.report.report import ClusterReport, NodeReport, Report, StackReport, TrainingReport
-from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_rehearsal.checks.training import judge_training
+from deeplearning_rehearsal.options import Expectation
+from deeplearning_rehearsal.report.case_report import CaseReport
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport
+from deeplearning_rehearsal.report.launcher_report import EfficiencyReport, LauncherReport
+from deeplearning_rehearsal.report.report import ClusterReport, NodeReport, Report, StackReport, TrainingReport
 
 
 @dataclass

@@ -46,7 +46,7 @@ def render_page(report: Report, *, dashboard: str = "") -> str:
         dashboard: The file beside it that shows the stack's dashboard. Default: there is none.
     """
     environment = Environment(
-        loader=PackageLoader("deeplearning_rehearsal", "templates"), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("deeplearning_rehearsal.report", "templates"), autoescape=True, undefined=StrictUndefined
     )
     end = max(
         [happening["at"] for happening in report.timeline]

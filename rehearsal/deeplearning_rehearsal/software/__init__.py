@@ -1,1 +1,1 @@
-"""To be described."""
+"""Software of rehearsed nodes: downloads, job packages and kept environments."""

@@ -1,20 +1,20 @@
 """
 Make or download what nodes boot from and install from, of every image, unless the cache holds it.
 
-    python -m cdk_rehearsal.lab
+    python -m deeplearning_rehearsal.software
 """
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from deeplearning_rehearsal.template.environment_override import TORCH
+from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
-from cdk_rehearsal.cache import find_cache
+from cdk_rehearsal.lab.images.image_software import SOFTWARE, prepare_layers
 from deeplearning_rehearsal.software.digits import prepare_digits
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
-from cdk_rehearsal.lab.images.image_software import SOFTWARE, prepare_layers
+from deeplearning_rehearsal.template.environment_override import TORCH
 
 
 def main() -> int:

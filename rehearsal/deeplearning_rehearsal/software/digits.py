@@ -7,8 +7,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.cache import fill_once
+from cdk_rehearsal.errors import UnavailableError
 
 DIGITS = "digits.csv.gz"
 _SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.cache import fill_once
+from cdk_rehearsal.errors import UnavailableError
 
 NODE_PYTHON = "3.11"
 """Of the nodes' Debian."""

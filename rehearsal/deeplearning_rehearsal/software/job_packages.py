@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from deeplearning_contract.setting_parts import EnvironmentSettings
 from cdk_rehearsal.assembly import AssemblyStack
-from deeplearning_rehearsal.template.environment_override import TORCH, choose_framework
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_rehearsal.software.downloads import prepare_horovod, prepare_packages
+from deeplearning_rehearsal.template.environment_override import TORCH, choose_framework
 from deeplearning_rehearsal.template.user_data import find_environment
 
 

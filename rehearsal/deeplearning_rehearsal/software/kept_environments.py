@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deeplearning_contract.setting_parts import EnvironmentSettings
-from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.cache import lock_cache, require_cache
+from cdk_rehearsal.errors import RehearsalError
+from deeplearning_contract.setting_parts import EnvironmentSettings
 
 PLACE = Path(".deeplearning/environments")
 """Of environments, below the root of the shared file system and below the cache's own folder."""

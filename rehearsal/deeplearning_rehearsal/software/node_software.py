@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdk_rehearsal.assembly import AssemblyStack, read_stack
-from deeplearning_rehearsal.template.environment_override import TORCH
 from cdk_rehearsal.image_families import find_template_parts
-from deeplearning_rehearsal.software.job_packages import prepare_job_packages
 from cdk_rehearsal.lab.images.base_root import BaseRoot, prepare_base_root
-from cdk_rehearsal.lab.packages.debian_archive import DebianArchive
-from deeplearning_rehearsal.software.digits import prepare_digits
-from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
 from cdk_rehearsal.lab.images.image_software import PYTORCH, prepare_layers
+from cdk_rehearsal.lab.packages.debian_archive import DebianArchive
 from cdk_rehearsal.lab.packages.package_index import PackageIndex
 from cdk_rehearsal.machine import ImagePart
+from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
+from deeplearning_rehearsal.software.job_packages import prepare_job_packages
+from deeplearning_rehearsal.template.environment_override import TORCH
 
 _INDEX_PORT, _ARCHIVE_PORT = 3141, 3142
 

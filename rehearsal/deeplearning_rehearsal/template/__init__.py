@@ -1,1 +1,1 @@
-"""To be described."""
+"""The rehearsed template: overrides, capacity and user data."""

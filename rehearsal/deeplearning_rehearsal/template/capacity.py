@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deeplearning_contract.names import ROLE_TAG, NodeRole
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.errors import AssemblyError, UnavailableError
+from deeplearning_contract.names import ROLE_TAG, NodeRole
 
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
 _REQUEST = "Custom::RequestedCapacity"

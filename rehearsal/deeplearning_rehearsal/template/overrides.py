@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.template.environment_override import override_environment
-from cdk_rehearsal.errors import AssemblyError
 
 REQUESTED_CAPACITY = "Custom::RequestedCapacity"
 

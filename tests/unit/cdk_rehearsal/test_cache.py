@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.cache import fill_once, find_cache, require_cache
+from cdk_rehearsal.errors import UnavailableError
 
 
 @pytest.mark.parametrize(

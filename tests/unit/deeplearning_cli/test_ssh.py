@@ -6,11 +6,11 @@ import shlex
 
 import pytest
 
+from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli import ssh
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.main import main, split_command
 from deeplearning_cli.ssh import make_session_command
-from cdk_rehearsal.errors import UnavailableError
 
 PLACE = ["--region", "us-east-1", "--profile", "team"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_rehearsal import rehearsal
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal import rehearsal
 from deeplearning_rehearsal.options import RehearsalOptions
 
 

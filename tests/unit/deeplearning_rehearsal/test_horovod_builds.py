@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import deeplearning_contract
+from cdk_rehearsal.errors import UnavailableError
 from deeplearning_provision import system_packages
 from deeplearning_provision.horovod import build as horovod_build
 from deeplearning_provision.horovod import cuda_toolkit
 from deeplearning_provision.horovod import plan as horovod_plan
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.horovod_builds import __main__ as command
 from deeplearning_rehearsal.horovod_builds import row_trial
 from deeplearning_rehearsal.horovod_builds.build_program import CONTRACT, PRODUCT, PROGRAM, RESULT

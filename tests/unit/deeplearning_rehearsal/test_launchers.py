@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.report.launcher_report import WayReport, describe_efficiency, describe_way
+from deeplearning_rehearsal.checks.training import list_examples
 from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_medians, order_ways
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
 from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, choose_trials
-from deeplearning_rehearsal.checks.training import list_examples
+from deeplearning_rehearsal.report.launcher_report import WayReport, describe_efficiency, describe_way
 
 RESULT = {
     "framework": "PyTorch",

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.template.capacity import WORKER_MINIMUM_VARIABLE, count_requested, require_worker_minimum
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.template.capacity import WORKER_MINIMUM_VARIABLE, count_requested, require_worker_minimum
 
 
 def _template(fewest: Any) -> dict[str, Any]:

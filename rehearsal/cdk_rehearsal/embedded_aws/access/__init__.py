@@ -1,1 +1,1 @@
-"""To be described."""
+"""Access: who calls, which policies the account has, and whether a call is admitted."""

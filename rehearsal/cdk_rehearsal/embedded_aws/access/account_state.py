@@ -19,9 +19,9 @@ from moto.s3.models import s3_backends
 from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
+from cdk_rehearsal.embedded_aws.place import Place
 
 
 class AccountState:

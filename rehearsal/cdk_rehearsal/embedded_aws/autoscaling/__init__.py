@@ -1,1 +1,1 @@
-"""To be described."""
+"""EC2 Auto Scaling: groups, activities, health checks, notifications and the API."""

@@ -1,8 +1,8 @@
 """Begins and ends scaling activities, and what they make of a new group, in the words of Auto Scaling."""
 
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, ScalingGroup, now, stamp
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 
 
 def begin_launch(group: ScalingGroup) -> Activity:

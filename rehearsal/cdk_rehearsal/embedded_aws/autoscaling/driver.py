@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.autoscaling import health as instance_health
 from cdk_rehearsal.embedded_aws.autoscaling import activity as scaling_activity
-from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
-from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
-from cdk_rehearsal.embedded_aws.autoscaling.job_queue import JobQueue
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
-from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.autoscaling import health as instance_health
 from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, ScalingGroup, now
+from cdk_rehearsal.embedded_aws.autoscaling.job_queue import JobQueue
+from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
 from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
+from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.machine import Machine, MachineHost
 
 _LAUNCH_THREADS = 8

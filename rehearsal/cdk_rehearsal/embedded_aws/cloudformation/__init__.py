@@ -1,1 +1,1 @@
-"""To be described."""
+"""CloudFormation: templates, intrinsic functions, stacks, custom resources and wait conditions."""

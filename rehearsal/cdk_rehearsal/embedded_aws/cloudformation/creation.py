@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import CustomResources
-from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus
-from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
-from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
-from cdk_rehearsal.embedded_aws.messaging.schedule import Schedule
+from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import CustomResources
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict, WaitConditionHandles
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
+from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus
+from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
+from cdk_rehearsal.embedded_aws.messaging.schedule import Schedule
+from cdk_rehearsal.embedded_aws.place import Place
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.place import Place
 
 PRESIGNED_PREFIX = "/cloudformation-"
 """Of the paths of both kinds of CloudFormation's presigned URLs."""

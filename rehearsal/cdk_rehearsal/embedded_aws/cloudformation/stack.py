@@ -15,14 +15,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support
-from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Properties, Services
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate, ResourceValues
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.resources import CREATORS
 
 _STACK_TYPE = "AWS::CloudFormation::Stack"
 _SETTLE_SECONDS = 0.1

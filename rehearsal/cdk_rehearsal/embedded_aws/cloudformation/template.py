@@ -7,8 +7,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
+from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
 from cdk_rehearsal.errors import AssemblyError
 
 BOOTSTRAP_VERSION = "28"

@@ -1,1 +1,1 @@
-"""To be described."""
+"""EC2: images, launches and their failures, and tags."""

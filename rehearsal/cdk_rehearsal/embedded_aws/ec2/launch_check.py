@@ -14,9 +14,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
 
 _PREFIX = "You must use a valid fully-formed launch template. "
 

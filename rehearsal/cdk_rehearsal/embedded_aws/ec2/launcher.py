@@ -9,16 +9,16 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from deeplearning_contract.names import ROLE_TAG, NodeRole
-from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.tags import collect_tags
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
-from cdk_rehearsal.embedded_aws.file_systems.lustre import LustreFileSystems
-from cdk_rehearsal.embedded_aws.file_systems.efs import find_access_points, find_mount_targets
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.access.principals import PrincipalKind, PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
+from cdk_rehearsal.embedded_aws.ec2.tags import collect_tags
+from cdk_rehearsal.embedded_aws.file_systems.efs import find_access_points, find_mount_targets
+from cdk_rehearsal.embedded_aws.file_systems.lustre import LustreFileSystems
+from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine
+from deeplearning_contract.names import ROLE_TAG, NodeRole
 
 _RESERVED_BY_AWS = 4
 """Network address, router, DNS and one for the future, at the start of each subnet (VPC User Guide)."""

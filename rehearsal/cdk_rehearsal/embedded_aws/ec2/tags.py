@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 
 _METADATA_KEY = re.compile(r"[0-9a-zA-Z\-_+=,.@:]{1,255}")
 _RESERVED_KEYS = frozenset({".", "..", "_index"})

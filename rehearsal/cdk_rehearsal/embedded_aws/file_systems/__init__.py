@@ -1,1 +1,1 @@
-"""To be described."""
+"""File systems that nodes mount: EFS and FSx for Lustre."""

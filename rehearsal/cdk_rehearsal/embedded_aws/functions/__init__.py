@@ -1,1 +1,1 @@
-"""To be described."""
+"""Lambda: functions, their environments, permissions and logs."""

@@ -164,4 +164,4 @@ def unpack_code(zipped: bytes, folder: Path) -> Path:
     return folder
 
 
-_CHILD = Path(__file__).with_name("function_child.py")
+_CHILD = Path(__file__).with_name("child.py")

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Messaging: SNS, SQS and EventBridge, with schedules and faults of delivery."""

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
-from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
+from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
 from cdk_rehearsal.embedded_aws.place import Place
 
 _SNS, _EVENTS = "sns.amazonaws.com", "events.amazonaws.com"

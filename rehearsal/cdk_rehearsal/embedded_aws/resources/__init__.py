@@ -1,14 +1,16 @@
 """Creates resources: one creator a type, gathered from the modules of this package."""
 
-from cdk_rehearsal.embedded_aws.resources import backups
-from cdk_rehearsal.embedded_aws.resources import compute
-from cdk_rehearsal.embedded_aws.resources import functions
-from cdk_rehearsal.embedded_aws.resources import identity
-from cdk_rehearsal.embedded_aws.resources import messaging
-from cdk_rehearsal.embedded_aws.resources import network
-from cdk_rehearsal.embedded_aws.resources import operations
-from cdk_rehearsal.embedded_aws.resources import storage
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Creator
+from cdk_rehearsal.embedded_aws.resources import (
+    backups,
+    compute,
+    functions,
+    identity,
+    messaging,
+    network,
+    operations,
+    storage,
+)
 
 CREATORS: dict[str, Creator] = {
     **network.CREATORS,

@@ -11,11 +11,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
-from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 
 BACKUP = "backup.amazonaws.com"
 Call = tuple[str, Mapping[str, str]]

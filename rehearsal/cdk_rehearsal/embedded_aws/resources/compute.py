@@ -4,10 +4,10 @@ import uuid
 from functools import partial
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.autoscaling.notifications import NOTIFICATION_TYPES
-from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
 from cdk_rehearsal.embedded_aws.autoscaling.group import GroupTag, ScalingGroup
+from cdk_rehearsal.embedded_aws.autoscaling.notifications import NOTIFICATION_TYPES
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
 
 _NO_EFFECT_IN_EC2 = ("EbsOptimized", "Monitoring")
 _TERMINATION_POLICIES = {"Default", "OldestInstance", "NewestInstance"}

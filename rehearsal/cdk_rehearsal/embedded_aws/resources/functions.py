@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator, Properties
 from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
 from cdk_rehearsal.embedded_aws.functions.log import FunctionLog
 from cdk_rehearsal.embedded_aws.functions.permission import Permission
 from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters
 from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator, Properties
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
 
 _DEFAULT_TIMEOUT = 3
 _POLL_SECONDS = 0.05

@@ -3,9 +3,9 @@
 import json
 from functools import partial
 
-from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition
+from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
 
 
 def _create_log_group(creation: Creation) -> Created:

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The HTTP server in front of moto: signatures, operations, refusals, and Session Manager."""

@@ -17,11 +17,11 @@ import moto.backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
+from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, PrincipalRegistry, caller
 from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
 from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
-from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, PrincipalRegistry, caller
 from cdk_rehearsal.embedded_aws.server.refusal import word_refusal
 from cdk_rehearsal.embedded_aws.server.request_signature import Authorization, SignedRequest, is_signature_valid
 

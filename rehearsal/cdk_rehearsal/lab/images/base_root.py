@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.cache import fill_once
-from cdk_rehearsal.lab.packages.debian_archive import write_index
+from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.host_programs import ARCHIVE_KEYRING, install_missing_packages
 from cdk_rehearsal.lab.images.package_sources import SUITE, read_host_sources
+from cdk_rehearsal.lab.packages.debian_archive import write_index
 
 IMAGE_PACKAGES = (
     *("openssh-server", "openssh-client", "sudo", "curl", "ca-certificates", "iproute2", "procps", "mount", "hostname"),

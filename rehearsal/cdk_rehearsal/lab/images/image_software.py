@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import COMPILER_PACKAGES, ENCLOSED, MPI_PACKAGES, BaseRoot
-from cdk_rehearsal.cache import fill_once
-from deeplearning_rehearsal.software.downloads import NODE_PYTHON
 from cdk_rehearsal.machine import ImagePart
+from deeplearning_rehearsal.software.downloads import NODE_PYTHON
 
 COMPILERS: ImagePart = "compilers"
 PYTORCH: ImagePart = "pytorch"

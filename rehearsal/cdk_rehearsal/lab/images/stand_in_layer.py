@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cdk_rehearsal.lab.packages.debian_archive import source_line
 from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpus
+from cdk_rehearsal.lab.packages.debian_archive import source_line
 
-_PROGRAMS = Path(__file__).with_name("node_programs")
+_PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"
 FI_INFO = "opt/amazon/efa/bin/fi_info"
 NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"

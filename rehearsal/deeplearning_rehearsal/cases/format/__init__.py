@@ -1,1 +1,1 @@
-"""To be described."""
+"""The format of fault cases: how their TOML is read and checked."""

@@ -16,7 +16,7 @@ from deeplearning_rehearsal.cases.format.toml_table import CaseError, Table
 from deeplearning_rehearsal.cases.format.trigger import FORMS, Trigger, parse_trigger
 from deeplearning_rehearsal.launchers.trials import TRIAL_NAMES
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
 _EXPECTATIONS = ("trained", "formed", "failed", "stopped")
 

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Runs of fault cases: actions, injections, data and programs."""

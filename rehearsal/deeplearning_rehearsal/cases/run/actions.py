@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.lab.node_faults import MetadataFault
+from cdk_rehearsal.run.fleet import Fleet
+from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.cases.format.case import Injection
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles
 from deeplearning_rehearsal.cases.run.poison import send_poison
-from cdk_rehearsal.embedded_aws import EmbeddedAws
-from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.run.fleet import Fleet
-from cdk_rehearsal.lab import Lab
-from cdk_rehearsal.lab.node_faults import MetadataFault
-from cdk_rehearsal.run.timeline import Timeline
 
 _USER_DATA = "/var/lib/cloud/instance/scripts/part-001"
 _AGENT_RETURNS_SECONDS = 120.0

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from cdk_rehearsal.assembly import DEFAULT_REGION
-from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
 from cdk_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deeplearning_rehearsal.cases.run.bucket_upload import put_buckets
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.run.data_upload import put_objects
-from deeplearning_rehearsal.cases.format.toml_table import CaseError
 from cdk_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.toml_table import CaseError
+from deeplearning_rehearsal.cases.run.bucket_upload import put_buckets
+from deeplearning_rehearsal.cases.run.data_upload import put_objects
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 _QUICK_RETRIES = (1.0, 2.0)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from cdk_rehearsal.assembly import DEFAULT_REGION
-from deeplearning_rehearsal.cases.format.data_objects import DataObject
 from cdk_rehearsal.embedded_aws.place import Place
+from deeplearning_rehearsal.cases.format.data_objects import DataObject
 
 
 def put_objects(place: Place, objects: Iterable[DataObject]) -> None:

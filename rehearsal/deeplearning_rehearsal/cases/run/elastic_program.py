@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.run.synthesis import ELASTIC_PROGRAM
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.run.synthesis import ELASTIC_PROGRAM
 from deeplearning_rehearsal.checks.training import DATA_MODULE, example_folder
 
 LOGIN_USER_ID = 1000

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from cdk_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.cases.format.case import Injection
 from deeplearning_rehearsal.cases.format.trigger import Situation, is_due
-from cdk_rehearsal.errors import RehearsalError
 
 _INTERVAL_SECONDS = 0.1
 

@@ -3,10 +3,10 @@
 import json
 import time
 
-from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.names import MEMBERSHIP_FILE
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.run.fleet import Fleet
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.names import MEMBERSHIP_FILE
 
 _QUIET_SECONDS = 6.0
 """So long no agent has logged anything when all is done; they look for news more often than that."""

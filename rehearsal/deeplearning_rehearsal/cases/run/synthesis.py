@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.cases.format.case import Case
 from cdk_rehearsal.errors import PromiseError, UnavailableError
+from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.checks.training import example_folder
 
 ELASTIC_LAUNCHER = "run_elastic.sh"

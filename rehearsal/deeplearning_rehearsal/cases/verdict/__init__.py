@@ -1,1 +1,1 @@
-"""To be described."""
+"""Verdicts of fault cases: what was seen, and the results."""

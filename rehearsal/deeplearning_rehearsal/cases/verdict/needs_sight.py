@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.names import DATA_DIRECTORY, PROVISION_FILE
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.data_objects import DIGEST_COMMAND, DataObject, digest_tree
 from deeplearning_rehearsal.checks.contract_check import Nodes
-from cdk_rehearsal.errors import RehearsalError
 
 _INTERVAL_SECONDS = 0.5
 _DIGEST_SECONDS = 120.0

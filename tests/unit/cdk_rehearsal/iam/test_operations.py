@@ -2,12 +2,12 @@
 
 import pytest
 
+from cdk_rehearsal.embedded_aws.resources.backups import list_backup_calls
 from cdk_rehearsal.iam.errors import UnknownOperationError
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.operations import find_needs
 from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
-from cdk_rehearsal.embedded_aws.resources.backups import list_backup_calls
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k1"

@@ -3,8 +3,7 @@
 import pytest
 
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.images import base_root
-from cdk_rehearsal.lab.images import host_programs
+from cdk_rehearsal.lab.images import base_root, host_programs
 
 NOT_IN_AN_IMAGE = {"awscli", "python3-boto3", "amazon-efs-utils", "nfs-common", "cmake", "python3-torch", "horovod"}
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.cases.run.actions import Actions
-from deeplearning_rehearsal.cases.format.case import Injection
-from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
-from deeplearning_rehearsal.cases.run.poison import BODIES, send_poison
-from deeplearning_rehearsal.cases.format.target import parse_target
-from deeplearning_rehearsal.cases.format.trigger import parse_trigger
 from cdk_rehearsal.embedded_aws import StackResource
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.node_faults import MetadataFault
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_rehearsal.cases.format.case import Injection
+from deeplearning_rehearsal.cases.format.target import parse_target
+from deeplearning_rehearsal.cases.format.trigger import parse_trigger
+from deeplearning_rehearsal.cases.run.actions import Actions
+from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
+from deeplearning_rehearsal.cases.run.poison import BODIES, send_poison
 
 
 class Recorder:

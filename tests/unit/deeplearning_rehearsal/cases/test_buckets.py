@@ -13,13 +13,13 @@ from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request
 from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
-from deeplearning_rehearsal.cases.run.bucket_upload import put_buckets
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import parse_case
+from deeplearning_rehearsal.cases.format.toml_table import CaseError
+from deeplearning_rehearsal.cases.run.bucket_upload import put_buckets
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.run.master_commands import run_commands
 from deeplearning_rehearsal.cases.verdict.status_page import await_status
-from deeplearning_rehearsal.cases.format.toml_table import CaseError
 
 CASE = """
 title = "The cache is of no use"

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.names import NodeRole
 from deeplearning_rehearsal.cases.format.case import Injection
-from deeplearning_rehearsal.cases.run.injector import Injector
 from deeplearning_rehearsal.cases.format.target import Target, parse_target
 from deeplearning_rehearsal.cases.format.trigger import Trigger, is_due, parse_trigger
-from cdk_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.cases.run.injector import Injector
 
 
 @dataclass

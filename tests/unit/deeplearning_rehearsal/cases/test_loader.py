@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import tomllib
 
+from cdk_rehearsal.embedded_aws import CloudOptions
 from deeplearning_rehearsal.cases.format.action_words import ACTION_WORDS
-from deeplearning_rehearsal.cases.run.actions import Actions
 from deeplearning_rehearsal.cases.format.case import Case, Seen
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, parse_case, read_case
-from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.format.toml_table import CaseError
-from cdk_rehearsal.embedded_aws import CloudOptions
+from deeplearning_rehearsal.cases.run.actions import Actions
+from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 GOOD = """

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.cases.run import synthesis
+from cdk_rehearsal.errors import PromiseError, UnavailableError
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import parse_case
-from deeplearning_rehearsal.cases.verdict.results import merge_result, read_results, render_results, summarize_report
+from deeplearning_rehearsal.cases.run import synthesis
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
-from cdk_rehearsal.errors import PromiseError, UnavailableError
+from deeplearning_rehearsal.cases.verdict.results import merge_result, read_results, render_results, summarize_report
 from deeplearning_rehearsal.report.report import CaseReport, ClusterReport, Report, StackReport, render_text
 from deeplearning_rehearsal.report.report_page import render_page
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
+from cdk_rehearsal.embedded_aws import CallCounts, StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
-from deeplearning_rehearsal.report.assessment import Evidence
-from deeplearning_rehearsal.cases.run import elastic_program
 from deeplearning_rehearsal.cases.format.case_file import parse_case
+from deeplearning_rehearsal.cases.format.target import Target, parse_target
+from deeplearning_rehearsal.cases.run import elastic_program
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
-from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob, Step
 from deeplearning_rehearsal.cases.run.injector import Injected
 from deeplearning_rehearsal.cases.run.settling import is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
-from deeplearning_rehearsal.cases.format.target import Target, parse_target
+from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob, Step
 from deeplearning_rehearsal.checks.contract_check import Roster
-from cdk_rehearsal.embedded_aws import CallCounts, StackEvent, StackOutcome, StackResource
-from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_rehearsal.report.assessment import Evidence
 
 CASE = {
     "title": "A worker dies",

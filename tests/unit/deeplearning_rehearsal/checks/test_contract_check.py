@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import SEED_LOOP, Roster, check_nodes, read_roster
-from cdk_rehearsal.errors import PromiseError
 
 MASTER, WORKER = "i-1", "i-2"
 HOSTS = {"deeplearning-worker1": MASTER, "deeplearning-worker2": WORKER}

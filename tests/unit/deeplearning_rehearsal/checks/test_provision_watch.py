@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
 from deeplearning_provision.status import Status
-from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress, ProvisionWatch, name_steps
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.iam.call_record import CallRecord, RecordedCall
 from cdk_rehearsal.iam.evaluation import Decision
 from cdk_rehearsal.iam.request import Caller, Request
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.privileges import proof as proof_module
 from deeplearning_rehearsal.privileges.grants import expand_roles, find_needed
 from deeplearning_rehearsal.privileges.proof import prove, render_proof

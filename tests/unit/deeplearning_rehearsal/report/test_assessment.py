@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
-from deeplearning_rehearsal.checks.contract_check import Roster
 from cdk_rehearsal.embedded_aws import CallCounts, StackOutcome, StackResource
 from cdk_rehearsal.lab import StandIn
-from deeplearning_rehearsal.checks.node_log import LogReport
-from deeplearning_rehearsal.report.report import NodeReport, TrainingReport
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_rehearsal.checks.contract_check import Roster
+from deeplearning_rehearsal.checks.node_log import LogReport
+from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
+from deeplearning_rehearsal.report.report import NodeReport, TrainingReport
 
 HOSTS = (("deeplearning-worker1", "i-1", "10.0.0.5"), ("deeplearning-worker2", "i-2", "10.0.0.6"))
 STATE = ClusterState("c", 3, 1, Phase.FORMED, 2, ("i-1", "i-2"))

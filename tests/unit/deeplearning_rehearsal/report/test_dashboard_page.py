@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from cdk_rehearsal.report.dashboard_page import render_dashboard
+from cdk_rehearsal.report.dashboard_panels import Panel, draw_panels
+from cdk_rehearsal.report.written_metrics import WrittenMetrics
 from deeplearning_contract.log_record import LogLine, Speaker
 from deeplearning_contract.metrics import (
     CLUSTER,
@@ -16,9 +19,6 @@ from deeplearning_contract.metrics import (
     PHASE,
     embed_metrics,
 )
-from cdk_rehearsal.report.dashboard_page import render_dashboard
-from cdk_rehearsal.report.dashboard_panels import Panel, draw_panels
-from cdk_rehearsal.report.written_metrics import WrittenMetrics
 
 START = 1_790_000_000.0
 MINE, OTHER = {CLUSTER: "mine"}, {CLUSTER: "other"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.software import job_packages
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.software import job_packages
 from deeplearning_rehearsal.software.job_packages import prepare_job_packages
 
 REQUIREMENTS = b"numpy==1.23.5\n"

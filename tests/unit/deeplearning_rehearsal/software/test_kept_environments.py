@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deeplearning_contract.setting_parts import EnvironmentCacheSettings, EnvironmentSettings, ScriptSettings
 from cdk_rehearsal.errors import RehearsalError
+from deeplearning_contract.setting_parts import EnvironmentCacheSettings, EnvironmentSettings, ScriptSettings
 from deeplearning_rehearsal.software.kept_environments import PLACE, KeptEnvironments
 
 HOROVOD = EnvironmentSettings("horovod", horovod="0.28.1", framework="torch==2.13.0")
