@@ -1,11 +1,12 @@
 """
-Write what is generated of the documentation: the table of props and the picture of README.md, and docs/faults.md.
+Write what is generated of the documentation: parts of README.md and docs/architecture.md, and docs/faults.md.
 
     python -m docs.generate
 
 All of it comes from the code, so that it stays true; a test compares it.
 """
 
+import ast
 import inspect
 import re
 import sys
@@ -23,13 +24,15 @@ from docs.fault_trials import find_trials
 
 ROOT = Path(__file__).parents[1]
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
-README = ROOT / "README.md"
+README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
+SOURCE_ROOTS = ("contract", "constructs", "userdata", "lambda", "view", "rehearsal", "cli")
 _LABEL = re.compile(r"AWS::|::")
 
 
 def main() -> None:
-    """Rewrite the generated parts of the README, and the table of faults."""
+    """Rewrite the generated parts of the pages, and the table of faults."""
     README.write_text(render(README.read_text()))
+    ARCHITECTURE.write_text(fill(ARCHITECTURE.read_text(), "folders", folders_table()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)
     (ROOT / TABLE).write_text(render_table(rows, trials, read_outcomes(ROOT)))
     for mistake in find_mistakes(rows, trials):
@@ -44,11 +47,23 @@ def render(text: str) -> str:
         "consumer app": f"```python\n{consumer_app()}\n```",
     }
     for name, content in parts.items():
-        begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
-        head, rest = text.split(begin)
-        tail = rest.split(end)[1]
-        text = f"{head}{begin}\n{content}\n{end}{tail}"
+        text = fill(text, name, content)
     return text
+
+
+def fill(text: str, name: str, content: str) -> str:
+    """Return a page's text with one of its generated parts made anew."""
+    begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
+
+
+def folders_table() -> str:
+    """Return a Markdown table of the folders of code, from the first sentence of each package."""
+    modules = [path for root in SOURCE_ROOTS for path in sorted((ROOT / root).rglob("__init__.py"))]
+    said = {path.parent.relative_to(ROOT): ast.get_docstring(ast.parse(path.read_text())) or "" for path in modules}
+    rows = [f"| `{folder}` | {text.partition(chr(10) * 2)[0].strip()} |" for folder, text in said.items()]
+    return "\n".join(["| folder | what it is for |", "|---|---|", *rows])
 
 
 def consumer_app() -> str:

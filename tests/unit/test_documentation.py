@@ -39,6 +39,12 @@ def test_readme_with_an_old_table_is_noticed(generator: ModuleType) -> None:
     assert generator.render(text) != text
 
 
+def test_the_table_of_folders_is_up_to_date(generator: ModuleType) -> None:
+    text = generator.ARCHITECTURE.read_text()
+    assert generator.fill(text, "folders", generator.folders_table()) == text, "run: make docs"
+    assert all(len(row.split("|")[2].split()) > 2 for row in generator.folders_table().splitlines()[2:])
+
+
 # --- The table of faults ------------------------------------------------------------------------------
 
 ROWS = [
