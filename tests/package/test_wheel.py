@@ -65,7 +65,10 @@ def _templates(assembly: Path) -> dict[str, object]:
 def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {f"deeplearning_{name}" for name in ("cdk", "cli", "contract", "rehearsal", "view")}
+    assert tops == {
+        "cdk_rehearsal",
+        *(f"deeplearning_{name}" for name in ("cdk", "cli", "contract", "rehearsal", "view")),
+    }
     payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
     assert payload == {"bootstrap.sh", "capacity_adjuster", "fetch_agent.py", "image_pin", "vendor", *NODE_PACKAGES}
     folder = "deeplearning_rehearsal/_examples/"
