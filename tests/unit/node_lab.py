@@ -403,8 +403,8 @@ def stopped():
 def agent_folder(tmp_path_factory):
     """A folder with what the agent's zip holds of ours."""
     root, folder = Path(__file__).parents[2], tmp_path_factory.mktemp("agent")
-    for package in (*(root / "userdata").glob("deeplearning_*"), root / "contract" / "deeplearning_contract"):
-        (folder / package.name).symlink_to(package)
+    for module in (*(root / "userdata").glob("*/__init__.py"), root / "contract/deeplearning_contract/__init__.py"):
+        (folder / module.parent.name).symlink_to(module.parent)
     return folder
 
 
