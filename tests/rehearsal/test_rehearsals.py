@@ -84,7 +84,7 @@ def test_a_broken_agent_fails_the_stack_with_the_reason(
     synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
 ) -> None:
     assembly = synthesize("worker_desired_capacity=1")
-    _replace_in_agent(assembly, "deeplearning_agent/file_system.py", b"raise RuntimeError('planted in the agent')\n")
+    _replace_in_agent(assembly, "deeplearning_agent/boot/mounts.py", b"raise RuntimeError('planted in the agent')\n")
     status, report = rehearse(assembly, "--minutes", "3")
     assert (status, report["verdict"]) == (1, "fail")
     assert report["stack"]["status"] == "ROLLBACK_COMPLETE"
@@ -93,7 +93,7 @@ def test_a_broken_agent_fails_the_stack_with_the_reason(
 
 def test_a_broken_adjuster_never_passes(synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]) -> None:
     assembly = synthesize("worker_desired_capacity=1")
-    _replace_in_zip(_find_zip(assembly, "capacity_adjuster/decision.py"), "capacity_adjuster/decision.py", b"1 / 0\n")
+    _replace_in_zip(_find_zip(assembly, "capacity_adjuster/policy/decision.py"), "capacity_adjuster/policy/decision.py", b"1 / 0\n")
     status, report = rehearse(assembly, "--minutes", "0.4")
     assert (status, report["verdict"]) == (1, "fail")
     assert report["stack"]["status"] == "CREATE_IN_PROGRESS"

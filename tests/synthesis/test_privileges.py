@@ -29,6 +29,7 @@ WITHOUT_RESOURCE = {
     "ssmmessages:CreateDataChannel": "a channel belongs to the caller; the condition asks for an instance of here",
     "ssmmessages:OpenControlChannel": "a channel belongs to the caller; the condition asks for an instance of here",
     "ssmmessages:OpenDataChannel": "a channel belongs to the caller; the condition asks for an instance of here",
+    "tag:GetResources": "looking resources up takes no resource; CreateBackupSelection refuses a role without it",
 }
 """Actions of which the Service Authorization Reference names no resource type, and why they are granted."""
 
