@@ -51,7 +51,7 @@ def require_cache(cache: Path) -> None:
         raise UnavailableError(f"cache must be a writable folder, got {cache} ({error.strerror}); {_REMEDY}") from error
 
 
-def fill_once(cache: Path, key: str, fill: Callable[[Path], Path]) -> Path:
+def fill_once(cache: Path, key: str, fill: Callable[[Path], Path], tell: Callable[[str], None]) -> Path:
     """
     Return a folder of the cache, made first when it is not there.
 
@@ -61,6 +61,7 @@ def fill_once(cache: Path, key: str, fill: Callable[[Path], Path]) -> Path:
         cache: The cache; made when absent.
         key: Name of the folder.
         fill: Is given an empty folder, and returns the one in it that becomes the cache's; the rest is removed.
+        tell: Told a line when another process makes the same folder and is waited for.
 
     Raises:
         UnavailableError: The cache cannot be written.
@@ -69,19 +70,43 @@ def fill_once(cache: Path, key: str, fill: Callable[[Path], Path]) -> Path:
     if folder.is_dir():
         return folder
     require_cache(cache)
-    with lock_cache(cache):
+    with lock_cache(cache, key, tell):
         if not folder.is_dir():
-            for left in cache.glob("building-*"):
-                shutil.rmtree(left)
-            work = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
-            fill(work).rename(folder)
-            shutil.rmtree(work)
+            with make_work_folder(cache, key) as work:
+                fill(work).rename(folder)
     return folder
 
 
 @contextmanager
-def lock_cache(cache: Path) -> Iterator[None]:
-    """Keep other processes from filling the cache."""
-    with (cache / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def make_work_folder(cache: Path, key: str) -> Iterator[Path]:
+    """
+    Make an empty folder beside what is whole, and remove what is left of it; needs the lock of its key.
+
+    What an interrupted process left of the same key is removed first.
+    """
+    for left in cache.glob(f"building-{key}-*"):
+        shutil.rmtree(left)
+    work = Path(tempfile.mkdtemp(prefix=f"building-{key}-", dir=cache.resolve()))
+    yield work
+    shutil.rmtree(work)
+
+
+@contextmanager
+def lock_cache(cache: Path, key: str, tell: Callable[[str], None], *, is_shared: bool = False) -> Iterator[None]:
+    """
+    Keep other processes from a part of the cache.
+
+    Args:
+        cache: The cache, which exists.
+        key: The part; each has a lock of its own.
+        tell: Told a line when another process has the part and is waited for.
+        is_shared: Whether others may hold it at the same time, if they share it too: to read. Default: nobody may.
+    """
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+    with (cache / f".{key}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell(f"waiting for another process that uses {cache / key}")
+            fcntl.flock(lock, kind)
         yield

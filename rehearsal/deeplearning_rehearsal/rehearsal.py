@@ -83,7 +83,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
         RehearsalError: The rehearsal itself could not be carried out.
     """
     case = None if options.case is None else read_case(options.case)
-    with _open_lab(options, timeline) as lab, MemoryWatch() as memory:
+    with _open_lab(options, timeline) as lab, MemoryWatch(options.work) as memory:
         template = read_stack(options.assembly, options.stack).template
         kept = _open_kept(options, case, template)
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))

@@ -1,5 +1,7 @@
 """Measures how much memory the lab takes at most."""
 
+import contextlib
+import os
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -7,21 +9,24 @@ from typing import Self
 
 _INTERVAL_SECONDS = 1.0
 _KIB_PER_MIB = 1024
+_BYTES_PER_KIB = 1024
 
 
 class MemoryWatch:
     """
-    Samples the memory of every process in this pid namespace, and of the files in memory, once a second and at the end.
+    Samples the memory of every process in this pid namespace, and of the lab's files, once a second and at the end.
 
-    Shared pages count once (proportional set size). Files in memory, which hold the nodes' disks, count in full.
+    Shared pages count once (proportional set size). Files in memory, which hold the nodes' disks, count in full. What
+    another rehearsal on this machine takes is not counted.
 
     Args:
+        work: Folder of the lab; file systems in memory that are mounted there or below it are the lab's.
         proc: Where the kernel tells of processes. Default: of this pid namespace.
     """
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, work: Path, proc: Path = Path("/proc")) -> None:
+        self._work = work
         self._proc = proc
-        self._files_before = self._read_shared_kib()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
         self.peak_mib = 0
@@ -43,12 +48,21 @@ class MemoryWatch:
 
     def _sample(self) -> None:
         processes = sum(_proportional_kib(folder) for folder in self._proc.glob("[0-9]*"))
-        files = max(0, self._read_shared_kib() - self._files_before)
+        files = self._read_files_kib()
         self.peak_mib = max(self.peak_mib, (processes + files) // _KIB_PER_MIB)
 
-    def _read_shared_kib(self) -> int:
-        lines = (self._proc / "meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("Shmem:"))
+    def _read_files_kib(self) -> int:
+        """Return what the file systems in memory hold; proc_pid_mountinfo(5) has the fields."""
+        used = {}
+        for line in (self._proc / "self/mountinfo").read_text().splitlines():
+            mount, _, file_system = line.partition(" - ")
+            _, _, device, _, point, *_ = mount.split()
+            folder = Path(point.replace("\\040", " "))
+            if file_system.startswith("tmpfs ") and folder.is_relative_to(self._work):
+                with contextlib.suppress(OSError):  # it was unmounted just now
+                    status = os.statvfs(folder)
+                    used[device] = (status.f_blocks - status.f_bfree) * status.f_frsize // _BYTES_PER_KIB
+        return sum(used.values())
 
 
 def _proportional_kib(process: Path) -> int:

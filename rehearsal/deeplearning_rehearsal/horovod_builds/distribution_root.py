@@ -46,7 +46,7 @@ def prepare_root(cache: Path, suite: str, tell: Callable[[str], None]) -> Path:
         _run([*_ENCLOSED, *command, suite, str(work / "root")], suite)
         return work / "root"
 
-    return fill_once(cache, key, fill)
+    return fill_once(cache, key, fill, tell)
 
 
 def list_options(suite: str, keyring: Path) -> list[str]:

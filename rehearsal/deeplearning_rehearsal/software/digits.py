@@ -44,4 +44,4 @@ def prepare_digits(cache: Path, tell: Callable[[str], None]) -> Path:
         (folder / DIGITS).write_bytes(content)
         return folder
 
-    return fill_once(cache, f"digits-{_SHA256[:16]}", fill) / DIGITS
+    return fill_once(cache, f"digits-{_SHA256[:16]}", fill, tell) / DIGITS

@@ -95,7 +95,7 @@ def _prepare(cache: Path, recipe: object, fill: Callable[[Path], None], tell: Ca
         tell(f"{len(list(folder.iterdir()))} packages of the environment are here, {size / 1e6:.0f} MB")
         return folder
 
-    return fill_once(cache, f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill_folder)
+    return fill_once(cache, f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill_folder, tell)
 
 
 def _download_horovod(folder: Path) -> Path:

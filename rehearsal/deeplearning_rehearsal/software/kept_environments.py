@@ -9,14 +9,13 @@ import json
 import re
 import shutil
 import subprocess
-import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.cache import lock_cache, require_cache
+from cdk_rehearsal.cache import lock_cache, make_work_folder, require_cache
 from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.setting_parts import EnvironmentSettings
 
@@ -49,6 +48,7 @@ class KeptEnvironments:
     tell: Callable[[str], None]
     is_fresh: bool = False
     brought: set[str] = field(default_factory=set)
+    _putting: threading.Lock = field(default_factory=threading.Lock)
 
     def put(self, roots: Sequence[Path]) -> None:
         """
@@ -63,7 +63,8 @@ class KeptEnvironments:
         kept = self.cache / _FOLDER / PLACE
         if self.wanted is None or self.is_fresh or not kept.is_dir():
             return
-        with lock_cache(self.cache):  # a node that boots beside another waits until all is there
+        # A node that boots beside another waits until all is there; other rehearsals read at the same time.
+        with self._putting, lock_cache(self.cache, _FOLDER, self.tell, is_shared=True):
             notes = self._choose(kept)
             for root in roots:
                 if notes and not (root / PLACE).exists():
@@ -79,7 +80,7 @@ class KeptEnvironments:
             return
         try:
             require_cache(self.cache)
-            with lock_cache(self.cache):
+            with lock_cache(self.cache, _FOLDER, self.tell):
                 for root in roots:
                     self._keep(root)
         except (OSError, RehearsalError, subprocess.CalledProcessError) as error:
@@ -141,7 +142,7 @@ class KeptEnvironments:
             for folder in (PLACE.parent, PLACE):
                 _make_like(root / folder, self.cache / _FOLDER / folder)
             if _read_bytes(made / key / _COMPLETE) != _read_bytes(kept / key / _COMPLETE):
-                with _work(self.cache) as work:
+                with make_work_folder(self.cache, _FOLDER) as work:
                     _copy(made / key, work / key)
                     shutil.rmtree(kept / key, ignore_errors=True)
                     (work / key).rename(kept / key)
@@ -151,16 +152,6 @@ class KeptEnvironments:
         for folder in kept.iterdir() if kept.is_dir() else ():
             if folder.is_dir() and folder.name not in used:
                 shutil.rmtree(folder)
-
-
-@contextmanager
-def _work(cache: Path) -> Iterator[Path]:
-    """Make a folder beside what is whole; one that is interrupted is removed by whoever fills the cache next."""
-    work = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work)
 
 
 def _read_notes(folder: Path) -> Iterator[tuple[Path, str]]:

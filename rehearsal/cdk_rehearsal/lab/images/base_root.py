@@ -88,7 +88,7 @@ def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> BaseRoot:
         UnavailableError: This machine cannot make it; the message says what is missing or what failed.
     """
     install_missing_packages(tell)
-    folder = fill_once(cache, recipe_key(), lambda work: _build(work, tell))
+    folder = fill_once(cache, recipe_key(), lambda work: _build(work, tell), tell)
     return BaseRoot(folder / "root", folder / "archive")
 
 

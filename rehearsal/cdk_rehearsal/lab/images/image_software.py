@@ -104,4 +104,4 @@ def _prepare(layer: _Layer, cache: Path, tell: Callable[[str], None]) -> Path:
             raise UnavailableError(f"the layer {layer.part} of the nodes' image could not be made: {last}")
         return made
 
-    return fill_once(cache, layer.key, fill)
+    return fill_once(cache, layer.key, fill, tell)
