@@ -9,6 +9,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CASE ?=
+JOBS ?=
+AGAIN ?=
 ONLY ?=
 NODES ?=
 GPUS_PER_NODE ?= 1
@@ -71,9 +73,9 @@ setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything 
 # --- What users run -----------------------------------------------------------------------------
 
 .PHONY: rehearse
-rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=name or all injects faults)
+rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=a,b or all injects faults, JOBS=2 at once, AGAIN=1 repeats passes)
 ifneq ($(CASE),)
-	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)"
+	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)" $(if $(JOBS),--jobs $(JOBS)) $(if $(AGAIN),--again)
 else
 	@rm -rf cdk.out && $(BIN)/python app.py $(CONTEXT)
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)

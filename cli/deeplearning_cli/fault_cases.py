@@ -2,21 +2,16 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from cdk_rehearsal.errors import PromiseError
-from cdk_rehearsal.run.enclosure import run_enclosed
 from cdk_rehearsal.run.progress import tell
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.format.toml_table import CaseError
-from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
-from deeplearning_rehearsal.cases.verdict.results import Result, merge_result, render_results, summarize_report
+from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
+from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
-from deeplearning_rehearsal.software.node_software import prepare_software
 
 ALL = "all"
 _INTERRUPTED = (130, 143)
@@ -31,78 +26,63 @@ def print_cases() -> int:
     return 0
 
 
-def read_chosen(name: str, arguments: argparse.Namespace) -> tuple[tuple[Path, Case], ...]:
+def read_chosen(names: str, arguments: argparse.Namespace) -> tuple[tuple[Path, Case], ...]:
     """
     Read the cases that the user chose, each with its file; all files are checked before one is rehearsed.
+
+    Args:
+        names: Names or files of cases, with commas between; or `all`.
+        arguments: The command line.
 
     Raises:
         CaseError: A file cannot be carried out, or does not go with the other arguments.
     """
-    paths = list_cases() if name == ALL else (find_case(name),)
+    chosen = [name.strip() for name in names.split(",")]
+    paths = list_cases() if chosen == [ALL] else tuple(dict.fromkeys(map(find_case, chosen)))
     cases = tuple((path, read_case(path)) for path in paths)
     for option in ("nodes", "expect", "minutes", "gpus_per_node", "lustre_client"):
         if getattr(arguments, option) is not None:
             raise CaseError(f"--{option.replace('_', '-')} must be left out with --case; the case's file says it")
-    if name == ALL and arguments.keep:
-        raise CaseError("--keep must be given with one case, got --case all; name a case")
+    if len(cases) > 1 and arguments.keep:
+        raise CaseError(f"--keep must be given with one case, got --case {names}; name a case")
     for _, case in cases:
         if arguments.app is None and case.needs_synthesis:
             raise CaseError(f"case {case.name} must have a stack of its own; give --app 'COMMAND' instead of assembly")
     return cases
 
 
-def rehearse_cases(chosen: Sequence[tuple[Path, Case]], app: str | None, options: RehearsalOptions) -> int:
+def rehearse_cases(
+    chosen: Sequence[tuple[Path, Case]], app: str | None, options: RehearsalOptions, *, jobs: int | None, again: bool
+) -> int:
     """
-    Rehearse cases one after the other, and go on after one that fails.
+    Rehearse cases, and go on after one that fails.
+
+    One is rehearsed in any case, and shown while it runs. Several are rehearsed at once, as far as the machine allows,
+    and those that passed on the same sources are not repeated.
 
     Args:
         chosen: The cases, each with its file.
         app: Command that synthesizes each case's stack. None: the assembly of the options is deployed.
         options: What else the command line says.
+        jobs: How many cases may run at once. None: two, where there are two cores.
+        again: Whether cases that passed on the same sources are repeated.
 
     Returns:
         0 when each passed, 1 when one did not, 130 or 143 when the user ended it.
     """
-    results: dict[str, Result] = {}
-    for number, (path, case) in enumerate(chosen, start=1):
-        print(f"=== {number} of {len(chosen)}: {case.name}: {case.title}", file=sys.stderr, flush=True)
-        status, results[case.name] = _rehearse_case(case, app, _choose_options(case, path, options))
-        merge_result(options.out, case.name, results[case.name])
-        if status in _INTERRUPTED:
-            return status
-    if len(chosen) > 1:
-        print(json.dumps(results, indent=2) if options.json else render_results(results), flush=True)
-    return 0 if all(result["verdict"] == "pass" for result in results.values()) else 1
-
-
-def _choose_options(case: Case, path: Path, options: RehearsalOptions) -> RehearsalOptions:
-    return replace(
-        options,
-        case=path,
-        nodes=case.nodes,
-        gpus_per_node=case.gpus_per_node,
-        lustre_client=case.lustre_client,
-        expect=case.expect,
-        minutes=case.minutes,
-    )
-
-
-def _rehearse_case(case: Case, app: str | None, options: RehearsalOptions) -> tuple[int, Result]:
-    """Rehearse one case; a report that an earlier run left is removed first, so that none passes for this one's."""
-    report = options.folder / "report.json"
-    report.unlink(missing_ok=True)
+    if len(chosen) == 1:
+        status, result = rehearse_one(chosen[0], app, options)
+        return status if status in _INTERRUPTED else int(result["verdict"] != "pass")
+    suite = SuiteRun(chosen, app, options, jobs or count_jobs())
     try:
-        if app is not None:
-            options = replace(options, assembly=synthesize_case(case, app, options.folder))
-        prepare_software(options.assembly, options.stack, options.cache, tell)
-    except PromiseError as error:
-        print(f"deeplearning-cdk: {error}", file=sys.stderr)
-        return 1, _fail(str(error))
-    status = run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
-    if not report.is_file():
-        return status, _fail(f"the rehearsal ended with status {status} and left no report")
-    return status, summarize_report(json.loads(report.read_text(encoding="utf-8")))
-
-
-def _fail(reason: str) -> Result:
-    return {"verdict": "fail", "seconds": 0.0, "reasons": [reason]}
+        suite.carry_out(again=again)
+    except KeyboardInterrupt:
+        tell("interrupted; the same command goes on with the cases that are left")
+        return _INTERRUPTED[0]
+    if suite.results:
+        print(json.dumps(suite.results, indent=2) if options.json else render_results(suite.results), flush=True)
+    if suite.skipped:
+        left = "" if suite.results else "nothing is left to run: "
+        tell(f"{left}{len(suite.skipped)} cases passed on these sources before: {', '.join(suite.skipped)}")
+        tell("--again (or AGAIN=1 with make) repeats them")
+    return int(any(result["verdict"] != "pass" for result in suite.results.values()))

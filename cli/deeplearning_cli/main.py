@@ -93,7 +93,9 @@ def _add_rehearse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",
     )
     add("--minutes", type=_minutes, metavar="M", help="give up after M minutes (default: 15)")
-    add("--case", metavar="NAME", help="inject a fault case and judge it: a name, a .toml file, or all")
+    add("--case", metavar="NAMES", help="inject fault cases and judge them: names or .toml files (a,b,c), or all")
+    add("--jobs", type=_job_count, metavar="N", help="cases at once, as far as memory allows (default: 2)")
+    add("--again", action="store_true", help="repeat cases that passed on the same sources, too")
     add("--list-cases", action="store_true", help="list the fault cases and end")
     add("--app", metavar="COMMAND", help="with --case: synthesize each case's own stack with this CDK app")
     add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and say how to log in")
@@ -161,6 +163,10 @@ def _prepare_data(arguments: argparse.Namespace) -> int:
 
 def _node_count(text: str) -> int:
     return _whole_number(text, 1, 250)
+
+
+def _job_count(text: str) -> int:
+    return _whole_number(text, 1, 64)
 
 
 def _gpu_count(text: str) -> int:

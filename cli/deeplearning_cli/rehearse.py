@@ -39,7 +39,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         require_cache(options.cache)
         options.out.mkdir(parents=True, exist_ok=True)
         if cases:
-            return rehearse_cases(cases, arguments.app, options)
+            return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
         prepare_software(options.assembly, options.stack, options.cache, tell)
         return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
     except RehearsalError as error:

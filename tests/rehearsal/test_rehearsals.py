@@ -93,7 +93,9 @@ def test_a_broken_agent_fails_the_stack_with_the_reason(
 
 def test_a_broken_adjuster_never_passes(synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]) -> None:
     assembly = synthesize("worker_desired_capacity=1")
-    _replace_in_zip(_find_zip(assembly, "capacity_adjuster/policy/decision.py"), "capacity_adjuster/policy/decision.py", b"1 / 0\n")
+    _replace_in_zip(
+        _find_zip(assembly, "capacity_adjuster/policy/decision.py"), "capacity_adjuster/policy/decision.py", b"1 / 0\n"
+    )
     status, report = rehearse(assembly, "--minutes", "0.4")
     assert (status, report["verdict"]) == (1, "fail")
     assert report["stack"]["status"] == "CREATE_IN_PROGRESS"

@@ -3,15 +3,16 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from deeplearning_cli import fault_cases
 from deeplearning_cli.fault_cases import read_chosen, rehearse_cases
 from deeplearning_cli.main import main
+from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import list_cases
+from deeplearning_rehearsal.cases.run import one_case
 from deeplearning_rehearsal.cases.verdict.results import merge_result
 from deeplearning_rehearsal.options import RehearsalOptions
 
@@ -23,6 +24,7 @@ REPORT = {
     "cluster": {"formation_seconds": 9.0, "requested": 2, "formed": 2, "generation": 1},
     "training": None,
     "phases": [{"name": "form", "start": 1.0, "seconds": 9.0}],
+    "peak_memory_mib": 900,
 }
 Enclosure = Callable[[str, str], int]
 
@@ -47,6 +49,8 @@ def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -
         (["--app", "x", "--case", "quota", "--gpus-per-node", "1"], "--gpus-per-node must be left out with --case"),
         (["--app", "x", "--case", "quota", "--lustre-client"], "--lustre-client must be left out with --case"),
         (["--app", "x", "--case", "all", "--keep"], "--keep must be given with one case, got --case all; name a case"),
+        (["--app", "x", "--case", "quota,bad-image", "--keep"], "got --case quota,bad-image; name a case"),
+        (["--app", "x", "--case", "quota,nothing"], "--case must be one of amazon-linux, bad-image,"),
     ],
 )
 def test_arguments_that_contradict_each_other_end_with_status_2(
@@ -75,12 +79,12 @@ def options(tmp_path: Path) -> RehearsalOptions:
 @pytest.fixture(autouse=True)
 def _nothing_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no assembly here to look for packages in."""
-    monkeypatch.setattr(fault_cases, "prepare_software", lambda *_: ())
+    monkeypatch.setattr(one_case, "prepare_software", lambda *_: ())
 
 
 @pytest.fixture
 def enclose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Enclosure], None]:
-    return lambda enclosure: monkeypatch.setattr(fault_cases, "run_enclosed", enclosure)
+    return lambda enclosure: monkeypatch.setattr(one_case, "run_enclosed", enclosure)
 
 
 def _choose(folder: Path, *names: str):
@@ -90,6 +94,10 @@ def _choose(folder: Path, *names: str):
     for name in names:
         (folder / f"{name}.toml").write_text(CASE)
         yield from read_chosen(str(folder / f"{name}.toml"), arguments)
+
+
+def _rehearse(chosen: Iterable[tuple[Path, Case]], app: str | None, options: RehearsalOptions) -> int:
+    return rehearse_cases(list(chosen), app, options, jobs=None, again=False)
 
 
 def _write_report(argument: str, **changes: object) -> RehearsalOptions:
@@ -109,32 +117,13 @@ def test_a_case_runs_with_its_own_options_and_leaves_its_entry(
         return 0
 
     enclose(enclosure)
-    assert rehearse_cases(list(_choose(tmp_path, "pair")), None, options) == 0
+    assert _rehearse(_choose(tmp_path, "pair"), None, options) == 0
     ((module, given),) = seen
     assert module == "deeplearning_rehearsal.first_process"
     assert (given.nodes, given.expect, given.minutes, given.gpus_per_node) == (2, "formed", 3.0, 4)
     assert (given.folder, given.cache) == (tmp_path / "pair", tmp_path / "cache")
     assert given.case == tmp_path / "pair.toml"
     assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "pass"
-
-
-def test_all_go_on_after_one_that_fails_and_the_status_says_so(
-    options: RehearsalOptions,
-    enclose: Callable[[Enclosure], None],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def enclosure(_module: str, argument: str) -> int:
-        is_bad = RehearsalOptions.from_json(argument).case == tmp_path / "bad.toml"
-        _write_report(argument, **({"verdict": "fail", "reasons": ["no membership"]} if is_bad else {}))
-        return int(is_bad)
-
-    enclose(enclosure)
-    assert rehearse_cases(list(_choose(tmp_path, "bad", "good")), None, options) == 1
-    shown = capsys.readouterr()
-    assert "=== 2 of 2: good: Two nodes" in shown.err
-    assert "no membership" in shown.out
-    assert "1 of 2 cases passed" in shown.out
 
 
 def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
@@ -144,7 +133,7 @@ def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
     (tmp_path / "pair" / "report.json").write_text(json.dumps(REPORT))
     merge_result(tmp_path, "pair", {"verdict": "pass", "seconds": 1.0, "reasons": []})
     enclose(lambda *_: 2)
-    assert rehearse_cases(list(_choose(tmp_path, "pair")), None, options) == 1
+    assert _rehearse(_choose(tmp_path, "pair"), None, options) == 1
     entry = json.loads((tmp_path / "cases.json").read_text())["pair"]
     assert (entry["verdict"], entry["reasons"]) == (
         "fail",
@@ -152,13 +141,26 @@ def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
     )
 
 
-def test_an_interrupt_ends_all_of_them(
+def test_an_interrupted_case_says_so_by_its_status(
+    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
+) -> None:
+    enclose(lambda *_: 130)
+    assert _rehearse(_choose(tmp_path, "pair"), None, options) == 130
+
+
+def test_a_named_case_is_rehearsed_though_it_passed_on_the_same_sources(
     options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
 ) -> None:
     ran = []
-    enclose(lambda _module, argument: ran.append(argument) or 130)
-    assert rehearse_cases(list(_choose(tmp_path, "first", "second")), None, options) == 130
-    assert len(ran) == 1
+
+    def enclosure(_module: str, argument: str) -> int:
+        ran.append(_write_report(argument))
+        return 0
+
+    enclose(enclosure)
+    for _ in range(2):
+        assert _rehearse(_choose(tmp_path, "pair"), None, options) == 0
+    assert len(ran) == 2
 
 
 def test_an_app_that_fails_is_the_cases_failure(
@@ -166,6 +168,6 @@ def test_an_app_that_fails_is_the_cases_failure(
 ) -> None:
     enclose(lambda *_: pytest.fail("nothing was synthesized"))
     command = f"{sys.executable} -c 'import sys; sys.exit(\"error: planted\")'"
-    assert rehearse_cases(list(_choose(tmp_path, "pair")), command, options) == 1
+    assert _rehearse(_choose(tmp_path, "pair"), command, options) == 1
     assert "pair: the app failed: error: planted" in capsys.readouterr().err
     assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "fail"

@@ -142,6 +142,8 @@ class Case:
         launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
         fresh_environment: Whether the nodes find no environment that an earlier rehearsal made, and leave none.
+        alone: Whether it takes the whole machine, or is long beside another case.
+        after: Case that leaves what this one needs; rehearsed together, it goes first. Empty for none.
     """
 
     name: str
@@ -162,6 +164,13 @@ class Case:
     launchers: tuple[str, ...] = ()
     lustre_client: bool = False
     fresh_environment: bool = False
+    alone: bool = False
+    after: str = ""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing may run beside it: it says so, or measures how fast training goes on."""
+        return self.alone or self.seen.recovery_seconds_at_most is not None
 
     @property
     def is_elastic(self) -> bool:

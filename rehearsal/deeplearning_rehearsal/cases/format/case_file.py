@@ -89,6 +89,8 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         launchers=table.items("launchers", str),
         lustre_client=table.get("lustre_client", bool, default=False),
         fresh_environment=table.get("fresh_environment", bool, default=False),
+        alone=table.get("alone", bool, default=False),
+        after=table.get("after", str, ""),
     )
     table.finish()
     _require_sense(case, table)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS_FILE = "cases.json"
+_SLOWEST = 10
 
 Result = dict[str, Any]
 
@@ -30,6 +31,7 @@ def summarize_report(document: Mapping[str, Any]) -> Result:
     return {
         "verdict": document["verdict"],
         "seconds": round(max(ends, default=0.0), 1),
+        "peak_memory_mib": document["peak_memory_mib"],
         **{name: round(value, 4) for name, value in figures.items() if value is not None},
         "requested": cluster["requested"],
         "formed": cluster["formed"],
@@ -63,15 +65,30 @@ def merge_result(out: Path, name: str, result: Result) -> None:
 
 
 def render_results(results: Mapping[str, Result]) -> str:
-    """Render a table for a terminal: a line a case, and below it what does not hold."""
+    """Render a table for a terminal: a line a case, below it what does not hold, and at the end the slowest."""
     width = max([len(name) for name in results], default=0)
     lines = []
     for name, result in results.items():
-        recovery = result.get("recovery_seconds")
-        went_on = "" if recovery is None else f"  training went on after {recovery:.1f} s"
-        formed = f"{result['formed']} of {result['requested']} nodes" if "formed" in result else "not rehearsed"
-        lines.append(f"{name:<{width}}  {result['verdict']:<4}  {result['seconds']:>6.1f} s  {formed}{went_on}")
+        lines.append(render_line(f"{name:<{width}}", result))
         if result["verdict"] != "pass":
             lines += [f"{'':<{width}}  {reason}" for reason in result["reasons"]]
+        if first := result.get("first"):
+            beside = f"failed at first, beside {', '.join(first['beside'])}, and was rehearsed once more alone:"
+            lines += [f"{'':<{width}}  {line}" for line in (beside, *first["reasons"])]
+    slowest = sorted(results, key=lambda name: -results[name]["seconds"])[:_SLOWEST]
     passed = sum(result["verdict"] == "pass" for result in results.values())
-    return "\n".join([*lines, f"{passed} of {len(results)} cases passed"])
+    return "\n".join(
+        [
+            *lines,
+            "slowest: " + ", ".join(f"{name} {results[name]['seconds']:.0f} s" for name in slowest),
+            f"{passed} of {len(results)} cases passed",
+        ]
+    )
+
+
+def render_line(name: str, result: Result) -> str:
+    """Render a case's entry in a line."""
+    recovery = result.get("recovery_seconds")
+    went_on = "" if recovery is None else f"  training went on after {recovery:.1f} s"
+    formed = f"{result['formed']} of {result['requested']} nodes" if "formed" in result else "not rehearsed"
+    return f"{name}  {result['verdict']:<4}  {result['seconds']:>6.1f} s  {formed}{went_on}"

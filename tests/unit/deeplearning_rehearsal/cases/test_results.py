@@ -64,6 +64,7 @@ def test_an_entry_has_verdict_seconds_and_the_figures_that_there_are(report: Rep
     assert entry == {
         "verdict": "fail",
         "seconds": 22.0,
+        "peak_memory_mib": 1,
         "recovery_seconds": 8.25,
         "lost_commits": 0,
         "formation_seconds": 12.5432,
@@ -104,10 +105,14 @@ def test_a_damaged_file_of_results_counts_as_none(tmp_path: Path) -> None:
 def test_the_table_names_what_does_not_hold_and_how_fast_training_went_on() -> None:
     good = {"verdict": "pass", "seconds": 61.0, "formed": 4, "requested": 4, "recovery_seconds": 8.25, "reasons": []}
     bad = {"verdict": "fail", "seconds": 0.0, "reasons": ["the app failed"]}
-    assert render_results({"worker-killed": good, "quota": bad}).splitlines() == [
+    first = {"beside": ["quota"], "reasons": ["too slow"]}
+    assert render_results({"worker-killed": good | {"first": first}, "quota": bad}).splitlines() == [
         "worker-killed  pass    61.0 s  4 of 4 nodes  training went on after 8.2 s",
+        "               failed at first, beside quota, and was rehearsed once more alone:",
+        "               too slow",
         "quota          fail     0.0 s  not rehearsed",
         "               the app failed",
+        "slowest: worker-killed 61 s, quota 0 s",
         "1 of 2 cases passed",
     ]
 

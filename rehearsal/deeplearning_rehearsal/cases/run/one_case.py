@@ -1,0 +1,130 @@
+"""
+Rehearses one case in an enclosure of its own.
+
+`python -m deeplearning_rehearsal.cases.run.one_case TASK_JSON` does so in a process of its own, as an enclosure needs
+it: its signal handler belongs to a process's main thread.
+"""
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cdk_rehearsal.cache import fill_once
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import PromiseError, RehearsalError
+from cdk_rehearsal.run.enclosure import run_enclosed
+from cdk_rehearsal.run.progress import tell
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.case_file import read_case
+from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
+from deeplearning_rehearsal.cases.verdict.results import Result, summarize_report
+from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.software.node_software import prepare_software
+
+UNAVAILABLE = 2
+
+
+@dataclass(frozen=True)
+class CaseTask:
+    """
+    What the process of a case is asked to do.
+
+    Attributes:
+        options: The options, the case's own among them.
+        app: Command that synthesizes the case's stack. None: the assembly of the options is deployed.
+        assemblies: Folder of assemblies that cases with the same context share. None: the case makes its own.
+    """
+
+    options: RehearsalOptions
+    app: str | None
+    assemblies: Path | None = None
+
+    def to_json(self) -> str:
+        """Return the text that `from_json` reads."""
+        assemblies = None if self.assemblies is None else str(self.assemblies)
+        return json.dumps({"options": self.options.to_json(), "app": self.app, "assemblies": assemblies})
+
+    @classmethod
+    def from_json(cls, text: str) -> "CaseTask":
+        """Read what `to_json` wrote."""
+        document = json.loads(text)
+        assemblies = None if document["assemblies"] is None else Path(document["assemblies"])
+        return cls(RehearsalOptions.from_json(document["options"]), document["app"], assemblies)
+
+
+def choose_options(case: Case, file: Path, options: RehearsalOptions) -> RehearsalOptions:
+    """Return options with what the case says."""
+    return replace(
+        options,
+        case=file,
+        nodes=case.nodes,
+        gpus_per_node=case.gpus_per_node,
+        lustre_client=case.lustre_client,
+        expect=case.expect,
+        minutes=case.minutes,
+    )
+
+
+def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
+    """
+    Rehearse a case; a report that an earlier run left is removed first, so that none passes for this one's.
+
+    Args:
+        case: The case of the task's options.
+        task: What to do.
+
+    Returns:
+        Exit status of the rehearsal, and the case's entry.
+
+    Raises:
+        RehearsalError: It cannot be tried on this machine.
+    """
+    options = task.options
+    report = options.folder / "report.json"
+    report.unlink(missing_ok=True)
+    try:
+        if task.app is not None:
+            options = replace(options, assembly=_synthesize(case, task.app, options.folder, task.assemblies))
+        prepare_software(options.assembly, options.stack, options.cache, tell)
+    except PromiseError as error:
+        tell(f"deeplearning-cdk: {error}")
+        return 1, fail(str(error))
+    status = run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+    return status, read_entry(options.folder, status)
+
+
+def read_entry(folder: Path, status: int) -> Result:
+    """Return the entry of a case that ended: from its report, or why there is none."""
+    report = folder / "report.json"
+    if not report.is_file():
+        return fail(f"the rehearsal ended with status {status} and left no report")
+    return summarize_report(json.loads(report.read_text(encoding="utf-8")))
+
+
+def fail(reason: str) -> Result:
+    """Return the entry of a case that could not be judged."""
+    return {"verdict": "fail", "seconds": 0.0, "reasons": [reason]}
+
+
+def _synthesize(case: Case, app: str, folder: Path, assemblies: Path | None) -> Path:
+    if assemblies is None:
+        return synthesize_case(case, app, folder)
+    key = hashlib.sha256(repr((case.is_elastic, case.arguments, sorted(case.context.items()))).encode()).hexdigest()
+    return fill_once(assemblies, key[:16], lambda work: synthesize_case(case, app, work), tell)
+
+
+def main(text: str) -> int:
+    """Rehearse the case of a task, and return the exit status; what came of it is in its folder."""
+    task = CaseTask.from_json(text)
+    try:
+        if task.options.case is None:
+            raise ValueError("a task must have a case, got none")
+        return rehearse_case(read_case(task.options.case), task)[0]
+    except RehearsalError as error:
+        return report_error(error, as_json=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

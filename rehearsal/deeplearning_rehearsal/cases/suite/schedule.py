@@ -1,0 +1,78 @@
+"""Which case starts next, by cores, memory and time; plain values in and out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.verdict.results import Result
+
+_SPARE_MIB = 2048
+"""What is left to the machine itself."""
+_NODE_MIB = 1900
+_CLOUD_MIB = 700
+_UNKNOWN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    A case that is to be rehearsed.
+
+    Attributes:
+        name: The case.
+        seconds: How long it is likely to take.
+        memory_mib: What it is likely to take at most.
+        is_alone: Whether nothing may run beside it.
+        after: Case that has to end before, if it is rehearsed too; empty for none.
+    """
+
+    name: str
+    seconds: float
+    memory_mib: int
+    is_alone: bool = False
+    after: str = ""
+
+
+def estimate(case: Case, last: Result | None) -> Wanted:
+    """
+    Say what a case needs: what it took when it was rehearsed last, or what such a case usually takes.
+
+    Args:
+        case: The case.
+        last: Its last result.
+    """
+    nodes = 0 if case.expect == "failed" else case.nodes or int(case.context.get("worker_desired_capacity", 3)) + 1
+    usual = {"seconds": _UNKNOWN_SECONDS, "peak_memory_mib": _CLOUD_MIB + nodes * _NODE_MIB}
+    known = usual | ({} if last is None else {name: last[name] for name in usual if last.get(name)})
+    return Wanted(case.name, known["seconds"], int(known["peak_memory_mib"]), case.is_alone, case.after)
+
+
+def choose_next(waiting: Sequence[Wanted], running: Sequence[Wanted], jobs: int, free_mib: int) -> Wanted | None:
+    """
+    Return the case that starts now: the longest that fits; those that run alone come last.
+
+    Args:
+        waiting: Cases that have not begun.
+        running: Cases that run.
+        jobs: How many may run at once.
+        free_mib: Memory that was free when nothing ran.
+
+    Returns:
+        None when none may start now.
+    """
+    if len(running) >= jobs or any(wanted.is_alone for wanted in running):
+        return None
+    before_others = {wanted.name for wanted in (*waiting, *running)}
+    ready = sorted(
+        (wanted for wanted in waiting if wanted.after not in before_others),
+        key=lambda wanted: (wanted.is_alone, -wanted.seconds, wanted.name),
+    )
+    if not running:
+        return ready[0] if ready else None
+    left = free_mib - _SPARE_MIB - sum(wanted.memory_mib for wanted in running)
+    return next((wanted for wanted in ready if not wanted.is_alone and wanted.memory_mib <= left), None)
+
+
+def read_free_mib(meminfo: str) -> int:
+    """Return the memory that is available, from the text of `/proc/meminfo`; proc_meminfo(5)."""
+    return next(int(line.split()[1]) for line in meminfo.splitlines() if line.startswith("MemAvailable:")) // 1024
