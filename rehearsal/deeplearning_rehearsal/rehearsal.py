@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws import EmbeddedAws
@@ -22,6 +22,7 @@ from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.report.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
+from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import Fleet
 from cdk_rehearsal.run.lab_record import LabRecord, read_network
 from cdk_rehearsal.run.memory import MemoryWatch
@@ -53,7 +54,7 @@ PORT = 4566
 
 def carry_out(argument: str, lab_pid: int) -> int:
     """
-    Rehearse, report, and return the exit status.
+    Rehearse, report, and end this process; return the exit status of what could not be rehearsed.
 
     Args:
         argument: The options as JSON.
@@ -61,23 +62,21 @@ def carry_out(argument: str, lab_pid: int) -> int:
     """
     options = RehearsalOptions.from_json(argument)
     try:
-        report = rehearse(options, Timeline(), lab_pid)
+        rehearse(options, Timeline(), lab_pid)
     except RehearsalError as error:
         return report_error(error, as_json=options.json)
-    return 0 if report.verdict == "pass" else 1
 
 
-def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Report:
+def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoReturn:
     """
     Deploy, boot, form, check, train and report; the lab stays for as long as the user wants to keep it.
+
+    Ends this process with status 0, or 1 when something was not as promised, which the report says.
 
     Args:
         options: What to do.
         timeline: Told everything that happens.
         lab_pid: This process's id outside its namespaces.
-
-    Returns:
-        The report; something that was not as promised is in its verdict.
 
     Raises:
         RehearsalError: The rehearsal itself could not be carried out.
@@ -110,7 +109,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> Rep
             write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
             if options.keep:
                 _keep(lab, fleet, lab_pid, options)
-    return report
+            end_enclosure(0 if report.verdict == "pass" else 1)
 
 
 def _open_kept(options: RehearsalOptions, case: Case | None, template: Mapping[str, Any]) -> KeptEnvironments:

@@ -39,7 +39,7 @@ class KeptEnvironments:
         cache: The cache's folder.
         wanted: What the rehearsed cluster asks for; None for no environment, which takes and leaves nothing.
         tell: Told a line about what is kept, and why something is not.
-        is_fresh: Whether the cluster is to find nothing, and leaves nothing.
+        is_fresh: Whether the cluster is to find nothing.
         brought: Keys of those that were put on file systems of this rehearsal.
     """
 
@@ -76,7 +76,7 @@ class KeptEnvironments:
 
         A cache that takes nothing is told of, and is no fault of the cluster.
         """
-        if self.wanted is None or self.is_fresh:
+        if self.wanted is None:
             return
         try:
             require_cache(self.cache)
@@ -99,7 +99,7 @@ class KeptEnvironments:
         if cache is None or not notes:
             raise RehearsalError(
                 "an environment of an earlier rehearsal must be kept before a cache can have it, got none; rehearse "
-                "another case of the same image first"
+                "another case with the same environment first"
             )
         for key in sorted(set(notes.values())):
             archive = bytearray((kept / key / _ARCHIVE).read_bytes())

@@ -141,7 +141,7 @@ class Case:
         buckets: Buckets that the account has before, beside those of the objects.
         launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
-        fresh_environment: Whether the nodes find no environment that an earlier rehearsal made, and leave none.
+        fresh_environment: Whether the nodes find no environment that an earlier rehearsal made.
         alone: Whether it takes the whole machine, or is long beside another case.
         after: Case that leaves what this one needs; rehearsed together, it goes first. Empty for none.
     """

@@ -10,7 +10,7 @@ from deeplearning_rehearsal.cases.run.actions import Actions
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
 from deeplearning_rehearsal.cases.run.master_commands import run_commands
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles
-from deeplearning_rehearsal.cases.run.settling import is_settled
+from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
 from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob
 from deeplearning_rehearsal.cases.verdict.findings import Sight, judge_seen
@@ -166,8 +166,19 @@ class CaseRun(ClusterRun):
 
     def _settle(self, nodes: int, limit: float) -> None:
         """Wait until the cluster has so many nodes, all have its generation, and nobody does anything any more."""
-        while not is_settled(self.situation.state(), self.fleet, nodes) and time.monotonic() < limit:
+        while not is_settled(self.situation.state(), self.fleet, nodes, self._is_done) and time.monotonic() < limit:
             time.sleep(_INTERVAL_SECONDS)
+
+    def _is_done(self) -> bool:
+        """Tell whether AWS has nothing to do any more, and what the case waits for has been seen."""
+        seen, state = self.case.seen, self.situation.state()
+        told = [happening.text for happening in self.timeline.happenings]
+        return (
+            state is not None
+            and state.generation >= (seen.generation_at_least or 0)
+            and all(any(text in line for line in told) for text in seen.timeline_contains)
+            and is_at_rest(self.aws.place)
+        )
 
     def _report(self, evidence: Evidence) -> CaseReport:
         case, injected = self.case, self.injector.injected

@@ -164,7 +164,11 @@ def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> N
         ('title = "A worker dies"', "", "trial.toml: title must be given, it is a text"),
         ("faults = [45]", 'faults = ["45"]', "faults must be a list whose entries are each a whole number, got '45'"),
         ("minutes = 5", 'minutes = "5"', "minutes must be a number, got '5'"),
-        ("minutes = 5", "hours = 5", "hours must be left out, nothing here reads it; the keys are after, alone, arguments, bucket,"),
+        (
+            "minutes = 5",
+            "hours = 5",
+            "hours must be left out, nothing here reads it; the keys are after, alone,",
+        ),
         ('expect = "trained"', 'expect = "fine"', "expect must be one of trained, formed, failed, stopped, got 'fine'"),
         ("[cloud]", "[cloud]\nspeed = 2", "cloud.speed must be left out, nothing here reads it"),
         ('code = "Ins', 'kode = "x", code = "Ins', "cloud.launch_faults[0].kode must be left out"),

@@ -14,11 +14,11 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.target import Target, parse_target
-from deeplearning_rehearsal.cases.run import elastic_program
+from deeplearning_rehearsal.cases.run import elastic_program, settling
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
 from deeplearning_rehearsal.cases.run.injector import Injected
-from deeplearning_rehearsal.cases.run.settling import is_settled
+from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
 from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob, Step
 from deeplearning_rehearsal.checks.contract_check import Roster
@@ -92,7 +92,7 @@ def _settled(run: CaseRun, state: ClusterState | None, installed: int = 2) -> bo
     disk = run.lab.disk("i-0")
     (disk / "opt/deeplearning").mkdir(parents=True, exist_ok=True)
     (disk / "opt/deeplearning/membership.json").write_text(f'{{"generation": {installed}}}')
-    return is_settled(state, run.fleet, 2)
+    return is_settled(state, run.fleet, 2, lambda: False)
 
 
 def test_a_cluster_has_settled_when_all_members_run_and_nobody_says_anything(run: CaseRun) -> None:
@@ -102,7 +102,7 @@ def test_a_cluster_has_settled_when_all_members_run_and_nobody_says_anything(run
 def test_a_cluster_in_which_a_member_has_an_older_generation_has_not_settled(run: CaseRun) -> None:
     assert not _settled(run, _state(Phase.FORMED, "i-0", "i-1"), installed=1)
     (run.lab.disk("i-0") / "opt/deeplearning/membership.json").unlink()
-    assert not is_settled(_state(Phase.FORMED, "i-0", "i-1"), run.fleet, 2)
+    assert not is_settled(_state(Phase.FORMED, "i-0", "i-1"), run.fleet, 2, lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,55 @@ def test_a_cluster_in_which_something_goes_on_has_not_settled(
 ) -> None:
     changed: Any = replace(run.fleet, **fleet)
     assert not _settled(replace(run, fleet=changed), state)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "running", "is_done", "is_settled"),
+    [
+        (2.0, ("i-0", "i-1"), True, False),
+        (3.0, ("i-0", "i-1"), True, True),
+        (3.0, ("i-0", "i-1"), False, False),
+        (3.0, ("i-0", "i-1", "i-2"), True, False),
+        (7.0, ("i-0", "i-1", "i-2"), False, True),
+    ],
+)
+def test_a_short_quiet_is_enough_where_nothing_is_to_come(
+    run: CaseRun, quiet: float, running: tuple[str, ...], is_done: object, is_settled: object
+) -> None:
+    _settled(run, None)  # which writes the nodes' generation
+    fleet: Any = replace(run.fleet, spoke_at=time.monotonic() - quiet, running=running)
+    found = settling.is_settled(_state(Phase.FORMED, "i-0", "i-1"), fleet, 2, lambda: bool(is_done))
+    assert found is is_settled
+
+
+def _place(instances: int = 2, health: str = "Healthy", state: str = "InService", **messages: int) -> Any:
+    """An account with a group of two, a queue and its dead-letter queue."""
+    held = {"ApproximateNumberOfMessages": 0, "ApproximateNumberOfMessagesNotVisible": 0}
+    queues = {
+        "work": {"QueueArn": "arn:work", "RedrivePolicy": '{"deadLetterTargetArn": "arn:dead"}'} | held | messages,
+        "dead": {"QueueArn": "arn:dead"} | held | {"ApproximateNumberOfMessages": 1},
+    }
+    entries = [{"LifecycleState": "InService", "HealthStatus": "Healthy"}] * (instances - 1)
+    entries += [{"LifecycleState": state, "HealthStatus": health}]
+    groups = [{"DesiredCapacity": 2, "Instances": entries}]
+    clients = {
+        "autoscaling": SimpleNamespace(describe_auto_scaling_groups=lambda: {"AutoScalingGroups": groups}),
+        "sqs": SimpleNamespace(
+            list_queues=lambda: {"QueueUrls": list(queues)},
+            get_queue_attributes=lambda QueueUrl, AttributeNames: {"Attributes": queues[QueueUrl]},  # noqa: N803
+        ),
+    }
+    return SimpleNamespace(client=clients.__getitem__)
+
+
+def test_aws_is_at_rest_when_groups_are_complete_and_queues_empty_but_for_dead_letters() -> None:
+    assert is_at_rest(_place())
+    assert not is_at_rest(_place(instances=1))
+    assert not is_at_rest(_place(instances=3))
+    assert not is_at_rest(_place(state="Pending"))
+    assert not is_at_rest(_place(health="Unhealthy"))
+    assert not is_at_rest(_place(ApproximateNumberOfMessages=1))
+    assert not is_at_rest(_place(ApproximateNumberOfMessagesNotVisible=1))
 
 
 def _injected(run: CaseRun, at: float, epoch: float = 0.0) -> Injected:
