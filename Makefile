@@ -90,25 +90,12 @@ horovod-builds: setup ## Build Horovod with each compiler, framework and CUDA to
 	@$(BIN)/python -m deeplearning_rehearsal.horovod_builds $(if $(ONLY),--only $(ONLY))
 
 .PHONY: test
-test: setup ## Run every test (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
-	@mkdir -p build; base=; $(if $(DEEPLEARNING_SKIP_ROOT_TESTS),,echo "making what nodes boot from, beside the unit tests: see build/base.log"; \
-	  $(MAKE) --no-print-directory base > build/base.log 2>&1 & base=$$!;) \
-	  status=0; $(MAKE) --no-print-directory unit || status=$$?; \
-	  [ -z "$$base" ] || wait $$base || { status=$$?; cat build/base.log; }; [ $$status = 0 ] || exit $$status
-	@echo "stacks, embedded AWS and wheel, beside the rehearsals; the first ones' output follows"
-	@$(BIN)/python -m pytest tests/synthesis tests/embedded_aws tests/package > build/stacks.log 2>&1 & stacks=$$!; status=0; \
-	  $(BIN)/python -m pytest tests/rehearsal || status=$$?; \
-	  wait $$stacks || status=$$?; cat build/stacks.log; exit $$status
+test: setup ## Run every test in parts beside one another, and say where the time went (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
+	@$(BIN)/python -m tests
 
-# Processes of their own: first to fail, and their CPU time is not that of stacks which other tests keep in memory.
-# Two at once, since most machines have two cores: what forms a cluster, and what is done with one.
-FORMING := $(addprefix tests/unit/,bootstrap capacity_adjuster deeplearning_agent deeplearning_cdk deeplearning_node faults)
 .PHONY: unit
 unit: setup ## Run the unit tests alone (no root)
-	@echo "unit tests in two halves; the first one's output follows the second's"
-	@$(BIN)/python -m pytest $(FORMING) > build/unit-forming.log 2>&1 & forming=$$!; status=0; \
-	  $(BIN)/python -m pytest tests/unit $(addprefix --ignore=,$(FORMING)) || status=$$?; \
-	  wait $$forming || status=$$?; cat build/unit-forming.log; exit $$status
+	@$(BIN)/python -m tests unit
 
 .PHONY: test-deep
 test-deep: setup ## Search 10,000 histories of each model for a broken promise, where a push searches 500 (no root)

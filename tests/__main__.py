@@ -1,0 +1,205 @@
+"""
+`python -m tests [PART...]`: runs every test, in processes beside one another, and says where the time went.
+
+Each process is one part of the tests. As many run at once as there are cores, and one more, since rehearsals mostly
+wait; a rehearsal starts when its memory is free. Logs are in `build/tests`.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LOGS = Path("build/tests")
+SKIP_VARIABLE = "DEEPLEARNING_SKIP_ROOT_TESTS"
+REHEARSAL_MIB = 8000
+"""What a rehearsal of four nodes takes at most, as its report says."""
+SPARE_MIB = 2048
+SLOWEST = 10
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Part:
+    """
+    A part of the tests, in a process of its own.
+
+    Attributes:
+        name: Of its log.
+        paths: What pytest is given; empty for what nodes boot from, which is made and not tested.
+        after: Parts that have to end before.
+        memory_mib: What it takes beyond a few hundred MiB.
+    """
+
+    name: str
+    paths: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    memory_mib: int = 0
+
+    @property
+    def command(self) -> list[str]:
+        """What is run."""
+        if not self.paths:
+            return ["make", "--no-print-directory", "base"]
+        return [sys.executable, "-m", "pytest", *self.paths, f"--junitxml={LOGS / self.name}.xml"]
+
+
+PARTS = (
+    Part("base"),
+    Part("unit-constructs", ("tests/unit/deeplearning_cdk",)),
+    Part("unit-others", ("tests/unit", "--ignore=tests/unit/deeplearning_cdk")),
+    Part("rehearsal-cases", ("tests/rehearsal/test_cases.py",), ("base",), REHEARSAL_MIB),
+    Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
+    Part("embedded-aws", ("tests/embedded_aws",)),
+    Part("stacks", ("tests/synthesis", "tests/package")),
+    Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
+    # Last, since it compares links, mounts and processes of this machine before and after.
+    Part(
+        "rehearsal-ends",
+        ("tests/rehearsal/test_enclosure.py",),
+        ("rehearsal-cases", "rehearsal-broken", "lab"),
+        REHEARSAL_MIB,
+    ),
+)
+"""In the order in which they start: the unit tests are the first to fail."""
+
+
+@dataclass
+class Run:
+    """
+    One run of parts.
+
+    Attributes:
+        parts: The parts, in order.
+        places: How many may run at once.
+        free_mib: Memory that rehearsals may share; one runs in any case.
+        ended: Exit status of each part that has ended.
+        spans: Part -> seconds from the beginning of the run to its start, and to its end.
+    """
+
+    parts: Sequence[Part]
+    places: int
+    free_mib: int
+    ended: dict[str, int] = field(default_factory=dict)
+    spans: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def choose_next(self, running: Sequence[str]) -> Part | None:
+        """Return the first part that may start now; None when there is none."""
+        if len(running) >= self.places:
+            return None
+        begun, names = {*running, *self.ended}, {part.name for part in self.parts}
+        left = self.free_mib - sum(part.memory_mib for part in self.parts if part.name in running)
+        is_rehearsing = left < self.free_mib
+        for part in self.parts:
+            is_ready = part.name not in begun and all(name in self.ended for name in part.after if name in names)
+            if is_ready and (part.memory_mib <= left or not is_rehearsing):
+                return part
+        return None
+
+    def carry_out(self, start: Callable[[Part], "subprocess.Popen[bytes]"], tell: Callable[[str], None]) -> None:
+        """
+        Run the parts, and tell a line when one starts and when it ends.
+
+        Args:
+            start: Starts the process of a part.
+            tell: Told the lines.
+        """
+        begin = time.monotonic()
+        running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+        while len(self.ended) < len(self.parts):
+            while (part := self.choose_next(list(running))) is not None:
+                tell(f"{part.name}: starts")
+                running[part.name] = (start(part), time.monotonic() - begin)
+            ended = [name for name, (process, _) in running.items() if process.poll() is not None]
+            for name in ended:
+                process, since = running.pop(name)
+                self.ended[name] = process.returncode
+                self.spans[name] = (since, time.monotonic() - begin)
+                how = "passed" if process.returncode == 0 else f"FAILED with status {process.returncode}"
+                tell(f"{name}: {how} after {self.spans[name][1] - since:.0f} s")
+            if not ended:
+                time.sleep(_POLL_SECONDS)
+
+
+def read_tests(report: Path) -> list[tuple[float, str]]:
+    """Return seconds and name of each test of a report that pytest wrote; none of one that is not there."""
+    if not report.exists():
+        return []
+    cases = ET.parse(report).iter("testcase")  # noqa: S314 - pytest wrote it just now
+    return [(float(case.get("time", "0")), f"{case.get('classname')}::{case.get('name')}") for case in cases]
+
+
+def summarize(run: Run, tests: Sequence[tuple[float, str]], load: tuple[float, float, float]) -> list[str]:
+    """
+    Say where the time went: each part with its wait, and the slowest tests.
+
+    Args:
+        run: The run.
+        tests: Seconds and name of each test.
+        load: Load averages of the machine before the run, over 1, 5 and 15 minutes.
+    """
+    total = max((end for _, end in run.spans.values()), default=0.0)
+    lines = [f"the {min(SLOWEST, len(tests))} slowest of {len(tests)} tests:"]
+    lines += [f"{seconds:8.1f} s  {name}" for seconds, name in sorted(tests, reverse=True)[:SLOWEST]]
+    lines.append(f"where {total:.0f} s went (load before: {load[0]:.1f}, {load[1]:.1f}, {load[2]:.1f}):")
+    for part in run.parts:
+        start, end = run.spans[part.name]
+        waited = [name for name in part.after if run.spans.get(name, (0, 0))[1] > 1]
+        reason = f"for {', '.join([*waited, 'a place'])}"
+        lines.append(f"{end - start:8.1f} s  {part.name}{f', waited {start:.0f} s {reason}' if start > 1 else ''}")
+    return lines
+
+
+def main(words: Sequence[str]) -> int:
+    """
+    Run the parts; 0 when all passed, 1 when not.
+
+    Args:
+        words: Beginnings of names of parts; none for all.
+    """
+    chosen = [part for part in PARTS if part.name.startswith(tuple(words) or "")]
+    if not chosen:
+        print(f"parts must begin with {' or '.join(words)}, got {', '.join(part.name for part in PARTS)}")
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    for old in LOGS.iterdir():
+        old.unlink()
+    memory = Path("/proc/meminfo")
+    lines = memory.read_text().splitlines() if memory.exists() else []
+    free = next((int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")), 0)
+    parts = [part for part in chosen if part.paths or os.environ.get(SKIP_VARIABLE) != "1"]
+    run = Run(parts, (os.cpu_count() or 1) + 1, free - SPARE_MIB)
+    load = os.getloadavg()
+    processes = []
+
+    def start(part: Part) -> "subprocess.Popen[bytes]":
+        with (LOGS / f"{part.name}.log").open("wb") as log:
+            processes.append(subprocess.Popen(part.command, stdout=log, stderr=subprocess.STDOUT))
+        return processes[-1]
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+
+    try:
+        run.carry_out(start, tell)
+    except KeyboardInterrupt:  # the terminal has interrupted the parts as well
+        for process in processes:
+            process.wait()
+        return 130
+    for name in run.ended:
+        text = (LOGS / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        figures = [line for line in text.splitlines() if line.startswith("unit part")]
+        tell(
+            f"=== {name}\n{text}" if run.ended[name] else "\n".join([f"=== {name}", *text.splitlines()[-1:], *figures])
+        )
+    tests = [test for part in parts for test in read_tests(LOGS / f"{part.name}.xml")]
+    tell("\n".join(summarize(run, tests, load)))
+    return int(any(run.ended.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

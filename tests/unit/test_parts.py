@@ -1,0 +1,109 @@
+"""The parts of `python -m tests`: each test is in one of them, and what runs beside what."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import __main__ as parts
+from tests.__main__ import PARTS, Part, Run, read_tests, summarize
+
+ROOT = Path(__file__).parents[2]
+LOAD = (0.5, 0.25, 0.0)
+
+
+def _covers(part: Part, file: Path) -> bool:
+    ignored = [ROOT / path.partition("=")[2] for path in part.paths if path.startswith("--ignore=")]
+    given = [ROOT / path for path in part.paths if not path.startswith("--")]
+    return any(file.is_relative_to(path) for path in given) and not any(file.is_relative_to(path) for path in ignored)
+
+
+def test_each_test_is_in_one_part() -> None:
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        if not file.is_relative_to(ROOT / "tests" / "gates"):  # of `make check`
+            assert sum(_covers(part, file) for part in PARTS) == 1, file
+    for part in PARTS:
+        assert all((ROOT / path.removeprefix("--ignore=")).exists() for path in part.paths), part
+
+
+@pytest.mark.parametrize(
+    ("ended", "running", "places", "expected"),
+    [
+        ((), (), 2, "base"),
+        ((), ("base",), 2, "unit"),
+        ((), ("base", "unit"), 2, None),
+        (("base",), ("unit",), 3, "one"),
+        (("base",), ("unit", "one"), 3, "plain"),
+        (("base", "plain"), ("unit", "one"), 3, None),
+        (("base", "plain", "one"), ("unit",), 3, "two"),
+        (("base", "plain", "one", "unit"), ("two",), 3, None),
+        (("base", "plain", "one", "unit", "two"), (), 3, "last"),
+    ],
+)
+def test_a_part_starts_when_a_place_its_memory_and_what_it_needs_are_there(
+    ended: tuple[str, ...], running: tuple[str, ...], places: int, expected: str | None
+) -> None:
+    listed = (
+        Part("base"),
+        Part("unit", ("x",)),
+        Part("one", ("x",), ("base",), 8000),
+        Part("two", ("x",), ("base",), 8000),
+        Part("plain", ("x",), ("base",)),
+        Part("last", ("x",), ("one", "two"), 8000),
+    )
+    chosen = Run(listed, places, 9000, dict.fromkeys(ended, 0)).choose_next(running)
+    assert (chosen and chosen.name) == expected
+
+
+def test_a_rehearsal_that_is_larger_than_the_memory_runs_all_the_same() -> None:
+    only = Part("one", ("x",), ("base",), 8000)
+    assert Run((only,), 1, 0).choose_next(()) == only
+
+
+def test_what_was_waited_for_and_the_slowest_tests_are_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    run = Run((Part("first", ("x",)), Part("second", ("x",), ("first",))), 2, 0)
+    statuses = {"first": 3, "second": 0}
+
+    def start(part: Part) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-S", "-c", f"raise SystemExit({statuses[part.name]})"])
+
+    run.carry_out(start, told.append)
+    assert run.ended == statuses
+    assert [line.partition(" after")[0] for line in told] == [
+        "first: starts",
+        "first: FAILED with status 3",
+        "second: starts",
+        "second: passed",
+    ]
+    run.spans = {"first": (0.0, 61.0), "second": (61.0, 90.0)}
+    report = tmp_path / "first.xml"
+    report.write_text(
+        '<s><testcase classname="a" name="b" time="2.5"/><testcase classname="a" name="c" time="0.5"/></s>'
+    )
+    assert summarize(run, read_tests(report) + read_tests(tmp_path / "none.xml"), LOAD) == [
+        "the 2 slowest of 2 tests:",
+        "     2.5 s  a::b",
+        "     0.5 s  a::c",
+        "where 90 s went (load before: 0.5, 0.2, 0.0):",
+        "    61.0 s  first",
+        "    29.0 s  second, waited 61 s for first, a place",
+    ]
+
+
+def test_a_part_that_fails_shows_its_log_and_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scripts = {"good": "print('long'); print('1 passed')", "bad": "print('planted'); print('end'); exit(1)"}
+    monkeypatch.setattr(Part, "command", property(lambda part: [sys.executable, "-S", "-c", scripts[part.name]]))
+    monkeypatch.setattr(parts, "PARTS", (Part("good", ("x",)), Part("bad", ("x",))))
+    assert parts.main([]) == 1
+    shown = capsys.readouterr().out
+    assert "bad: FAILED with status 1" in shown
+    assert "=== bad\nplanted\nend\n" in shown
+    assert "=== good\n1 passed\n" in shown
+    assert parts.main(["go"]) == 0
+    assert parts.main(["none"]) == 2
+    assert "parts must begin with none, got good, bad" in capsys.readouterr().out
