@@ -1,4 +1,4 @@
-"""The in-process AWS of the unit tests: one moto server a session, empty before each test."""
+"""The AWS of the unit tests: moto in process, or a server for what tests start as processes; empty before each test."""
 
 import logging
 import urllib.request
@@ -28,3 +28,12 @@ def aws_server(aws_server_url, monkeypatch):
     with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
         monkeypatch.setenv("AWS_ENDPOINT_URL", aws_server_url)
     return aws_server_url
+
+
+@pytest.fixture
+def aws():
+    """Answer every AWS call of this process by an empty moto, without HTTP."""
+    from tests.unit.local_aws import empty_aws  # noqa: PLC0415 - moto takes a second, and few tests need it
+
+    with empty_aws():
+        yield

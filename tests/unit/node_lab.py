@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import botocore.loaders
-import moto
 import pytest
-from moto.moto_api._internal.models import moto_api_backend
 
 from deeplearning_agent.master import Master
 from deeplearning_agent.worker import Worker
@@ -28,11 +26,11 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.programs import ProgramError, Programs
+from tests.unit.local_aws import empty_aws
 
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""
 REGION = "eu-west-1"
-NOBODY_LISTENS = "http://127.0.0.1:9"
 LOADER = botocore.loaders.create_loader()
 ROLE_ID = "AROAEXAMPLEEXAMPLE123"
 COREUTILS = ("sh", "mkdir", "mv", "ls", "chown", "test", "cat", "sed", "touch", "env", "sleep")
@@ -319,38 +317,6 @@ def fill_sender(parsed, **_):
         document = document if isinstance(document, dict) else {}
         sender = f"{ROLE_ID}:{document.get('sent_by') or document.get('instance_id')}"
         message.setdefault("Attributes", {})["SenderId"] = sender
-
-
-@contextlib.contextmanager
-def empty_aws(endpoint=None):
-    """
-    Answer every AWS call by moto, with no trace of the last test and no way to a real account.
-
-    Within this process without HTTP; with an endpoint over HTTP, for what a test starts in processes of its own.
-    """
-    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as answering:
-        for name, value in {
-            "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_CONFIG_FILE": "/nonexistent",
-            "HTTPS_PROXY": NOBODY_LISTENS,  # for a process that a test starts: AWS's own address leads nowhere
-        }.items():
-            patch.setenv(name, value)
-        if endpoint is None:
-            patch.delenv("AWS_ENDPOINT_URL", raising=False)  # moto is asked for AWS's own addresses only
-            answering.enter_context(moto.mock_aws())
-        else:
-            patch.setenv("AWS_ENDPOINT_URL", endpoint)
-        moto_api_backend.reset()  # another lab may be open, and moto resets itself for the first one only
-        yield
-
-
-@pytest.fixture
-def aws():
-    with empty_aws():
-        yield
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ sys.path.extend(str(Path(__file__).parent / folder) for folder in ("", "model", 
 
 from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their names
     agent_modules,
-    aws,
     hurried_clock,
     lab,
     make_lab,

@@ -17,7 +17,7 @@ from deeplearning_cli.main import main
 
 
 @pytest.fixture
-def s3(aws_server):
+def s3(aws):
     client = make_client()
     client.create_bucket(Bucket="team-data")
     return client
@@ -120,7 +120,7 @@ def test_bad_input_is_refused_before_anything_is_done(tmp_path, capsys, argument
     assert not (tmp_path / "work").exists()
 
 
-def test_a_bucket_that_is_not_there_ends_it_before_the_downloads(aws_server, web, zipped, tmp_path, capsys):
+def test_a_bucket_that_is_not_there_ends_it_before_the_downloads(aws, web, zipped, tmp_path, capsys):
     assert prepare(tmp_path, "s3://nobody-has-it/a.tar", "--url", zipped) == 1
     assert "make the bucket first: aws s3 mb" in capsys.readouterr().err
     assert web.requests == []

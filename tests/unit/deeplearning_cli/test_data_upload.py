@@ -25,7 +25,7 @@ def bundle(tmp_path):
 
 
 @pytest.fixture
-def s3(aws_server):
+def s3(aws):
     client = make_client()
     client.create_bucket(Bucket=TO.bucket)
     client.calls = Counter()

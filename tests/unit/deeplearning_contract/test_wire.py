@@ -26,7 +26,7 @@ STATE = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
 
 
 @pytest.fixture
-def table(aws_server):
+def table(aws):
     client = boto3.client("dynamodb")
     client.create_table(
         TableName="state",

@@ -21,7 +21,7 @@ TEMPLATE = """
 
 
 @pytest.fixture
-def deployed(aws_server):
+def deployed(aws):
     boto3.client("cloudformation").create_stack(StackName="training", TemplateBody=TEMPLATE)
     return boto3.client
 

@@ -27,7 +27,7 @@ def write(group, *lines):
 
 
 @pytest.fixture
-def groups(aws_server):
+def groups(aws):
     for group in ("node-log", "adjuster-log"):
         boto3.client("logs").create_log_group(logGroupName=group)
     write(
@@ -83,7 +83,7 @@ def test_who_follows_gets_each_line_once_and_later_ones_as_they_come(groups):
     assert messages == [["first", "second", "third", "trouble"], ["news 0"], ["news 1"]]
 
 
-def test_a_log_group_that_cannot_be_read_is_an_error_with_the_remedy(aws_server):
+def test_a_log_group_that_cannot_be_read_is_an_error_with_the_remedy(aws):
     search = LogSearch(boto3.client, [Source("nothing")])
     with pytest.raises(LookError, match=r"the log group nothing cannot be read: .*; ask for logs:FilterLogEvents"):
         search.read(0)

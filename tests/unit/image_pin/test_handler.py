@@ -65,8 +65,8 @@ def put_parameter(_server, value=IMAGE):
     boto3.client("ssm").put_parameter(Name=PARAMETER, Type="String", Value=value, Overwrite=True)
 
 
-def test_a_creation_is_answered_with_the_image_that_the_parameter_names(aws_server, answers):
-    put_parameter(aws_server)
+def test_a_creation_is_answered_with_the_image_that_the_parameter_names(aws, answers):
+    put_parameter(aws)
     handler.handle(make_event(answers.url), None)
     [(path, kind, answer)] = answers.taken
     assert (path, kind) == ("/arn%3Aaws?X-Amz-Signature=1", "")
@@ -83,11 +83,11 @@ NEWER = "ami-00000000000000001"
 
 
 @pytest.fixture
-def pinned(aws_server, answers):
+def pinned(aws, answers):
     """Return what updates the resource, created with `IMAGE` before its parameter names `NEWER`."""
-    put_parameter(aws_server)
+    put_parameter(aws)
     handler.handle(make_event(answers.url), None)
-    put_parameter(aws_server, NEWER)
+    put_parameter(aws, NEWER)
     last = make_event("")["ResourceProperties"]
 
     def update(identity=None, **changes):
@@ -129,7 +129,7 @@ def test_the_rollback_of_another_release_brings_the_image_back(pinned, identity)
     assert pinned(created, Release="1")["Data"] == {"ImageId": IMAGE}
 
 
-def test_an_update_that_fails_keeps_the_id(aws_server, answers, pinned):
+def test_an_update_that_fails_keeps_the_id(aws, answers, pinned):
     boto3.client("ssm").delete_parameter(Name=PARAMETER)
     before = answers.taken[-1][2]["PhysicalResourceId"]
     answer = pinned(Release="2")
@@ -137,18 +137,18 @@ def test_an_update_that_fails_keeps_the_id(aws_server, answers, pinned):
     assert pinned(Release="1")["Data"] == {"ImageId": IMAGE}
 
 
-def test_an_id_never_grows_beyond_what_cloudformation_takes(aws_server, pinned):
+def test_an_id_never_grows_beyond_what_cloudformation_takes(aws, pinned):
     for release in range(20):
-        put_parameter(aws_server, f"ami-{release:017x}")
+        put_parameter(aws, f"ami-{release:017x}")
         assert len(pinned(Release=f"r{release}")["PhysicalResourceId"]) < 1024
 
 
-def test_a_deletion_reads_nothing_and_keeps_its_id(aws_server, answers):
+def test_a_deletion_reads_nothing_and_keeps_its_id(aws, answers):
     handler.handle(make_event(answers.url, "Delete", PhysicalResourceId=IMAGE), None)
     assert (answers.taken[0][2]["Status"], answers.taken[0][2]["PhysicalResourceId"]) == ("SUCCESS", IMAGE)
 
 
-def test_a_parameter_that_is_missing_fails_the_stack_with_its_name_and_a_remedy(aws_server, answers):
+def test_a_parameter_that_is_missing_fails_the_stack_with_its_name_and_a_remedy(aws, answers):
     handler.handle(make_event(answers.url), None)
     answer = answers.taken[0][2]
     assert answer["Status"] == "FAILED"
@@ -170,8 +170,8 @@ def test_what_is_no_image_id_never_becomes_one(value):
 
 
 @pytest.mark.parametrize("answers", [403], indirect=True)
-def test_an_answer_that_is_not_taken_is_an_error_so_that_lambda_tries_again(aws_server, answers):
-    put_parameter(aws_server)
+def test_an_answer_that_is_not_taken_is_an_error_so_that_lambda_tries_again(aws, answers):
+    put_parameter(aws)
     with pytest.raises(OSError, match="HTTP Error 403"):
         handler.handle(make_event(answers.url), None)
 
