@@ -9,11 +9,14 @@ from types import SimpleNamespace
 import botocore.endpoint
 import botocore.loaders
 import pytest
+from moto.moto_api._internal.models import moto_api_backend
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "deeplearning_contract"))
 
-from fault_proxy import FaultProxy
+from fault_proxy import Answer, FaultProxy
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
@@ -55,10 +58,31 @@ def clock():
     return VirtualClock()
 
 
+@pytest.fixture(scope="session")
+def moto():
+    """Moto without a server of its own: the proxy hands calls to it in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # as in tests/unit/conftest.py
+        app = DomainDispatcherApplication(create_backend_app)
+
+        def forward(method, path, headers, body):
+            environ = EnvironBuilder(path, method=method, headers=headers, data=body).get_environ()
+            chunks, status, found = run_wsgi_app(app, environ, buffered=True)
+            return Answer(int(status.split()[0]), tuple(found), b"".join(chunks))
+
+        yield forward
+
+
 @pytest.fixture
-def proxy(aws_server, clock, monkeypatch):
+def empty_moto(moto):
+    moto_api_backend.reset()
+    return moto
+
+
+@pytest.fixture
+def proxy(empty_moto, clock, monkeypatch):
     """Lead every AWS client through a proxy to an empty moto; botocore's own pauses pass on the test's clock."""
-    found = FaultProxy(aws_server, spent=clock.spend)
+    found = FaultProxy(empty_moto, spent=clock.spend)
     monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=clock.wait))
     with found.serve():
         monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
@@ -83,7 +107,9 @@ def make_clients():
 
 @pytest.fixture
 def clients(proxy, make_clients):
-    return make_clients()
+    found = make_clients()
+    found.session.register("before-send", proxy.answer)
+    return found
 
 
 @pytest.fixture
