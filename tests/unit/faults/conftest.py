@@ -10,13 +10,11 @@ import botocore.endpoint
 import botocore.loaders
 import pytest
 from moto.moto_api._internal.models import moto_api_backend
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "deeplearning_contract"))
 
-from fault_proxy import Answer, FaultProxy
+from fault_proxy import FaultProxy, ask_moto
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
@@ -58,25 +56,12 @@ def clock():
     return VirtualClock()
 
 
-@pytest.fixture(scope="session")
-def moto():
-    """Moto without a server of its own: the proxy hands calls to it in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # as in tests/unit/conftest.py
-        app = DomainDispatcherApplication(create_backend_app)
-
-        def forward(method, path, headers, body):
-            environ = EnvironBuilder(path, method=method, headers=headers, data=body).get_environ()
-            chunks, status, found = run_wsgi_app(app, environ, buffered=True)
-            return Answer(int(status.split()[0]), tuple(found), b"".join(chunks))
-
-        yield forward
-
-
 @pytest.fixture
-def empty_moto(moto):
+def empty_moto(monkeypatch):
+    """Return what hands a call to a moto with no trace of the last test."""
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # as in tests/unit/conftest.py
     moto_api_backend.reset()
-    return moto
+    return ask_moto
 
 
 @pytest.fixture

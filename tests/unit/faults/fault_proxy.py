@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
-from moto.core.botocore_stubber import MockRawResponse
+from botocore.compat import HTTPHeaders
+from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
 EVERY = ()
 
@@ -73,6 +74,19 @@ class Fault:
     has_effect: bool = False
     stalls: bool = False
     seconds: float = 0.0
+
+
+def ask_moto(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    """Hand a call to moto in this process, at the address of the service and region that it was signed for."""
+    *_, region, service, _ = headers["Authorization"].partition("Credential=")[2].partition(",")[0].split("/")
+    host = f"{service}.{region}.amazonaws.com"
+    found = HTTPHeaders()
+    for name, value in (headers | {"Host": host}).items():
+        found[name] = value
+    request = AWSPreparedRequest(method, f"https://{host}{path}", found, body, stream_output=False)
+    status, answered, content = BotocoreStubber().process_request(request)
+    content = content.encode() if isinstance(content, str) else content
+    return Answer(int(status), tuple((name, str(value)) for name, value in answered.items()), content)
 
 
 def forward_over_http(url: str) -> Callable[[str, str, dict[str, str], bytes], Answer]:
@@ -260,7 +274,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
             return
         self.send_response(answer.status)
-        headers = dict(answer.headers)
+        headers = HeadersDict(answer.headers)  # moto writes some names in two ways
         # A changed body keeps the length that it was announced with.
         headers.setdefault("Content-Length", str(len(answer.body)))
         for name, value in headers.items():

@@ -15,7 +15,7 @@ import botocore.endpoint
 import documents
 import pytest
 from botocore.exceptions import ClientError
-from fault_proxy import RESET_AFTER, RESET_BEFORE, Answer, Fault, FaultProxy, refuse
+from fault_proxy import RESET_AFTER, RESET_BEFORE, Answer, Fault, FaultProxy, ask_moto, refuse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,9 +167,9 @@ def activity(name):
 
 
 @pytest.fixture(scope="module")
-def standing_proxy(moto):
+def standing_proxy():
     """One proxy for all tests here, because making its clients costs more than all calls of a test."""
-    proxy = FaultProxy(moto)
+    proxy = FaultProxy(ask_moto)
     boto3.setup_default_session()
     boto3.DEFAULT_SESSION.events.register("before-send", proxy.answer)
     with pytest.MonkeyPatch.context() as patch, proxy.serve():
