@@ -161,7 +161,7 @@ def test_a_formed_cluster_of_which_nobody_was_told_still_fails_aloud(lab, tickin
     lab.run(lab.agent(0))
     lab.node(0).instance_file("success-signalled").unlink()
     lab.program(0, "nvidia-smi", None)
-    lab.run(lab.agent(0, ticking_clock(2000)))
+    lab.run(lab.agent(0, ticking_clock(1800)))
     assert {body["Status"] for body in lab.signals.bodies[1:]} == {"FAILURE"}
     assert lab.read_state().phase is Phase.FORMED
 

@@ -82,7 +82,7 @@ def test_a_master_that_reboots_broken_does_not_undo_a_formed_cluster(lab, tickin
     lab.write_state(1)
     lab.run(lab.agent(0))
     lab.program(0, "nvidia-smi", None)
-    lab.run(lab.agent(0, ticking_clock(2000)))
+    lab.run(lab.agent(0, ticking_clock(1800)))
     assert lab.read_state().phase is Phase.FORMED
     assert [body["Status"] for body in lab.signals.bodies] == ["SUCCESS"]
 
