@@ -4,6 +4,7 @@ What holds for every test: no trace of the user's AWS, no way to the network, an
 Pinning happens when pytest starts, so that fixtures of any scope find it, and again before each test.
 """
 
+import gc
 import ipaddress
 import os
 import resource
@@ -151,6 +152,9 @@ def read_living(pid: str) -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Botocore's and moto's documents stay for the session; to look through all of them again for garbage, every few
+    # tests, took a fifth of the CPU time of some folders.
+    gc.set_threshold(20_000, 20, 20)
     # No test asserts a time: Hypothesis would, 200 ms an example, which a busy machine exceeds.
     hypothesis.settings.register_profile("without-deadline", deadline=None)
     hypothesis.settings.load_profile("without-deadline")

@@ -1,11 +1,14 @@
 """A node without a machine: its file tree below a temporary folder, its programs as tiny executables, AWS as moto."""
 
 import contextlib
+import copy
+import functools
 import getpass
 import hashlib
 import http.server
 import itertools
 import json
+import os
 import shutil
 import threading
 from collections import Counter
@@ -159,7 +162,7 @@ class Lab:
         self.stop = threading.Event()
         self.threads = []
         self.changes = {}
-        self.clients = make_clients()
+        self.clients = copy.copy(make_shared_clients(os.environ.get("AWS_ENDPOINT_URL")))
         self.queues = {
             name: self.clients.sqs.create_queue(
                 QueueName=f"{name}-queue", Attributes={"VisibilityTimeout": "0" if name == "worker" else "30"}
@@ -305,6 +308,14 @@ def make_clients():
     """Return clients whose service models are read once for all tests."""
     clients = AwsClients(REGION)
     clients.session.register_component("data_loader", LOADER)
+    return clients
+
+
+@functools.cache
+def make_shared_clients(_endpoint):
+    """Return the clients by which the labs of an endpoint themselves call AWS; a lab changes a copy of its own."""
+    clients = make_clients()
+    _ = clients.sqs, clients.dynamodb
     return clients
 
 

@@ -3,20 +3,27 @@
 import edge_checks
 import mutants
 import pytest
-from mutants import MUTANTS, NOT_APPLICABLE
+from mutants import NOT_APPLICABLE
+from recorded_histories import RECORDED, hunt
+from request_mutants import REQUEST_MUTANTS
+from stop_mutants import STOP_MUTANTS
+from wish_mutants import WISH_MUTANTS
+
+from tests.depth import IS_DEEP
 
 pytestmark = pytest.mark.usefixtures("silence")
 DEFECTS = [f"D{number:02}" for number in range(1, 22)]
+MUTANTS = mutants.MUTANTS + STOP_MUTANTS + WISH_MUTANTS + REQUEST_MUTANTS
 
 
 def test_every_defect_of_the_predecessor_is_planted_or_explained():
-    planted = {mutant.row for mutant in MUTANTS} - {"policy"}
+    planted = {mutant.row for mutant in MUTANTS} - {"policy", "wish"}
     assert planted.isdisjoint(NOT_APPLICABLE)
     assert sorted(planted | set(NOT_APPLICABLE)) == DEFECTS
     assert all(reason and "\n" not in reason for reason in NOT_APPLICABLE.values())
 
 
-@pytest.mark.parametrize("check", edge_checks.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*edge_checks.CHECKS, *RECORDED], ids=lambda check: check.__name__)
 def test_a_check_holds_for_what_is_not_patched(check):
     check()
 
@@ -31,7 +38,9 @@ def test_a_check_holds_for_what_is_not_patched(check):
 def test_a_planted_defect_is_caught(mutant, monkeypatch, score):
     score.planted += 1
     mutant.plant(monkeypatch)
-    with pytest.raises((AssertionError, LookupError, TypeError), match=mutant.promise) as caught:
-        mutant.check()
+    is_hunted = IS_DEEP and mutant.check in RECORDED
+    with pytest.raises((AssertionError, LookupError, TypeError, ValueError), match=mutant.promise) as caught:
+        hunt(mutant.check.machine, mutant.promise) if is_hunted else mutant.check()
     said = str(caught.value).splitlines()[0]
-    score.lines.append(f"  {mutant.row:6} {mutant.what}: caught by {mutants.name_check(mutant)}: {said[:70]}")
+    line = f"  {mutant.row:6} {mutant.what}: caught by {mutants.name_check(mutant)}: {said[:70]}"
+    score.lines.append("\n".join((line, *getattr(caught.value, "__notes__", ()))))

@@ -17,7 +17,6 @@ from capacity_adjuster.policy.stop_record import StopRecord
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
-from tests.depth import EXAMPLES
 
 pytestmark = pytest.mark.usefixtures("silence")
 HOUR = 3600
@@ -198,6 +197,4 @@ def test_a_cluster_without_an_end_costs_no_read_more():
 
 
 def test_no_history_breaks_a_promise_of_a_stop():
-    run_state_machine_as_test(
-        StopMachine, settings=settings(THOROUGH, max_examples=EXAMPLES // 5, stateful_step_count=15)
-    )
+    run_state_machine_as_test(StopMachine, settings=settings(THOROUGH, stateful_step_count=15))

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import botocore.endpoint
 import botocore.loaders
 import pytest
+from moto.moto_api._internal.models import moto_api_backend
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "deeplearning_contract"))
 
-from fault_proxy import FaultProxy
+from fault_proxy import FaultProxy, ask_moto
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
@@ -29,7 +30,7 @@ CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"
 SOURCE = "fs-0123.efs.eu-west-1.amazonaws.com:/"
 LOADER = botocore.loaders.create_loader()
-PATIENCE_SECONDS = 0.3
+PATIENCE_SECONDS = 0.1
 """What a client of a test really waits for an answer; on the test's clock it is the agent's own time-out."""
 
 
@@ -56,9 +57,17 @@ def clock():
 
 
 @pytest.fixture
-def proxy(aws_server, clock, monkeypatch):
+def empty_moto(monkeypatch):
+    """Return what hands a call to a moto with no trace of the last test."""
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # as in tests/unit/conftest.py
+    moto_api_backend.reset()
+    return ask_moto
+
+
+@pytest.fixture
+def proxy(empty_moto, clock, monkeypatch):
     """Lead every AWS client through a proxy to an empty moto; botocore's own pauses pass on the test's clock."""
-    found = FaultProxy(aws_server, spent=clock.spend)
+    found = FaultProxy(empty_moto, spent=clock.spend)
     monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=clock.wait))
     with found.serve():
         monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
@@ -83,7 +92,9 @@ def make_clients():
 
 @pytest.fixture
 def clients(proxy, make_clients):
-    return make_clients()
+    found = make_clients()
+    found.session.register("before-send", proxy.answer)
+    return found
 
 
 @pytest.fixture

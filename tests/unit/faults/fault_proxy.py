@@ -14,8 +14,12 @@ import struct
 import threading
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
+from botocore.compat import HTTPHeaders
+from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
 EVERY = ()
 
@@ -70,6 +74,34 @@ class Fault:
     has_effect: bool = False
     stalls: bool = False
     seconds: float = 0.0
+
+
+def ask_moto(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    """Hand a call to moto in this process, at the address of the service and region that it was signed for."""
+    *_, region, service, _ = headers["Authorization"].partition("Credential=")[2].partition(",")[0].split("/")
+    host = f"{service}.{region}.amazonaws.com"
+    found = HTTPHeaders()
+    for name, value in (headers | {"Host": host}).items():
+        found[name] = value
+    request = AWSPreparedRequest(method, f"https://{host}{path}", found, body, stream_output=False)
+    status, answered, content = BotocoreStubber().process_request(request)
+    content = content.encode() if isinstance(content, str) else content
+    return Answer(int(status), tuple((name, str(value)) for name, value in answered.items()), content)
+
+
+def forward_over_http(url: str) -> Callable[[str, str, dict[str, str], bytes], Answer]:
+    """Return what hands calls on to a server of this machine."""
+    address = urllib.parse.urlsplit(url)
+
+    def forward(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            kept = [(k, v) for k, v in response.getheaders() if k.lower() not in ("connection", "transfer-encoding")]
+            return Answer(response.status, tuple(kept), response.read())
+
+    return forward
 
 
 def refuse(code: str, status: int = 400, message: str = "") -> Fault:
@@ -135,12 +167,12 @@ class FaultProxy:
     The proxy.
 
     Attributes:
-        upstream: URL of the in-process AWS.
+        forward: Hands a call on, as method, path, headers and body; returns the answer.
         calls: Every operation that arrived, in order.
         spent: Called with the seconds that a stalled call costs.
     """
 
-    upstream: str
+    forward: Callable[[str, str, dict[str, str], bytes], Answer]
     calls: list[str] = field(default_factory=list)
     spent: Callable[[float], None] = lambda seconds: None
     url: str = ""
@@ -179,6 +211,20 @@ class FaultProxy:
         self.calls.append(operation)
         return Call(operation, protocol, self.count(operation), len(self.calls), body)
 
+    def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+        """Answer botocore's `before-send` where nothing is to be broken; what is broken takes the way through HTTP."""
+        parts = urllib.parse.urlsplit(request.url)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        headers = {name: as_text(value) for name, value in request.headers.items()}
+        body = request.body.read() if hasattr(request.body, "read") else (request.body or b"")
+        body = body.encode() if isinstance(body, str) else body
+        operation, protocol = read_operation(request.method, path, headers, body)
+        if self.find_fault(Call(operation, protocol, self.count(operation) + 1, len(self.calls) + 1, body)):
+            return None
+        self.note(operation, protocol, body)
+        answer = self.forward(request.method, path, headers | {"Host": parts.netloc}, body)
+        return AWSResponse(request.url, answer.status, HeadersDict(answer.headers), MockRawResponse(answer.body))
+
     @contextlib.contextmanager
     def serve(self):
         """Listen on a free port of this machine."""
@@ -198,6 +244,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     proxy: FaultProxy
 
     def forward_or_break(self) -> None:
+        if "Expect" in self.headers:
+            self.handle_expect_100()  # The caller waits a second for it.
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         call = self.proxy.note(*read_operation(self.command, self.path, self.headers, body), body)
         fault = self.proxy.find_fault(call)
@@ -219,20 +267,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward_or_break  # noqa: N815 - the names that http.server calls
 
     def forward(self, body: bytes) -> Answer:
-        parts = urllib.parse.urlsplit(self.proxy.upstream)
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
-        with contextlib.closing(connection):
-            connection.request(self.command, self.path, body, dict(self.headers))
-            response = connection.getresponse()
-            kept = [(k, v) for k, v in response.getheaders() if k.lower() not in ("connection", "transfer-encoding")]
-            return Answer(response.status, tuple(kept), response.read())
+        return self.proxy.forward(self.command, self.path, dict(self.headers), body)
 
     def answer(self, answer: Answer) -> None:
         if answer.status == 0:
             self.wfile.write(answer.body)
             return
         self.send_response(answer.status)
-        headers = dict(answer.headers)
+        headers = HeadersDict(answer.headers)  # moto writes some names in two ways
         # A changed body keeps the length that it was announced with.
         headers.setdefault("Content-Length", str(len(answer.body)))
         for name, value in headers.items():
@@ -258,7 +300,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def read_operation(method: str, path: str, headers: http.client.HTTPMessage, body: bytes) -> tuple[str, str]:
+def as_text(value: bytes | str) -> str:
+    """Return the value of a header, which botocore may have encoded."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def read_operation(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
     """Return AWS's name of the operation of a request, and its protocol."""
     target = headers.get("X-Amz-Target")
     if target:

@@ -15,7 +15,7 @@ import botocore.endpoint
 import documents
 import pytest
 from botocore.exceptions import ClientError
-from fault_proxy import RESET_AFTER, RESET_BEFORE, Answer, Fault, FaultProxy, refuse
+from fault_proxy import RESET_AFTER, RESET_BEFORE, Answer, Fault, FaultProxy, ask_moto, refuse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,18 +167,21 @@ def activity(name):
 
 
 @pytest.fixture(scope="module")
-def standing_proxy(aws_server_url):
+def standing_proxy():
     """One proxy for all tests here, because making its clients costs more than all calls of a test."""
-    proxy = FaultProxy(aws_server_url)
+    proxy = FaultProxy(ask_moto)
+    boto3.setup_default_session()
+    boto3.DEFAULT_SESSION.events.register("before-send", proxy.answer)
     with pytest.MonkeyPatch.context() as patch, proxy.serve():
         patch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: None))
         yield proxy
     make_client.cache_clear()
     handler._make_client.cache_clear()
+    boto3.setup_default_session()
 
 
 @pytest.fixture
-def proxy(aws_server, standing_proxy, monkeypatch):
+def proxy(empty_moto, standing_proxy, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", standing_proxy.url)
     standing_proxy.clear()
     return standing_proxy

@@ -7,7 +7,18 @@ import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from fault_proxy import CUT_OFF, GARBLED, RESET_BEFORE, Answer, Fault, FaultProxy, garble_status, refuse, stall
+from fault_proxy import (
+    CUT_OFF,
+    GARBLED,
+    RESET_BEFORE,
+    Answer,
+    Fault,
+    FaultProxy,
+    forward_over_http,
+    garble_status,
+    refuse,
+    stall,
+)
 
 from deeplearning_node import instance_metadata
 from deeplearning_node.aws_clients import CREDENTIALS_SECONDS, METADATA_SECONDS, call_for
@@ -82,7 +93,7 @@ def imds(metadata, clock, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
-    found = FaultProxy(metadata.url, spent=clock.spend)
+    found = FaultProxy(forward_over_http(metadata.url), spent=clock.spend)
     with found.serve():
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", found.url)
         yield found

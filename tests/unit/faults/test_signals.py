@@ -5,7 +5,7 @@ import json
 import threading
 
 import pytest
-from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, garble_status, refuse, stall
+from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, forward_over_http, garble_status, refuse, stall
 
 from deeplearning_agent.coordination.stack_signal import SIGNAL_SECONDS, StackSignal
 from deeplearning_contract import stack_signal
@@ -53,7 +53,7 @@ def handle():
 @pytest.fixture
 def cloudformation(handle, clock, monkeypatch):
     monkeypatch.setattr(stack_signal, "SIGNAL_TIMEOUT_SECONDS", 0.3)
-    found = FaultProxy(handle.url, spent=clock.spend)
+    found = FaultProxy(forward_over_http(handle.url), spent=clock.spend)
     with found.serve():
         yield found
 

@@ -1,5 +1,7 @@
 """The state machine that searches the model for a history in which the adjuster breaks its promises."""
 
+from dataclasses import dataclass
+
 import hypothesis.strategies as st
 import invariants
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,21 +18,32 @@ crashes = st.one_of(st.none(), st.none(), st.integers(0, 80))
 duties = st.sampled_from(["master_publishes", "master_publishes", "master_forms", "master_adapts", "master_gives_up"])
 
 
-def act(name, *arguments, **options):
-    """Make something that happens in the world."""
-    return lambda world: getattr(world, name)(*arguments, **options)
+@dataclass(frozen=True)
+class Happening:
+    """Something that happens in the world, as data: a history that is found is printed, and recorded."""
+
+    what: str
+    arguments: tuple
+    options: dict
+
+    def __call__(self, world):
+        if self.what == "invoke":
+            invoke(world, **self.options)
+        else:
+            getattr(world, self.what)(*self.arguments, **self.options)
 
 
-def act_as_adjuster(crash, lag):
-    return lambda world: invoke(world, crash_at=crash, lag=lag)
+def act(what, *arguments, **options):
+    """Return what happens by a method of the world, or by an invocation of the adjuster."""
+    return Happening(what, arguments, options)
 
 
 happenings = st.one_of(
-    st.builds(lambda role, code: act("end_launch", role, code), roles, outcomes),
-    st.builds(lambda role, listed: act("react", role, listed=listed), roles, st.booleans()),
-    st.builds(act_as_adjuster, crashes, lags),
-    st.builds(lambda role: act("lose_node", role), roles),
-    st.builds(lambda role: act("end_terminations", role), roles),
+    st.builds(act, st.just("end_launch"), roles, outcomes),
+    st.builds(act, st.just("react"), roles, listed=st.booleans()),
+    st.builds(act, st.just("invoke"), crash_at=crashes, lag=lags),
+    st.builds(act, st.just("lose_node"), roles),
+    st.builds(act, st.just("end_terminations"), roles),
     st.builds(act, duties),
 )
 meanwhiles = st.one_of(st.just([]), st.lists(st.tuples(st.integers(0, 28), happenings), min_size=1, max_size=4))

@@ -2,7 +2,7 @@
 Planted defects: each defect of the predecessor that could be ours, and each rule of ours that could be wrong.
 
 A mutant is a patch of the adjuster's code, the check that must catch it, and what that check must say. The checks are
-those that hold for the unpatched code: the search of the model, its histories, the sweep of crashes, the edges.
+those that hold for the unpatched code: histories of the model, told and recorded, the sweep of crashes, the edges.
 """
 
 import functools
@@ -12,13 +12,10 @@ from dataclasses import dataclass, replace
 
 import edge_checks
 import model_invocation
+import recorded_histories as recorded
 import test_crashes
 import test_histories
 import test_scaling_model
-from cluster_machine import ClusterMachine
-from hypothesis import Phase as SearchPhase
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from capacity_adjuster import handler
 from capacity_adjuster.aws import auto_scaling_groups as groups
@@ -38,7 +35,6 @@ from deeplearning_contract.launch_failures import classify_failure
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.names import NodeRole
 
-HUNT = settings(test_scaling_model.THOROUGH, max_examples=400, phases=[SearchPhase.generate], print_blob=False)
 NOT_APPLICABLE = {
     "D13": "nothing is dispatched by name: an event is described for the log, and no decision rests on it",
     "D18": "the adjuster has no policy of its own: its role is in the template, tested exactly with the constructs",
@@ -73,10 +69,6 @@ class Mutant:
 def name_check(mutant):
     """Name the check of a mutant, as its report does."""
     return getattr(mutant.check, "func", mutant.check).__name__.removeprefix("test_")
-
-
-def search():
-    run_state_machine_as_test(ClusterMachine, settings=HUNT)
 
 
 def change_decision(patch, change):
@@ -562,16 +554,21 @@ throttled = functools.partial(
 lost = histories.test_a_worker_that_is_lost_is_not_taken_for_an_old_failure
 
 MUTANTS = (
-    Mutant("D01", shrink_while_launches_are_outstanding, search, "I6|I7|I3|without a cause"),
-    Mutant("D02", count_pending_as_launched, search, "I6|I3|without a cause"),
+    Mutant(
+        "D01",
+        shrink_while_launches_are_outstanding,
+        recorded.a_worker_dies_and_has_no_successor,
+        "I6|I7|I3|without a cause",
+    ),
+    Mutant("D02", count_pending_as_launched, recorded.a_look_before_the_launch_fails, "I6|I3|without a cause"),
     Mutant("D03", ask_for_equality_with_what_was_requested, sweep, "I5"),
-    Mutant("D04", decide_only_when_the_number_of_launched_changes, search, "I5"),
+    Mutant("D04", decide_only_when_the_number_of_launched_changes, recorded.a_look_before_the_launch_fails, "I5"),
     Mutant("D05", write_unconditionally, edge_checks.check_that_every_write_is_conditional, "unconditional"),
     Mutant("D06", live_for_ever, after_the_roster, "D06|I11: a cluster that is the master's"),
     Mutant("D07", take_any_missing_worker_for_a_failed_launch, lost, "D07"),
-    Mutant("D08", say_nothing_of_a_failed_master, search, "I5|I3"),
-    Mutant("D08", signal_nothing, search, "D08"),
-    Mutant("D09", keep_the_reason_to_the_log, search, "D09"),
+    Mutant("D08", say_nothing_of_a_failed_master, recorded.the_master_dies_and_has_no_successor, "I5|I3"),
+    Mutant("D08", signal_nothing, recorded.a_worker_without_which_it_fails, "D08"),
+    Mutant("D09", keep_the_reason_to_the_log, recorded.a_worker_without_which_it_goes_on, "D09"),
     Mutant(
         "D09", leave_out_the_zone, histories.test_too_few_workers_after_the_verdict_fail_with_the_reason, "in eu-west"
     ),
@@ -584,8 +581,8 @@ MUTANTS = (
     Mutant("D15", suspend_nothing, sweep, "D15"),
     Mutant("D16", know_only_two_lifecycle_states, hooked, "I6|I3|I7"),
     Mutant("D17", read_the_first_page_only, edge_checks.check_that_every_page_is_read, "page"),
-    Mutant("D20", tell_the_stack_of_success_at_launch, search, "I11"),
-    Mutant("policy", go_below_the_minimum, search, "I1"),
+    Mutant("D20", tell_the_stack_of_success_at_launch, recorded.a_master_alone, "I11"),
+    Mutant("policy", go_below_the_minimum, recorded.a_worker_without_which_it_fails, "I1"),
     Mutant("policy", raise_desired, sweep, "I2"),
     Mutant("policy", look_once, histories.test_a_look_that_is_ten_seconds_old_destroys_nothing, "I6"),
     Mutant("policy", shrink_by_one_too_many, sweep, "I7"),
@@ -601,7 +598,7 @@ MUTANTS = (
     Mutant("policy", say_launched_again_in_the_same_generation, replacement, "I4"),
     Mutant("policy", say_launched_once_and_never_again, replacement, "I3"),
     Mutant("policy", say_launched_again_after_the_roster, before_the_form, "D06|I11"),
-    Mutant("policy", say_the_same_again_and_again, search, "I4"),
+    Mutant("policy", say_the_same_again_and_again, recorded.a_master_alone, "I4"),
     Mutant(
         "policy",
         forget_the_notice_in_the_next_verdict,
@@ -609,10 +606,10 @@ MUTANTS = (
         "not the adjuster's to say",
     ),
     Mutant("policy", shrink_whatever_the_item_says, publication, "D06"),
-    Mutant("policy", ring_before_writing, search, "I11|I4"),
-    Mutant("policy", tell_a_failure_before_writing, search, "E1"),
-    Mutant("policy", trip_never, search, "B2"),
-    Mutant("policy", trip_for_one, search, "B1"),
+    Mutant("policy", ring_before_writing, recorded.a_master_alone, "I11|I4"),
+    Mutant("policy", tell_a_failure_before_writing, recorded.a_worker_without_which_it_fails, "E1"),
+    Mutant("policy", trip_never, recorded.three_workers_die_before_they_join, "B2"),
+    Mutant("policy", trip_for_one, recorded.one_worker_dies_before_it_joins, "B1"),
     Mutant("policy", count_members_as_failures, histories.test_members_that_die_trip_nothing, "B1"),
     Mutant(
         "policy",
@@ -631,7 +628,7 @@ MUTANTS = (
         histories.test_a_crash_around_any_call_of_the_breaker_changes_nothing_in_the_end,
         "Launch|B2",
     ),
-    Mutant("policy", suspend_before_writing_it_down, search, "whose suspension"),
+    Mutant("policy", suspend_before_writing_it_down, recorded.three_workers_die_before_they_join, "whose suspension"),
     Mutant(
         "policy",
         tell_a_notice_as_another_generation,

@@ -2,26 +2,14 @@
 
 from dataclasses import replace
 
+import recorded_histories as recorded
 import test_stop_histories as histories
-from hypothesis import Phase as SearchPhase
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
 from mutants import Changed, Mutant
-from stop_machine import StopMachine
-from test_scaling_model import THOROUGH
 
 from capacity_adjuster.policy import stop_policy
 from capacity_adjuster.policy.stop_record import StopRecord
 from capacity_adjuster.reconcile import shutdown
 from capacity_adjuster.reconcile.shutdown import Shutdown
-
-HUNT = settings(
-    THOROUGH, max_examples=300, stateful_step_count=15, phases=[SearchPhase.generate], print_blob=False
-)  # fmt: skip
-
-
-def search_for_stops():
-    run_state_machine_as_test(StopMachine, settings=HUNT)
 
 
 def stop_a_minute_early(patch):
@@ -99,19 +87,19 @@ shrinking = histories.test_a_shrink_between_any_two_calls_of_a_stop_raises_nothi
 ended = histories.test_a_cluster_that_was_ended_before_is_not_stopped_again_when_it_is_wanted
 
 STOP_MUTANTS = (
-    Mutant("policy", stop_a_minute_early, search_for_stops, "S1"),
-    Mutant("policy", stop_never, search_for_stops, "S3"),
-    Mutant("policy", stop_the_workers_only, search_for_stops, "S3"),
-    Mutant("policy", forget_that_it_was_stopped, search_for_stops, "S1|I10"),
-    Mutant("policy", count_a_new_allowance_from_the_old_one, search_for_stops, "S1"),
+    Mutant("policy", stop_a_minute_early, recorded.the_time_is_over, "S1"),
+    Mutant("policy", stop_never, recorded.the_time_is_over, "S3"),
+    Mutant("policy", stop_the_workers_only, recorded.the_time_is_over, "S3"),
+    Mutant("policy", forget_that_it_was_stopped, recorded.the_time_is_over, "S1|I10"),
+    Mutant("policy", count_a_new_allowance_from_the_old_one, recorded.the_time_is_over, "S1"),
     Mutant(
         "policy",
         take_an_old_read_for_a_users_wish,
         histories.test_a_look_that_is_older_than_the_stop_begins_no_new_allowance,
         "assert",
     ),
-    Mutant("policy", obey_the_copies_of_a_message, search_for_stops, "S1"),
-    Mutant("policy", stop_what_is_being_deleted, search_for_stops, "S1"),
+    Mutant("policy", obey_the_copies_of_a_message, recorded.the_budget_is_used_up_and_told_twice, "S1"),
+    Mutant("policy", stop_what_is_being_deleted, recorded.the_budget_is_used_up_while_the_stack_is_deleted, "S1"),
     Mutant("policy", stop_in_the_middle_of_a_shrink, shrinking, "S2"),
     Mutant(
         "policy",
@@ -119,6 +107,11 @@ STOP_MUTANTS = (
         histories.test_a_shrink_gives_way_to_a_stop_that_has_begun_meanwhile,
         "after those of",
     ),
-    Mutant("policy", stop_before_writing_it_down, search_for_stops, "D15|D06|only the workers|I"),
+    Mutant(
+        "policy",
+        stop_before_writing_it_down,
+        recorded.the_budget_is_used_up_and_told_twice,
+        "D15|D06|only the workers|I",
+    ),
     Mutant("policy", leave_the_notice, told, "assert"),
 )

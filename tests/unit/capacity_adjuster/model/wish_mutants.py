@@ -3,13 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
+import recorded_histories as recorded
 import test_wish as histories
-from hypothesis import Phase as SearchPhase
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
 from mutants import Mutant
-from test_scaling_model import THOROUGH
-from wish_machine import WishMachine
 
 from capacity_adjuster.events import stack_request
 from capacity_adjuster.policy import requested_capacity as wish
@@ -18,12 +14,6 @@ from capacity_adjuster.reconcile import capacity_change as asking
 from capacity_adjuster.reconcile import shutdown
 from capacity_adjuster.reconcile.capacity_change import Asking
 from capacity_adjuster.reconcile.confirmation import Lookout
-
-HUNT = settings(THOROUGH, max_examples=300, stateful_step_count=12, phases=[SearchPhase.generate], print_blob=False)
-
-
-def search_for_wishes():
-    run_state_machine_as_test(WishMachine, settings=HUNT)
 
 
 def ask_for_one_more(patch):
@@ -136,11 +126,11 @@ deletion = histories.test_a_deletion_in_the_middle_launches_nothing_afterwards
 earlier = histories.test_a_cluster_of_an_earlier_version_is_not_rescaled
 
 WISH_MUTANTS = (
-    Mutant("wish", ask_for_one_more, search_for_wishes, "W1"),
+    Mutant("wish", ask_for_one_more, recorded.a_master_is_asked_for, "W1"),
     Mutant("wish", ask_whatever_was_done_since, by_hand, "W2"),
     Mutant("wish", take_a_copy_for_another_wish, again, "assert"),
     Mutant("wish", forget_the_end, deletion, "W3"),
-    Mutant("wish", ask_before_writing_it_down, search_for_wishes, "D06|W4|I|assert|only the workers"),
+    Mutant("wish", ask_before_writing_it_down, recorded.a_master_is_asked_for, "D06|W4|I|assert|only the workers"),
     Mutant(
         "wish",
         raise_a_stopped_cluster,
@@ -159,7 +149,7 @@ WISH_MUTANTS = (
         histories.test_creation_asks_for_the_workers_first_and_the_master_last_and_is_answered,
         "group",
     ),
-    Mutant("wish", never_close, search_for_wishes, "W4"),
+    Mutant("wish", never_close, recorded.a_master_is_asked_for, "W4"),
     Mutant("wish", raise_a_failed_cluster, histories.test_a_failed_cluster_is_asked_nothing, "W3"),
     Mutant("wish", rescale_the_cluster_of_an_earlier_version, earlier, "assert"),
     Mutant("wish", leave_the_timer_out, sweep, "assert"),
@@ -170,7 +160,7 @@ WISH_MUTANTS = (
         "assert",
     ),
     Mutant("wish", end_for_any_resource, histories.test_the_deletion_of_another_resource_is_no_end, "assert"),
-    Mutant("wish", believe_that_what_is_read_is_new, search_for_wishes, "W4"),
+    Mutant("wish", believe_that_what_is_read_is_new, recorded.an_update_dies_and_the_next_one_reads_what_is_old, "W4"),
     Mutant("wish", lose_a_wish_to_a_shrink, histories.test_a_wish_that_a_shrink_kept_waiting_is_not_lost, "assert"),
     Mutant(
         "wish",
@@ -178,7 +168,7 @@ WISH_MUTANTS = (
         histories.test_a_stop_waits_for_capacity_that_is_being_asked_for,
         "W5",
     ),
-    Mutant("wish", ask_what_the_group_refuses, search_for_wishes, "W1"),
+    Mutant("wish", ask_what_the_group_refuses, recorded.more_is_asked_for_than_the_group_takes, "W1"),
     Mutant(
         "wish",
         ask_the_first_candidate_only,

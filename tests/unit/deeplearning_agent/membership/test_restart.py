@@ -82,7 +82,7 @@ def test_a_master_that_reboots_broken_does_not_undo_a_formed_cluster(lab, tickin
     lab.write_state(1)
     lab.run(lab.agent(0))
     lab.program(0, "nvidia-smi", None)
-    lab.run(lab.agent(0, ticking_clock(2000)))
+    lab.run(lab.agent(0, ticking_clock(1800)))
     assert lab.read_state().phase is Phase.FORMED
     assert [body["Status"] for body in lab.signals.bodies] == ["SUCCESS"]
 
@@ -109,7 +109,7 @@ def test_a_failure_that_comes_before_the_adjuster_spoke_is_heard_at_the_next_loo
 def test_a_failure_is_told_even_when_the_adjuster_never_speaks(lab, ticking_clock):
     report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
     lab.send("report", report.to_body())
-    lab.run(lab.agent(0, ticking_clock()))
+    lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
     assert "the capacity adjuster has not said what launched" in lab.signals.bodies[0]["Reason"]
     assert "disk full" in lab.signals.bodies[0]["Reason"]
 
@@ -118,7 +118,7 @@ def test_two_workers_with_one_address_never_become_a_roster(lab, ticking_clock, 
     lab.write_state(3)
     for index in (1, 2):
         lab.send("report", joined(lab, index).to_body())
-    lab.run(lab.agent(0, ticking_clock()))
+    lab.run(lab.agent(0, ticking_clock(5000), setup_seconds=300))
     assert len(lab.read_state().members) == 2
     assert "at which another node answers" in caplog.text
 
