@@ -6,7 +6,6 @@ from deeplearning_agent.boot.command_install import install_command
 from tests.unit import job_lab as jobs
 from tests.unit import node_lab
 
-aws = node_lab.aws
 hurried_clock = node_lab.hurried_clock
 job_lab = jobs.job_lab
 lab = node_lab.lab
