@@ -101,6 +101,10 @@ unit: setup ## Run the unit tests alone (no root)
 test-deep: setup ## Search 10,000 histories of each model for a broken promise, where a push searches 100 (no root)
 	@DEEPLEARNING_DEEP=1 $(BIN)/python -m pytest tests/unit/capacity_adjuster tests/unit/deeplearning_agent
 
+.PHONY: bench
+bench: setup ## Measure the figures of docs/figures.md anew: synthesis, AWS calls, launching, recovery, memory (root; ten minutes)
+	@$(BIN)/python -m tests.bench
+
 # Made apart from the tests, because pytest would hide its progress.
 .PHONY: base
 base: setup

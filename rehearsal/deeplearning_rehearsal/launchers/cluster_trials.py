@@ -18,7 +18,7 @@ _PROVISION_SECONDS = 1800.0
 
 def try_launchers(run: ClusterRun, evidence: Evidence, names: Sequence[str] = ()) -> None:
     """
-    Wait for what jobs need, try launchers, and when it is all of them measure what `deeplearning run` costs.
+    Wait for what jobs need, and try launchers.
 
     What was trained first counts as the rehearsal's training.
 
@@ -28,7 +28,7 @@ def try_launchers(run: ClusterRun, evidence: Evidence, names: Sequence[str] = ()
         names: The trials. Default: all that need no environment of their own.
 
     Raises:
-        RehearsalError: A node does not get what jobs need, or the efficiency could not be measured.
+        RehearsalError: A node does not get what jobs need.
     """
     settings = run.read_settings()
     await_provisioning(run, settings.needs)
@@ -50,9 +50,6 @@ def try_launchers(run: ClusterRun, evidence: Evidence, names: Sequence[str] = ()
     first = report.ways[0]
     if not first.problems:
         evidence.training = make_training_report(name, first.result)
-    if not first.problems and not names:
-        with run.timeline.phase("efficiency"):
-            evidence.efficiency = trials.measure_efficiency()
 
 
 def await_provisioning(run: ClusterRun, needs: JobNeeds) -> None:

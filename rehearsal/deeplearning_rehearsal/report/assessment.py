@@ -16,7 +16,7 @@ from deeplearning_rehearsal.checks.training import judge_training
 from deeplearning_rehearsal.options import Expectation
 from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
-from deeplearning_rehearsal.report.launcher_report import EfficiencyReport, LauncherReport
+from deeplearning_rehearsal.report.launcher_report import LauncherReport
 from deeplearning_rehearsal.report.report import ClusterReport, NodeReport, Report, StackReport, TrainingReport
 
 
@@ -41,7 +41,6 @@ class Evidence:
         denials: Actions that the deployed policies denied, with what AWS said.
         case: What was found out about a fault case; None without one.
         launchers: What was found out about launchers, by name; empty where none was tried.
-        efficiency: What `deeplearning run` costs; None where it was not measured.
         environment: What jobs run in; None where the image's own is used.
     """
 
@@ -60,7 +59,6 @@ class Evidence:
     denials: Mapping[str, str] = field(default_factory=dict)
     case: CaseReport | None = None
     launchers: dict[str, LauncherReport] = field(default_factory=dict)
-    efficiency: EfficiencyReport | None = None
     environment: EnvironmentReport | None = None
 
     @property
@@ -131,7 +129,6 @@ def judge(
         timeline=tuple(asdict(happening) for happening in timeline.happenings),
         case=evidence.case,
         launchers=dict(evidence.launchers),
-        efficiency=evidence.efficiency,
         environment=evidence.environment,
     )
 

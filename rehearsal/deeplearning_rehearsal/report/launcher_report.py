@@ -36,30 +36,6 @@ class LauncherReport:
     held: bool
 
 
-@dataclass(frozen=True)
-class EfficiencyReport:
-    """
-    What `deeplearning run` costs, against bare horovodrun in the same run.
-
-    Attributes:
-        job: What was trained.
-        pairs: Each with `order` (which way was first), `run_throughput` and `bare_throughput` (samples a second),
-            `run_seconds` and `bare_seconds` (the whole command), `run_cpu_seconds` and `bare_cpu_seconds` (the ranks'
-            while they trained), `efficiency`, `cpu_efficiency` and `wall_ratio`.
-        median: Median efficiency of the pairs.
-        cpu_median: Median efficiency by CPU time, which a shared machine disturbs less.
-        goal: Where it is meant to be at least.
-        held: Whether it is; that it is not turns no verdict, because a shared machine measures poorly.
-    """
-
-    job: str
-    pairs: Sequence[Mapping[str, Any]]
-    median: float
-    cpu_median: float
-    goal: float
-    held: bool
-
-
 def describe_way(name: str, way: WayReport) -> str:
     """Say in a line how a launcher did one way."""
     figures = way.result
@@ -70,16 +46,4 @@ def describe_way(name: str, way: WayReport) -> str:
     return (
         f"{name} ({way.kind}): {figures['framework']}, {figures['ranks']} ranks on {len(set(figures['hosts']))} hosts, "
         f"held-out accuracy {figures['accuracy']:.3f}, {way.seconds:.1f} s"
-    )
-
-
-def describe_efficiency(efficiency: EfficiencyReport) -> str:
-    """Say in a line what `deeplearning run` costs."""
-    each = ", ".join(f"{pair['efficiency']:.3f}" for pair in efficiency.pairs)
-    by_cpu = ", ".join(f"{pair['cpu_efficiency']:.3f}" for pair in efficiency.pairs)
-    relation = "at least" if efficiency.held else "NOT at least"
-    return (
-        f"{efficiency.job} through `deeplearning run` against bare horovodrun: median {efficiency.median:.3f} "
-        f"({relation} {efficiency.goal:.2f}) of {len(efficiency.pairs)} pairs: {each}; "
-        f"by CPU time of the ranks median {efficiency.cpu_median:.3f}: {by_cpu}"
     )

@@ -15,9 +15,7 @@ from typing import Any, Literal
 from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, describe_environment
 from deeplearning_rehearsal.report.launcher_report import (
-    EfficiencyReport,
     LauncherReport,
-    describe_efficiency,
     describe_way,
 )
 
@@ -119,7 +117,6 @@ class Report:
     timeline: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     case: CaseReport | None = None
     launchers: Mapping[str, LauncherReport] = field(default_factory=dict)
-    efficiency: EfficiencyReport | None = None
     environment: EnvironmentReport | None = None
 
     def to_document(self) -> dict[str, Any]:
@@ -160,7 +157,6 @@ def render_text(report: Report) -> str:
         *(_row("software", describe_environment(report.environment)) if report.environment else ()),
         *(_row("training", _describe_training(report.training)) if report.training else ()),
         *(line for name, tried in report.launchers.items() for line in _render_launcher(name, tried)),
-        *(_row("efficiency", describe_efficiency(report.efficiency)) if report.efficiency else ()),
         *_row("phases", "  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report.phases)),
         *_row("memory", f"at most {report.peak_memory_mib} MiB for the whole lab"),
     ]

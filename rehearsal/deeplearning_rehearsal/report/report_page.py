@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_rehearsal.report.environment_report import describe_environment
-from deeplearning_rehearsal.report.launcher_report import describe_efficiency, describe_way
+from deeplearning_rehearsal.report.launcher_report import describe_way
 from deeplearning_rehearsal.report.report import Report, summarize_checks
 
 _WIDTH = 1000.0
@@ -64,7 +64,6 @@ def render_page(report: Report, *, dashboard: str = "") -> str:
         summarize_checks=summarize_checks,
         describe_environment=describe_environment,
         describe_way=describe_way,
-        describe_efficiency=describe_efficiency,
         injections=[
             (_x(entry["at"], end), f"{entry['at']:.1f} s: {entry['what']}")
             for entry in (report.case.injections if report.case else ())

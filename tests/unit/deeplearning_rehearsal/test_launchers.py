@@ -1,6 +1,5 @@
-"""How launchers are tried and judged, and what `deeplearning run` is found to cost."""
+"""How launchers are tried and judged."""
 
-import itertools
 import json
 import subprocess
 from collections.abc import Callable, Sequence
@@ -8,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.errors import PromiseError
 from deeplearning_rehearsal.checks.training import list_examples
-from deeplearning_rehearsal.launchers.efficiency import PAIRS, Pair, count_epochs, find_medians, order_ways
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
 from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, choose_trials
-from deeplearning_rehearsal.report.launcher_report import WayReport, describe_efficiency, describe_way
+from deeplearning_rehearsal.report.launcher_report import WayReport, describe_way
 
 RESULT = {
     "framework": "PyTorch",
@@ -137,50 +134,3 @@ def test_each_program_that_a_trial_starts_is_among_the_examples() -> None:
     programs = {word for word in words if word.endswith((".py", ".sh"))}
     assert "train_digits.py" in programs
     assert {word.removeprefix("$EFS_MOUNT/rehearsal/") for word in programs} <= set(list_examples())
-
-
-def test_pairs_are_measured_in_turned_order_with_jobs_long_enough() -> None:
-    throughputs = itertools.cycle([1000.0])
-
-    def answer(command: str) -> Answer:
-        slower = 0.99 if "deeplearning run" in command else 1.0
-        epochs = int(command.split("--epochs ")[1].rstrip("'"))
-        speed = next(throughputs) * slower
-        return 0, json.dumps(RESULT | {"samples_per_second": speed, "seconds": epochs * 1438 / speed / 5}), ""
-
-    master = Master(answer)
-    report = _run(master).measure_efficiency()
-    epochs = count_epochs(990.0, 1438)
-    assert epochs * 1438 / 990.0 >= 10.0
-    trials, measured = master.commands[: -2 * PAIRS], master.commands[-2 * PAIRS :]
-    assert len(trials) == 3  # each still too short, by a job that is faster than it says
-    assert all(f"--epochs {epochs}" in command for command in measured)
-    is_bare = ["horovodrun --gloo" in command for command in measured]
-    assert is_bare == [False, True, True, False] * (PAIRS // 2)
-    names = {command.split("--name ")[1].split()[0] for command in master.commands if "--name" in command}
-    assert len(names) == len(trials) + PAIRS  # a job of the same name would go on from its checkpoint
-    assert (report.median, report.held, len(report.pairs)) == (0.99, True, PAIRS)
-    assert report.pairs[1]["order"] == "bare"
-    assert f"median 0.990 (at least 0.98) of {PAIRS} pairs: 0.990, " in describe_efficiency(report)
-
-
-def test_an_efficiency_below_the_goal_is_said() -> None:
-    def answer(command: str) -> Answer:
-        return 0, json.dumps(RESULT | {"samples_per_second": 900.0 if "deeplearning run" in command else 1000.0}), ""
-
-    report = _run(Master(answer)).measure_efficiency()
-    assert (report.median, report.held) == (0.9, False)
-    assert "median 0.900 (NOT at least 0.98)" in describe_efficiency(report)
-
-
-def test_a_job_that_does_not_say_how_fast_it_was_gives_no_efficiency() -> None:
-    result = {name: value for name, value in RESULT.items() if name != "samples_per_second"}
-    with pytest.raises(PromiseError, match="its result must have samples_per_second"):
-        _run(Master(lambda _: (0, json.dumps(result), ""))).measure_efficiency()
-
-
-def test_the_order_is_balanced_and_the_median_is_of_the_pairs() -> None:
-    assert list(order_ways(4)) == [("run", "bare"), ("bare", "run")] * 2
-    pairs = [Pair("run", run, 100.0, 12.0, 10.0, 2000.0 / run, 20.0) for run in (90.0, 99.0, 120.0)]
-    assert find_medians(pairs) == (0.99, pytest.approx(0.99))
-    assert pairs[0].wall_ratio == 1.2

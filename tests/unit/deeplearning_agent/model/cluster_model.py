@@ -10,8 +10,10 @@ checked when it happens; see `model_promises`.
 import contextlib
 import functools
 import logging
+import math
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -221,3 +223,25 @@ def run_world(**options):
             world.scheduler.close()
             logging.disable(level)
             shutil.rmtree(directory)
+
+
+@dataclass(frozen=True)
+class Formed:
+    """A cluster that has formed: its state item, and after how many seconds of the model and AWS calls."""
+
+    state: ClusterState
+    seconds: float
+    calls: int
+
+
+def form_world(nodes):
+    """Let a cluster of N agents form."""
+    with run_world(workers=nodes - 1, minimum=0) as world:
+        if not world.run_until(lambda: world.signals, 600):
+            raise AssertionError(f"{nodes} nodes must form in 600 s of the model, got {world.read()}")
+        return Formed(world.read(), world.scheduler.now, world.cloud.total())
+
+
+def count_allowed_calls(nodes, seconds):
+    """Return how many calls N agents may make to form when they wait T s; one of each node's five fetches the agent."""
+    return nodes * (4 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20

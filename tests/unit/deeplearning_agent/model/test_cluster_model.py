@@ -1,10 +1,9 @@
 """The agents keep their promises whatever happens to them, and many of them form in few calls."""
 
-import math
 import time
 
 import pytest
-from cluster_model import run_world
+from cluster_model import count_allowed_calls, form_world
 from hypothesis import HealthCheck, Phase, example, given, settings
 from model_history import Event, History, histories, play
 
@@ -43,11 +42,6 @@ MASTER_CANNOT_PREPARE_ITSELF = History(
 """The replacement of a master fails its preparation: it must have itself replaced."""
 
 
-def count_allowed_calls(nodes, seconds):
-    """Return how many calls N agents may make to form when they wait T s; one of each node's five fetches the agent."""
-    return nodes * (4 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
-
-
 @pytest.mark.fault(26, 27, 29, 32, 43, 44, 45, 46, 47, 48, 49, 56, 64)
 @settings(THOROUGH)
 @given(histories())
@@ -63,12 +57,10 @@ def test_no_history_breaks_a_promise(history):
 @pytest.mark.parametrize("nodes", [1, 2, 8, 1_000 if IS_DEEP else 100])
 def test_forms_within_the_bound_on_calls(nodes, capsys):
     began = time.process_time()
-    with run_world(workers=nodes - 1, minimum=0) as world:
-        assert world.run_until(lambda: world.signals, 600)
-        state, seconds, calls = world.read(), world.scheduler.now, world.cloud.total()
+    formed = form_world(nodes)
     with capsys.disabled():
         used = time.process_time() - began
-        print(f"\n{nodes} nodes form in {seconds:.0f} s of the model and {used:.1f} s of CPU with {calls} calls")
-    assert state.phase is StatePhase.FORMED
-    assert len(state.members) == nodes
-    assert calls <= count_allowed_calls(nodes, seconds)
+        print(f"\n{nodes} nodes form in {formed.seconds:.0f} s of the model, {used:.1f} s of CPU, {formed.calls} calls")
+    assert formed.state.phase is StatePhase.FORMED
+    assert len(formed.state.members) == nodes
+    assert formed.calls <= count_allowed_calls(nodes, formed.seconds)

@@ -1,0 +1,62 @@
+"""What clusters cost: AWS calls to form in the model of the agents' tests, and the times of rehearsed faults."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench.figure import Figure
+
+MODEL = Path("tests/unit/deeplearning_agent/model")
+SIZES = (4, 64, 1_000)
+FAILURE, KILLED, SILENT = "quota", "worker-killed", "worker-silent"
+CASES = (FAILURE, KILLED, SILENT)
+RECOVERY_SECONDS = 15
+"""What the two cases hold a recovery to."""
+
+
+def measure_formation(tell: Callable[[str], None]) -> list[Figure]:
+    """
+    Count the AWS calls with which a cluster of agents forms, in virtual time.
+
+    Args:
+        tell: Told what is measured.
+    """
+    sys.path.append(str(MODEL))
+    from cluster_model import count_allowed_calls, form_world  # noqa: PLC0415 - its folder is not a package
+
+    figures = []
+    for nodes in SIZES:
+        tell(f"{nodes} agents form in the model")
+        formed = form_world(nodes)
+        bound = count_allowed_calls(nodes, formed.seconds)
+        figures.append(Figure(f"AWS calls with which {nodes:,} nodes form", formed.calls, at_most=bound))
+    return figures
+
+
+def measure_recovery(tell: Callable[[str], None], out: Path) -> list[Figure]:
+    """
+    Rehearse the cases that measure times, one after the other.
+
+    Args:
+        tell: Told what is measured.
+        out: Where their reports go.
+
+    Raises:
+        subprocess.CalledProcessError: A case failed.
+    """
+    tell(f"cases {', '.join(CASES)} are rehearsed")
+    program = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse", "--app", f"{sys.executable} app.py"]
+    subprocess.run([*program, "--case", ",".join(CASES), "--jobs", "1", "--again", "--out", str(out)], check=True)
+    results = json.loads((out / "cases.json").read_text())
+    nodes = results[KILLED]["formed"]
+    return [
+        Figure("from a refused launch to the reason in the stack", results[FAILURE]["failure_seconds"], "s"),
+        Figure(f"formation of {nodes} rehearsed nodes", results[KILLED]["formation_seconds"], "s"),
+        *(
+            Figure(f"training goes on after a worker {what}", results[case]["recovery_seconds"], "s", RECOVERY_SECONDS)
+            for case, what in ((KILLED, "is killed"), (SILENT, "falls silent"))
+        ),
+        Figure(f"peak memory of a rehearsal that trains on {nodes} nodes", results[KILLED]["peak_memory_mib"], "MiB"),
+    ]
