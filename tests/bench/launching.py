@@ -47,7 +47,7 @@ def measure_launching(tell: Callable[[str], None], out: Path) -> list[Figure]:
         out: Where the rehearsal's report goes.
 
     Raises:
-        subprocess.CalledProcessError: A job failed, or the rehearsal did.
+        RuntimeError: A job failed, or the rehearsal did.
     """
     tell("a cluster of two is rehearsed and kept")
     with kept_cluster(out) as ask:
@@ -113,11 +113,15 @@ def kept_cluster(out: Path) -> Iterator[Ask]:
                 if _KEPT in line:
                     break
             else:
-                raise subprocess.CalledProcessError(rehearsal.wait(), command, "".join(said))
+                raise RuntimeError(f"the rehearsal must pass, got:\n{''.join(said)}")
 
             def ask(line: str) -> str:
                 words = [PROGRAM_PATH, "ssh", "--rehearsal", out, "--", "bash", "-c", line]
-                return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+                answer = subprocess.run(words, check=False, capture_output=True, text=True)
+                if answer.returncode != 0:
+                    said = f"{answer.stdout}{answer.stderr}"
+                    raise RuntimeError(f"{line} must end with 0, got {answer.returncode}: {said}")
+                return answer.stdout
 
             yield ask
         finally:

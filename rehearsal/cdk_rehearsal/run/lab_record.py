@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -99,7 +100,9 @@ class LabRecord:
         wanted = make_machine_id(instance_id)
         for pid in _find_children(self.pid):
             with suppress(OSError):  # it ended meanwhile
-                if Path(f"/proc/{pid}/root/etc/machine-id").read_text().strip() == wanted:
+                # Its parent has the node's root, too, but is outside of its pid namespace; proc_pid_status(5).
+                is_first = any(re.fullmatch(r"NSpid:.*\t1", line) for line in _read_status(pid))
+                if is_first and Path(f"/proc/{pid}/root/etc/machine-id").read_text().strip() == wanted:
                     return pid
         raise UnavailableError(f"node {instance_id} must run, it does not; see: deeplearning-cdk status --rehearsal")
 
@@ -135,6 +138,10 @@ def _find_network(pid: int) -> int:
         return Path(f"/proc/{pid}/ns/net").stat().st_ino
     except OSError:
         return 0
+
+
+def _read_status(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/status").read_text().splitlines()
 
 
 def _find_children(pid: int) -> Iterator[int]:
