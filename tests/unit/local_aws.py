@@ -1,9 +1,13 @@
 """AWS as moto, empty and on this machine."""
 
 import contextlib
+from dataclasses import dataclass
 
 import moto
 import pytest
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.compat import HTTPHeaders
+from moto.core.botocore_stubber import BotocoreStubber
 from moto.moto_api._internal.models import moto_api_backend
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
@@ -33,3 +37,25 @@ def empty_aws(endpoint=None):
             patch.setenv("AWS_ENDPOINT_URL", endpoint)
         moto_api_backend.reset()  # another lab may be open, and moto resets itself for the first one only
         yield
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer; with status 0 the body alone is sent, which is no HTTP."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+def ask_moto(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    """Hand a call to moto in this process, at the address of the service and region that it was signed for."""
+    *_, region, service, _ = headers["Authorization"].partition("Credential=")[2].partition(",")[0].split("/")
+    host = f"{service}.{region}.amazonaws.com"
+    found = HTTPHeaders()
+    for name, value in (headers | {"Host": host}).items():
+        found[name] = value
+    request = AWSPreparedRequest(method, f"https://{host}{path}", found, body, stream_output=False)
+    status, answered, content = BotocoreStubber().process_request(request)
+    content = content.encode() if isinstance(content, str) else content
+    return Answer(int(status), tuple((name, str(value)) for name, value in answered.items()), content)

@@ -1,19 +1,13 @@
 """A lab in which nodes stage data: see data_lab.py."""
 
-import contextlib
-
-import botocore.session
 import pytest
 
-from tests.unit.deeplearning_provision.data_lab import LOADER, DataLab, Proxy
+from tests.unit.deeplearning_provision.data_lab import DataLab, serve_s3
 
 
 @pytest.fixture
-def proxy(aws_server, monkeypatch):
-    """Lead S3's clients through a proxy to an empty moto."""
-    monkeypatch.setattr(botocore.session, "create_loader", lambda _=None: LOADER)
-    with contextlib.closing(Proxy(aws_server)) as found:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
+def proxy(monkeypatch):
+    with serve_s3(monkeypatch) as found:
         yield found
 
 

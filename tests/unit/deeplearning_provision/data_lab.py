@@ -4,7 +4,6 @@ import contextlib
 import getpass
 import gzip
 import hashlib
-import http.client
 import http.server
 import io
 import os
@@ -17,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import botocore.loaders
 import botocore.session
+from moto.moto_api._internal.models import moto_api_backend
 
 from deeplearning_contract.setting_parts import DataSettings, FileSystemSettings, JobNeeds
 from deeplearning_node.deadline import Clock
@@ -25,13 +25,14 @@ from deeplearning_node.programs import Programs
 from deeplearning_provision.data.sources import stage_all
 from deeplearning_provision.s3.download import Pace
 from deeplearning_provision.status import Status, load_steps
+from tests.unit.local_aws import ask_moto
 
 REGION = "eu-west-1"
 BUCKET = "training-data"
 LOADER = botocore.loaders.create_loader()
 PACE = Pace(part_bytes=256 * 1024, threads=4)
 MASTER, WORKER = "i-00000000000000001", "i-00000000000000002"
-_KEPT_OUT = {"connection", "transfer-encoding", "content-length", "date", "server"}
+_KEPT_OUT = {"connection", "transfer-encoding", "date", "server"}
 
 
 class BriefClock(Clock):
@@ -63,10 +64,9 @@ class Fault:
 
 
 class Proxy:
-    """Passes calls on to moto, counts the bytes of objects, and breaks what `decide` says."""
+    """Hands calls to moto in this process, counts the bytes of objects, and breaks what `decide` says."""
 
-    def __init__(self, target):
-        self.target = urlsplit(target).netloc
+    def __init__(self):
         self.decide = lambda method, path, limits: None
         self.objects = {}
         self.page = 1000
@@ -109,21 +109,17 @@ class Proxy:
         if self.objects:
             self.answer(handler, *self.answer_quickly(handler), is_counted=is_object)
             return
-        upstream = http.client.HTTPConnection(self.target, timeout=30)
-        upstream.request(handler.command, handler.path, body, dict(handler.headers))
-        found = upstream.getresponse()
-        data = found.read()
-        headers = {name: value for name, value in found.getheaders() if name.lower() not in _KEPT_OUT}
-        headers["Content-Length"] = found.getheader("Content-Length", str(len(data)))
-        self.answer(handler, found.status, headers, data, fault, is_counted=is_object and found.status < 300)
-        upstream.close()
+        with self.lock:
+            found = ask_moto(handler.command, handler.path, dict(handler.headers), body)
+        headers = {name.lower(): value for name, value in found.headers if name.lower() not in _KEPT_OUT}
+        self.answer(handler, found.status, headers, found.body, fault, is_counted=is_object and found.status < 300)
 
     def answer_quickly(self, handler):
         """Return what S3 would of `objects`, where moto's 10 ms an object would be most of a test's time."""
         path, query = urlsplit(handler.path).path, parse_qs(urlsplit(handler.path).query)
         if path.count("/") >= 2:
             content = self.objects[path.split("/", 2)[2]]
-            return 200, {"ETag": f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'}, content
+            return 200, {"etag": f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'}, content
         keys = sorted(self.objects)
         start = int(query.get("continuation-token", ["0"])[0])
         page = "".join(
@@ -137,7 +133,7 @@ class Proxy:
         return 200, {}, f"<ListBucketResult>{truncated}{rest}{page}</ListBucketResult>".encode()
 
     def answer(self, handler, status, headers, data, fault=None, *, is_counted=False):
-        headers = {"Content-Length": str(len(data)), **headers}
+        headers = {"content-length": str(len(data)), **headers}
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name, value)
@@ -159,6 +155,16 @@ class Proxy:
     def close(self):
         self.server.shutdown()
         self.server.server_close()
+
+
+@contextlib.contextmanager
+def serve_s3(patch):
+    """Lead S3's clients through a proxy to an empty moto."""
+    moto_api_backend.reset()
+    patch.setattr(botocore.session, "create_loader", lambda _=None: LOADER)
+    with contextlib.closing(Proxy()) as proxy:
+        patch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield proxy
 
 
 class DataLab:

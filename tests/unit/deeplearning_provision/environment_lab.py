@@ -7,6 +7,7 @@ backend of their own, so that nothing need be fetched to build them; every compi
 
 import base64
 import contextlib
+import dataclasses
 import getpass
 import hashlib
 import io
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pip
@@ -177,6 +177,30 @@ def make_image(folder, *, with_torch=True, with_horovod=False):
     return python
 
 
+class BuildOnce:
+    """
+    In the place of the builder: an environment is built for real once, and copied where the same is made again.
+
+    For tests of what comes after a build. A copy lies elsewhere than it was made, which Python does not mind.
+    """
+
+    def __init__(self, build, folder):
+        self._build = build
+        self._folder = folder
+        self._made = {}
+
+    def __call__(self, site, interpreter, recipe):
+        if recipe.digest not in self._made:
+            manifest = self._build(site, interpreter, recipe)
+            shutil.copytree(site.local / manifest.key, self._folder / manifest.key, symlinks=True)
+            self._made[recipe.digest] = manifest
+            return manifest
+        manifest = dataclasses.replace(self._made[recipe.digest], built_by=site.facts.instance_id)
+        shutil.copytree(self._folder / manifest.key, site.local / manifest.key, symlinks=True)
+        manifest.write(site.local / manifest.key)
+        return manifest
+
+
 class StopWaiting(Exception):  # noqa: N818 - no error
     """Ends a node that would wait."""
 
@@ -193,7 +217,7 @@ class LookingClock(Clock):
         self.on_wait()
 
 
-@dataclass
+@dataclasses.dataclass
 class NodeStand:
     """A node: its tree, what it knows, and what it says."""
 

@@ -7,11 +7,10 @@ import sys
 import types
 from pathlib import Path
 
-import botocore.session
 import pytest
 
 from tests.unit.deeplearning_cli.range_server import RangeServer
-from tests.unit.deeplearning_provision.data_lab import LOADER, DataLab, Proxy
+from tests.unit.deeplearning_provision.data_lab import DataLab, serve_s3
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -24,11 +23,9 @@ def web():
 
 
 @pytest.fixture
-def data_lab(aws_server, monkeypatch, tmp_path):
+def data_lab(monkeypatch, tmp_path):
     """A node that stages data from an empty moto."""
-    monkeypatch.setattr(botocore.session, "create_loader", lambda _=None: LOADER)
-    with contextlib.closing(Proxy(aws_server)) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    with serve_s3(monkeypatch) as proxy:
         yield DataLab(tmp_path, proxy)
 
 

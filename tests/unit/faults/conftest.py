@@ -14,7 +14,7 @@ from moto.moto_api._internal.models import moto_api_backend
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "deeplearning_contract"))
 
-from fault_proxy import FaultProxy, ask_moto
+from fault_proxy import FaultProxy
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
@@ -25,6 +25,7 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.programs import Programs
+from tests.unit.local_aws import ask_moto
 
 CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"

@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
-from botocore.compat import HTTPHeaders
-from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
+from moto.core.botocore_stubber import MockRawResponse
+
+from tests.unit.local_aws import Answer
 
 EVERY = ()
 
@@ -49,15 +50,6 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An HTTP answer; with status 0 the body alone is sent, which is no HTTP."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-
-@dataclass(frozen=True)
 class Fault:
     """
     What is done to a call.
@@ -74,19 +66,6 @@ class Fault:
     has_effect: bool = False
     stalls: bool = False
     seconds: float = 0.0
-
-
-def ask_moto(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-    """Hand a call to moto in this process, at the address of the service and region that it was signed for."""
-    *_, region, service, _ = headers["Authorization"].partition("Credential=")[2].partition(",")[0].split("/")
-    host = f"{service}.{region}.amazonaws.com"
-    found = HTTPHeaders()
-    for name, value in (headers | {"Host": host}).items():
-        found[name] = value
-    request = AWSPreparedRequest(method, f"https://{host}{path}", found, body, stream_output=False)
-    status, answered, content = BotocoreStubber().process_request(request)
-    content = content.encode() if isinstance(content, str) else content
-    return Answer(int(status), tuple((name, str(value)) for name, value in answered.items()), content)
 
 
 def forward_over_http(url: str) -> Callable[[str, str, dict[str, str], bytes], Answer]:

@@ -15,7 +15,7 @@ import botocore.endpoint
 import documents
 import pytest
 from botocore.exceptions import ClientError
-from fault_proxy import RESET_AFTER, RESET_BEFORE, Answer, Fault, FaultProxy, ask_moto, refuse
+from fault_proxy import RESET_AFTER, RESET_BEFORE, Fault, FaultProxy, refuse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +27,7 @@ from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_contract.settings import AdjusterSettings
+from tests.unit.local_aws import Answer, ask_moto
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."

@@ -6,10 +6,11 @@ import pytest
 
 from deeplearning_contract.setting_parts import EnvironmentCacheSettings
 from deeplearning_node.aws_clients import AwsClients
+from deeplearning_provision.environments import flow
 from deeplearning_provision.environments.cache import EnvironmentCache
 from deeplearning_provision.python import pip as pip_program
 from tests.unit.deeplearning_provision.data_lab import Fault
-from tests.unit.deeplearning_provision.environment_lab import LookingClock, Stand, make_image, make_index
+from tests.unit.deeplearning_provision.environment_lab import BuildOnce, LookingClock, Stand, make_image, make_index
 
 CACHE = EnvironmentCacheSettings("bucket", "environments/")
 
@@ -22,9 +23,15 @@ def parts(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return BuildOnce(flow.build_environment, tmp_path_factory.mktemp("built"))
+
+
 @pytest.fixture
-def make_cluster(parts, proxy, tmp_path):
+def make_cluster(parts, build, proxy, tmp_path, monkeypatch):
     """Return a function that makes a cluster with a file system of its own; all have one cache."""
+    monkeypatch.setattr(flow, "build_environment", build)
     stands = []
 
     def make():
@@ -70,6 +77,7 @@ def test_the_first_cluster_fills_it_and_the_next_needs_no_pip(make_cluster, monk
     first = provide(make_cluster())
     assert first.step.detail.endswith("put into s3://bucket/environments/")
     monkeypatch.setattr(pip_program.Pip, "run", None)
+    monkeypatch.setattr(flow, "build_environment", None)
     later = make_cluster()
     master = provide(later)
     maker = first.facts.instance_id

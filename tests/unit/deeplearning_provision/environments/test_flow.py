@@ -7,11 +7,13 @@ import shutil
 import pytest
 
 from deeplearning_node.programs import Programs
+from deeplearning_provision.environments import flow
 from deeplearning_provision.horovod import plan as horovod_plan
 from deeplearning_provision.python import pip as pip_program
 from deeplearning_provision.steps import ProvisionFailure
 from tests.unit.deeplearning_provision.data_lab import read_tree
 from tests.unit.deeplearning_provision.environment_lab import (
+    BuildOnce,
     LookingClock,
     Stand,
     StopWaiting,
@@ -40,7 +42,12 @@ def stand(parts, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def cluster(parts, tmp_path_factory):
+def build(tmp_path_factory):
+    return BuildOnce(flow.build_environment, tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def cluster(parts, build, tmp_path_factory):
     """
     Three nodes that have their environment.
 
@@ -58,6 +65,7 @@ def cluster(parts, tmp_path_factory):
 
         workers = [stand.node(number, REQUIREMENTS, clock=LookingClock(run_master)) for number in (1, 2)]
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(flow, "build_environment", build)
             for worker in workers:
                 worker.programs = Programs(bare)
                 worker.provide()
@@ -186,7 +194,8 @@ def test_an_environment_that_was_kept_needs_neither_pip_nor_a_compiler(copy, mon
     [lambda data: data[:-9000] + b"x" + data[-8999:], lambda data: data[: len(data) // 2]],
     ids=["changed", "cut off"],
 )
-def test_a_damaged_archive_is_refused_by_a_worker_and_made_anew_by_the_master(copy, harm):
+def test_a_damaged_archive_is_refused_by_a_worker_and_made_anew_by_the_master(copy, harm, build, monkeypatch):
+    monkeypatch.setattr(flow, "build_environment", build)
     (folder,) = copy.folders
     archive = folder / "environment.tar"
     whole = archive.read_bytes()

@@ -56,6 +56,14 @@ def stand(parts, tmp_path, monkeypatch):
         yield stand
 
 
+class PipAsked(Exception):  # noqa: N818 - no error
+    """Ends a node that asks pip: it builds."""
+
+
+def stop(*_, **__):
+    raise PipAsked
+
+
 def test_it_is_built_for_the_framework_of_the_image_which_stays_where_it_is(stand):
     node = stand.node(0, settings=SETTINGS)
     assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; made here in ")
@@ -97,13 +105,15 @@ def test_a_python_of_the_system_that_has_everything_is_shown_by_an_environment_o
     assert node.log.count(" -m venv ") == 1
 
 
-def test_an_image_whose_horovod_does_not_import_gets_one_that_does(stand, parts, tmp_path):
+def test_an_image_whose_horovod_does_not_import_gets_one_that_does(stand, tmp_path, monkeypatch):
     make_image(tmp_path / "broken", with_horovod=True)
     (packages,) = (tmp_path / "broken/lib").glob("python*/site-packages")
     (packages / "horovod/torch/__init__.py").write_text("raise ImportError('undefined symbol')\n")
+    monkeypatch.setattr(pip_program.Pip, "run", stop)
     node = stand.node(0, settings=SETTINGS, image=tmp_path / "broken")
-    assert "made here in" in node.provide().detail
-    assert node.ask("import horovod.torch; print(horovod.torch.Sum)") == "1"
+    with pytest.raises(PipAsked):
+        node.provide()
+    assert "undefined symbol" in node.log
 
 
 @pytest.mark.parametrize(
@@ -195,17 +205,17 @@ def test_a_compiler_that_fails_is_shown_with_its_first_error_and_leaves_nothing(
     assert [path.name for path in node.current.parent.iterdir() if path.is_dir()] == []
 
 
-def test_what_the_build_takes_is_installed_only_where_it_is_missing(stand, parts, monkeypatch):
+def test_what_the_build_takes_is_installed_only_where_it_is_missing(stand, monkeypatch):
     calls = []
     monkeypatch.setattr(
         environment_build, "install_system_packages", lambda _, __, names, ___: calls.append(sorted(names))
     )
-    lacking = link_programs(stand.folder / "lacking", ["sh", "gcc", "ld", "as"])
+    monkeypatch.setattr(pip_program.Pip, "run", stop)
     managers = make_managers(stand.folder / "managers")
-    with pytest.raises(ProvisionFailure, match=r"without g\+\+, make"):
-        stand.node(0, settings=SETTINGS, search_path=f"{managers}:{lacking}").provide()
-    assert calls == [["g++", "make"]]
-    stand.node(0, settings=SETTINGS).provide()
+    lacking = link_programs(stand.folder / "lacking", ["sh"])
+    for search_path in (f"{managers}:{lacking}", None):
+        with pytest.raises(PipAsked):
+            stand.node(0, settings=SETTINGS, search_path=search_path).provide()
     assert calls == [["g++", "make"]]
 
 
