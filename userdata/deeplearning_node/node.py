@@ -3,13 +3,16 @@
 import pwd
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.failure import StageFailure
-from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.programs import Programs
+
+if TYPE_CHECKING:  # it loads Python's HTTP client, a third of the start of `deeplearning` on every host
+    from deeplearning_node.instance_metadata import Identity
 
 INSTANCES_DIRECTORY = "/var/lib/deeplearning/instances"
 STARTED_FILE = "/run/deeplearning/agent-started"
@@ -44,7 +47,7 @@ class Node:
     """
 
     settings: NodeSettings
-    identity: Identity
+    identity: "Identity"
     root: Path = Path("/")
     programs: Programs = field(default_factory=Programs)
     clock: Clock = field(default_factory=Clock)

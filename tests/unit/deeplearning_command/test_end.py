@@ -265,7 +265,7 @@ def events(aws_server):
 
 
 def stop(job_lab, clock, seconds=120):
-    options = make_parser(with_internal=True).parse_args(["stop-when-idle", "--seconds", str(seconds)])
+    options = make_parser("stop-when-idle").parse_args(["stop-when-idle", "--seconds", str(seconds)])
     root = job_lab.folder / job_lab.addresses[0]
     search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     with pytest.MonkeyPatch.context() as patch:
