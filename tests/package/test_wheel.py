@@ -16,6 +16,7 @@ from deeplearning_rehearsal.checks.training import list_examples
 ROOT = Path(__file__).parents[2]
 WHEELHOUSE = ROOT / "build" / "wheelhouse"
 EXAMPLE = ROOT / "examples" / "consumer_app"
+RUNNER = ROOT / "tests" / "example_app.py"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,17 @@ def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("clean")
     venv.create(home / "venv", with_pip=True)
     python = home / "venv" / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(WHEELHOUSE)]
+    install = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--no-index",
+        "--find-links",
+        str(WHEELHOUSE),
+    ]
     subprocess.run([*install, str(wheel)], check=True, capture_output=True)
     return python
 
@@ -44,7 +55,7 @@ def assemblies(clean_python: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         output = tmp_path_factory.mktemp(name)
         environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
         environment |= {"CDK_OUTDIR": str(output)}
-        subprocess.run([str(python), str(EXAMPLE / "app.py")], check=True, cwd=output, env=environment)
+        subprocess.run([str(python), str(RUNNER), str(EXAMPLE / "app.py")], check=True, cwd=output, env=environment)
         outputs.append(output)
     return outputs[0], outputs[1]
 

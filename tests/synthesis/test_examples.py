@@ -17,6 +17,7 @@ from cfnlint.config import ManualArgs
 from tests.foreign_dependencies import find_foreign_dependencies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+RUNNER = Path(__file__).parents[1] / "example_app.py"
 APPS = sorted(path.parent.name for path in EXAMPLES.glob("*/app.py"))
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
@@ -40,7 +41,7 @@ def assemble(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly
             out = tmp_path_factory.mktemp(name)
             environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "CDK_"))}
             environment |= {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": json.dumps(context)}
-            command = [sys.executable, "app.py"]
+            command = [sys.executable, str(RUNNER), "app.py"]
             subprocess.run(command, cwd=EXAMPLES / name, env=environment, check=True, capture_output=True)
             manifest = json.loads((out / "manifest.json").read_text())
             known[key] = Assembly(
