@@ -17,7 +17,7 @@ from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import SETTINGS_FILE
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
-from deeplearning_rehearsal.checks.node_log import read_node_log
+from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.training import train
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import Evidence
@@ -107,7 +107,8 @@ class ClusterRun:
                 lambda instance_id, text: self.timeline.tell(lane(instance_id), text),
             )
             if settings.log_group:
-                evidence.log = read_node_log(self.aws.place.client("logs"), settings.log_group)
+                logs, nodes = self.aws.place.client("logs"), [node.instance_id for node in evidence.nodes]
+                evidence.log = await_node_log(logs, settings.log_group, nodes)
             # The master and the last worker: each role has rights of its own.
             ends = {evidence.roster.hosts[0][1], evidence.roster.hosts[-1][1]}
             check_sessions(self.aws.place.client("ssm"), ends)

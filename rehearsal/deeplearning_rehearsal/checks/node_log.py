@@ -1,13 +1,18 @@
 """What the nodes shipped: lines by node, and metrics by name."""
 
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.log_record import LogLine
 from deeplearning_contract.metrics import read_metrics
+
+SHIPPING_SECONDS = 20.0
+"""Nodes ship their lines every ten seconds: a replacement that has just joined may have none in the log yet."""
+_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,19 @@ def read_node_log(client: Any, group: str) -> LogReport:
             else:
                 foreign += 1
     return LogReport(dict(sorted(lines.items())), dict(sorted(metrics.items())), foreign)
+
+
+def await_node_log(client: Any, group: str, nodes: Iterable[str], seconds: float = SHIPPING_SECONDS) -> LogReport:
+    """
+    Wait until each node has shipped a line, and count what is in a log group then.
+
+    Args:
+        client: The client of CloudWatch Logs.
+        group: Its name.
+        nodes: Instance ids of the nodes.
+        seconds: After which those that are silent are waited for no more. Default: 20.
+    """
+    give_up = time.monotonic() + seconds
+    while not (report := read_node_log(client, group)).lines.keys() >= set(nodes) and time.monotonic() < give_up:
+        time.sleep(_PAUSE_SECONDS)
+    return report
