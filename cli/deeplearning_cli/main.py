@@ -112,8 +112,9 @@ def _add_prepare_data(commands: "argparse._SubParsersAction[argparse.ArgumentPar
         "prepare-data",
         help="download, check, bundle and upload data to S3, for clusters to read",
         description="Download files, check them, put them and local files into one archive and bring it to S3, with "
-        "its SHA-256 beside it. Interrupted, the same command goes on where it was; done, it does nothing. What "
-        "archives hold is put into the bundle, not the archives themselves.",
+        "its SHA-256 beside it. After an interruption the same command resumes downloads, leaves out files that are "
+        "in S3 already and sends the others from their beginning; done, it does nothing. What archives hold is put "
+        "into the bundle, not the archives themselves.",
         epilog="exit status: 0 the data is in S3, 1 something failed, 2 it could not be begun, 130 interrupted; "
         "example: deeplearning-cdk prepare-data s3://team-data/coco-2017.tar --preset coco-2017",
     )

@@ -90,7 +90,7 @@ def _carry_out(client: Any, preparation: Preparation, tell: Tell) -> str:
         return ""
     destination = preparation.destination
     bundle = make_bundle(files, work / destination.key.rpartition("/")[2], tell)
-    upload(client, bundle, destination, _note(work, destination), tell)
+    upload(client, bundle, destination, tell)
     _write_digest(client, bundle, destination)
     return bundle.sha256
 
@@ -111,8 +111,7 @@ def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[S
         for file in list_files(path) if path.is_dir() else [path]:
             inner = f"{source.name}/{file.relative_to(path).as_posix()}" if path.is_dir() else source.name
             key = to.key + (f"{source.folder}/{inner}" if source.folder else inner)
-            one = Destination(to.bucket, key)
-            upload(client, _measure(file), one, _note(preparation.work, one), tell)
+            upload(client, _measure(file), Destination(to.bucket, key), tell)
 
 
 def _measure(file: Path) -> Bundle:
@@ -121,12 +120,6 @@ def _measure(file: Path) -> Bundle:
         while chunk := stream.read(CHUNK_BYTES):
             digest.update(chunk)
     return Bundle(file, file.stat().st_size, digest.hexdigest())
-
-
-def _note(work: Path, destination: Destination) -> Path:
-    """Return where an upload is remembered: a file for each object."""
-    name = hashlib.sha256(f"{destination.bucket}/{destination.key}".encode()).hexdigest()[:16]
-    return work / f"{name}.upload.json"
 
 
 def _print_plan(preparation: Preparation) -> None:
