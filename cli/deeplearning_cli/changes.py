@@ -9,6 +9,7 @@ from typing import Any
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import AssemblyError, UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.template_changes import Change, Effect, compare_templates
 
@@ -27,7 +28,25 @@ _SIZES = frozenset({"DesiredCapacity", "MaxSize", "MinSize"})
 _COUNTS = frozenset({"Master", "Workers"})
 
 
-def print_changes(arguments: argparse.Namespace) -> int:
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "changes",
+        help="say what a deployment would replace, delete or update, before it happens",
+        description="Compare a synthesized stack with the deployed one by CloudFormation's own rules, and say what "
+        "would be replaced, deleted or updated in place, and what that means for nodes and data. Reads only.",
+        epilog="exit status: 0 no data goes, 1 data would go or the deployment would be refused, 2 nothing could be "
+        "compared; example: cdk synth --quiet && deeplearning-cdk changes",
+    )
+    add_place(parser, may_be_rehearsed=False)
+    add = parser.add_argument
+    add("--assembly", default="cdk.out", metavar="DIR", help="what `cdk synth` wrote (default: %(default)s)")
+    add("--deployed", metavar="FILE", help="the deployed template, instead of asking CloudFormation")
+    add("--json", action="store_true", help="print a JSON list, an entry a resource")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """
     Compare an assembly with what is deployed.
 

@@ -1,6 +1,7 @@
 """`deeplearning-cdk logs`: shows what nodes and adjuster logged."""
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -8,17 +9,64 @@ from datetime import datetime, timezone
 
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_view.aws_responses import LookError
-from deeplearning_view.log_lines import Line
+from deeplearning_view.log_lines import LEVELS, Line
 from deeplearning_view.node_choice import find_node
 from deeplearning_view.view_builder import make_view
 
 _NAME_WIDTH = 22
 _SEVERAL = ("all", "adjuster")
+_TIME = re.compile(r"(\d{1,6})([smhd])")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def show_logs(arguments: argparse.Namespace) -> int:
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "logs",
+        help="show what nodes and adjuster logged, merged by time",
+        description="Show what nodes and adjuster logged, merged by time. Log groups outlive a rollback of the stack.",
+        epilog="exit status: 0 shown, 2 could not be read, 130 interrupted; "
+        "example: deeplearning-cdk logs --node master --since 2h --follow",
+    )
+    add_place(parser)
+    parser.add_argument(
+        "--node",
+        default="all",
+        metavar="NAME",
+        help="a host name, master, an instance id, adjuster, or all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--since", type=read_time, default="1h", metavar="TIME", help="as 90s, 30m, 1h, 2d (default: 1h)"
+    )
+    parser.add_argument("--follow", action="store_true", help="go on with what is logged from now on")
+    parser.add_argument(
+        "--level",
+        type=str.upper,
+        choices=LEVELS,
+        default="INFO",
+        help="the lowest level shown, in any case (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the lines as they were logged")
+    parser.set_defaults(run=run)
+
+
+def read_time(text: str) -> float:
+    """
+    Read a length of time as `90s`, `30m`, `1h` or `2d`, in seconds.
+
+    Raises:
+        ArgumentTypeError: It is something else.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a number with s, m, h or d, got {text!r}; write e.g. 1h")
+    return float(int(found[1]) * _UNIT_SECONDS[found[2]])
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Print the lines; 0 shown, 2 could not be read."""
     try:
         access = open_cloud(arguments)

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.run.lab_record import LabRecord, read_login_user
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_view import node_rows
 from deeplearning_view.aws_responses import LookError
@@ -29,7 +30,31 @@ _COMMAND_DOCUMENT = "AWS-StartInteractiveCommand"
 _SSH_DOCUMENT = "AWS-StartSSHSession"
 
 
-def log_in(arguments: argparse.Namespace) -> int:
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "ssh",
+        help="log in on a node through Session Manager",
+        description="Open a shell on a node, or run a command there as the login user, through Session Manager: no "
+        "port is open for it. Needs the AWS CLI with its Session Manager plugin. With --ssh, OpenSSH goes through the "
+        "same way, so that it can forward ports and agents; that needs your public key on the node.",
+        epilog="exit status: that of the session, 2 it could not be begun; "
+        "example: deeplearning-cdk ssh --node deeplearning-worker2 -- nvidia-smi",
+    )
+    add_place(parser)
+    parser.add_argument(
+        "--node",
+        default="master",
+        metavar="NAME",
+        help="a host name, master, an instance id or an address (default: %(default)s)",
+    )
+    parser.add_argument("--ssh", action="store_true", help="use OpenSSH through Session Manager")
+    parser.add_argument("--user", metavar="NAME", help="who logs in (default: the image's login user)")
+    parser.add_argument("--dry-run", action="store_true", help="print the command, and do not run it")
+    parser.set_defaults(run=run, command=[])
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Become the session's program; 2 when it cannot be begun."""
     try:
         access = open_cloud(arguments)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_view.aws_responses import LookError
 from deeplearning_view.rendering import describe_cluster, render_page, render_text
@@ -19,8 +20,41 @@ _LAB_INTERVAL_SECONDS = 1.0
 _MOST_MISSES = 3
 """Looks in a row that may fail while the cluster is watched."""
 
+_JSON_KEYS = """\
+--json prints one object; keys are added, never renamed:
+  stack, region, stack_status, cluster   names, and CloudFormation's status
+  verdict                                forming, formed, failed, stopped (on purpose, no node) or deleted
+  phase, generation, formed, asked       of the state item; nodes with the master
+  since, reason, notice                  since when the verdict holds; why the cluster is smaller; why it ends soon
+  nodes[]                                name, role, instance_id, instance_type, address, zone, image_id, lifecycle,
+                                         purchase, phase, gpu_count, launched_at, age_seconds
+  troubles[]                             what, cause, remedy, is_past, lines[] (at, level, message)
+  warnings[], log_in[], unread[]         texts; unread says what could not be read
+  looked_at                              when, UTC; all times are ISO 8601
+"""
+_STATUS_END = (
+    "exit status: 0 formed, forming or stopped, 1 failed or deleted, 2 could not be looked at, 130 interrupted"
+)
 
-def status(arguments: argparse.Namespace) -> int:
+
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "status",
+        help="show a cluster from outside: its nodes, how far it is, what failed and what to do",
+        description="Show a cluster from outside: stack, nodes, how far they are, what failed and why, what to do\n"
+        "about it, and how to log in. Reads only, and goes on without what it may not read.\n"
+        "While the cluster forms, a terminal shows it live until it has formed or failed.",
+        epilog=f"{_JSON_KEYS}\n{_STATUS_END}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_place(parser)
+    parser.add_argument("--watch", action="store_true", help="look again and again until it has formed or failed")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be looked at."""
     try:
         access = open_cloud(arguments)

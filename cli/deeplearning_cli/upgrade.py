@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place, whole_number
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_view.aws_responses import LookError
 from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
@@ -20,7 +21,32 @@ class RefreshError(Exception):
     """AWS did not replace all nodes; the text is its reason."""
 
 
-def upgrade(arguments: argparse.Namespace) -> int:
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "upgrade",
+        help="replace nodes that run by ones of the deployed launch template",
+        description="Replace the nodes that started from another launch template than the deployed one, with its "
+        "image, type and agent: by an instance refresh of Auto Scaling, workers first, then the master. Nodes that are "
+        "up to date stay. Jobs that are not elastic end.",
+        epilog="exit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, 2 it could not be "
+        "begun; example: cdk deploy -c image_release=2026-11-22 && deeplearning-cdk upgrade",
+    )
+    add_place(parser)
+    add = parser.add_argument
+    add("--dry-run", action="store_true", help="name the nodes, and replace none")
+    add("--yes", action="store_true", help="do not ask")
+    add(
+        "--keep-percent",
+        type=whole_number(0, 100),
+        default=50,
+        metavar="N",
+        help="share of the workers that go on meanwhile, in percent (default: %(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """
     Replace outdated nodes.
 

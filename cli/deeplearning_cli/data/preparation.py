@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deeplearning_cli.arguments import Commands
 from deeplearning_cli.data.bundle import Bundle, make_bundle
 from deeplearning_cli.data.download import CHUNK_BYTES, Tell, download
 from deeplearning_cli.data.entries import list_files
@@ -38,7 +39,37 @@ class Preparation:
     is_bundle: bool
 
 
-def prepare_data(arguments: argparse.Namespace) -> int:
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "prepare-data",
+        help="download, check, bundle and upload data to S3, for clusters to read",
+        description="Download files, check them, put them and local files into one archive and bring it to S3, with "
+        "its SHA-256 beside it. After an interruption the same command resumes downloads, leaves out files that are "
+        "in S3 already and sends the others from their beginning; done, it does nothing. What archives hold is put "
+        "into the bundle, not the archives themselves.",
+        epilog="exit status: 0 the data is in S3, 1 something failed, 2 it could not be begun, 130 interrupted; "
+        "example: deeplearning-cdk prepare-data s3://team-data/coco-2017.tar --preset coco-2017",
+    )
+    add = parser.add_argument
+    add("destination", help="s3://BUCKET/NAME.tar, with --zip .zip, with --no-bundle s3://BUCKET/PREFIX/")
+    add("--path", action="append", default=[], metavar="PATH", help="a local file or folder; may be repeated")
+    add("--url", action="append", default=[], metavar="URL[=SHA256]", help="what to download; may be repeated")
+    add("--preset", action="append", default=[], choices=tuple(PRESETS), help="a known data set; may be repeated")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--zip", action="store_true", help="make a .zip, not a .tar")
+    form.add_argument("--no-bundle", action="store_true", help="upload every file as it is, below a prefix")
+    add(
+        "--work",
+        default="build/data",
+        metavar="DIR",
+        help="where downloads and the bundle are kept (default: %(default)s)",
+    )
+    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """
     Run the subcommand.
 

@@ -21,7 +21,7 @@ def show(monkeypatch, capsys):
 
     def show(answers, *, as_json=False):
         monkeypatch.setattr(command, "look", lambda _access: make_view(answers, NOW))
-        status = command.status(argparse.Namespace(json=as_json, watch=True))
+        status = command.run(argparse.Namespace(json=as_json, watch=True))
         return status, capsys.readouterr().out
 
     return show

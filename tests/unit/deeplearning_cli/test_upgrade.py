@@ -8,7 +8,7 @@ from botocore.stub import Stubber
 
 from deeplearning_cli import upgrade as command
 from deeplearning_cli.cloud_access import CloudAccess
-from deeplearning_cli.upgrade import RefreshError, replace_nodes, upgrade
+from deeplearning_cli.upgrade import RefreshError, replace_nodes
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
 
@@ -98,7 +98,7 @@ def run(monkeypatch):
         )
         monkeypatch.setattr(command, "replace_nodes", lambda _client, nodes, *_: replaced.append(nodes.role.value))
         arguments = {"dry_run": False, "yes": True, "keep_percent": 50} | more
-        return upgrade(argparse.Namespace(**arguments)), replaced
+        return command.run(argparse.Namespace(**arguments)), replaced
 
     return run
 
