@@ -11,9 +11,9 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_view.aws_responses import LookError
+from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.log_lines import LEVELS, Line
-from deeplearning_view.node_choice import find_node
+from deeplearning_view.selection import find_node
 from deeplearning_view.view_builder import make_view
 
 _NAME_WIDTH = 22
@@ -70,20 +70,20 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the lines; 0 shown, 2 could not be read."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
+        from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
         from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415
 
-        answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
-        nodes = make_view(answers, datetime.now(timezone.utc)).nodes
+        responses = read_responses(access.clients, access.region, access.stack, with_lines=False)
+        nodes = make_view(responses, datetime.now(timezone.utc)).nodes
         node = None if arguments.node in _SEVERAL else find_node(nodes, arguments.node)
         instance_id, role = (node.instance_id, node.role) if node else ("", "")
-        sources = choose_sources(answers, arguments.node, instance_id, role)
+        sources = choose_sources(responses, arguments.node, instance_id, role)
         search = LogSearch(access.clients, sources, arguments.level)
         names = {entry.instance_id: entry.name for entry in nodes if entry.name}
         since = time.time() - arguments.since
         for lines in search.follow(since) if arguments.follow else [search.read(since)]:
             _print_lines(lines, names, is_raw=arguments.json)
-    except (LookError, UnavailableError) as error:
+    except (ViewError, UnavailableError) as error:
         return report_error(error, as_json=arguments.json)
     return 0
 

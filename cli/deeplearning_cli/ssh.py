@@ -14,8 +14,8 @@ from cdk_rehearsal.run.lab_record import LabRecord, read_login_user
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_view import node_rows
-from deeplearning_view.aws_responses import LookError
-from deeplearning_view.node_choice import find_running_node
+from deeplearning_view.aws_responses import ViewError
+from deeplearning_view.selection import find_running_node
 from deeplearning_view.view import NodeView
 from deeplearning_view.view_builder import make_view
 
@@ -58,14 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Become the session's program; 2 when it cannot be begun."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
+        from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
 
-        answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
-        nodes = make_view(answers, datetime.now(timezone.utc)).nodes
+        responses = read_responses(access.clients, access.region, access.stack, with_lines=False)
+        nodes = make_view(responses, datetime.now(timezone.utc)).nodes
         node = find_running_node(nodes, arguments.node)
-        user = arguments.user or node_rows.read_login_user(answers.templates)
+        user = arguments.user or node_rows.read_login_user(responses.templates)
         command = _make_command(access, arguments, node, user)
-    except (LookError, UnavailableError) as error:
+    except (ViewError, UnavailableError) as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return UNAVAILABLE
     if arguments.dry_run:
@@ -133,13 +133,13 @@ def _start_session(access: CloudAccess, node: NodeView) -> None:
     Have the node's session agent open its data channel, as a session on AWS does.
 
     Raises:
-        LookError: The agent has not registered, or does not answer.
+        ViewError: The agent has not registered, or does not answer.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
     try:
         access.clients("ssm").start_session(Target=node.instance_id)
     except (BotoCoreError, ClientError) as error:
-        raise LookError(
+        raise ViewError(
             f"Session Manager cannot reach {node.instance_id}: {error}; wait until it has booted"
         ) from error

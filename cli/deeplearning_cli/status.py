@@ -10,7 +10,7 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_view.aws_responses import LookError
+from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.rendering import describe_cluster, render_page, render_text
 from deeplearning_view.view import ClusterView
 from deeplearning_view.view_builder import make_view
@@ -28,7 +28,7 @@ _JSON_KEYS = """\
   since, reason, notice                  since when the verdict holds; why the cluster is smaller; why it ends soon
   nodes[]                                name, role, instance_id, instance_type, address, zone, image_id, lifecycle,
                                          purchase, phase, gpu_count, launched_at, age_seconds
-  troubles[]                             what, cause, remedy, is_past, lines[] (at, level, message)
+  problems[]                             what, cause, remedy, is_past, lines[] (at, level, message)
   warnings[], log_in[], unread[]         texts; unread says what could not be read
   looked_at                              when, UTC; all times are ISO 8601
 """
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(json.dumps(view.to_document(), indent=2))
         else:
             _print_page(view)
-    except (LookError, UnavailableError) as error:
+    except (ViewError, UnavailableError) as error:
         return report_error(error, as_json=arguments.json)
     return 1 if view.verdict in ("failed", "deleted") else 0
 
@@ -76,12 +76,12 @@ def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
     Look at the cluster now.
 
     Raises:
-        LookError: It cannot be looked at.
+        ViewError: It cannot be looked at.
     """
-    from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
+    from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
 
-    answers = read_answers(access.clients, access.region, access.stack, with_lines=with_lines)
-    return make_view(answers, datetime.now(timezone.utc))
+    responses = read_responses(access.clients, access.region, access.stack, with_lines=with_lines)
+    return make_view(responses, datetime.now(timezone.utc))
 
 
 def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:
@@ -130,7 +130,7 @@ def _look_again(access: CloudAccess, misses: int = 0) -> ClusterView:
     """Look again; a look or two may fail meanwhile."""
     try:
         return look(access)
-    except LookError:
+    except ViewError:
         if misses + 1 == _MOST_MISSES:
             raise
     time.sleep(_interval(access))

@@ -3,18 +3,44 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place, whole_number
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_view.aws_responses import LookError
-from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
+from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_view.aws_responses import ViewError, read_tags
 
 _FAILED, _UNAVAILABLE = 1, 2
 _INTERVAL_SECONDS = 15.0
 _ENDED = frozenset({"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"})
+
+
+@dataclass(frozen=True)
+class OutdatedNodes:
+    """
+    The nodes of one group, as far as the launch template is concerned.
+
+    Attributes:
+        role: What they are for.
+        group: Name of the Auto Scaling group.
+        version: The launch template's version that new nodes start from.
+        outdated: Instance ids of nodes that started from another version, with that version.
+        count: All nodes of the group.
+    """
+
+    role: NodeRole
+    group: str
+    version: str
+    outdated: Mapping[str, str]
+    count: int
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this is the master's group."""
+        return self.role is NodeRole.MASTER
 
 
 class RefreshError(Exception):
@@ -66,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
             return _UNAVAILABLE
         for nodes in waiting:
             replace_nodes(access.clients("autoscaling"), nodes, arguments.keep_percent, _tell, time.sleep)
-    except (LookError, UnavailableError) as error:
+    except (ViewError, UnavailableError) as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return _UNAVAILABLE
     except RefreshError as error:
@@ -80,15 +106,31 @@ def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
     Compare the nodes of both groups with their launch template; workers first, because the master forms the cluster.
 
     Raises:
-        LookError: The cluster cannot be looked at.
+        ViewError: The cluster cannot be looked at.
     """
-    from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
+    from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
 
-    answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
-    if not answers.groups:
-        raise LookError(f"the cluster has no groups that can be read; {'; '.join(answers.unread) or 'it is gone'}")
-    found = [compare_group(group) for group in answers.groups]
+    responses = read_responses(access.clients, access.region, access.stack, with_lines=False)
+    if not responses.groups:
+        raise ViewError(f"the cluster has no groups that can be read; {'; '.join(responses.unread) or 'it is gone'}")
+    found = [compare_group(group) for group in responses.groups]
     return sorted(found, key=lambda nodes: nodes.is_master)
+
+
+def compare_group(group: Mapping[str, Any]) -> OutdatedNodes:
+    """
+    Compare the nodes of a group with its launch template.
+
+    Args:
+        group: An entry of `DescribeAutoScalingGroups`.
+    """
+    version = str(group["LaunchTemplate"]["Version"])
+    versions = {
+        entry["InstanceId"]: str(entry.get("LaunchTemplate", {}).get("Version", "none")) for entry in group["Instances"]
+    }
+    outdated = {instance_id: found for instance_id, found in versions.items() if found != version}
+    role = NodeRole(read_tags(group)[ROLE_TAG])
+    return OutdatedNodes(role, group["AutoScalingGroupName"], version, outdated, len(versions))
 
 
 def replace_nodes(

@@ -17,9 +17,9 @@ Record = dict[str, Any]
 
 
 @dataclass
-class Answers:
+class AwsResponses:
     """
-    The answers, in the forms of boto3; times may also be text in ISO 8601, as in recorded ones.
+    The responses, in the forms of boto3; times may also be text in ISO 8601, as in recorded ones.
 
     Attributes:
         region: AWS region.
@@ -58,7 +58,7 @@ class Answers:
         return json.dumps(asdict(self), default=_write_value, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> "Answers":
+    def from_json(cls, text: str) -> "AwsResponses":
         """Read what `to_json` wrote."""
         document = json.loads(text)
         return cls(**{entry.name: document[entry.name] for entry in fields(cls) if entry.name in document})
@@ -78,16 +78,16 @@ def _write_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-class LookError(Exception):
+class ViewError(Exception):
     """A cluster could not be looked at; the message says why and what to do."""
 
 
-def read_state(answers: Answers) -> tuple[ClusterState | None, str]:
+def read_state(responses: AwsResponses) -> tuple[ClusterState | None, str]:
     """Return the state, or None and why it cannot be read; None without a reason when there is none yet."""
-    if answers.item is None:
+    if responses.item is None:
         return None, ""
     try:
-        return ClusterState.from_item(answers.item, answers.parts), ""
+        return ClusterState.from_item(responses.item, responses.parts), ""
     except ContractError as error:
         return None, f"the state item: {error}"
 

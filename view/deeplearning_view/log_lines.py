@@ -121,5 +121,5 @@ def _read_foreign(text: str) -> tuple[str, str, str]:
             clean(str(document["message"])),
         )
     is_platform = isinstance(document, dict) or text.startswith(_PLATFORM_WORDS)
-    is_trouble = text.startswith(("[ERROR]", "Traceback")) or "Task timed out" in text
-    return "ERROR" if is_trouble else "DEBUG" if is_platform else "INFO", PLATFORM, clean(text)
+    is_problem = text.startswith(("[ERROR]", "Traceback")) or "Task timed out" in text
+    return "ERROR" if is_problem else "DEBUG" if is_platform else "INFO", PLATFORM, clean(text)

@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from deeplearning_contract.log_record import ADJUSTER
 from deeplearning_view.aws_reader import Clients
-from deeplearning_view.aws_responses import Answers, LookError
+from deeplearning_view.aws_responses import AwsResponses, ViewError
 from deeplearning_view.log_lines import LEVELS, Line, read_line
 from deeplearning_view.resources import find_adjuster_log, find_node_log
 
@@ -53,7 +53,7 @@ class LogSearch:
         Return the lines since a time (seconds since the epoch) that were not returned before, oldest first.
 
         Raises:
-            LookError: A log group cannot be read.
+            ViewError: A log group cannot be read.
         """
         lines = [line for source in self.sources for line in self._read_source(source, since)]
         return sorted((line for line in lines if is_loud(line, self.level)), key=lambda line: line.at)
@@ -74,7 +74,7 @@ class LogSearch:
         try:
             pages = list(self.clients("logs").get_paginator("filter_log_events").paginate(**request))
         except (BotoCoreError, ClientError) as error:
-            raise LookError(
+            raise ViewError(
                 f"the log group {source.group} cannot be read: {error}; ask for logs:FilterLogEvents"
             ) from error
         for event in (event for page in pages for event in page["events"]):
@@ -89,23 +89,23 @@ def is_loud(line: Line, level: str) -> bool:
     return bool(line.message) and LEVELS.index(line.level) >= LEVELS.index(level)
 
 
-def choose_sources(answers: Answers, node: str, instance_id: str, role: str) -> list[Source]:
+def choose_sources(responses: AwsResponses, node: str, instance_id: str, role: str) -> list[Source]:
     """
     Return what is to be read.
 
     Args:
-        answers: What AWS answered about the stack.
+        responses: What AWS answered about the stack.
         node: `all`, `adjuster`, or anything else for one node.
         instance_id: That node's instance id.
         role: Its role.
 
     Raises:
-        LookError: The stack has no such log group.
+        ViewError: The stack has no such log group.
     """
-    nodes, adjuster = find_node_log(answers.resources), find_adjuster_log(answers.resources)
+    nodes, adjuster = find_node_log(responses.resources), find_adjuster_log(responses.resources)
     wanted = {EVERYBODY: [Source(nodes), Source(adjuster)], ADJUSTER: [Source(adjuster)]}
     sources = wanted.get(node, [Source(nodes, f"{role}/{instance_id}")])
     found = [source for source in sources if source.group]
     if not found:
-        raise LookError("the stack has no log group yet; wait until it is being created, or name another stack")
+        raise ViewError("the stack has no log group yet; wait until it is being created, or name another stack")
     return found

@@ -57,7 +57,7 @@ class NodeView:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Problem:
     """
     Something that failed.
 
@@ -95,7 +95,7 @@ class ClusterView:
         reason: Why the cluster is smaller than asked for, or failed; else empty.
         notice: Why the capacity ends soon; else empty.
         nodes: The nodes, members first in rank order.
-        troubles: What failed, the likeliest cause first.
+        problems: What failed, the likeliest cause first.
         warnings: What is not as it should be, though nothing failed.
         log_in: Commands that log in on the master.
         provisioning: What of data and software is still on its way.
@@ -116,7 +116,7 @@ class ClusterView:
     reason: str = ""
     notice: str = ""
     nodes: tuple[NodeView, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     log_in: tuple[str, ...] = ()
     unread: tuple[str, ...] = field(default=())

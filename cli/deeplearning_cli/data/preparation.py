@@ -4,7 +4,8 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from deeplearning_cli.arguments import Commands
 from deeplearning_cli.data.bundle import Bundle, make_bundle
 from deeplearning_cli.data.download import CHUNK_BYTES, Tell, download
 from deeplearning_cli.data.entries import list_files
-from deeplearning_cli.data.progress import show_progress
 from deeplearning_cli.data.sources import (
     PRESETS,
     Destination,
@@ -26,6 +26,8 @@ from deeplearning_cli.data.sources import (
     read_url,
 )
 from deeplearning_cli.data.upload import DIGEST, explain, is_there, make_client, upload
+
+TENTHS = 10
 
 
 @dataclass(frozen=True)
@@ -175,3 +177,42 @@ def _print_use(preparation: Preparation, digest: str) -> None:
     keywords = ", ".join(f"{name}={value!r}" for name, value in values.items())
     print(f"s3://{destination.bucket}/{destination.key} is ready. In a CDK app:\n\n    data=[DataSource({keywords})]\n")
     print(f"or on the command line:\n\n    -c data='{json.dumps([values])}'")
+
+
+@contextmanager
+def show_progress() -> Iterator[Tell]:
+    """Return what is told (what, bytes done, bytes in all; 0 when not known) while the context lasts."""
+    if not sys.stderr.isatty():
+        yield _LineTeller()
+        return
+    try:
+        from rich.console import Console  # noqa: PLC0415 - takes a tenth of a second, and only this needs it
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    except ImportError:
+        yield _LineTeller()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what)
+            progress.update(tasks[what], completed=done, total=total or None)
+
+        yield tell
+
+
+class _LineTeller:
+    """Writes a line when another tenth is done, and none twice."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        tenth = TENTHS * done // total if total else 0
+        if self._told.get(what, -1) < tenth:
+            self._told[what] = tenth
+            amount = f"{TENTHS * tenth} % of {total} bytes" if total else f"{done} bytes"
+            sys.stderr.write(f"{what}: {amount}\n")
+            sys.stderr.flush()
