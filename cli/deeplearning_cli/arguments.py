@@ -9,13 +9,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 
 
 def add_place(parser: argparse.ArgumentParser, *, may_be_rehearsed: bool = True) -> None:
-    """
-    Add the arguments that say where the cluster is.
-
-    Args:
-        parser: The command's.
-        may_be_rehearsed: The command works on a rehearsal too. Default: it does.
-    """
+    """Add the arguments that name the cluster, and with them `--rehearsal`, unless the command works on AWS only."""
     add = parser.add_argument
     add("stack", nargs="?", metavar="STACK", help="name of the stack (default: the only one that is a cluster)")
     add("--region", metavar="REGION", help="AWS region (default: AWS_REGION, AWS_DEFAULT_REGION, or the profile's)")

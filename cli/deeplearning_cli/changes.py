@@ -47,13 +47,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Compare an assembly with what is deployed.
-
-    Returns:
-        0 when nothing that holds data goes, 1 when something does or the deployment cannot work, 2 when nothing could
-        be compared.
-    """
+    """Compare an assembly with what is deployed; 0 no data goes, 1 data goes or it is refused, 2 not compared."""
     try:
         wanted = read_stack(Path(arguments.assembly), arguments.stack)
         deployed = _read_deployed(arguments, wanted.name, lambda: open_cloud(arguments))
@@ -68,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:
-    """Return the changes of a stack as lines, what cannot be undone first."""
+    """Return the changes of a stack as lines, irreversible ones first."""
     if not changes:
         return [f"{stack}: nothing changes"]
     lines = [f"{stack}: {len(changes)} resource{'s' if len(changes) > 1 else ''} would change"]
@@ -91,7 +85,7 @@ def _by(change: Change) -> str:
 
 
 def _explain(changes: Sequence[Change]) -> list[str]:
-    """Say what the changes mean for nodes and data."""
+    """Explain what the changes mean for nodes and data."""
     said = []
     types = {change.resource_type: change for change in changes if change.effect is not Effect.CREATE}
     if lost := [change.path for change in changes if change.loses_data]:
@@ -116,7 +110,7 @@ def _explain(changes: Sequence[Change]) -> list[str]:
 
 
 def _explain_capacity(changes: Sequence[Change]) -> list[str]:
-    """Say how many nodes run afterwards, as far as the changes say anything of it."""
+    """Explain how many nodes run afterwards, as far as the changes determine it."""
     said = []
     requests = [change for change in changes if change.resource_type == _REQUEST]
     if any(change.effect is Effect.CREATE for change in requests):

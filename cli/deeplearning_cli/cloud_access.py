@@ -1,4 +1,4 @@
-"""Opens the AWS that a command looks at: the user's, or that of a kept rehearsal."""
+"""Opens the AWS that a command reads: the user's account, or that of a kept rehearsal."""
 
 import argparse
 import importlib.util
@@ -18,12 +18,12 @@ _ATTEMPTS = 4
 @dataclass(frozen=True)
 class CloudAccess:
     """
-    An AWS to look at.
+    An AWS to read from.
 
     Attributes:
         clients: Returns the client of a service.
         region: Its region.
-        stack: Which stack; None for its only cluster.
+        stack: Name of the stack; None for its only cluster.
         profile: Profile of the AWS CLI; None for the default.
         lab: The rehearsal; None for the user's AWS.
     """

@@ -54,12 +54,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def read_time(text: str) -> float:
-    """
-    Read a length of time as `90s`, `30m`, `1h` or `2d`, in seconds.
-
-    Raises:
-        ArgumentTypeError: It is something else.
-    """
+    """Read a length of time as `90s`, `30m`, `1h` or `2d`, in seconds."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"must be a number with s, m, h or d, got {text!r}; write e.g. 1h")
@@ -95,13 +90,7 @@ def _print_lines(lines: Iterable[Line], names: Mapping[str, str], *, is_raw: boo
 
 
 def format_line(line: Line, names: Mapping[str, str]) -> str:
-    """
-    Return a line for people.
-
-    Args:
-        line: The line.
-        names: Instance id -> host name, of members.
-    """
+    """Return a line for people; `names` has the host names of members by instance id."""
     name = names.get(line.node, line.node)
     said = line.message if not line.remedy or line.remedy in line.message else f"{line.message}; {line.remedy}"
     return (

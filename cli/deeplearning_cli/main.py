@@ -29,15 +29,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """
-    Run the command line.
-
-    Args:
-        argv: Arguments without the program's name. Default: those of the process.
-
-    Returns:
-        The exit status: 0 as promised, 1 not as promised, 2 could not be tried, 130 interrupted.
-    """
+    """Run the command line; 0 as promised, 1 not as promised, 2 could not be tried, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     own, command = split_command(words)
     arguments = make_parser(*own[:1]).parse_args(own)
@@ -60,12 +52,7 @@ def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def make_parser(named: str = "") -> argparse.ArgumentParser:
-    """
-    Return the parser; nothing heavy is imported for it.
-
-    Args:
-        named: The only command that it has to know. Default, and for a name that is none: all of them.
-    """
+    """Return the parser of one command; without a name, or with an unknown one, of all commands."""
     parser = argparse.ArgumentParser(
         prog="deeplearning-cdk",
         description="Deep-learning training clusters on AWS: the command on your side.",

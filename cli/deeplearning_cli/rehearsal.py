@@ -29,12 +29,7 @@ _INTERRUPTED = (130, 143)
 
 
 def rehearse(arguments: argparse.Namespace) -> int:
-    """
-    Rehearse a cloud assembly, or fault cases.
-
-    Returns:
-        0 as expected, 1 not as expected, 2 could not be tried (the reason is on standard error).
-    """
+    """Rehearse a cloud assembly, or fault cases; 0 as expected, 1 not as expected, 2 could not be tried."""
     if arguments.list_cases:
         return print_cases()
     try:
@@ -79,12 +74,7 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
 
 
 def _require_assembly(options: RehearsalOptions) -> None:
-    """
-    Judge the assembly, before anything slow is begun.
-
-    Raises:
-        RehearsalError: It is none, has not exactly the one stack, or that has no cluster of the wanted size.
-    """
+    """Refuse what is no assembly, or has no cluster of the wanted size, before anything slow begins."""
     assembly = options.assembly
     if not (assembly / "manifest.json").is_file():
         raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
@@ -110,14 +100,10 @@ def print_cases() -> int:
 
 def read_chosen(names: str, arguments: argparse.Namespace) -> tuple[tuple[Path, Case], ...]:
     """
-    Read the cases that the user chose, each with its file; all files are checked before one is rehearsed.
-
-    Args:
-        names: Names or files of cases, with commas between; or `all`.
-        arguments: The command line.
+    Read the cases that `--case` names, each with its file; all files are checked before one is rehearsed.
 
     Raises:
-        CaseError: A file cannot be carried out, or does not go with the other arguments.
+        CaseError: A file cannot be carried out, or contradicts the other arguments.
     """
     chosen = [name.strip() for name in names.split(",")]
     paths = list_cases() if chosen == [ALL] else tuple(dict.fromkeys(map(find_case, chosen)))
@@ -137,17 +123,11 @@ def rehearse_cases(
     chosen: Sequence[tuple[Path, Case]], app: str | None, options: RehearsalOptions, *, jobs: int | None, again: bool
 ) -> int:
     """
-    Rehearse cases, and go on after one that fails.
+    Rehearse cases, and continue after one that fails.
 
-    One is rehearsed in any case, and shown while it runs. Several are rehearsed at once, as far as the machine allows,
-    and those that passed on the same sources are not repeated.
-
-    Args:
-        chosen: The cases, each with its file.
-        app: Command that synthesizes each case's stack. None: the assembly of the options is deployed.
-        options: What else the command line says.
-        jobs: How many cases may run at once. None: two, where there are two cores.
-        again: Whether cases that passed on the same sources are repeated.
+    A single case is always rehearsed, and shown while it runs. Several run at once, `jobs` of them (default: two,
+    where there are two cores), and those that passed on the same sources are repeated only with `again`. With `app`
+    each case has a stack of its own; without one, the assembly of the options is deployed.
 
     Returns:
         0 when each passed, 1 when one did not, 130 or 143 when the user ended it.

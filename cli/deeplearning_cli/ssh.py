@@ -55,7 +55,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Become the session's program; 2 when it cannot be begun."""
+    """Replace this process by the session's program; 2 when the session cannot begin."""
     try:
         access = open_cloud(arguments)
         from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
@@ -93,14 +93,7 @@ def make_session_command(
     instance_id: str, place: Sequence[str], user: str, command: Sequence[str], *, is_ssh: bool
 ) -> list[str]:
     """
-    Return the command that opens a session.
-
-    Args:
-        instance_id: Where to.
-        place: The arguments of the AWS CLI that name region and profile.
-        user: The login user; empty when it is not known.
-        command: What to run there as the login user; empty for a shell.
-        is_ssh: Whether OpenSSH goes through the session.
+    Return the command that opens a session; `place` has the AWS CLI's arguments for region and profile.
 
     Raises:
         UnavailableError: The login user must be known, and is not.
@@ -130,10 +123,10 @@ def enter_node(lab: LabRecord, node: NodeView, command: Sequence[str]) -> list[s
 
 def _start_session(access: CloudAccess, node: NodeView) -> None:
     """
-    Have the node's session agent open its data channel, as a session on AWS does.
+    Open the data channel of the node's session agent, as a session on AWS does.
 
     Raises:
-        ViewError: The agent has not registered, or does not answer.
+        ViewError: The agent has not registered, or does not respond.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 

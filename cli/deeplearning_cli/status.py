@@ -55,7 +55,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be looked at."""
+    """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read."""
     try:
         access = open_cloud(arguments)
         view = look(access)
@@ -72,12 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
-    """
-    Look at the cluster now.
-
-    Raises:
-        ViewError: It cannot be looked at.
-    """
+    """Read the cluster now."""
     from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
 
     responses = read_responses(access.clients, access.region, access.stack, with_lines=with_lines)
@@ -85,7 +80,7 @@ def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
 
 
 def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:
-    """Look until the formation has ended, and say on standard error when something changes."""
+    """Poll until the formation has ended, and print changes on standard error."""
     told: tuple[str, ...] = ()
     while not view.has_ended:
         changes = _summarize(view)
@@ -99,7 +94,7 @@ def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:
 
 
 def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
-    """Show the page until the formation has ended, and then nothing: the last page is printed."""
+    """Show the page until the formation has ended, and then nothing: the caller prints the last page."""
     from rich.console import Console, Group  # noqa: PLC0415 - only a terminal needs it
     from rich.live import Live  # noqa: PLC0415
     from rich.progress_bar import ProgressBar  # noqa: PLC0415
@@ -119,7 +114,7 @@ def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
 
 
 def count_steps(view: ClusterView) -> tuple[int, int]:
-    """Return how many steps the formation has done, and of how many: each node launches, speaks, and is a member."""
+    """Return the steps done, and all: each node launches, logs its first line, and becomes a member."""
     here = [node for node in view.nodes if not node.is_gone]
     spoken = [node for node in here if node.phase not in ("launching", "booting")]
     members = [node for node in here if node.name]
@@ -142,7 +137,7 @@ def _interval(access: CloudAccess) -> float:
 
 
 def _summarize(view: ClusterView) -> tuple[str, ...]:
-    """Return what a line is worth, without times that pass."""
+    """Return the lines of the cluster whose changes are worth printing: no ages."""
     nodes = [f"{node.name or node.instance_id}  {node.role}  {node.lifecycle}  {node.phase}" for node in view.nodes]
     return (f"{view.stack_status}  phase {view.phase or 'none yet'}, {view.asked} nodes asked for", *nodes)
 

@@ -21,10 +21,10 @@ _ENDED = frozenset({"Successful", "Failed", "Cancelled", "RollbackFailed", "Roll
 @dataclass(frozen=True)
 class OutdatedNodes:
     """
-    The nodes of one group, as far as the launch template is concerned.
+    The nodes of one group, compared with its launch template.
 
     Attributes:
-        role: What they are for.
+        role: Role of the group.
         group: Name of the Auto Scaling group.
         version: The launch template's version that new nodes start from.
         outdated: Instance ids of nodes that started from another version, with that version.
@@ -73,12 +73,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Replace outdated nodes.
-
-    Returns:
-        0 when all nodes are of the deployed template, 1 when AWS did not replace them, 2 when it could not be begun.
-    """
+    """Replace outdated nodes; 0 none is left, 1 AWS did not replace them, 2 it could not be begun."""
     try:
         access = open_cloud(arguments)
         found = find_outdated(access)
@@ -102,12 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
-    """
-    Compare the nodes of both groups with their launch template; workers first, because the master forms the cluster.
-
-    Raises:
-        ViewError: The cluster cannot be looked at.
-    """
+    """Compare the nodes of both groups with their launch template; workers first: the master forms the cluster."""
     from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
 
     responses = read_responses(access.clients, access.region, access.stack, with_lines=False)
@@ -118,12 +108,7 @@ def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
 
 
 def compare_group(group: Mapping[str, Any]) -> OutdatedNodes:
-    """
-    Compare the nodes of a group with its launch template.
-
-    Args:
-        group: An entry of `DescribeAutoScalingGroups`.
-    """
+    """Compare the nodes of a group, an entry of `DescribeAutoScalingGroups`, with its launch template."""
     version = str(group["LaunchTemplate"]["Version"])
     versions = {
         entry["InstanceId"]: str(entry.get("LaunchTemplate", {}).get("Version", "none")) for entry in group["Instances"]
@@ -141,17 +126,13 @@ def replace_nodes(
     sleep: Callable[[float], None],
 ) -> None:
     """
-    Let Auto Scaling replace the outdated nodes of a group, and wait until it has.
+    Replace the outdated nodes of a group by an instance refresh, and wait until it has ended.
 
-    Args:
-        autoscaling: The client.
-        nodes: The group.
-        keep_percent: Share of the group's nodes that go on meanwhile, in percent; a master is alone.
-        tell: Takes a line when something changes.
-        sleep: Waits, in seconds.
+    A master is alone in its group, so `keep_percent` counts for workers only. `tell` takes a line when something
+    changes, `sleep` seconds.
 
     Raises:
-        RefreshError: It refused, or ended before all were replaced.
+        RefreshError: AWS refused, or ended before all nodes were replaced.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
 

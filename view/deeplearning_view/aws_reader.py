@@ -1,4 +1,4 @@
-"""Asks AWS about a cluster: reads only, and goes on without what it may not read."""
+"""Reads a cluster from AWS: calls that change nothing, and without what it may not read."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -26,16 +26,10 @@ _RECENT_SECONDS = 15 * 60
 
 def read_responses(clients: Clients, region: str, stack_name: str | None, *, with_lines: bool = True) -> AwsResponses:
     """
-    Ask about a cluster.
-
-    Args:
-        clients: Returns the client of a service.
-        region: Their region.
-        stack_name: Name of the stack. None: the only cluster.
-        with_lines: Whether log lines are read too. Default: they are.
+    Read a cluster, the only one when no stack is named.
 
     Raises:
-        ViewError: Not even the stack can be looked at.
+        ViewError: Not even the stack can be read.
     """
     try:
         responses = AwsResponses(region, find_stack(clients("cloudformation"), stack_name))
@@ -46,7 +40,7 @@ def read_responses(clients: Clients, region: str, stack_name: str | None, *, wit
 
 
 class _Reader:
-    """Fills answers; what fails becomes a line of what was not read."""
+    """Fills the responses; a failed call becomes a line of what was not read."""
 
     def __init__(self, clients: Clients, responses: AwsResponses) -> None:
         self._clients = clients
@@ -90,7 +84,7 @@ class _Reader:
         return [entry for page in pages for entry in page["StackResourceSummaries"]]
 
     def _read_events(self, stack_id: str) -> list[Record]:
-        """Return the events since the stack was last told to do something."""
+        """Return the events since the latest creation or update of the stack began."""
         pages = self._clients("cloudformation").get_paginator("describe_stack_events").paginate(StackName=stack_id)
         found: list[Record] = []
         for number, page in enumerate(pages):
@@ -176,7 +170,7 @@ class _Reader:
         return lines
 
     def _begin(self) -> float:
-        """Return from when on lines count: since the stack was last changed, unless it stands since long."""
+        """Return the time of the first line to read: the stack's latest change, or recent when it is complete."""
         recent = time.time() - _RECENT_SECONDS
         begun = read_moment(self._responses.stack.get("LastUpdatedTime") or self._responses.stack.get("CreationTime"))
         if begun is None or self._responses.stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):

@@ -20,13 +20,7 @@ _LATE_SECONDS = 30
 
 @dataclass(frozen=True)
 class Source:
-    """
-    A log group, or some streams of it.
-
-    Attributes:
-        group: Name of the log group.
-        stream_prefix: First characters of the streams' names; empty for all.
-    """
+    """A log group, or those of its streams whose name has the prefix."""
 
     group: str
     stream_prefix: str = ""
@@ -34,14 +28,7 @@ class Source:
 
 @dataclass
 class LogSearch:
-    """
-    Reads lines, each once.
-
-    Attributes:
-        clients: Returns the client of a service.
-        sources: What is read.
-        level: The lowest level of interest.
-    """
+    """Reads the lines of sources that are at least of a level, each once."""
 
     clients: Clients
     sources: Sequence[Source]
@@ -59,7 +46,7 @@ class LogSearch:
         return sorted((line for line in lines if is_loud(line, self.level)), key=lambda line: line.at)
 
     def follow(self, since: float, pause: Callable[[float], None] = time.sleep) -> Iterator[list[Line]]:
-        """Return the lines since a time, and then those that come, without an end."""
+        """Yield the lines since a time, and then new ones, without an end."""
         begin = since
         while True:
             looked = time.time()
@@ -85,19 +72,13 @@ class LogSearch:
 
 
 def is_loud(line: Line, level: str) -> bool:
-    """Tell whether a line says something and is at least of a level."""
+    """Return whether a line has a message and is at least of a level."""
     return bool(line.message) and LEVELS.index(line.level) >= LEVELS.index(level)
 
 
 def choose_sources(responses: AwsResponses, node: str, instance_id: str, role: str) -> list[Source]:
     """
-    Return what is to be read.
-
-    Args:
-        responses: What AWS answered about the stack.
-        node: `all`, `adjuster`, or anything else for one node.
-        instance_id: That node's instance id.
-        role: Its role.
+    Return the sources of `all`, of `adjuster`, or, for any other node, of the stream of that instance id and role.
 
     Raises:
         ViewError: The stack has no such log group.

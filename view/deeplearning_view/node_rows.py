@@ -1,4 +1,4 @@
-"""A row for each node: who it is, how EC2 and its group see it, and how far it is."""
+"""Makes a row for each node: its identity, its state in EC2 and its group, and its progress."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,7 @@ _LONGEST_PHASE = 44
 def list_nodes(
     responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], now: datetime
 ) -> tuple[NodeView, ...]:
-    """
-    Return the nodes, members first in rank order, then those that are not members, the youngest last.
-
-    Args:
-        responses: What AWS answered.
-        state: The state item; None without one.
-        lines: The nodes' log lines, oldest first.
-        now: The time, UTC.
-    """
+    """Return the nodes: members in rank order, then the others, the youngest last; `lines` begin with the oldest."""
     groups = {entry["InstanceId"]: entry for group in responses.groups for entry in group.get("Instances", [])}
     names = {member.instance_id: name for name, member in named_members(state.members)} if state else {}
     last = {line.node: line for line in lines}

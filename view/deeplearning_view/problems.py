@@ -1,4 +1,4 @@
-"""What failed, why and what to do: the stack's own reason first, then nodes, then launches that AWS refused."""
+"""Finds what failed, why and what to do: the stack's own reason first, then nodes, then launches that AWS refused."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,15 +25,7 @@ _LAST_LINES = 5
 def find_problems(
     responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
 ) -> tuple[Problem, ...]:
-    """
-    Return what failed, without saying the same twice.
-
-    Args:
-        responses: What AWS answered.
-        state: The state item; None without one.
-        lines: All log lines, oldest first.
-        is_formed: Whether the cluster stands nevertheless.
-    """
+    """Return what failed, each cause once; `lines` are all log lines, oldest first."""
     problems = [
         *_find_stack_problems(responses, lines),
         *_find_cluster_problems(state, lines),
@@ -51,7 +43,7 @@ def find_problems(
 
 
 def _says(told: str, cause: str) -> bool:
-    """Tell whether a cause is part of what was told; AWS's own sentences lose their full stop on the way."""
+    """Return whether a cause is part of an earlier one; AWS's own sentences lose their full stop on the way."""
     return cause.rstrip(". ") in told
 
 
@@ -72,7 +64,7 @@ def _find_stack_problems(responses: AwsResponses, lines: Sequence[Line]) -> Iter
 
 
 def _find_said_remedy(text: str, lines: Sequence[Line]) -> str:
-    """Return what a log line advises on a reason that is part of the text; empty when none does."""
+    """Return the remedy of a log line whose reason is part of the text; empty without one."""
     return next((line.remedy for line in lines if line.remedy and line.reason and line.reason in text), "")
 
 
@@ -102,7 +94,7 @@ def _find_node_problems(
 
 
 def _find_taken(responses: AwsResponses) -> dict[str, str]:
-    """Return why instances were taken out of service without being asked to."""
+    """Return why Auto Scaling took instances out of service by itself."""
     found = {}
     for activities in responses.activities.values():
         for activity in reversed(activities):
@@ -130,7 +122,7 @@ def _find_launch_problems(responses: AwsResponses, *, is_formed: bool) -> Iterab
 
 
 def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:
-    """Add the last lines of who failed, or found out."""
+    """Add the last lines of the node that failed, or of the one that reported it."""
     text = f"{problem.what} {problem.cause}"
     reporter = next((line.node for line in reversed(lines) if line.reason and line.reason in problem.cause), "")
     named = _INSTANCE.search(text)
@@ -140,12 +132,12 @@ def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:
 
 
 def excerpt(line: Line) -> LogExcerpt:
-    """Return what a page shows of a line."""
+    """Return the part of a line that a page shows."""
     return LogExcerpt(line.at.isoformat(timespec="seconds"), line.level, line.message)
 
 
 def describe_suspension(group: Mapping[str, Any]) -> str:
-    """Say that a group launches nothing any more, and how it does again; empty when it launches."""
+    """Return that a group launches nothing any more, and how to resume it; empty when it launches."""
     for process in group.get("SuspendedProcesses", []):
         if process["ProcessName"] == "Launch":
             name, reason = group["AutoScalingGroupName"], process.get("SuspensionReason", "suspended")
@@ -158,7 +150,7 @@ _DONE, _FAILED = "done", "failed"
 
 
 def describe_provisioning(nodes: Sequence[NodeView], lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return a line for whatever is still on its way; nodes of which the same is said share one."""
+    """Return a line for each data and software still on its way; nodes with the same line share it."""
     found: dict[str, list[str]] = {}
     for node, line in _find_latest(nodes, lines):
         if line.state not in (_DONE, _FAILED):
@@ -168,7 +160,7 @@ def describe_provisioning(nodes: Sequence[NodeView], lines: Sequence[Line]) -> t
 
 
 def find_provisioning_problems(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[Problem]:
-    """Tell what could not be brought; the cluster stands, and jobs that need it are refused."""
+    """Yield the data and software that could not be brought; the cluster stands, and jobs that need it are refused."""
     for node, line in _find_latest(nodes, lines):
         if line.state == _FAILED:
             cause, remedy = split_reason(line.detail)

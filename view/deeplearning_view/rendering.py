@@ -51,7 +51,7 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
 
 
 def describe_cluster(view: ClusterView) -> str:
-    """Say how the cluster stands, in a line."""
+    """Return the state of the cluster in a line."""
     parts = [f"{view.verdict.upper()}"]
     if view.asked:
         parts.append(f"{view.formed} of {view.asked} nodes")

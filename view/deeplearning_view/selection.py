@@ -15,11 +15,7 @@ DESCRIPTION = "A deep-learning training cluster"
 
 def find_stack(cloudformation: Any, name: str | None) -> dict[str, Any]:
     """
-    Return a stack, also one that was deleted.
-
-    Args:
-        cloudformation: A client.
-        name: Name or ARN of the stack. None: the only one that is a cluster.
+    Return a stack by name or ARN, also one that was deleted; without a name the only one that is a cluster.
 
     Raises:
         ViewError: There is none of that name, or none or several to choose from.
@@ -65,7 +61,7 @@ def choose_stack(stacks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def is_cluster(stack: Mapping[str, Any]) -> bool:
-    """Tell whether a stack says that it is a cluster: by an output, a tag or its description."""
+    """Return whether a stack is a cluster, by an output, a tag or its description."""
     has_output = any(entry["OutputKey"].endswith(CLUSTER_OUTPUT) for entry in stack.get("Outputs", []))
     has_tag = any(tag["Key"] == CLUSTER_TAG for tag in stack.get("Tags", []))
     return has_output or has_tag or str(stack.get("Description", "")).startswith(DESCRIPTION)
@@ -84,11 +80,7 @@ def _find_deleted(cloudformation: Any, name: str) -> list[dict[str, Any]]:
 
 def find_node(nodes: Sequence[NodeView], name: str) -> NodeView:
     """
-    Return a node.
-
-    Args:
-        nodes: The nodes of a view.
-        name: Its host name, `master`, its instance id, or its address.
+    Return a node of a view by its host name, instance id or address, or the `master`.
 
     Raises:
         ViewError: There is none of that name.
@@ -106,7 +98,7 @@ def find_node(nodes: Sequence[NodeView], name: str) -> NodeView:
 
 def find_running_node(nodes: Sequence[NodeView], name: str) -> NodeView:
     """
-    Return a node that runs; arguments as of `find_node`.
+    Return a node that runs, by the same names as `find_node`.
 
     Raises:
         ViewError: There is none of that name, or it does not run.

@@ -1,4 +1,4 @@
-"""What is known of a cluster, for pages and programs."""
+"""The view of a cluster, for pages and programs."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -8,7 +8,7 @@ Verdict = Literal["forming", "formed", "failed", "stopped", "deleted"]
 
 @dataclass(frozen=True)
 class LogExcerpt:
-    """A log line that explains something: when (UTC), its level and what it says."""
+    """A log line that explains a problem: its time (UTC), level and message."""
 
     at: str
     level: str

@@ -1,4 +1,4 @@
-"""Makes the view of a cluster out of what AWS answered; a pure function of the answers and the time."""
+"""Makes the view of a cluster from the responses of AWS and the time, and from nothing else."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -22,13 +22,7 @@ _STANDING = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "
 
 
 def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
-    """
-    Return the view.
-
-    Args:
-        responses: What AWS answered.
-        now: The time, UTC.
-    """
+    """Return the view at a time, UTC."""
     state, unreadable = read_state(responses)
     node_lines, all_lines = (
         read_lines(responses.node_lines),
@@ -66,7 +60,7 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
 
 
 def judge(responses: AwsResponses, state: ClusterState | None) -> Verdict:
-    """Say how the cluster stands, by its stack and its state item."""
+    """Return the verdict, by stack and state item."""
     status = str(responses.stack["StackStatus"])
     if status in ("DELETE_IN_PROGRESS", "DELETE_COMPLETE"):
         return "deleted"
@@ -80,7 +74,7 @@ def judge(responses: AwsResponses, state: ClusterState | None) -> Verdict:
 
 
 def _find_since(responses: AwsResponses, verdict: Verdict) -> str:
-    """Return since when the verdict holds, as the stack's events tell it."""
+    """Return since when the verdict holds, by the stack's events."""
     created = read_moment(responses.stack.get("LastUpdatedTime") or responses.stack.get("CreationTime"))
     moments = [read_moment(responses.stack.get("CreationTime"))] if verdict == "forming" else []
     for event in responses.events:  # newest first
@@ -117,7 +111,7 @@ def _find_warnings(responses: AwsResponses, nodes: tuple[NodeView, ...], state: 
 
 
 def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str]:
-    """Warn of nodes whose traffic goes by TCP though they have EFA, as their agents last said."""
+    """Yield a warning for nodes whose traffic uses TCP though they have EFA, as their agents last reported."""
     latest = {line.node: line for line in lines if line.provider}
     faults: dict[str, list[str]] = {}
     for node in nodes:
@@ -143,6 +137,6 @@ def _find_log_in(responses: AwsResponses, nodes: tuple[NodeView, ...]) -> tuple[
 
 
 def find_master(nodes: tuple[NodeView, ...]) -> NodeView | None:
-    """Return the master that runs: the roster's first, else the youngest of the role."""
+    """Return the master that runs: the first of the membership, else the youngest of the role."""
     running = [node for node in nodes if node.role == NodeRole.MASTER.value and node.lifecycle.startswith("running")]
     return next((node for node in running if node.name), running[-1] if running else None)

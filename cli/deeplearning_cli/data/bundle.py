@@ -40,14 +40,9 @@ class _Writer(Protocol):
 
 def make_bundle(sources: list[tuple[Source, Path]], file: Path, tell: Tell) -> Bundle:
     """
-    Write the archive; one that is there already of the same sources is not written again.
+    Write the archive; one of the same sources that exists already is not written again.
 
-    What archives hold is put into the bundle, not the archives themselves; the file's ending says which kind it is.
-
-    Args:
-        sources: Each with where it lies on this machine.
-        file: The archive.
-        tell: Told the bytes as they are read.
+    The content of archives goes into the bundle, not the archives themselves; the file's ending decides its kind.
 
     Effects: the file, and `<file>.json` with its digest; while it is written `<file>.part`.
 
@@ -90,11 +85,11 @@ class _HashedStream(io.RawIOBase):
         self.count = 0
 
     def writable(self) -> bool:
-        """Tell that it takes bytes."""
+        """Return whether it takes bytes."""
         return True
 
     def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]
-        """Take bytes."""
+        """Write bytes."""
         self._stream.write(data)
         self.sha256.update(data)
         self.count += len(data)
@@ -151,7 +146,7 @@ class _ZipWriter:
 
 
 def _measure(path: Path) -> int:
-    """Return how many bytes a source brings, without reading them; of a compressed tar, what it has on disk."""
+    """Return how many bytes a source brings, without reading them; of a compressed tar, its size on disk."""
     if path.is_dir():
         return sum(file.stat().st_size for file in list_files(path))
     if path.name.endswith(".zip") and zipfile.is_zipfile(path):
@@ -161,7 +156,7 @@ def _measure(path: Path) -> int:
 
 
 def _describe(sources: list[tuple[Source, Path]]) -> list[list[object]]:
-    """Return what tells whether the sources are the same as the last time: names, sizes and times of their files."""
+    """Return a fingerprint of the sources: names, sizes and times of their files."""
     found: list[list[object]] = []
     for source, path in sources:
         for file in list_files(path) if path.is_dir() else [path]:

@@ -1,4 +1,4 @@
-"""Downloads over HTTP that go on where they were interrupted, and are kept only when they are what they should be."""
+"""Downloads over HTTP that resume where they were interrupted, and are kept only with the expected digest and size."""
 
 import errno
 import hashlib
@@ -30,7 +30,7 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 @dataclass(frozen=True)
 class Finished:
-    """What is known of a file that was downloaded whole."""
+    """The record of a file that was downloaded whole."""
 
     url: str
     size: int
@@ -39,12 +39,12 @@ class Finished:
 
 def download(source: Source, folder: Path, tell: Tell, pause: Callable[[float], None] = time.sleep) -> Path:
     """
-    Bring a source into a folder; one that is there already is not fetched again.
+    Download a source into a folder, unless it is there already.
 
     Effects: `<name>`, and `<name>.json` with its digest; while it is fetched `<name>.part` and `<name>.part.json`.
 
     Raises:
-        PreparationError: It cannot be fetched, or is not what it should be; what is wrong is not kept.
+        PreparationError: It cannot be fetched, or has another digest or size; a wrong file is not kept.
     """
     file = folder / source.name
     found = _read_finished(file, source)
@@ -86,7 +86,7 @@ def _note(file: Path) -> Path:
 
 
 def _read_finished(file: Path, source: Source) -> Finished | None:
-    """Return what is known of a file that is there; None when it is not, or is another one."""
+    """Return the record of a file that is there; None when there is none, or it is of another file."""
     try:
         found = Finished(**json.loads(_note(file).read_text(encoding="utf-8")))
         is_whole = file.stat().st_size == found.size and found.url == source.url
@@ -106,7 +106,7 @@ def _open(request: urllib.request.Request) -> Any:
 
 
 def _fetch(source: Source, file: Path, tell: Tell) -> None:
-    """Fetch what is missing of a file; what an interruption leaves stays for the next attempt."""
+    """Fetch the missing part of a file; an interruption leaves it for the next attempt."""
     part, note = _part(file), _note(_part(file))
     known = _read_note(note, source)
     done = part.stat().st_size if known is not None and part.exists() else 0
@@ -144,7 +144,7 @@ def _fetch(source: Source, file: Path, tell: Tell) -> None:
 
 
 def _locate(answer: Any, done: int) -> tuple[int, int]:
-    """Return where the answer begins, and the size of the whole file; 0 when it is not told."""
+    """Return the offset at which the response begins, and the size of the whole file; 0 when it is not known."""
     if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
         found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != done:
@@ -173,7 +173,7 @@ def _require_space(folder: Path, size: int) -> None:
 
 
 def _finish(source: Source, file: Path) -> Path:
-    """Keep a download under its name when it is what it should be, else remove it."""
+    """Keep a download under its name when digest and size are the expected ones, else remove it."""
     part = _part(file)
     algorithms = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
     with part.open("rb") as stream:

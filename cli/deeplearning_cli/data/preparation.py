@@ -32,7 +32,7 @@ TENTHS = 10
 
 @dataclass(frozen=True)
 class Preparation:
-    """All that the user asked for; the name is the data's in the cluster's props."""
+    """The request; the name is the data's in the cluster's props."""
 
     sources: tuple[Source, ...]
     name: str
@@ -72,12 +72,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Run the subcommand.
-
-    Returns:
-        0 the data is in S3, 1 something failed and can be gone on with, 2 it could not be begun.
-    """
+    """Prepare the data; 0 it is in S3, 1 something failed and the same command resumes, 2 it could not be begun."""
     try:
         preparation = _read(arguments)
         if arguments.dry_run:
@@ -138,7 +133,7 @@ def _write_digest(client: Any, bundle: Bundle, destination: Destination) -> None
 
 
 def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[Source, Path]], tell: Tell) -> None:
-    """Bring every file to S3 as it is, below the prefix."""
+    """Upload every file as it is, below the prefix."""
     to = preparation.destination
     for source, path in files:
         for file in list_files(path) if path.is_dir() else [path]:
@@ -170,7 +165,7 @@ def _print_plan(preparation: Preparation) -> None:
 
 
 def _print_use(preparation: Preparation, digest: str) -> None:
-    """Say how a cluster gets the data."""
+    """Print how a cluster gets the data."""
     destination = preparation.destination
     values = {"name": preparation.name, "bucket": destination.bucket, "key": destination.key}
     values |= {"sha256": digest} if digest else {}
@@ -181,7 +176,7 @@ def _print_use(preparation: Preparation, digest: str) -> None:
 
 @contextmanager
 def show_progress() -> Iterator[Tell]:
-    """Return what is told (what, bytes done, bytes in all; 0 when not known) while the context lasts."""
+    """Yield a function that shows progress: (what, bytes done, bytes in all; 0 when not known)."""
     if not sys.stderr.isatty():
         yield _LineTeller()
         return

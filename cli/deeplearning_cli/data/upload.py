@@ -25,12 +25,7 @@ _REMEDIES = {
 
 
 def make_client() -> Any:
-    """
-    Return an S3 client of the user's own credentials and region.
-
-    Raises:
-        InputError: boto3 is not installed.
-    """
+    """Return an S3 client of the user's own credentials and region."""
     try:
         import boto3  # noqa: PLC0415 - takes half a second, and only this command needs it
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -43,12 +38,7 @@ def make_client() -> Any:
 
 @contextmanager
 def explain() -> Iterator[None]:
-    """
-    Turn what AWS answers into a cause with a remedy.
-
-    Raises:
-        PreparationError: A call failed.
-    """
+    """Turn an error of AWS into a PreparationError, which has a cause and a remedy."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415 - see above
 
     try:
@@ -83,19 +73,10 @@ def _find_object(client: Any, destination: Destination) -> tuple[int, str] | Non
 
 def upload(client: Any, bundle: Bundle, destination: Destination, tell: Tell) -> bool:
     """
-    Bring a file to S3; one that is there already is not sent again, and a broken upload leaves nothing there.
+    Upload a file, unless it is there already; return whether anything was sent.
 
     Each part carries its SHA-256, by which S3 refuses what was damaged on the way. An upload that breaks off is
-    aborted, so that nobody pays for its parts, and begins anew with the next run.
-
-    Args:
-        client: An S3 client.
-        bundle: The file, with its size and digest.
-        destination: Its bucket and key.
-        tell: Told the bytes that were sent.
-
-    Returns:
-        Whether anything was sent.
+    aborted, so that nobody pays for its parts, and begins anew with the next run. `tell` is told the bytes sent.
 
     Raises:
         PreparationError: A call failed, or another thing arrived than was sent.
