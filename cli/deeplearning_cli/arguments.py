@@ -22,7 +22,7 @@ def add_place(parser: argparse.ArgumentParser, *, may_be_rehearsed: bool = True)
         nargs="?",
         const="build/rehearsal",
         metavar="DIR",
-        help="look at a rehearsal that --keep keeps, never at AWS (root; default DIR: build/rehearsal)",
+        help="read a rehearsal kept by --keep, never AWS (root; default DIR: build/rehearsal)",
     )
 
 

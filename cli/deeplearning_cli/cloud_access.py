@@ -39,7 +39,7 @@ def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
     """
     Open the AWS that the arguments name.
 
-    Effects: for a rehearsal, this process enters the lab's network and forgets the user's AWS settings.
+    Effects: for a rehearsal, this process enters the lab's network and drops the user's AWS settings.
 
     Raises:
         UnavailableError: It cannot be opened; the message has the remedy.
@@ -73,14 +73,14 @@ def _open_account(arguments: argparse.Namespace) -> CloudAccess:
         raise UnavailableError(f"{error}; choose another --profile, or run: aws configure") from error
     region = session.region_name
     if region is None:
-        raise UnavailableError("the region must be known, it is not; give --region or set AWS_REGION")
+        raise UnavailableError("the region must be set, got none; give --region or set AWS_REGION")
     return CloudAccess(_make_clients(session, region), region, arguments.stack, arguments.profile)
 
 
 def _open_rehearsal(lab: LabRecord, stack: str | None) -> CloudAccess:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
-    # Whatever the user's settings say, nothing but the lab is meant; in its network there is nothing else either.
+    # Whatever the user's settings are, the calls go to the lab; its network reaches nothing else either.
     os.environ |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     lab.enter_network()

@@ -41,7 +41,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--since", type=read_time, default="1h", metavar="TIME", help="as 90s, 30m, 1h, 2d (default: 1h)"
     )
-    parser.add_argument("--follow", action="store_true", help="go on with what is logged from now on")
+    parser.add_argument("--follow", action="store_true", help="keep printing new lines")
     parser.add_argument(
         "--level",
         type=str.upper,
@@ -92,7 +92,7 @@ def _print_lines(lines: Iterable[Line], names: Mapping[str, str], *, is_raw: boo
 def format_line(line: Line, names: Mapping[str, str]) -> str:
     """Return a line for people; `names` has the host names of members by instance id."""
     name = names.get(line.node, line.node)
-    said = line.message if not line.remedy or line.remedy in line.message else f"{line.message}; {line.remedy}"
+    text = line.message if not line.remedy or line.remedy in line.message else f"{line.message}; {line.remedy}"
     return (
-        f"{line.at:%Y-%m-%d %H:%M:%S}.{line.at.microsecond // 1000:03d}Z  {name:<{_NAME_WIDTH}}  {line.level:<8} {said}"
+        f"{line.at:%Y-%m-%d %H:%M:%S}.{line.at.microsecond // 1000:03d}Z  {name:<{_NAME_WIDTH}}  {line.level:<8} {text}"
     )

@@ -1,7 +1,7 @@
 """
 The `deeplearning-cdk` command.
 
-Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
+Nothing heavy is imported before a subcommand runs, so that `--help` prints at once.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def make_parser(named: str = "") -> argparse.ArgumentParser:
     """Return the parser of one command; without a name, or with an unknown one, of all commands."""
     parser = argparse.ArgumentParser(
         prog="deeplearning-cdk",
-        description="Deep-learning training clusters on AWS: the command on your side.",
+        description="Operate deep-learning training clusters on AWS from your machine.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -40,7 +40,7 @@ def add_parser(commands: Commands) -> None:
     add("--again", action="store_true", help="repeat cases that passed on the same sources, too")
     add("--list-cases", action="store_true", help="list the fault cases and end")
     add("--app", metavar="COMMAND", help="with --case: synthesize each case's own stack with this CDK app")
-    add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and say how to log in")
+    add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and print how to log in")
     add("--verbose", "-v", action="store_true", help="show routine too, such as calls of the function that go well")
     add("--json", action="store_true", help="print the report as JSON on standard output, progress on standard error")
     add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")

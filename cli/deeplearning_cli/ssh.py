@@ -36,8 +36,8 @@ def add_parser(commands: Commands) -> None:
         "ssh",
         help="log in on a node through Session Manager",
         description="Open a shell on a node, or run a command there as the login user, through Session Manager: no "
-        "port is open for it. Needs the AWS CLI with its Session Manager plugin. With --ssh, OpenSSH goes through the "
-        "same way, so that it can forward ports and agents; that needs your public key on the node.",
+        "port is open for it. Needs the AWS CLI with its Session Manager plugin. With --ssh, OpenSSH uses the same "
+        "channel, so that it can forward ports and agents; that needs your public key on the node.",
         epilog="exit status: that of the session, 2 it could not be begun; "
         "example: deeplearning-cdk ssh --node deeplearning-worker2 -- nvidia-smi",
     )
@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> None:
         help="a host name, master, an instance id or an address (default: %(default)s)",
     )
     parser.add_argument("--ssh", action="store_true", help="use OpenSSH through Session Manager")
-    parser.add_argument("--user", metavar="NAME", help="who logs in (default: the image's login user)")
+    parser.add_argument("--user", metavar="NAME", help="user to log in as (default: the image's login user)")
     parser.add_argument("--dry-run", action="store_true", help="print the command, and do not run it")
     parser.set_defaults(run=run, command=[])
 
@@ -102,7 +102,7 @@ def make_session_command(
     if not is_ssh and not command:
         return [*start, instance_id]
     if not user:
-        raise UnavailableError("the login user must be known, the launch template does not say it; give --user")
+        raise UnavailableError("the login user must be known, the launch template has none; give --user")
     if is_ssh:
         through = shlex.join([*start, "TARGET", "--document-name", _SSH_DOCUMENT, "--parameters", "portNumber=PORT"])
         proxy = through.replace("TARGET", "%h").replace("PORT", "%p")

@@ -18,7 +18,7 @@ from deeplearning_view.view_builder import make_view
 _INTERVAL_SECONDS = 5.0
 _LAB_INTERVAL_SECONDS = 1.0
 _MOST_MISSES = 3
-"""Looks in a row that may fail while the cluster is watched."""
+"""Reads in a row that may fail while the cluster is watched."""
 
 _JSON_KEYS = """\
 --json prints one object; keys are added, never renamed:
@@ -32,24 +32,22 @@ _JSON_KEYS = """\
   warnings[], log_in[], unread[]         texts; unread says what could not be read
   looked_at                              when, UTC; all times are ISO 8601
 """
-_STATUS_END = (
-    "exit status: 0 formed, forming or stopped, 1 failed or deleted, 2 could not be looked at, 130 interrupted"
-)
+_STATUS_END = "exit status: 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read, 130 interrupted"
 
 
 def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "status",
-        help="show a cluster from outside: its nodes, how far it is, what failed and what to do",
-        description="Show a cluster from outside: stack, nodes, how far they are, what failed and why, what to do\n"
-        "about it, and how to log in. Reads only, and goes on without what it may not read.\n"
+        help="show a cluster from outside: its nodes and progress, what failed and what to do",
+        description="Show a cluster from outside: stack, nodes, their progress, what failed and why, what to\n"
+        "do about it, and how to log in. Reads only, and leaves out what it may not read.\n"
         "While the cluster forms, a terminal shows it live until it has formed or failed.",
         epilog=f"{_JSON_KEYS}\n{_STATUS_END}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_place(parser)
-    parser.add_argument("--watch", action="store_true", help="look again and again until it has formed or failed")
+    parser.add_argument("--watch", action="store_true", help="poll until it has formed or failed")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.set_defaults(run=run)
 
@@ -58,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read."""
     try:
         access = open_cloud(arguments)
-        view = look(access)
+        view = read_view(access)
         is_live = sys.stdout.isatty() and not arguments.json
         if not view.has_ended and (arguments.watch or is_live):
             view = _watch_live(access, view) if is_live else _watch(access, view)
@@ -71,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if view.verdict in ("failed", "deleted") else 0
 
 
-def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
+def read_view(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
     """Read the cluster now."""
     from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
 
@@ -81,15 +79,15 @@ def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
 
 def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:
     """Poll until the formation has ended, and print changes on standard error."""
-    told: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
     while not view.has_ended:
         changes = _summarize(view)
         for line in changes:
-            if line not in told:
+            if line not in printed:
                 print(f"{view.looked_at[11:19]}  {line}", file=sys.stderr, flush=True)
-        told = changes
+        printed = changes
         time.sleep(_interval(access))
-        view = _look_again(access)
+        view = _read_again(access)
     return view
 
 
@@ -109,7 +107,7 @@ def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
             page = [Text(line.text, style=line.style) for line in render_page(view)]
             live.update(Group(*page, ProgressBar(total=max(steps, 1), completed=done, width=60), spinner))
             time.sleep(_interval(access))
-            view = _look_again(access)
+            view = _read_again(access)
     return view
 
 
@@ -121,15 +119,15 @@ def count_steps(view: ClusterView) -> tuple[int, int]:
     return min(len(here) + len(spoken) + len(members), 3 * view.asked), 3 * view.asked
 
 
-def _look_again(access: CloudAccess, misses: int = 0) -> ClusterView:
-    """Look again; a look or two may fail meanwhile."""
+def _read_again(access: CloudAccess, misses: int = 0) -> ClusterView:
+    """Read again; one or two reads in a row may fail."""
     try:
-        return look(access)
+        return read_view(access)
     except ViewError:
         if misses + 1 == _MOST_MISSES:
             raise
     time.sleep(_interval(access))
-    return _look_again(access, misses + 1)
+    return _read_again(access, misses + 1)
 
 
 def _interval(access: CloudAccess) -> float:

@@ -60,14 +60,14 @@ def add_parser(commands: Commands) -> None:
     )
     add_place(parser)
     add = parser.add_argument
-    add("--dry-run", action="store_true", help="name the nodes, and replace none")
-    add("--yes", action="store_true", help="do not ask")
+    add("--dry-run", action="store_true", help="list the nodes, and replace none")
+    add("--yes", action="store_true", help="skip the confirmation")
     add(
         "--keep-percent",
         type=whole_number(0, 100),
         default=50,
         metavar="N",
-        help="share of the workers that go on meanwhile, in percent (default: %(default)s)",
+        help="share of the workers that stay in service meanwhile, in percent (default: %(default)s)",
     )
     parser.set_defaults(run=run)
 
@@ -82,11 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
         waiting = [nodes for nodes in found if nodes.outdated]
         if not waiting or arguments.dry_run:
             return 0
-        if not arguments.yes and not _is_agreed():
+        if not arguments.yes and not _is_confirmed():
             print("nothing was changed", file=sys.stderr)
             return _UNAVAILABLE
         for nodes in waiting:
-            replace_nodes(access.clients("autoscaling"), nodes, arguments.keep_percent, _tell, time.sleep)
+            replace_nodes(access.clients("autoscaling"), nodes, arguments.keep_percent, _report, time.sleep)
     except (ViewError, UnavailableError) as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return _UNAVAILABLE
@@ -122,13 +122,13 @@ def replace_nodes(
     autoscaling: Any,
     nodes: OutdatedNodes,
     keep_percent: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     sleep: Callable[[float], None],
 ) -> None:
     """
     Replace the outdated nodes of a group by an instance refresh, and wait until it has ended.
 
-    A master is alone in its group, so `keep_percent` counts for workers only. `tell` takes a line when something
+    A master is alone in its group, so `keep_percent` counts for workers only. `report` takes a line when something
     changes, `sleep` seconds.
 
     Raises:
@@ -137,7 +137,7 @@ def replace_nodes(
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
 
     keep = 0 if nodes.is_master else keep_percent
-    told = ""
+    reported = ""
     try:
         refresh_id = autoscaling.start_instance_refresh(
             AutoScalingGroupName=nodes.group,
@@ -149,9 +149,9 @@ def replace_nodes(
                 AutoScalingGroupName=nodes.group, InstanceRefreshIds=[refresh_id]
             )["InstanceRefreshes"]
             line = f"{nodes.role.value}: {refresh['Status']}, {refresh.get('PercentageComplete', 0)} %"
-            if line != told:
-                tell(line)
-                told = line
+            if line != reported:
+                report(line)
+                reported = line
             if refresh["Status"] in _ENDED:
                 break
             sleep(_INTERVAL_SECONDS)
@@ -176,13 +176,16 @@ def _describe(nodes: OutdatedNodes) -> str:
     )
 
 
-def _is_agreed() -> bool:
+def _is_confirmed() -> bool:
     if not sys.stdin.isatty():
-        print("deeplearning-cdk: nobody can be asked here; give --yes to replace these nodes", file=sys.stderr)
+        print(
+            "deeplearning-cdk: no terminal to confirm on; give --yes to replace these nodes",
+            file=sys.stderr,
+        )
         return False
-    answer = input("They are ended and new ones launched; jobs that are not elastic end. Go on? [y/N] ")
+    answer = input("They are terminated and new ones launched; jobs that are not elastic end. Continue? [y/N] ")
     return answer.strip().lower() in ("y", "yes")
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

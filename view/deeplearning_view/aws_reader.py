@@ -34,7 +34,7 @@ def read_responses(clients: Clients, region: str, stack_name: str | None, *, wit
     try:
         responses = AwsResponses(region, find_stack(clients("cloudformation"), stack_name))
     except (BotoCoreError, ClientError) as error:
-        raise ViewError(f"the stack cannot be looked at: {error}; check credentials, --profile and --region") from error
+        raise ViewError(f"could not read the stack: {error}; check credentials, --profile and --region") from error
     _Reader(clients, responses).read(with_lines=with_lines)
     return responses
 
@@ -74,7 +74,7 @@ class _Reader:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code != "ResourceNotFoundException":  # a rollback has deleted it
-                self._responses.unread.append(f"{what}: {error.operation_name} answers {code}")
+                self._responses.unread.append(f"{what}: {error.operation_name} returned {code}")
         except (BotoCoreError, ContractError) as error:
             self._responses.unread.append(f"{what}: {error}")
         return otherwise
@@ -133,9 +133,9 @@ class _Reader:
         environment = self._clients("lambda").get_function_configuration(FunctionName=name).get("Environment", {})
         if "Error" in environment:
             code = environment["Error"].get("ErrorCode", "")
-            self._responses.unread.append(f"the adjuster's settings: GetFunctionConfiguration answers {code}")
+            self._responses.unread.append(f"the adjuster's settings: GetFunctionConfiguration returned {code}")
             return None
-        # Its other variables are nobody's business here: one is the secret URL that ends the stack's wait.
+        # The other variables stay out of the view: one is the secret URL that ends the stack's wait.
         return {key: value for key, value in environment.get("Variables", {}).items() if key in LIMIT_VARIABLES}
 
     def _read_state(self) -> None:

@@ -93,8 +93,8 @@ def read_state(responses: AwsResponses) -> tuple[ClusterState | None, str]:
 LIMIT_VARIABLES = tuple(map(adjuster_variable, ("stop_after_seconds", "budget_topic_arn")))
 """Variables of the adjuster's environment."""
 NO_END = (
-    "nothing stops this cluster by itself, it costs money until you do; deploy it with stop_when_idle_minutes or "
-    "stop_after_hours, or run on the master: sudo deeplearning end"
+    "nothing stops this cluster automatically, and it costs money until you do; deploy it with "
+    "stop_when_idle_minutes or stop_after_hours, or run on the master: sudo deeplearning end"
 )
 _IDLE = re.compile(rb'"stop_when_idle_seconds"\s*:\s*([1-9]\d*)')
 

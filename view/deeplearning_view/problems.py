@@ -18,7 +18,7 @@ _CONSEQUENCES = ("cancelled", "Rollback requested by user", "The following resou
 _NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 _TAKEN = re.compile(r"health.?check|unhealthy|spot", re.IGNORECASE)
-"""What Auto Scaling says of a termination that nobody asked for."""
+"""Auto Scaling's causes of a termination that no user requested."""
 _LAST_LINES = 5
 
 
@@ -32,19 +32,19 @@ def find_problems(
         *_find_node_problems(responses, state, lines, is_formed=is_formed),
         *_find_launch_problems(responses, is_formed=is_formed),
     ]
-    told: list[Problem] = []
+    reported: list[Problem] = []
     for problem in problems:
-        known = next((k for k, other in enumerate(told) if _says(other.cause, problem.cause)), None)
+        known = next((k for k, other in enumerate(reported) if _covers(other.cause, problem.cause)), None)
         if known is None:
-            told.append(problem)
-        elif not told[known].remedy:
-            told[known] = replace(told[known], remedy=problem.remedy)
-    return tuple(_attach_lines(problem, lines) for problem in told)
+            reported.append(problem)
+        elif not reported[known].remedy:
+            reported[known] = replace(reported[known], remedy=problem.remedy)
+    return tuple(_attach_lines(problem, lines) for problem in reported)
 
 
-def _says(told: str, cause: str) -> bool:
+def _covers(earlier: str, cause: str) -> bool:
     """Return whether a cause is part of an earlier one; AWS's own sentences lose their full stop on the way."""
-    return cause.rstrip(". ") in told
+    return cause.rstrip(". ") in earlier
 
 
 def _find_stack_problems(responses: AwsResponses, lines: Sequence[Line]) -> Iterable[Problem]:
@@ -142,7 +142,7 @@ def describe_suspension(group: Mapping[str, Any]) -> str:
         if process["ProcessName"] == "Launch":
             name, reason = group["AutoScalingGroupName"], process.get("SuspensionReason", "suspended")
             command = "aws autoscaling resume-processes --scaling-processes Launch --auto-scaling-group-name"
-            return f"the group {name} launches nothing ({reason}); when the cause is mended: {command} {name}"
+            return f"the group {name} launches nothing ({reason}); after the cause is corrected: {command} {name}"
     return ""
 
 
@@ -154,9 +154,9 @@ def describe_provisioning(nodes: Sequence[NodeView], lines: Sequence[Line]) -> t
     found: dict[str, list[str]] = {}
     for node, line in _find_latest(nodes, lines):
         if line.state not in (_DONE, _FAILED):
-            told = f"{line.provision} is {line.state}: {line.detail}"
-            found.setdefault(told, []).append(node.name or node.instance_id)
-    return tuple(f"{told} ({', '.join(names)})" for told, names in found.items())
+            reported = f"{line.provision} is {line.state}: {line.detail}"
+            found.setdefault(reported, []).append(node.name or node.instance_id)
+    return tuple(f"{reported} ({', '.join(names)})" for reported, names in found.items())
 
 
 def find_provisioning_problems(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[Problem]:

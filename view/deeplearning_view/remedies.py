@@ -6,8 +6,8 @@ from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, QUOTAS, 
 
 _LAST_LINES = "; last lines: "
 _SILENCE = (
-    "nobody said in time how the formation ended: read what each node said last, below or with "
-    "`deeplearning-cdk logs`; a node without a line got no further than its boot, see: "
+    "no node reported in time how the formation ended: read the last lines of each node, below or with "
+    "`deeplearning-cdk logs`; a node without a line did not get past its boot, see: "
     "aws ec2 get-console-output --instance-id ID"
 )
 _USED_NETWORK = (
@@ -33,17 +33,17 @@ _RESOURCE_REMEDIES = (
     ),
     (
         r"LimitExceeded|limit.*(reached|exceeded)|quota|maximum number",
-        "ask for more of that quota in Service Quotas or delete what is not needed, then deploy again",
+        "request an increase of that quota in Service Quotas or delete what is not needed, then deploy again",
     ),
     (r"already exists", "delete or rename what exists already, then deploy again"),
     (
         r"does not exist|not ?found|NotFound|Invalid.*(ID|Id|Arn|ARN)",
-        "correct the id that the message names, or make what it names in this region, then deploy again",
+        "correct the id that the message names, or create what it names in this region, then deploy again",
     ),
 )
 _OWN_WORDS = "from custom resource. Message returned: "
 """What CloudFormation puts before the reason that one of this project's functions gave, which ends with the remedy."""
-_ANY_RESOURCE = "mend what the message names, then deploy again"
+_ANY_RESOURCE = "correct what the message names, then deploy again"
 
 
 def split_reason(text: str, said: str = "") -> tuple[str, str]:

@@ -40,7 +40,7 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
     for text in view.provisioning:
         lines += _row("brings", text)
     for problem in [entry for entry in view.problems if entry.is_past]:
-        lines += _render_problem(problem, "got over", "yellow", with_lines=False)
+        lines += _render_problem(problem, "recovered", "yellow", with_lines=False)
     for command in view.log_in:
         lines += _row("log in", command, "cyan")
     for warning in view.warnings:

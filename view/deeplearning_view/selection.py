@@ -55,8 +55,7 @@ def choose_stack(stacks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         names = ", ".join(sorted(str(stack["StackName"]) for stack in clusters))
         raise ViewError(f"STACK must be given where there are several clusters; name one of: {names}")
     raise ViewError(
-        "STACK must be given where no stack says that it is a cluster; name one, or choose another --region or "
-        "--profile"
+        "STACK must be given where no stack is marked as a cluster; name one, or choose another --region or --profile"
     )
 
 

@@ -63,10 +63,10 @@ class Problem:
 
     Attributes:
         what: What failed: `stack`, a node, a group.
-        cause: Why, in the words of who found out.
+        cause: Why, in the words of the program or service that reported it.
         remedy: What to do; commands that are too long for its sentence follow, a line each.
-        is_past: Whether the cluster has got over it.
-        lines: The last log lines of who failed.
+        is_past: Whether the cluster has recovered from it.
+        lines: The last log lines of the node or function that failed.
     """
 
     what: str
@@ -96,9 +96,9 @@ class ClusterView:
         notice: Why the capacity ends soon; else empty.
         nodes: The nodes, members first in rank order.
         problems: What failed, the likeliest cause first.
-        warnings: What is not as it should be, though nothing failed.
+        warnings: What needs attention, though nothing failed.
         log_in: Commands that log in on the master.
-        provisioning: What of data and software is still on its way.
+        provisioning: Data and software that are still being provisioned.
         unread: What could not be read.
         looked_at: When, UTC.
     """

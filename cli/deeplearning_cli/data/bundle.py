@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from deeplearning_cli.data.download import Tell
+from deeplearning_cli.data.download import Report
 from deeplearning_cli.data.entries import Entry, list_files, read_entries
 from deeplearning_cli.data.sources import InputError, PreparationError, Source
 
@@ -38,7 +38,7 @@ class _Writer(Protocol):
         """Write the end of the archive."""
 
 
-def make_bundle(sources: list[tuple[Source, Path]], file: Path, tell: Tell) -> Bundle:
+def make_bundle(sources: list[tuple[Source, Path]], file: Path, report: Report) -> Bundle:
     """
     Write the archive; one of the same sources that exists already is not written again.
 
@@ -52,7 +52,7 @@ def make_bundle(sources: list[tuple[Source, Path]], file: Path, tell: Tell) -> B
     fingerprint = _describe(sources)
     found = _read_bundle(file, fingerprint)
     if found:
-        tell(file.name, found.size, found.size)
+        report(file.name, found.size, found.size)
         return found
     size = sum(_measure(path) for _, path in sources)
     if size + SPARE_BYTES > shutil.disk_usage(file.parent).free:
@@ -63,11 +63,11 @@ def make_bundle(sources: list[tuple[Source, Path]], file: Path, tell: Tell) -> B
     try:
         with part.open("wb") as stream:
             counted = _HashedStream(stream)
-            _write(sources, counted, is_zip=file.name.endswith(".zip"), tell=tell)
+            _write(sources, counted, is_zip=file.name.endswith(".zip"), report=report)
         part.rename(file)
     except (OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         cause = " ".join(str(error).split())
-        raise PreparationError(f"{file.name} cannot be made: {cause}; see that each source is whole") from error
+        raise PreparationError(f"could not write {file.name}: {cause}; check that each source is complete") from error
     finally:
         part.unlink(missing_ok=True)
     bundle = Bundle(file, counted.count, counted.sha256.hexdigest())
@@ -96,7 +96,7 @@ class _HashedStream(io.RawIOBase):
         return len(data)
 
 
-def _write(sources: list[tuple[Source, Path]], stream: _HashedStream, *, is_zip: bool, tell: Tell) -> None:
+def _write(sources: list[tuple[Source, Path]], stream: _HashedStream, *, is_zip: bool, report: Report) -> None:
     writer: _Writer = _ZipWriter(stream) if is_zip else _TarWriter(stream)
     seen: set[str] = set()
     total = sum(_measure(path) for _, path in sources)
@@ -111,7 +111,7 @@ def _write(sources: list[tuple[Source, Path]], stream: _HashedStream, *, is_zip:
                 seen.add(entry.name)
                 writer.add(entry)
                 done += entry.size
-                tell("bundle", done, max(total, done))
+                report("bundle", done, max(total, done))
     finally:
         writer.close()
 

@@ -17,14 +17,14 @@ from typing import Any
 from deeplearning_cli.data.sources import PreparationError, Source
 
 CHUNK_BYTES = 1 << 20
-ANSWER_SECONDS = 60
+RESPONSE_SECONDS = 60
 ATTEMPTS = 5
-"""In a row that brought nothing."""
+"""In a row that fetched nothing."""
 LEAST_PASSING = 500
-"""A status from here on is the server's own trouble, which may pass."""
+"""A status from here on is an error of the server itself, which may pass."""
 SPARE_BYTES = 64 << 20
-Tell = Callable[[str, int, int], None]
-"""Told (what, bytes done, bytes in all; 0 when not known)."""
+Report = Callable[[str, int, int], None]
+"""Takes (what, bytes done, bytes in all; 0 when not known)."""
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
@@ -37,7 +37,7 @@ class Finished:
     sha256: str
 
 
-def download(source: Source, folder: Path, tell: Tell, pause: Callable[[float], None] = time.sleep) -> Path:
+def download(source: Source, folder: Path, report: Report, pause: Callable[[float], None] = time.sleep) -> Path:
     """
     Download a source into a folder, unless it is there already.
 
@@ -49,18 +49,18 @@ def download(source: Source, folder: Path, tell: Tell, pause: Callable[[float], 
     file = folder / source.name
     found = _read_finished(file, source)
     if found:
-        tell(source.name, found.size, found.size)
+        report(source.name, found.size, found.size)
         return file
     folder.mkdir(parents=True, exist_ok=True)
     failures = 0
     while True:
         before = _size(_part(file))
         try:
-            _fetch(source, file, tell)
+            _fetch(source, file, report)
             break
         except urllib.error.HTTPError as error:
             if error.code < LEAST_PASSING:
-                raise PreparationError(f"{source.url} answers {error.code} {error.reason}; check the URL") from error
+                raise PreparationError(f"{source.url} returned {error.code} {error.reason}; check the URL") from error
             cause = f"{error.code} {error.reason}"
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, OSError) and (error.filename or error.errno in {errno.ENOSPC, errno.EDQUOT}):
@@ -68,7 +68,7 @@ def download(source: Source, folder: Path, tell: Tell, pause: Callable[[float], 
             cause = str(getattr(error, "reason", error)) or type(error).__name__
         failures = 0 if _size(_part(file)) > before else failures + 1
         if failures == ATTEMPTS:
-            raise PreparationError(f"{source.url}: {cause}; run the same command again, it goes on from there")
+            raise PreparationError(f"{source.url}: {cause}; run the same command again: it resumes the download")
         pause(2.0**failures)
     return _finish(source, file)
 
@@ -102,10 +102,10 @@ def _open(request: urllib.request.Request) -> Any:
     for kind in ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect"):
         opener.add_handler(getattr(urllib.request, f"{kind}Handler")())
     opener.add_handler(urllib.request.HTTPErrorProcessor())
-    return opener.open(request, timeout=ANSWER_SECONDS)
+    return opener.open(request, timeout=RESPONSE_SECONDS)
 
 
-def _fetch(source: Source, file: Path, tell: Tell) -> None:
+def _fetch(source: Source, file: Path, report: Report) -> None:
     """Fetch the missing part of a file; an interruption leaves it for the next attempt."""
     part, note = _part(file), _note(_part(file))
     known = _read_note(note, source)
@@ -117,7 +117,7 @@ def _fetch(source: Source, file: Path, tell: Tell) -> None:
         headers |= {"If-Range": validator} if validator else {}
     request = urllib.request.Request(source.url, headers=headers)  # noqa: S310 - `read_url` lets only http pass
     try:
-        answer = _open(request)
+        response = _open(request)
     except urllib.error.HTTPError as error:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise
@@ -125,32 +125,32 @@ def _fetch(source: Source, file: Path, tell: Tell) -> None:
             return
         note.unlink(missing_ok=True)  # It is longer than what the server has now: start anew.
         raise http.client.HTTPException("the file changed on the server") from error
-    with answer:
-        done, total = _locate(answer, done)
+    with response:
+        done, total = _locate(response, done)
         if source.size and total and total != source.size:
             raise PreparationError(f"{source.url} must have {source.size} bytes, has {total}; check the URL")
         _require_space(file.parent, total - done)
-        validator = _strong(answer.headers.get("ETag")) or answer.headers.get("Last-Modified")
+        validator = _strong(response.headers.get("ETag")) or response.headers.get("Last-Modified")
         note.write_text(json.dumps({"url": source.url, "total": total, "validator": validator}), encoding="utf-8")
         with part.open("r+b" if part.exists() else "wb") as stream:
             stream.truncate(done)
             stream.seek(done)
-            while chunk := answer.read(CHUNK_BYTES):
+            while chunk := response.read(CHUNK_BYTES):
                 stream.write(chunk)
                 done += len(chunk)
-                tell(source.name, done, total)
+                report(source.name, done, total)
     if total and done != total:
         raise http.client.IncompleteRead(b"", total - done)
 
 
-def _locate(answer: Any, done: int) -> tuple[int, int]:
+def _locate(response: Any, done: int) -> tuple[int, int]:
     """Return the offset at which the response begins, and the size of the whole file; 0 when it is not known."""
-    if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
-        found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != done:
             raise http.client.HTTPException("the server sent another part than was asked for")
         return done, 0 if found[2] == "*" else int(found[2])
-    return 0, int(answer.headers.get("Content-Length") or 0)
+    return 0, int(response.headers.get("Content-Length") or 0)
 
 
 def _read_note(note: Path, source: Source) -> dict[str, Any] | None:

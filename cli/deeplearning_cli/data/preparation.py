@@ -12,7 +12,7 @@ from typing import Any
 
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.data.bundle import Bundle, make_bundle
-from deeplearning_cli.data.download import CHUNK_BYTES, Tell, download
+from deeplearning_cli.data.download import CHUNK_BYTES, Report, download
 from deeplearning_cli.data.entries import list_files
 from deeplearning_cli.data.sources import (
     PRESETS,
@@ -46,7 +46,7 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "prepare-data",
         help="download, check, bundle and upload data to S3, for clusters to read",
-        description="Download files, check them, put them and local files into one archive and bring it to S3, with "
+        description="Download files, check them, put them and local files into one archive and upload it to S3, with "
         "its SHA-256 beside it. After an interruption the same command resumes downloads, leaves out files that are "
         "in S3 already and sends the others from their beginning; done, it does nothing. What archives hold is put "
         "into the bundle, not the archives themselves.",
@@ -56,7 +56,7 @@ def add_parser(commands: Commands) -> None:
     add = parser.add_argument
     add("destination", help="s3://BUCKET/NAME.tar, with --zip .zip, with --no-bundle s3://BUCKET/PREFIX/")
     add("--path", action="append", default=[], metavar="PATH", help="a local file or folder; may be repeated")
-    add("--url", action="append", default=[], metavar="URL[=SHA256]", help="what to download; may be repeated")
+    add("--url", action="append", default=[], metavar="URL[=SHA256]", help="address to download; may be repeated")
     add("--preset", action="append", default=[], choices=tuple(PRESETS), help="a known data set; may be repeated")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--zip", action="store_true", help="make a .zip, not a .tar")
@@ -65,9 +65,9 @@ def add_parser(commands: Commands) -> None:
         "--work",
         default="build/data",
         metavar="DIR",
-        help="where downloads and the bundle are kept (default: %(default)s)",
+        help="folder of downloads and the bundle (default: %(default)s)",
     )
-    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    add("--dry-run", action="store_true", help="print the plan, and do nothing")
     parser.set_defaults(run=run)
 
 
@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
         client = make_client()
         with explain():
             client.head_bucket(Bucket=preparation.destination.bucket)
-        with show_progress() as tell:
-            digest = _carry_out(client, preparation, tell)
+        with show_progress() as report:
+            digest = _carry_out(client, preparation, report)
     except PreparationError as error:
         sys.stderr.write(f"deeplearning-cdk: {error}\n")
         return error.status
@@ -105,20 +105,20 @@ def _read(arguments: argparse.Namespace) -> Preparation:
     return Preparation(sources, name, destination, Path(arguments.work), is_bundle)
 
 
-def _carry_out(client: Any, preparation: Preparation, tell: Tell) -> str:
+def _carry_out(client: Any, preparation: Preparation, report: Report) -> str:
     """Do all that is not done yet; return the bundle's digest, empty without a bundle."""
     work = preparation.work
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--work must be a folder that can be written, got {work}: {error.strerror}") from error
-    files = [(source, source.path or download(source, work / "downloads", tell)) for source in preparation.sources]
+    files = [(source, source.path or download(source, work / "downloads", report)) for source in preparation.sources]
     if not preparation.is_bundle:
-        _upload_files(client, preparation, files, tell)
+        _upload_files(client, preparation, files, report)
         return ""
     destination = preparation.destination
-    bundle = make_bundle(files, work / destination.key.rpartition("/")[2], tell)
-    upload(client, bundle, destination, tell)
+    bundle = make_bundle(files, work / destination.key.rpartition("/")[2], report)
+    upload(client, bundle, destination, report)
     _write_digest(client, bundle, destination)
     return bundle.sha256
 
@@ -132,14 +132,14 @@ def _write_digest(client: Any, bundle: Bundle, destination: Destination) -> None
             client.put_object(Bucket=beside.bucket, Key=beside.key, Body=line, Metadata={DIGEST: bundle.sha256})
 
 
-def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[Source, Path]], tell: Tell) -> None:
+def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[Source, Path]], report: Report) -> None:
     """Upload every file as it is, below the prefix."""
     to = preparation.destination
     for source, path in files:
         for file in list_files(path) if path.is_dir() else [path]:
             inner = f"{source.name}/{file.relative_to(path).as_posix()}" if path.is_dir() else source.name
             key = to.key + (f"{source.folder}/{inner}" if source.folder else inner)
-            upload(client, _measure(file), Destination(to.bucket, key), tell)
+            upload(client, _measure(file), Destination(to.bucket, key), report)
 
 
 def _measure(file: Path) -> Bundle:
@@ -161,7 +161,7 @@ def _print_plan(preparation: Preparation) -> None:
         print(f"upload    {where} and {where}.sha256")
     else:
         print(f"upload    every file below {where}")
-    print("nothing was done; leave --dry-run out to do it")
+    print("nothing was done; leave --dry-run out to carry the plan out")
 
 
 def _print_use(preparation: Preparation, digest: str) -> None:
@@ -175,39 +175,39 @@ def _print_use(preparation: Preparation, digest: str) -> None:
 
 
 @contextmanager
-def show_progress() -> Iterator[Tell]:
+def show_progress() -> Iterator[Report]:
     """Yield a function that shows progress: (what, bytes done, bytes in all; 0 when not known)."""
     if not sys.stderr.isatty():
-        yield _LineTeller()
+        yield _LineReporter()
         return
     try:
         from rich.console import Console  # noqa: PLC0415 - takes a tenth of a second, and only this needs it
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     except ImportError:
-        yield _LineTeller()
+        yield _LineReporter()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         tasks: dict[str, Any] = {}
 
-        def tell(what: str, done: int, total: int) -> None:
+        def report(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = progress.add_task(what)
             progress.update(tasks[what], completed=done, total=total or None)
 
-        yield tell
+        yield report
 
 
-class _LineTeller:
+class _LineReporter:
     """Writes a line when another tenth is done, and none twice."""
 
     def __init__(self) -> None:
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
         tenth = TENTHS * done // total if total else 0
-        if self._told.get(what, -1) < tenth:
-            self._told[what] = tenth
+        if self._reported.get(what, -1) < tenth:
+            self._reported[what] = tenth
             amount = f"{TENTHS * tenth} % of {total} bytes" if total else f"{done} bytes"
             sys.stderr.write(f"{what}: {amount}\n")
             sys.stderr.flush()

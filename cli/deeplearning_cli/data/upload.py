@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from deeplearning_cli.data.bundle import Bundle
-from deeplearning_cli.data.download import Tell
+from deeplearning_cli.data.download import Report
 from deeplearning_cli.data.sources import Destination, InputError, PreparationError
 
 PART_BYTES = 16 << 20
 """boto3 holds ten parts in memory at a time, and makes them larger where a file would have more than 10,000."""
 AT_ONCE = 8
 DIGEST = "sha256"
-"""Key of the object's own metadata: a second run sees by it that the file is there, and goes on with the next one."""
+"""Key of the object's own metadata: by it a second run recognizes a finished file, and continues with the next."""
 AGAIN = "run the same command again; it leaves out what is in S3 already"
 _REMEDIES = {
     "AccessDenied": "the credentials need s3:PutObject, s3:GetObject, s3:ListBucket and s3:AbortMultipartUpload there",
@@ -47,9 +47,9 @@ def explain() -> Iterator[None]:
         raise PreparationError("AWS credentials must be there, none were found; run: aws configure") from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
-        raise PreparationError(f"S3 answers: {error}; {_REMEDIES.get(code, AGAIN)}") from error
+        raise PreparationError(f"S3 call failed: {error}; {_REMEDIES.get(code, AGAIN)}") from error
     except BotoCoreError as error:
-        raise PreparationError(f"S3 cannot be reached: {error}; {AGAIN}") from error
+        raise PreparationError(f"could not reach S3: {error}; {AGAIN}") from error
 
 
 def is_there(client: Any, bundle: Bundle, destination: Destination) -> bool:
@@ -71,18 +71,18 @@ def _find_object(client: Any, destination: Destination) -> tuple[int, str] | Non
     return head["ContentLength"], head["Metadata"].get(DIGEST, "no digest")
 
 
-def upload(client: Any, bundle: Bundle, destination: Destination, tell: Tell) -> bool:
+def upload(client: Any, bundle: Bundle, destination: Destination, report: Report) -> bool:
     """
     Upload a file, unless it is there already; return whether anything was sent.
 
     Each part carries its SHA-256, by which S3 refuses what was damaged on the way. An upload that breaks off is
-    aborted, so that nobody pays for its parts, and begins anew with the next run. `tell` is told the bytes sent.
+    aborted, so that nobody pays for its parts, and begins anew with the next run. `report` takes the bytes sent.
 
     Raises:
         PreparationError: A call failed, or another thing arrived than was sent.
     """
     if is_there(client, bundle, destination):
-        tell(destination.key, bundle.size, bundle.size)
+        report(destination.key, bundle.size, bundle.size)
         return False
     from boto3.s3.transfer import TransferConfig  # noqa: PLC0415 - see above
 
@@ -93,7 +93,7 @@ def upload(client: Any, bundle: Bundle, destination: Destination, tell: Tell) ->
             destination.bucket,
             destination.key,
             ExtraArgs={"Metadata": {DIGEST: bundle.sha256}, "ChecksumAlgorithm": "SHA256"},
-            Callback=_count_bytes(destination.key, bundle.size, tell),
+            Callback=_count_bytes(destination.key, bundle.size, report),
             Config=config,
         )
         size, digest = _find_object(client, destination) or (0, "no digest")
@@ -102,11 +102,11 @@ def upload(client: Any, bundle: Bundle, destination: Destination, tell: Tell) ->
         raise PreparationError(
             f"{where} must have {bundle.size} bytes of {bundle.sha256}, has {size} bytes of {digest}; {AGAIN}"
         )
-    tell(destination.key, bundle.size, bundle.size)
+    report(destination.key, bundle.size, bundle.size)
     return True
 
 
-def _count_bytes(what: str, total: int, tell: Tell) -> Callable[[int], None]:
+def _count_bytes(what: str, total: int, report: Report) -> Callable[[int], None]:
     """Return a callback that sums up what boto3's threads report; a part that is sent again counts back first."""
     lock = threading.Lock()
     done = 0
@@ -115,6 +115,6 @@ def _count_bytes(what: str, total: int, tell: Tell) -> Callable[[int], None]:
         nonlocal done
         with lock:
             done += sent
-            tell(what, done, total)
+            report(what, done, total)
 
     return count

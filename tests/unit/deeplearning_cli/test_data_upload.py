@@ -121,7 +121,7 @@ def test_credentials_that_may_not_write_are_told_which_rights_they_need(s3, bund
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "CreateMultipartUpload")
 
     s3.meta.events.register("provide-client-params.s3.CreateMultipartUpload", refuse)
-    with pytest.raises(PreparationError, match=r"S3 answers: .*AccessDenied.*; the credentials need s3:PutObject"):
+    with pytest.raises(PreparationError, match=r"S3 call failed: .*AccessDenied.*; the credentials need s3:PutObject"):
         send(s3, bundle)
 
 

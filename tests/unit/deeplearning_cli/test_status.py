@@ -20,7 +20,7 @@ def show(monkeypatch, capsys):
     monkeypatch.setattr(command, "open_cloud", lambda _arguments: None)
 
     def show(responses, *, as_json=False):
-        monkeypatch.setattr(command, "look", lambda _access: make_view(responses, NOW))
+        monkeypatch.setattr(command, "read_view", lambda _access: make_view(responses, NOW))
         status = command.run(argparse.Namespace(json=as_json, watch=True))
         return status, capsys.readouterr().out
 

@@ -69,8 +69,8 @@ def test_a_name_that_no_stack_has_is_an_error_with_the_remedy(deployed):
 @pytest.mark.parametrize(
     ("service", "operation", "line"),
     [
-        ("cloudformation", "describe_stack_events", "the stack's events: describe_stack_events answers AccessDenied"),
-        ("logs", "filter_log_events", "the nodes' log: filter_log_events answers AccessDenied"),
+        ("cloudformation", "describe_stack_events", "the stack's events: describe_stack_events returned AccessDenied"),
+        ("logs", "filter_log_events", "the nodes' log: filter_log_events returned AccessDenied"),
     ],
 )
 def test_without_a_right_the_rest_is_read(deployed, service, operation, line):
@@ -83,7 +83,7 @@ def test_without_a_right_the_rest_is_read(deployed, service, operation, line):
 
 
 def test_without_the_right_to_see_the_stack_nothing_can_be_looked_at(deployed):
-    with pytest.raises(ViewError, match=r"the stack cannot be looked at: .*AccessDenied.*; check credentials"):
+    with pytest.raises(ViewError, match=r"could not read the stack: .*AccessDenied.*; check credentials"):
         read_responses(lambda name: Denied(deployed(name), "describe_stacks"), "us-east-1", None)
 
 
@@ -120,5 +120,5 @@ def test_a_cluster_is_known_by_output_tag_or_description(stack):
 
 
 def test_where_no_stack_is_a_cluster_the_remedy_is_said():
-    with pytest.raises(ViewError, match="no stack says that it is a cluster; name one, or choose another --region"):
+    with pytest.raises(ViewError, match="no stack is marked as a cluster; name one, or choose another --region"):
         choose_stack([{"StackName": "other"}])

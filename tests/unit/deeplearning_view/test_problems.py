@@ -87,7 +87,7 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
         ("The maximum number of VPCs has been reached.", "Service Quotas"),
         ("training-key already exists", "delete or rename"),
         ("The subnet ID 'subnet-1' does not exist", "correct the id"),
-        ("Something else", "mend what the message names"),
+        ("Something else", "correct what the message names"),
     ],
 )
 def test_a_resource_that_could_not_be_made_is_told_with_what_to_do(reason, remedy):

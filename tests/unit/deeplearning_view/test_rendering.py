@@ -68,8 +68,8 @@ def test_of_many_nodes_that_are_gone_the_youngest_are_shown():
 
 
 def test_what_could_not_be_read_is_one_line_and_the_rest_is_there():
-    page = render(make_responses(unread=["the nodes' log: FilterLogEvents answers AccessDeniedException"]))
-    assert page.splitlines()[-1] == "not read   the nodes' log: FilterLogEvents answers AccessDeniedException"
+    page = render(make_responses(unread=["the nodes' log: FilterLogEvents returned AccessDeniedException"]))
+    assert page.splitlines()[-1] == "not read   the nodes' log: FilterLogEvents returned AccessDeniedException"
     assert "deeplearning-worker2" in page
 
 

@@ -143,7 +143,7 @@ def test_a_group_that_launches_nothing_is_warned_about_with_the_way_on():
 def test_a_cluster_that_nothing_stops_is_warned_about(limits, settings, is_warned):
     templates = {"masters": given.make_template(settings=settings)}
     warnings = look(make_responses(limits=limits, templates=templates)).warnings
-    assert [text.partition(",")[0] for text in warnings] == ["nothing stops this cluster by itself"] * is_warned
+    assert [text.partition(",")[0] for text in warnings] == ["nothing stops this cluster automatically"] * is_warned
 
 
 def test_software_and_data_on_their_way_are_told_and_what_failed_with_what_to_do():
