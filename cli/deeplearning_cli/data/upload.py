@@ -75,8 +75,9 @@ def upload(client: Any, bundle: Bundle, destination: Destination, report: Report
     """
     Upload a file, unless it is there already; return whether anything was sent.
 
-    Each part carries its SHA-256, by which S3 refuses what was damaged on the way. An upload that breaks off is
-    aborted, so that nobody pays for its parts, and begins anew with the next run. `report` takes the bytes sent.
+    Each part carries its SHA-256, by which S3 refuses what was damaged on the way. An upload that fails or is
+    interrupted is aborted, so that nobody pays for its parts, and begins anew with the next run; only a process that
+    is killed leaves parts behind. `report` takes the bytes sent.
 
     Raises:
         PreparationError: A call failed, or another thing arrived than was sent.

@@ -1,6 +1,9 @@
 """Uploads: what is sent, what is not sent twice, what an interruption leaves, and what is checked afterwards."""
 
 import hashlib
+import os
+import signal
+import time
 from collections import Counter
 
 import pytest
@@ -72,6 +75,20 @@ def test_an_interrupted_upload_stores_nothing_and_leaves_no_parts_to_pay_for(s3,
     s3.meta.events.unregister("provide-client-params.s3.UploadPart", unique_id="fail")
     assert send(s3, bundle)
     assert stored(s3) == bundle.file.read_bytes()
+
+
+def test_ctrl_c_stores_nothing_and_leaves_no_parts_to_pay_for(s3, bundle, monkeypatch):
+    monkeypatch.setattr("deeplearning_cli.data.upload.AT_ONCE", 1)
+
+    def interrupt(**_):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)  # The main thread cancels the other parts meanwhile.
+
+    s3.meta.events.register("provide-client-params.s3.UploadPart", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        send(s3, bundle)
+    assert "Contents" not in s3.list_objects_v2(Bucket=TO.bucket)
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=TO.bucket)
 
 
 def test_a_second_run_sends_nothing(s3, bundle):
