@@ -10,6 +10,7 @@ from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.run.lab_record import LabRecord
+from deeplearning_view.aws_responses import AwsResponses
 
 _READ_SECONDS = 20
 _ATTEMPTS = 4
@@ -33,6 +34,17 @@ class CloudAccess:
     stack: str | None
     profile: str | None = None
     lab: LabRecord | None = None
+
+    def read(self, *, with_lines: bool = False) -> AwsResponses:
+        """
+        Read the cluster.
+
+        Raises:
+            ViewError: Not even the stack can be read.
+        """
+        from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
+
+        return read_responses(self.clients, self.region, self.stack, with_lines=with_lines)
 
 
 def open_cloud(arguments: argparse.Namespace) -> CloudAccess:

@@ -65,10 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the lines; 0 shown, 2 could not be read."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
-        from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415
+        from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415 - imports botocore
 
-        responses = read_responses(access.clients, access.region, access.stack, with_lines=False)
+        responses = access.read()
         nodes = make_view(responses, datetime.now(timezone.utc)).nodes
         node = None if arguments.node in _SEVERAL else find_node(nodes, arguments.node)
         instance_id, role = (node.instance_id, node.role) if node else ("", "")

@@ -58,9 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replace this process by the session's program; 2 when the session cannot begin."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
-
-        responses = read_responses(access.clients, access.region, access.stack, with_lines=False)
+        responses = access.read()
         nodes = make_view(responses, datetime.now(timezone.utc)).nodes
         node = find_running_node(nodes, arguments.node)
         user = arguments.user or node_rows.read_login_user(responses.templates)

@@ -69,12 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if view.verdict in ("failed", "deleted") else 0
 
 
-def read_view(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
+def read_view(access: CloudAccess) -> ClusterView:
     """Read the cluster now."""
-    from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
-
-    responses = read_responses(access.clients, access.region, access.stack, with_lines=with_lines)
-    return make_view(responses, datetime.now(timezone.utc))
+    return make_view(access.read(with_lines=True), datetime.now(timezone.utc))
 
 
 def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:

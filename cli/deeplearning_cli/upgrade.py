@@ -98,9 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
     """Compare the nodes of both groups with their launch template; workers first: the master forms the cluster."""
-    from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
-
-    responses = read_responses(access.clients, access.region, access.stack, with_lines=False)
+    responses = access.read()
     if not responses.groups:
         raise ViewError(f"the cluster has no groups that can be read; {'; '.join(responses.unread) or 'it is gone'}")
     found = [compare_group(group) for group in responses.groups]
