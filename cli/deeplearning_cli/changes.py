@@ -1,4 +1,4 @@
-"""`deeplearning-cdk changes`: says what a deployment would do to a cluster, before it happens."""
+"""`deeplearning-cdk changes`: shows what a deployment would do to a cluster, before it happens."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ from typing import Any
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import AssemblyError, UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.template_changes import Change, Effect, compare_templates
 
@@ -18,7 +19,7 @@ _HEADINGS = {
     Effect.MAY_REPLACE: "replaced by new ones, if CloudFormation finds it necessary",
     Effect.DELETE: "deleted",
     Effect.KEEP: "left behind, no longer part of the stack",
-    Effect.CREATE: "made",
+    Effect.CREATE: "created",
     Effect.UPDATE: "updated in place",
 }
 _MOST_PROPERTIES = 4
@@ -27,14 +28,26 @@ _SIZES = frozenset({"DesiredCapacity", "MaxSize", "MinSize"})
 _COUNTS = frozenset({"Master", "Workers"})
 
 
-def print_changes(arguments: argparse.Namespace) -> int:
-    """
-    Compare an assembly with what is deployed.
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "changes",
+        help="show what a deployment would replace, delete or update, before it happens",
+        description="Compare a synthesized stack with the deployed one by CloudFormation's own rules, and show what "
+        "would be replaced, deleted or updated in place, and what that means for nodes and data. Reads only.",
+        epilog="exit status: 0 no data would be lost, 1 data would be lost or CloudFormation would refuse the "
+        "deployment, 2 the comparison failed; example: cdk synth --quiet && deeplearning-cdk changes",
+    )
+    add_place(parser, may_be_rehearsed=False)
+    add = parser.add_argument
+    add("--assembly", default="cdk.out", metavar="DIR", help="the cloud assembly of `cdk synth` (default: %(default)s)")
+    add("--deployed", metavar="FILE", help="the deployed template, instead of asking CloudFormation")
+    add("--json", action="store_true", help="print a JSON list with an entry for each resource")
+    parser.set_defaults(run=run)
 
-    Returns:
-        0 when nothing that holds data goes, 1 when something does or the deployment cannot work, 2 when nothing could
-        be compared.
-    """
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare an assembly with what is deployed; 0 no data would be lost, 1 some would, or it is refused, 2 failed."""
     try:
         wanted = read_stack(Path(arguments.assembly), arguments.stack)
         deployed = _read_deployed(arguments, wanted.name, lambda: open_cloud(arguments))
@@ -49,7 +62,7 @@ def print_changes(arguments: argparse.Namespace) -> int:
 
 
 def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:
-    """Return the changes of a stack as lines, what cannot be undone first."""
+    """Return the changes of a stack as lines, irreversible ones first."""
     if not changes:
         return [f"{stack}: nothing changes"]
     lines = [f"{stack}: {len(changes)} resource{'s' if len(changes) > 1 else ''} would change"]
@@ -72,48 +85,48 @@ def _by(change: Change) -> str:
 
 
 def _explain(changes: Sequence[Change]) -> list[str]:
-    """Say what the changes mean for nodes and data."""
-    said = []
+    """Explain what the changes mean for nodes and data."""
+    notes = []
     types = {change.resource_type: change for change in changes if change.effect is not Effect.CREATE}
     if lost := [change.path for change in changes if change.loses_data]:
-        said.append(
-            f"DATA: {', '.join(lost)} would be replaced or deleted, with what it holds; do not deploy this before you "
-            "have saved that, or take the change back"
+        notes.append(
+            f"DATA: {', '.join(lost)} would be replaced or deleted, with the data in it; back the data up before you "
+            "deploy this, or revert the change"
         )
     if any(change.effect is Effect.REFUSE for change in changes):
-        said.append(
-            "setup_timeout counts when the stack is created: CloudFormation does not update a WaitCondition and the "
-            "deployment would fail; give it its former value"
+        notes.append(
+            "setup_timeout must keep the value of the creation: CloudFormation does not update a WaitCondition, and "
+            "the deployment would fail; restore its former value"
         )
     if "AWS::EC2::LaunchTemplate" in types or "Custom::PinnedImage" in types:
-        said.append(
-            "nodes: those that run stay as they are; whatever launches later starts from the new template. "
+        notes.append(
+            "nodes: running nodes stay as they are; nodes that launch later start from the new template. "
             "`deeplearning-cdk upgrade` replaces them, workers first"
         )
     if "Custom::PinnedImage" in types:
-        said.append("image: its parameter is read again, so new nodes may start from another image")
-    said += _explain_capacity(changes)
-    return said or ["nodes and data stay as they are"]
+        notes.append("image: its parameter is read again, so new nodes may start from another image")
+    notes += _explain_capacity(changes)
+    return notes or ["nodes and data stay as they are"]
 
 
 def _explain_capacity(changes: Sequence[Change]) -> list[str]:
-    """Say how many nodes run afterwards, as far as the changes say anything of it."""
-    said = []
+    """Explain how many nodes run afterwards, as far as the changes determine it."""
+    notes = []
     requests = [change for change in changes if change.resource_type == _REQUEST]
     if any(change.effect is Effect.CREATE for change in requests):
-        said.append("capacity: a cluster that has nodes stays as it is; another count is set by a later deployment")
+        notes.append("capacity: a cluster that has nodes stays as it is; another count is set by a later deployment")
     if any(change.effect is Effect.UPDATE and not _COUNTS.isdisjoint(change.properties) for change in requests):
-        said.append(
+        notes.append(
             "capacity: the count in the props is set once, also over a size that was set by hand; a cluster that has "
             "failed, or was stopped and not scaled up since, is left alone"
         )
     groups = (change for change in changes if change.resource_type == _GROUP and change.effect is not Effect.CREATE)
-    if not said and any(not _SIZES.isdisjoint(change.properties) for change in groups):
-        said.append(
+    if not notes and any(not _SIZES.isdisjoint(change.properties) for change in groups):
+        notes.append(
             "capacity: the group's limits were changed in the props and are set; its desired capacity stays as it was "
             "adjusted, unless it lies outside of them"
         )
-    return said
+    return notes
 
 
 def _read_deployed(
@@ -132,7 +145,7 @@ def _read_deployed(
         body = access.clients("cloudformation").get_template(StackName=stack, TemplateStage="Original")["TemplateBody"]
     except (BotoCoreError, ClientError) as error:
         raise UnavailableError(
-            f"the deployed template of {stack} cannot be read: {error}; check --region and --profile, or give "
+            f"could not read the deployed template of {stack}: {error}; check --region and --profile, or give "
             "--deployed FILE"
         ) from error
     return dict(body) if isinstance(body, dict) else dict(json.loads(body))

@@ -1,4 +1,4 @@
-"""Opens the AWS that a command looks at: the user's, or that of a kept rehearsal."""
+"""Opens the AWS that a command reads: the user's account, or that of a kept rehearsal."""
 
 import argparse
 import importlib.util
@@ -10,6 +10,7 @@ from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.run.lab_record import LabRecord
+from deeplearning_view.aws_responses import AwsResponses
 
 _READ_SECONDS = 20
 _ATTEMPTS = 4
@@ -18,12 +19,12 @@ _ATTEMPTS = 4
 @dataclass(frozen=True)
 class CloudAccess:
     """
-    An AWS to look at.
+    An AWS to read from.
 
     Attributes:
         clients: Returns the client of a service.
         region: Its region.
-        stack: Which stack; None for its only cluster.
+        stack: Name of the stack; None for its only cluster.
         profile: Profile of the AWS CLI; None for the default.
         lab: The rehearsal; None for the user's AWS.
     """
@@ -34,12 +35,23 @@ class CloudAccess:
     profile: str | None = None
     lab: LabRecord | None = None
 
+    def read(self, *, with_lines: bool = False) -> AwsResponses:
+        """
+        Read the cluster.
+
+        Raises:
+            ViewError: Not even the stack can be read.
+        """
+        from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
+
+        return read_responses(self.clients, self.region, self.stack, with_lines=with_lines)
+
 
 def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
     """
     Open the AWS that the arguments name.
 
-    Effects: for a rehearsal, this process enters the lab's network and forgets the user's AWS settings.
+    Effects: for a rehearsal, this process enters the lab's network and drops the user's AWS settings.
 
     Raises:
         UnavailableError: It cannot be opened; the message has the remedy.
@@ -73,14 +85,14 @@ def _open_account(arguments: argparse.Namespace) -> CloudAccess:
         raise UnavailableError(f"{error}; choose another --profile, or run: aws configure") from error
     region = session.region_name
     if region is None:
-        raise UnavailableError("the region must be known, it is not; give --region or set AWS_REGION")
+        raise UnavailableError("the region must be set, got none; give --region or set AWS_REGION")
     return CloudAccess(_make_clients(session, region), region, arguments.stack, arguments.profile)
 
 
 def _open_rehearsal(lab: LabRecord, stack: str | None) -> CloudAccess:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
-    # Whatever the user's settings say, nothing but the lab is meant; in its network there is nothing else either.
+    # Whatever the user's settings are, the calls go to the lab; its network reaches nothing else either.
     os.environ |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     lab.enter_network()

@@ -1,6 +1,7 @@
 """`deeplearning-cdk logs`: shows what nodes and adjuster logged."""
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -8,34 +9,75 @@ from datetime import datetime, timezone
 
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_view.aws_responses import LookError
-from deeplearning_view.log_lines import Line
-from deeplearning_view.node_choice import find_node
+from deeplearning_view.aws_responses import ViewError
+from deeplearning_view.log_lines import LEVELS, Line
+from deeplearning_view.selection import find_node
 from deeplearning_view.view_builder import make_view
 
 _NAME_WIDTH = 22
 _SEVERAL = ("all", "adjuster")
+_TIME = re.compile(r"(\d{1,6})([smhd])")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def show_logs(arguments: argparse.Namespace) -> int:
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "logs",
+        help="show what nodes and adjuster logged, merged by time",
+        description="Show what nodes and adjuster logged, merged by time. Log groups outlive a rollback of the stack.",
+        epilog="exit status: 0 shown, 2 could not be read, 130 interrupted; "
+        "example: deeplearning-cdk logs --node master --since 2h --follow",
+    )
+    add_place(parser)
+    parser.add_argument(
+        "--node",
+        default="all",
+        metavar="NAME",
+        help="a host name, master, an instance id, adjuster, or all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--since", type=read_time, default="1h", metavar="TIME", help="as 90s, 30m, 1h, 2d (default: 1h)"
+    )
+    parser.add_argument("--follow", action="store_true", help="keep printing new lines")
+    parser.add_argument(
+        "--level",
+        type=str.upper,
+        choices=LEVELS,
+        default="INFO",
+        help="the lowest level shown, in any case (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the lines as they were logged")
+    parser.set_defaults(run=run)
+
+
+def read_time(text: str) -> float:
+    """Read a length of time as `90s`, `30m`, `1h` or `2d`, in seconds."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a number with s, m, h or d, got {text!r}; write e.g. 1h")
+    return float(int(found[1]) * _UNIT_SECONDS[found[2]])
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Print the lines; 0 shown, 2 could not be read."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
-        from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415
+        from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415 - imports botocore
 
-        answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
-        nodes = make_view(answers, datetime.now(timezone.utc)).nodes
+        responses = access.read()
+        nodes = make_view(responses, datetime.now(timezone.utc)).nodes
         node = None if arguments.node in _SEVERAL else find_node(nodes, arguments.node)
         instance_id, role = (node.instance_id, node.role) if node else ("", "")
-        sources = choose_sources(answers, arguments.node, instance_id, role)
+        sources = choose_sources(responses, arguments.node, instance_id, role)
         search = LogSearch(access.clients, sources, arguments.level)
         names = {entry.instance_id: entry.name for entry in nodes if entry.name}
         since = time.time() - arguments.since
         for lines in search.follow(since) if arguments.follow else [search.read(since)]:
             _print_lines(lines, names, is_raw=arguments.json)
-    except (LookError, UnavailableError) as error:
+    except (ViewError, UnavailableError) as error:
         return report_error(error, as_json=arguments.json)
     return 0
 
@@ -47,15 +89,9 @@ def _print_lines(lines: Iterable[Line], names: Mapping[str, str], *, is_raw: boo
 
 
 def format_line(line: Line, names: Mapping[str, str]) -> str:
-    """
-    Return a line for people.
-
-    Args:
-        line: The line.
-        names: Instance id -> host name, of members.
-    """
+    """Return a line for people; `names` has the host names of members by instance id."""
     name = names.get(line.node, line.node)
-    said = line.message if not line.remedy or line.remedy in line.message else f"{line.message}; {line.remedy}"
+    text = line.message if not line.remedy or line.remedy in line.message else f"{line.message}; {line.remedy}"
     return (
-        f"{line.at:%Y-%m-%d %H:%M:%S}.{line.at.microsecond // 1000:03d}Z  {name:<{_NAME_WIDTH}}  {line.level:<8} {said}"
+        f"{line.at:%Y-%m-%d %H:%M:%S}.{line.at.microsecond // 1000:03d}Z  {name:<{_NAME_WIDTH}}  {line.level:<8} {text}"
     )

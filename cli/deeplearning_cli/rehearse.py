@@ -1,91 +1,68 @@
-"""`deeplearning-cdk rehearse`: checks, prepares and starts the enclosed lab."""
+"""`deeplearning-cdk rehearse`: its arguments; what it does is in `rehearsal`, which takes a while to load."""
 
 import argparse
-import importlib.util
-from pathlib import Path
 
-from cdk_rehearsal.assembly import read_stack
-from cdk_rehearsal.cache import find_cache, require_cache
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import RehearsalError, UnavailableError
-from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
-from cdk_rehearsal.run.lab_record import remove_record
-from cdk_rehearsal.run.progress import tell
-from deeplearning_cli.fault_cases import print_cases, read_chosen, rehearse_cases
-from deeplearning_rehearsal.options import RehearsalOptions
-from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template.capacity import require_cluster, require_worker_minimum
+from deeplearning_cli.arguments import Commands, whole_number
 
-_MINUTES = 15.0
-_GPUS_PER_NODE = 1
+MOST_MINUTES = 1440
+"""A day; a rehearsal takes minutes."""
 
 
-def rehearse(arguments: argparse.Namespace) -> int:
-    """
-    Rehearse a cloud assembly, or fault cases.
-
-    Returns:
-        0 as expected, 1 not as expected, 2 could not be tried (the reason is on standard error).
-    """
-    if arguments.list_cases:
-        return print_cases()
-    try:
-        options = _read_options(arguments)
-        cases = read_chosen(arguments.case, arguments) if arguments.case else ()
-        if arguments.app is None:
-            _require_assembly(options)
-        _require_extra()
-        require_namespaces()
-        require_cache(options.cache)
-        options.out.mkdir(parents=True, exist_ok=True)
-        if cases:
-            return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
-        prepare_software(options.assembly, options.stack, options.cache, tell)
-        return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
-    except RehearsalError as error:
-        return report_error(error, as_json=arguments.json)
-    finally:
-        if arguments.keep:  # here, because an interrupt ends the lab at once
-            remove_record(Path(arguments.out).resolve())
-
-
-def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
-    if (arguments.assembly is None) == (arguments.app is None):
-        raise UnavailableError("assembly must be given, or --app with --case; give one of the two")
-    if arguments.app is not None and arguments.case is None:
-        raise UnavailableError("--app must be given with --case; without one, synthesize and name the assembly")
-    return RehearsalOptions(
-        assembly=Path(arguments.assembly or "cdk.out").resolve(),
-        stack=arguments.stack,
-        nodes=arguments.nodes,
-        gpus_per_node=_GPUS_PER_NODE if arguments.gpus_per_node is None else arguments.gpus_per_node,
-        expect=arguments.expect or "trained",
-        minutes=_MINUTES if arguments.minutes is None else arguments.minutes,
-        keep=arguments.keep,
-        json=arguments.json,
-        out=Path(arguments.out).resolve(),
-        cache=Path(arguments.cache).resolve() if arguments.cache else find_cache(),
-        lustre_client=bool(arguments.lustre_client),
-        verbose=arguments.verbose,
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "rehearse",
+        help="deploy a cloud assembly to an embedded AWS on this machine, boot its nodes and train",
+        description="Deploy a synthesized cloud assembly to an embedded AWS on this machine, boot every node with its "
+        "real user data, form the cluster and train with Horovod over SSH. Needs Linux and root, and no AWS account.",
+        epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
     )
+    add = parser.add_argument
+    add("assembly", nargs="?", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
+    add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
+    nodes = "nodes in all, master included (default: as the template says)"
+    add("--nodes", type=whole_number(1, 250), metavar="N", help=nodes)
+    add("--gpus-per-node", type=whole_number(0, 16), metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
+    add(
+        "--lustre-client",
+        action="store_true",
+        default=None,
+        help="let the nodes' image have a client of FSx for Lustre",
+    )
+    add(
+        "--expect",
+        choices=("trained", "formed", "failed"),
+        help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",
+    )
+    add("--minutes", type=_minutes, metavar="M", help="give up after M minutes (default: 15)")
+    add("--case", metavar="NAMES", help="inject fault cases and judge them: names or .toml files (a,b,c), or all")
+    add("--jobs", type=whole_number(1, 64), metavar="N", help="cases at once, as far as memory allows (default: 2)")
+    add("--again", action="store_true", help="repeat cases that passed on the same sources, too")
+    add("--list-cases", action="store_true", help="list the fault cases and end")
+    add("--app", metavar="COMMAND", help="with --case: synthesize each case's own stack with this CDK app")
+    add("--keep", action="store_true", help="keep the cluster running until Ctrl-C, and print how to log in")
+    add("--verbose", "-v", action="store_true", help="show routine too, such as calls of the function that go well")
+    add("--json", action="store_true", help="print the report as JSON on standard output, progress on standard error")
+    add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")
+    shared = "$XDG_CACHE_HOME/deeplearning-cdk, or ~/.cache/deeplearning-cdk"
+    add("--cache", metavar="DIR", help=f"keeps downloads and images for every checkout (default: {shared})")
+    parser.set_defaults(run=run, parser=parser)
 
 
-def _require_assembly(options: RehearsalOptions) -> None:
-    """
-    Judge the assembly, before anything slow is begun.
+def run(arguments: argparse.Namespace) -> int:
+    """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried."""
+    if arguments.assembly is None and arguments.app is None and not arguments.list_cases:
+        arguments.parser.error("the following arguments are required: assembly, or --app with --case")
+    from deeplearning_cli.rehearsal import rehearse  # noqa: PLC0415 - takes as long as all other commands
 
-    Raises:
-        RehearsalError: It is none, has not exactly the one stack, or that has no cluster of the wanted size.
-    """
-    assembly = options.assembly
-    if not (assembly / "manifest.json").is_file():
-        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
-    stack = read_stack(assembly, options.stack)
-    require_cluster(stack)
-    require_worker_minimum(stack.template, options.nodes)
+    return rehearse(arguments)
 
 
-def _require_extra() -> None:
-    for module in ("moto", "boto3", "rich"):
-        if importlib.util.find_spec(module) is None:
-            raise UnavailableError(f"missing: {module}; run: pip install 'deeplearning-cdk[rehearsal]'")
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes <= MOST_MINUTES:
+        raise argparse.ArgumentTypeError(f"must be a number of minutes above 0, at most {MOST_MINUTES}, got {text!r}")
+    return minutes

@@ -11,10 +11,11 @@ from datetime import datetime, timezone
 
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.run.lab_record import LabRecord, read_login_user
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_view import node_rows
-from deeplearning_view.aws_responses import LookError
-from deeplearning_view.node_choice import find_running_node
+from deeplearning_view.aws_responses import ViewError
+from deeplearning_view.selection import find_running_node
 from deeplearning_view.view import NodeView
 from deeplearning_view.view_builder import make_view
 
@@ -29,18 +30,40 @@ _COMMAND_DOCUMENT = "AWS-StartInteractiveCommand"
 _SSH_DOCUMENT = "AWS-StartSSHSession"
 
 
-def log_in(arguments: argparse.Namespace) -> int:
-    """Become the session's program; 2 when it cannot be begun."""
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "ssh",
+        help="log in on a node through Session Manager",
+        description="Open a shell on a node, or run a command there as the login user, through Session Manager: no "
+        "port is open for it. Needs the AWS CLI with its Session Manager plugin. With --ssh, OpenSSH uses the same "
+        "channel, so that it can forward ports and agents; that needs your public key on the node.",
+        epilog="exit status: that of the session, 2 it could not be begun; "
+        "example: deeplearning-cdk ssh --node deeplearning-worker2 -- nvidia-smi",
+    )
+    add_place(parser)
+    parser.add_argument(
+        "--node",
+        default="master",
+        metavar="NAME",
+        help="a host name, master, an instance id or an address (default: %(default)s)",
+    )
+    parser.add_argument("--ssh", action="store_true", help="use OpenSSH through Session Manager")
+    parser.add_argument("--user", metavar="NAME", help="user to log in as (default: the image's login user)")
+    parser.add_argument("--dry-run", action="store_true", help="print the command, and do not run it")
+    parser.set_defaults(run=run, command=[])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replace this process by the session's program; 2 when the session cannot begin."""
     try:
         access = open_cloud(arguments)
-        from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
-
-        answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
-        nodes = make_view(answers, datetime.now(timezone.utc)).nodes
+        responses = access.read()
+        nodes = make_view(responses, datetime.now(timezone.utc)).nodes
         node = find_running_node(nodes, arguments.node)
-        user = arguments.user or node_rows.read_login_user(answers.templates)
+        user = arguments.user or node_rows.read_login_user(responses.templates)
         command = _make_command(access, arguments, node, user)
-    except (LookError, UnavailableError) as error:
+    except (ViewError, UnavailableError) as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return UNAVAILABLE
     if arguments.dry_run:
@@ -68,14 +91,7 @@ def make_session_command(
     instance_id: str, place: Sequence[str], user: str, command: Sequence[str], *, is_ssh: bool
 ) -> list[str]:
     """
-    Return the command that opens a session.
-
-    Args:
-        instance_id: Where to.
-        place: The arguments of the AWS CLI that name region and profile.
-        user: The login user; empty when it is not known.
-        command: What to run there as the login user; empty for a shell.
-        is_ssh: Whether OpenSSH goes through the session.
+    Return the command that opens a session; `place` has the AWS CLI's arguments for region and profile.
 
     Raises:
         UnavailableError: The login user must be known, and is not.
@@ -84,7 +100,7 @@ def make_session_command(
     if not is_ssh and not command:
         return [*start, instance_id]
     if not user:
-        raise UnavailableError("the login user must be known, the launch template does not say it; give --user")
+        raise UnavailableError("the login user must be known, the launch template has none; give --user")
     if is_ssh:
         through = shlex.join([*start, "TARGET", "--document-name", _SSH_DOCUMENT, "--parameters", "portNumber=PORT"])
         proxy = through.replace("TARGET", "%h").replace("PORT", "%p")
@@ -105,16 +121,16 @@ def enter_node(lab: LabRecord, node: NodeView, command: Sequence[str]) -> list[s
 
 def _start_session(access: CloudAccess, node: NodeView) -> None:
     """
-    Have the node's session agent open its data channel, as a session on AWS does.
+    Open the data channel of the node's session agent, as a session on AWS does.
 
     Raises:
-        LookError: The agent has not registered, or does not answer.
+        ViewError: The agent has not registered, or does not respond.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
     try:
         access.clients("ssm").start_session(Target=node.instance_id)
     except (BotoCoreError, ClientError) as error:
-        raise LookError(
+        raise ViewError(
             f"Session Manager cannot reach {node.instance_id}: {error}; wait until it has booted"
         ) from error

@@ -8,8 +8,9 @@ from datetime import datetime, timezone
 
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_view.aws_responses import LookError
+from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.rendering import describe_cluster, render_page, render_text
 from deeplearning_view.view import ClusterView
 from deeplearning_view.view_builder import make_view
@@ -17,14 +18,45 @@ from deeplearning_view.view_builder import make_view
 _INTERVAL_SECONDS = 5.0
 _LAB_INTERVAL_SECONDS = 1.0
 _MOST_MISSES = 3
-"""Looks in a row that may fail while the cluster is watched."""
+"""Reads in a row that may fail while the cluster is watched."""
+
+_JSON_KEYS = """\
+--json prints one object; keys are added, never renamed:
+  stack, region, stack_status, cluster   names, and CloudFormation's status
+  verdict                                forming, formed, failed, stopped (on purpose, no node) or deleted
+  phase, generation, formed, asked       of the state item; nodes with the master
+  since, reason, notice                  since when the verdict holds; why the cluster is smaller; why it ends soon
+  nodes[]                                name, role, instance_id, instance_type, address, zone, image_id, lifecycle,
+                                         purchase, phase, gpu_count, launched_at, age_seconds
+  problems[]                             what, cause, remedy, is_past, lines[] (at, level, message)
+  warnings[], log_in[], unread[]         texts; unread says what could not be read
+  looked_at                              when, UTC; all times are ISO 8601
+"""
+_STATUS_END = "exit status: 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read, 130 interrupted"
 
 
-def status(arguments: argparse.Namespace) -> int:
-    """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be looked at."""
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "status",
+        help="show a cluster from outside: its nodes and progress, what failed and what to do",
+        description="Show a cluster from outside: stack, nodes, their progress, what failed and why, what to\n"
+        "do about it, and how to log in. Reads only, and leaves out what it may not read.\n"
+        "While the cluster forms, a terminal shows it live until it has formed or failed.",
+        epilog=f"{_JSON_KEYS}\n{_STATUS_END}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_place(parser)
+    parser.add_argument("--watch", action="store_true", help="poll until it has formed or failed")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read."""
     try:
         access = open_cloud(arguments)
-        view = look(access)
+        view = read_view(access)
         is_live = sys.stdout.isatty() and not arguments.json
         if not view.has_ended and (arguments.watch or is_live):
             view = _watch_live(access, view) if is_live else _watch(access, view)
@@ -32,40 +64,32 @@ def status(arguments: argparse.Namespace) -> int:
             print(json.dumps(view.to_document(), indent=2))
         else:
             _print_page(view)
-    except (LookError, UnavailableError) as error:
+    except (ViewError, UnavailableError) as error:
         return report_error(error, as_json=arguments.json)
     return 1 if view.verdict in ("failed", "deleted") else 0
 
 
-def look(access: CloudAccess, *, with_lines: bool = True) -> ClusterView:
-    """
-    Look at the cluster now.
-
-    Raises:
-        LookError: It cannot be looked at.
-    """
-    from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
-
-    answers = read_answers(access.clients, access.region, access.stack, with_lines=with_lines)
-    return make_view(answers, datetime.now(timezone.utc))
+def read_view(access: CloudAccess) -> ClusterView:
+    """Read the cluster now."""
+    return make_view(access.read(with_lines=True), datetime.now(timezone.utc))
 
 
 def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:
-    """Look until the formation has ended, and say on standard error when something changes."""
-    told: tuple[str, ...] = ()
+    """Poll until the formation has ended, and print changes on standard error."""
+    printed: tuple[str, ...] = ()
     while not view.has_ended:
         changes = _summarize(view)
         for line in changes:
-            if line not in told:
+            if line not in printed:
                 print(f"{view.looked_at[11:19]}  {line}", file=sys.stderr, flush=True)
-        told = changes
+        printed = changes
         time.sleep(_interval(access))
-        view = _look_again(access)
+        view = _read_again(access)
     return view
 
 
 def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
-    """Show the page until the formation has ended, and then nothing: the last page is printed."""
+    """Show the page until the formation has ended, and then nothing: the caller prints the last page."""
     from rich.console import Console, Group  # noqa: PLC0415 - only a terminal needs it
     from rich.live import Live  # noqa: PLC0415
     from rich.progress_bar import ProgressBar  # noqa: PLC0415
@@ -80,27 +104,27 @@ def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
             page = [Text(line.text, style=line.style) for line in render_page(view)]
             live.update(Group(*page, ProgressBar(total=max(steps, 1), completed=done, width=60), spinner))
             time.sleep(_interval(access))
-            view = _look_again(access)
+            view = _read_again(access)
     return view
 
 
 def count_steps(view: ClusterView) -> tuple[int, int]:
-    """Return how many steps the formation has done, and of how many: each node launches, speaks, and is a member."""
+    """Return the steps done, and all: each node launches, logs its first line, and becomes a member."""
     here = [node for node in view.nodes if not node.is_gone]
     spoken = [node for node in here if node.phase not in ("launching", "booting")]
     members = [node for node in here if node.name]
     return min(len(here) + len(spoken) + len(members), 3 * view.asked), 3 * view.asked
 
 
-def _look_again(access: CloudAccess, misses: int = 0) -> ClusterView:
-    """Look again; a look or two may fail meanwhile."""
+def _read_again(access: CloudAccess, misses: int = 0) -> ClusterView:
+    """Read again; one or two reads in a row may fail."""
     try:
-        return look(access)
-    except LookError:
+        return read_view(access)
+    except ViewError:
         if misses + 1 == _MOST_MISSES:
             raise
     time.sleep(_interval(access))
-    return _look_again(access, misses + 1)
+    return _read_again(access, misses + 1)
 
 
 def _interval(access: CloudAccess) -> float:
@@ -108,7 +132,7 @@ def _interval(access: CloudAccess) -> float:
 
 
 def _summarize(view: ClusterView) -> tuple[str, ...]:
-    """Return what a line is worth, without times that pass."""
+    """Return the lines of the cluster whose changes are worth printing: no ages."""
     nodes = [f"{node.name or node.instance_id}  {node.role}  {node.lifecycle}  {node.phase}" for node in view.nodes]
     return (f"{view.stack_status}  phase {view.phase or 'none yet'}, {view.asked} nodes asked for", *nodes)
 

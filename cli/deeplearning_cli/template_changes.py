@@ -1,5 +1,5 @@
 """
-What a deployment would do to a stack: which resources it makes, changes, replaces and deletes. Pure.
+Compares templates: which resources a deployment creates, updates, replaces and deletes. Pure.
 
 Which property replaces its resource is in `replacement_rules.json`, taken from CloudFormation's own schemas. A resource
 is replaced too when such a property refers to one that is.
@@ -42,14 +42,11 @@ class Effect(Enum):
 @dataclass(frozen=True)
 class Change:
     """
-    What a deployment does to one resource, and why.
+    A deployment's effect on one resource.
 
     Attributes:
-        logical_id: Its id in the template.
-        path: Its path in the app, or its id again.
-        resource_type: Its type.
-        effect: What becomes of it.
-        properties: What differs, as paths.
+        path: Its path in the app, or its logical id again.
+        properties: Paths of the properties that differ.
     """
 
     logical_id: str
@@ -60,21 +57,12 @@ class Change:
 
     @property
     def loses_data(self) -> bool:
-        """Whether what a user would miss goes, or a new and empty one takes its place."""
+        """Whether data that a user would miss goes, or a new and empty resource takes its place."""
         return self.resource_type in STATEFUL and self.effect in (Effect.REPLACE, Effect.MAY_REPLACE, Effect.DELETE)
 
 
 def compare_templates(deployed: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change, ...]:
-    """
-    Compare the template that is deployed with the one that would be.
-
-    Args:
-        deployed: The stack's template.
-        wanted: The assembly's.
-
-    Returns:
-        A change for each resource that has one, by its path.
-    """
+    """Return a change for each resource that differs between the templates, sorted by path."""
     before, after = deployed["Resources"], wanted["Resources"]
     changes = {name: _describe(name, after[name], Effect.CREATE) for name in after.keys() - before.keys()}
     changes |= {name: _remove(name, before[name]) for name in before.keys() - after.keys()}
@@ -120,12 +108,12 @@ def _judge(resource_type: str, paths: tuple[str, ...]) -> Effect:
 
 
 def _is_covered(path: str, rule: str) -> bool:
-    """Tell whether a path is that of a rule, or above or below it."""
+    """Return whether a path is that of a rule, or above or below it."""
     return f"{path}.".startswith(f"{rule}.") or f"{rule}.".startswith(f"{path}.")
 
 
 def _spread_replacements(changes: dict[str, Change], resources: Mapping[str, Any]) -> None:
-    """Replace what refers to something replaced in a property that replaces it."""
+    """Mark as replaced whatever refers to a replaced resource in a property that replaces its own."""
     replaced = {name for name, change in changes.items() if change.effect is Effect.REPLACE}
     while replaced:
         found = {

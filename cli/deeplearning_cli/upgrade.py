@@ -3,30 +3,77 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place, whole_number
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_view.aws_responses import LookError
-from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
+from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_view.aws_responses import ViewError, read_tags
 
 _FAILED, _UNAVAILABLE = 1, 2
 _INTERVAL_SECONDS = 15.0
 _ENDED = frozenset({"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"})
 
 
+@dataclass(frozen=True)
+class OutdatedNodes:
+    """
+    The nodes of one group, compared with its launch template.
+
+    Attributes:
+        role: Role of the group.
+        group: Name of the Auto Scaling group.
+        version: The launch template's version that new nodes start from.
+        outdated: Instance ids of nodes that started from another version, with that version.
+        count: All nodes of the group.
+    """
+
+    role: NodeRole
+    group: str
+    version: str
+    outdated: Mapping[str, str]
+    count: int
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this is the master's group."""
+        return self.role is NodeRole.MASTER
+
+
 class RefreshError(Exception):
     """AWS did not replace all nodes; the text is its reason."""
 
 
-def upgrade(arguments: argparse.Namespace) -> int:
-    """
-    Replace outdated nodes.
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "upgrade",
+        help="replace nodes that run by ones of the deployed launch template",
+        description="Replace the nodes that started from another launch template than the deployed one, with its "
+        "image, type and agent: by an instance refresh of Auto Scaling, workers first, then the master. Nodes that are "
+        "up to date stay. Jobs that are not elastic end.",
+        epilog="exit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, 2 it could not be "
+        "begun; example: cdk deploy -c image_release=2026-11-22 && deeplearning-cdk upgrade",
+    )
+    add_place(parser)
+    add = parser.add_argument
+    add("--dry-run", action="store_true", help="list the nodes, and replace none")
+    add("--yes", action="store_true", help="skip the confirmation")
+    add(
+        "--keep-percent",
+        type=whole_number(0, 100),
+        default=50,
+        metavar="N",
+        help="share of the workers that stay in service meanwhile, in percent (default: %(default)s)",
+    )
+    parser.set_defaults(run=run)
 
-    Returns:
-        0 when all nodes are of the deployed template, 1 when AWS did not replace them, 2 when it could not be begun.
-    """
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replace outdated nodes; 0 none is left, 1 AWS did not replace them, 2 it could not be begun."""
     try:
         access = open_cloud(arguments)
         found = find_outdated(access)
@@ -35,12 +82,12 @@ def upgrade(arguments: argparse.Namespace) -> int:
         waiting = [nodes for nodes in found if nodes.outdated]
         if not waiting or arguments.dry_run:
             return 0
-        if not arguments.yes and not _is_agreed():
+        if not arguments.yes and not _is_confirmed():
             print("nothing was changed", file=sys.stderr)
             return _UNAVAILABLE
         for nodes in waiting:
-            replace_nodes(access.clients("autoscaling"), nodes, arguments.keep_percent, _tell, time.sleep)
-    except (LookError, UnavailableError) as error:
+            replace_nodes(access.clients("autoscaling"), nodes, arguments.keep_percent, _report, time.sleep)
+    except (ViewError, UnavailableError) as error:
         print(f"deeplearning-cdk: {error}", file=sys.stderr)
         return _UNAVAILABLE
     except RefreshError as error:
@@ -50,45 +97,45 @@ def upgrade(arguments: argparse.Namespace) -> int:
 
 
 def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
-    """
-    Compare the nodes of both groups with their launch template; workers first, because the master forms the cluster.
-
-    Raises:
-        LookError: The cluster cannot be looked at.
-    """
-    from deeplearning_view.aws_reader import read_answers  # noqa: PLC0415 - imports botocore
-
-    answers = read_answers(access.clients, access.region, access.stack, with_lines=False)
-    if not answers.groups:
-        raise LookError(f"the cluster has no groups that can be read; {'; '.join(answers.unread) or 'it is gone'}")
-    found = [compare_group(group) for group in answers.groups]
+    """Compare the nodes of both groups with their launch template; workers first: the master forms the cluster."""
+    responses = access.read()
+    if not responses.groups:
+        raise ViewError(f"the cluster has no groups that can be read; {'; '.join(responses.unread) or 'it is gone'}")
+    found = [compare_group(group) for group in responses.groups]
     return sorted(found, key=lambda nodes: nodes.is_master)
+
+
+def compare_group(group: Mapping[str, Any]) -> OutdatedNodes:
+    """Compare the nodes of a group, an entry of `DescribeAutoScalingGroups`, with its launch template."""
+    version = str(group["LaunchTemplate"]["Version"])
+    versions = {
+        entry["InstanceId"]: str(entry.get("LaunchTemplate", {}).get("Version", "none")) for entry in group["Instances"]
+    }
+    outdated = {instance_id: found for instance_id, found in versions.items() if found != version}
+    role = NodeRole(read_tags(group)[ROLE_TAG])
+    return OutdatedNodes(role, group["AutoScalingGroupName"], version, outdated, len(versions))
 
 
 def replace_nodes(
     autoscaling: Any,
     nodes: OutdatedNodes,
     keep_percent: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     sleep: Callable[[float], None],
 ) -> None:
     """
-    Let Auto Scaling replace the outdated nodes of a group, and wait until it has.
+    Replace the outdated nodes of a group by an instance refresh, and wait until it has ended.
 
-    Args:
-        autoscaling: The client.
-        nodes: The group.
-        keep_percent: Share of the group's nodes that go on meanwhile, in percent; a master is alone.
-        tell: Takes a line when something changes.
-        sleep: Waits, in seconds.
+    A master is alone in its group, so `keep_percent` counts for workers only. `report` takes a line when something
+    changes, `sleep` seconds.
 
     Raises:
-        RefreshError: It refused, or ended before all were replaced.
+        RefreshError: AWS refused, or ended before all nodes were replaced.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
 
     keep = 0 if nodes.is_master else keep_percent
-    told = ""
+    reported = ""
     try:
         refresh_id = autoscaling.start_instance_refresh(
             AutoScalingGroupName=nodes.group,
@@ -100,9 +147,9 @@ def replace_nodes(
                 AutoScalingGroupName=nodes.group, InstanceRefreshIds=[refresh_id]
             )["InstanceRefreshes"]
             line = f"{nodes.role.value}: {refresh['Status']}, {refresh.get('PercentageComplete', 0)} %"
-            if line != told:
-                tell(line)
-                told = line
+            if line != reported:
+                report(line)
+                reported = line
             if refresh["Status"] in _ENDED:
                 break
             sleep(_INTERVAL_SECONDS)
@@ -127,13 +174,16 @@ def _describe(nodes: OutdatedNodes) -> str:
     )
 
 
-def _is_agreed() -> bool:
+def _is_confirmed() -> bool:
     if not sys.stdin.isatty():
-        print("deeplearning-cdk: nobody can be asked here; give --yes to replace these nodes", file=sys.stderr)
+        print(
+            "deeplearning-cdk: no terminal to confirm on; give --yes to replace these nodes",
+            file=sys.stderr,
+        )
         return False
-    answer = input("They are ended and new ones launched; jobs that are not elastic end. Go on? [y/N] ")
+    answer = input("They are terminated and new ones launched; jobs that are not elastic end. Continue? [y/N] ")
     return answer.strip().lower() in ("y", "yes")
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -186,7 +186,7 @@ def _look_from_outside(out: Path, report: dict[str, Any]) -> None:
     """Hold what the commands for operators say of a kept cluster against its report; a user's own AWS is not asked."""
     status = _look(out, "status", "--json")
     view = json.loads(status.stdout)
-    assert (status.returncode, view["verdict"], view["unread"], view["troubles"]) == (0, "formed", [], [])
+    assert (status.returncode, view["verdict"], view["unread"], view["problems"]) == (0, "formed", [], [])
     assert [(node["name"], node["instance_id"], node["address"]) for node in view["nodes"]] == [
         (node["host"], node["instance_id"], node["address"]) for node in report["nodes"]
     ]

@@ -1,4 +1,4 @@
-"""Asks AWS about a cluster: reads only, and goes on without what it may not read."""
+"""Reads a cluster from AWS: calls that change nothing, and without what it may not read."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -10,9 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from deeplearning_contract.cluster_state import get_request, part_requests
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_view.aws_responses import LIMIT_VARIABLES, Answers, LookError, Record, read_moment, read_tags
+from deeplearning_view.aws_responses import LIMIT_VARIABLES, AwsResponses, Record, ViewError, read_moment, read_tags
 from deeplearning_view.resources import find_adjuster, find_adjuster_log, find_groups, find_node_log, find_state_table
-from deeplearning_view.stack_choice import find_stack
+from deeplearning_view.selection import find_stack
 
 Clients = Callable[[str], Any]
 """Returns the client of a service."""
@@ -24,55 +24,49 @@ _RECENT_SECONDS = 15 * 60
 """How far back the lines of a cluster that stands are of interest."""
 
 
-def read_answers(clients: Clients, region: str, stack_name: str | None, *, with_lines: bool = True) -> Answers:
+def read_responses(clients: Clients, region: str, stack_name: str | None, *, with_lines: bool = True) -> AwsResponses:
     """
-    Ask about a cluster.
-
-    Args:
-        clients: Returns the client of a service.
-        region: Their region.
-        stack_name: Name of the stack. None: the only cluster.
-        with_lines: Whether log lines are read too. Default: they are.
+    Read a cluster, the only one when no stack is named.
 
     Raises:
-        LookError: Not even the stack can be looked at.
+        ViewError: Not even the stack can be read.
     """
     try:
-        answers = Answers(region, find_stack(clients("cloudformation"), stack_name))
+        responses = AwsResponses(region, find_stack(clients("cloudformation"), stack_name))
     except (BotoCoreError, ClientError) as error:
-        raise LookError(f"the stack cannot be looked at: {error}; check credentials, --profile and --region") from error
-    _Reader(clients, answers).read(with_lines=with_lines)
-    return answers
+        raise ViewError(f"could not read the stack: {error}; check credentials, --profile and --region") from error
+    _Reader(clients, responses).read(with_lines=with_lines)
+    return responses
 
 
 class _Reader:
-    """Fills answers; what fails becomes a line of what was not read."""
+    """Fills the responses; a failed call becomes a line of what was not read."""
 
-    def __init__(self, clients: Clients, answers: Answers) -> None:
+    def __init__(self, clients: Clients, responses: AwsResponses) -> None:
         self._clients = clients
-        self._answers = answers
+        self._responses = responses
 
     def read(self, *, with_lines: bool) -> None:
-        answers = self._answers
-        stack_id = str(answers.stack["StackId"])
-        answers.resources = self._try("the stack's resources", lambda: self._read_resources(stack_id), [])
-        answers.events = self._try("the stack's events", lambda: self._read_events(stack_id), [])
-        names = list(find_groups(answers.resources))
+        responses = self._responses
+        stack_id = str(responses.stack["StackId"])
+        responses.resources = self._try("the stack's resources", lambda: self._read_resources(stack_id), [])
+        responses.events = self._try("the stack's events", lambda: self._read_events(stack_id), [])
+        names = list(find_groups(responses.resources))
         if names:
-            answers.groups = self._try("the node groups", lambda: self._read_groups(names), [])
+            responses.groups = self._try("the node groups", lambda: self._read_groups(names), [])
             for name in names:
-                answers.activities[name] = self._try("scaling activities", partial(self._read_activities, name), [])
-            answers.instances = self._try("the instances", lambda: self._read_instances(names), [])
-        for group in answers.groups:
+                responses.activities[name] = self._try("scaling activities", partial(self._read_activities, name), [])
+            responses.instances = self._try("the instances", lambda: self._read_instances(names), [])
+        for group in responses.groups:
             name = str(group["AutoScalingGroupName"])
-            answers.templates[name] = self._try("launch templates", partial(self._read_template, group), {})
-        if answers.groups:
-            answers.limits = self._try("the adjuster's settings", self._read_limits, None)
+            responses.templates[name] = self._try("launch templates", partial(self._read_template, group), {})
+        if responses.groups:
+            responses.limits = self._try("the adjuster's settings", self._read_limits, None)
         self._try("the state item", self._read_state, None)
         if with_lines:
-            answers.node_lines = self._read_lines(find_node_log(answers.resources), "the nodes' log")
-            answers.adjuster_lines = self._read_lines(find_adjuster_log(answers.resources), "the adjuster's log")
-        answers.unread = list(dict.fromkeys(answers.unread))
+            responses.node_lines = self._read_lines(find_node_log(responses.resources), "the nodes' log")
+            responses.adjuster_lines = self._read_lines(find_adjuster_log(responses.resources), "the adjuster's log")
+        responses.unread = list(dict.fromkeys(responses.unread))
 
     def _try(self, what: str, read: Callable[[], T], otherwise: T) -> T:
         try:
@@ -80,9 +74,9 @@ class _Reader:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code != "ResourceNotFoundException":  # a rollback has deleted it
-                self._answers.unread.append(f"{what}: {error.operation_name} answers {code}")
+                self._responses.unread.append(f"{what}: {error.operation_name} returned {code}")
         except (BotoCoreError, ContractError) as error:
-            self._answers.unread.append(f"{what}: {error}")
+            self._responses.unread.append(f"{what}: {error}")
         return otherwise
 
     def _read_resources(self, stack_id: str) -> list[Record]:
@@ -90,7 +84,7 @@ class _Reader:
         return [entry for page in pages for entry in page["StackResourceSummaries"]]
 
     def _read_events(self, stack_id: str) -> list[Record]:
-        """Return the events since the stack was last told to do something."""
+        """Return the events since the latest creation or update of the stack began."""
         pages = self._clients("cloudformation").get_paginator("describe_stack_events").paginate(StackName=stack_id)
         found: list[Record] = []
         for number, page in enumerate(pages):
@@ -133,28 +127,28 @@ class _Reader:
         return data
 
     def _read_limits(self) -> dict[str, str] | None:
-        name = find_adjuster(self._answers.resources)
+        name = find_adjuster(self._responses.resources)
         if not name:
             return None
         environment = self._clients("lambda").get_function_configuration(FunctionName=name).get("Environment", {})
         if "Error" in environment:
             code = environment["Error"].get("ErrorCode", "")
-            self._answers.unread.append(f"the adjuster's settings: GetFunctionConfiguration answers {code}")
+            self._responses.unread.append(f"the adjuster's settings: GetFunctionConfiguration returned {code}")
             return None
-        # Its other variables are nobody's business here: one is the secret URL that ends the stack's wait.
+        # The other variables stay out of the view: one is the secret URL that ends the stack's wait.
         return {key: value for key, value in environment.get("Variables", {}).items() if key in LIMIT_VARIABLES}
 
     def _read_state(self) -> None:
-        table = find_state_table(self._answers.resources)
-        clusters = [read_tags(group).get(CLUSTER_TAG, "") for group in self._answers.groups]
+        table = find_state_table(self._responses.resources)
+        clusters = [read_tags(group).get(CLUSTER_TAG, "") for group in self._responses.groups]
         if not table or not any(clusters):
             return
         database = self._clients("dynamodb")
         item = database.get_item(**get_request(table, next(filter(None, clusters)))).get("Item")
         if item is not None:
             requests = part_requests(table, item)
-            self._answers.parts = [database.get_item(**request)["Item"] for request in requests]
-            self._answers.item = item
+            self._responses.parts = [database.get_item(**request)["Item"] for request in requests]
+            self._responses.item = item
 
     def _read_lines(self, log_group: str, what: str) -> list[Record]:
         if not log_group:
@@ -176,9 +170,9 @@ class _Reader:
         return lines
 
     def _begin(self) -> float:
-        """Return from when on lines count: since the stack was last changed, unless it stands since long."""
+        """Return the time of the first line to read: the stack's latest change, or recent when it is complete."""
         recent = time.time() - _RECENT_SECONDS
-        begun = read_moment(self._answers.stack.get("LastUpdatedTime") or self._answers.stack.get("CreationTime"))
-        if begun is None or self._answers.stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+        begun = read_moment(self._responses.stack.get("LastUpdatedTime") or self._responses.stack.get("CreationTime"))
+        if begun is None or self._responses.stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
             return recent
         return begun.timestamp()

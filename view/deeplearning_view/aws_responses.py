@@ -1,4 +1,4 @@
-"""What AWS answered about a cluster, as it answered; all that a view is made from."""
+"""AWS's responses about a cluster, unchanged; a view is made from nothing else."""
 
 import base64
 import binascii
@@ -17,20 +17,18 @@ Record = dict[str, Any]
 
 
 @dataclass
-class Answers:
+class AwsResponses:
     """
-    The answers, in the forms of boto3; times may also be text in ISO 8601, as in recorded ones.
+    The responses, in the forms of boto3; times may also be text in ISO 8601, as in recorded ones.
 
     Attributes:
-        region: AWS region.
-        stack: Of `DescribeStacks`.
         resources: Of `ListStackResources`; those of a deleted stack too.
         events: Of `DescribeStackEvents`, newest first.
         groups: Of `DescribeAutoScalingGroups`; empty when they are gone.
         activities: Group's name -> of `DescribeScalingActivities`, newest first; those of deleted groups too.
         instances: Of `DescribeInstances`; terminated ones stay for about an hour.
         templates: Group's name -> data of its launch template.
-        limits: What the adjuster's environment says of when it stops the cluster; None when it was not read.
+        limits: The adjuster's variables that limit how long the cluster runs; None when they were not read.
         item: The state item; None without one.
         parts: The items that it refers to.
         node_lines: Of `FilterLogEvents`, the nodes' log group.
@@ -58,19 +56,19 @@ class Answers:
         return json.dumps(asdict(self), default=_write_value, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> "Answers":
+    def from_json(cls, text: str) -> "AwsResponses":
         """Read what `to_json` wrote."""
         document = json.loads(text)
         return cls(**{entry.name: document[entry.name] for entry in fields(cls) if entry.name in document})
 
 
 def read_moment(value: datetime | str | None) -> datetime | None:
-    """Return a time of an answer."""
+    """Return a time of a response."""
     return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
 def read_tags(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tags of an answer's entry."""
+    """Return the tags of a response's entry."""
     return {str(tag["Key"]): str(tag["Value"]) for tag in entry.get("Tags", [])}
 
 
@@ -78,16 +76,16 @@ def _write_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-class LookError(Exception):
-    """A cluster could not be looked at; the message says why and what to do."""
+class ViewError(Exception):
+    """A cluster could not be read; the message says why and what to do."""
 
 
-def read_state(answers: Answers) -> tuple[ClusterState | None, str]:
+def read_state(responses: AwsResponses) -> tuple[ClusterState | None, str]:
     """Return the state, or None and why it cannot be read; None without a reason when there is none yet."""
-    if answers.item is None:
+    if responses.item is None:
         return None, ""
     try:
-        return ClusterState.from_item(answers.item, answers.parts), ""
+        return ClusterState.from_item(responses.item, responses.parts), ""
     except ContractError as error:
         return None, f"the state item: {error}"
 
@@ -95,20 +93,14 @@ def read_state(answers: Answers) -> tuple[ClusterState | None, str]:
 LIMIT_VARIABLES = tuple(map(adjuster_variable, ("stop_after_seconds", "budget_topic_arn")))
 """Variables of the adjuster's environment."""
 NO_END = (
-    "nothing stops this cluster by itself, it costs money until you do; deploy it with stop_when_idle_minutes or "
-    "stop_after_hours, or run on the master: sudo deeplearning end"
+    "nothing stops this cluster automatically, and it costs money until you do; deploy it with "
+    "stop_when_idle_minutes or stop_after_hours, or run on the master: sudo deeplearning end"
 )
 _IDLE = re.compile(rb'"stop_when_idle_seconds"\s*:\s*([1-9]\d*)')
 
 
 def has_end(limits: Mapping[str, str], templates: Mapping[str, Mapping[str, Any]]) -> bool:
-    """
-    Tell whether the cluster ends at a deadline, by its budget, or when it is idle.
-
-    Args:
-        limits: Those of `LIMIT_VARIABLES` that the adjuster has.
-        templates: Data of the launch templates, whose user data holds the nodes' settings.
-    """
+    """Return whether the cluster ends at a deadline, by its budget, or when idle, as the user data of nodes says."""
     if any(value not in ("", "0") for value in limits.values()):
         return True
     return any(_IDLE.search(decode_user_data(data)) for data in templates.values())

@@ -18,22 +18,20 @@ _PLATFORM_WORDS = ("START RequestId", "END RequestId", "REPORT RequestId", "INIT
 @dataclass(frozen=True)
 class Line:
     """
-    One line.
+    One log line, with empty texts for what it does not say.
 
     Attributes:
-        at: When it was said, UTC.
+        at: When it was logged, UTC.
         node: Instance id, or `adjuster`.
         role: `master`, `worker` or `adjuster`.
         level: One of `LEVELS`.
-        logger: The part of the program that said it.
-        message: What was said.
-        step: The step that it is about; empty without one.
-        reason: Why the step failed; empty when it did not.
-        remedy: What to do about it; empty when nothing is said.
-        provision: What of the jobs' needs it is about; empty without one.
+        logger: The part of the program that logged it.
+        step: The step that it is about.
+        reason: Why the step failed.
+        provision: The data or software of jobs that it is about.
         state: How far that is; `failed` where it failed.
         detail: What happens with it, or why it failed.
-        provider: By what NCCL's traffic leaves the node, and why; empty when nothing is said.
+        provider: By what NCCL's traffic leaves the node, and why.
         raw: As it was logged.
     """
 
@@ -59,18 +57,13 @@ class Line:
 
 
 def read_lines(events: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
-    """
-    Read the events of `FilterLogEvents`, oldest first; lines that carry nothing but metrics are left out.
-
-    Args:
-        events: The events, of any order and of several log groups.
-    """
+    """Read events of `FilterLogEvents`, in any order, oldest first; leave out lines that carry nothing but metrics."""
     lines = [read_line(event) for event in events]
     return tuple(sorted((line for line in lines if line.message), key=lambda line: line.at))
 
 
 def read_line(event: Mapping[str, Any]) -> Line:
-    """Read one event; what is no line of ours, as Lambda's own or a traceback, is kept as it is."""
+    """Read one event; keep as it is what is no line of ours, as of Lambda or a traceback."""
     text, stream = str(event["message"]).rstrip("\n"), str(event.get("logStreamName", ""))
     role, _, node = stream.partition("/") if stream.startswith(("master/", "worker/")) else (ADJUSTER, "", ADJUSTER)
     try:
@@ -121,5 +114,5 @@ def _read_foreign(text: str) -> tuple[str, str, str]:
             clean(str(document["message"])),
         )
     is_platform = isinstance(document, dict) or text.startswith(_PLATFORM_WORDS)
-    is_trouble = text.startswith(("[ERROR]", "Traceback")) or "Task timed out" in text
-    return "ERROR" if is_trouble else "DEBUG" if is_platform else "INFO", PLATFORM, clean(text)
+    is_problem = text.startswith(("[ERROR]", "Traceback")) or "Task timed out" in text
+    return "ERROR" if is_problem else "DEBUG" if is_platform else "INFO", PLATFORM, clean(text)

@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from deeplearning_contract.log_record import ADJUSTER
 from deeplearning_view.aws_reader import Clients
-from deeplearning_view.aws_responses import Answers, LookError
+from deeplearning_view.aws_responses import AwsResponses, ViewError
 from deeplearning_view.log_lines import LEVELS, Line, read_line
 from deeplearning_view.resources import find_adjuster_log, find_node_log
 
@@ -20,13 +20,7 @@ _LATE_SECONDS = 30
 
 @dataclass(frozen=True)
 class Source:
-    """
-    A log group, or some streams of it.
-
-    Attributes:
-        group: Name of the log group.
-        stream_prefix: First characters of the streams' names; empty for all.
-    """
+    """A log group, or those of its streams whose name has the prefix."""
 
     group: str
     stream_prefix: str = ""
@@ -34,14 +28,7 @@ class Source:
 
 @dataclass
 class LogSearch:
-    """
-    Reads lines, each once.
-
-    Attributes:
-        clients: Returns the client of a service.
-        sources: What is read.
-        level: The lowest level of interest.
-    """
+    """Reads the lines of sources that are at least of a level, each once."""
 
     clients: Clients
     sources: Sequence[Source]
@@ -53,13 +40,13 @@ class LogSearch:
         Return the lines since a time (seconds since the epoch) that were not returned before, oldest first.
 
         Raises:
-            LookError: A log group cannot be read.
+            ViewError: A log group cannot be read.
         """
         lines = [line for source in self.sources for line in self._read_source(source, since)]
         return sorted((line for line in lines if is_loud(line, self.level)), key=lambda line: line.at)
 
     def follow(self, since: float, pause: Callable[[float], None] = time.sleep) -> Iterator[list[Line]]:
-        """Return the lines since a time, and then those that come, without an end."""
+        """Yield the lines since a time, and then new ones, without an end."""
         begin = since
         while True:
             looked = time.time()
@@ -74,7 +61,7 @@ class LogSearch:
         try:
             pages = list(self.clients("logs").get_paginator("filter_log_events").paginate(**request))
         except (BotoCoreError, ClientError) as error:
-            raise LookError(
+            raise ViewError(
                 f"the log group {source.group} cannot be read: {error}; ask for logs:FilterLogEvents"
             ) from error
         for event in (event for page in pages for event in page["events"]):
@@ -85,27 +72,21 @@ class LogSearch:
 
 
 def is_loud(line: Line, level: str) -> bool:
-    """Tell whether a line says something and is at least of a level."""
+    """Return whether a line has a message and is at least of a level."""
     return bool(line.message) and LEVELS.index(line.level) >= LEVELS.index(level)
 
 
-def choose_sources(answers: Answers, node: str, instance_id: str, role: str) -> list[Source]:
+def choose_sources(responses: AwsResponses, node: str, instance_id: str, role: str) -> list[Source]:
     """
-    Return what is to be read.
-
-    Args:
-        answers: What AWS answered about the stack.
-        node: `all`, `adjuster`, or anything else for one node.
-        instance_id: That node's instance id.
-        role: Its role.
+    Return the sources of `all`, of `adjuster`, or, for any other node, of the stream of that instance id and role.
 
     Raises:
-        LookError: The stack has no such log group.
+        ViewError: The stack has no such log group.
     """
-    nodes, adjuster = find_node_log(answers.resources), find_adjuster_log(answers.resources)
+    nodes, adjuster = find_node_log(responses.resources), find_adjuster_log(responses.resources)
     wanted = {EVERYBODY: [Source(nodes), Source(adjuster)], ADJUSTER: [Source(adjuster)]}
     sources = wanted.get(node, [Source(nodes, f"{role}/{instance_id}")])
     found = [source for source in sources if source.group]
     if not found:
-        raise LookError("the stack has no log group yet; wait until it is being created, or name another stack")
+        raise ViewError("the stack has no log group yet; wait until it is being created, or name another stack")
     return found

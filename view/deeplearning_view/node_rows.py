@@ -1,4 +1,4 @@
-"""A row for each node: who it is, how EC2 and its group see it, and how far it is."""
+"""Makes a row for each node: its identity, its state in EC2 and its group, and its progress."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.membership import named_members
 from deeplearning_contract.names import ROLE_TAG, NodeRole
-from deeplearning_view.aws_responses import Answers, decode_user_data, read_moment, read_tags
+from deeplearning_view.aws_responses import AwsResponses, decode_user_data, read_moment, read_tags
 from deeplearning_view.log_lines import Line
 from deeplearning_view.resources import find_groups
 from deeplearning_view.view import NodeView
@@ -19,24 +19,16 @@ _LONGEST_PHASE = 44
 
 
 def list_nodes(
-    answers: Answers, state: ClusterState | None, lines: Sequence[Line], now: datetime
+    responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], now: datetime
 ) -> tuple[NodeView, ...]:
-    """
-    Return the nodes, members first in rank order, then those that are not members, the youngest last.
-
-    Args:
-        answers: What AWS answered.
-        state: The state item; None without one.
-        lines: The nodes' log lines, oldest first.
-        now: The time, UTC.
-    """
-    groups = {entry["InstanceId"]: entry for group in answers.groups for entry in group.get("Instances", [])}
+    """Return the nodes: members in rank order, then the others, the youngest last; `lines` begin with the oldest."""
+    groups = {entry["InstanceId"]: entry for group in responses.groups for entry in group.get("Instances", [])}
     names = {member.instance_id: name for name, member in named_members(state.members)} if state else {}
     last = {line.node: line for line in lines}
     failed = {line.node for line in lines if line.reason}
-    roles = find_groups(answers.resources)
+    roles = find_groups(responses.resources)
     nodes = []
-    for entry in answers.instances:
+    for entry in responses.instances:
         instance_id = str(entry["InstanceId"])
         tags = read_tags(entry)
         launched = read_moment(entry.get("LaunchTime"))

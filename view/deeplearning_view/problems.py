@@ -1,4 +1,4 @@
-"""What failed, why and what to do: the stack's own reason first, then nodes, then launches that AWS refused."""
+"""Finds what failed, why and what to do: the stack's own reason first, then nodes, then launches that AWS refused."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,56 +7,48 @@ from typing import Any
 
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.log_record import ADJUSTER
-from deeplearning_view.aws_responses import Answers
+from deeplearning_view.aws_responses import AwsResponses
 from deeplearning_view.log_lines import LEVELS, Line, clean
 from deeplearning_view.remedies import advise_on_launch, advise_on_node, advise_on_resource, split_reason
 from deeplearning_view.resources import find_groups, find_vpc
-from deeplearning_view.view import LogExcerpt, NodeView, Trouble
+from deeplearning_view.view import LogExcerpt, NodeView, Problem
 
 _SIGNALLED = re.compile(r"WaitCondition received failed message: '(.*)' for uniqueId: ", re.DOTALL)
 _CONSEQUENCES = ("cancelled", "Rollback requested by user", "The following resource(s) failed")
 _NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 _TAKEN = re.compile(r"health.?check|unhealthy|spot", re.IGNORECASE)
-"""What Auto Scaling says of a termination that nobody asked for."""
+"""Auto Scaling's causes of a termination that no user requested."""
 _LAST_LINES = 5
 
 
-def find_troubles(
-    answers: Answers, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
-) -> tuple[Trouble, ...]:
-    """
-    Return what failed, without saying the same twice.
-
-    Args:
-        answers: What AWS answered.
-        state: The state item; None without one.
-        lines: All log lines, oldest first.
-        is_formed: Whether the cluster stands nevertheless.
-    """
-    troubles = [
-        *_find_stack_troubles(answers, lines),
-        *_find_cluster_troubles(state, lines),
-        *_find_node_troubles(answers, state, lines, is_formed=is_formed),
-        *_find_launch_troubles(answers, is_formed=is_formed),
+def find_problems(
+    responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
+) -> tuple[Problem, ...]:
+    """Return what failed, each cause once; `lines` are all log lines, oldest first."""
+    problems = [
+        *_find_stack_problems(responses, lines),
+        *_find_cluster_problems(state, lines),
+        *_find_node_problems(responses, state, lines, is_formed=is_formed),
+        *_find_launch_problems(responses, is_formed=is_formed),
     ]
-    told: list[Trouble] = []
-    for trouble in troubles:
-        known = next((k for k, other in enumerate(told) if _says(other.cause, trouble.cause)), None)
+    reported: list[Problem] = []
+    for problem in problems:
+        known = next((k for k, other in enumerate(reported) if _covers(other.cause, problem.cause)), None)
         if known is None:
-            told.append(trouble)
-        elif not told[known].remedy:
-            told[known] = replace(told[known], remedy=trouble.remedy)
-    return tuple(_attach_lines(trouble, lines) for trouble in told)
+            reported.append(problem)
+        elif not reported[known].remedy:
+            reported[known] = replace(reported[known], remedy=problem.remedy)
+    return tuple(_attach_lines(problem, lines) for problem in reported)
 
 
-def _says(told: str, cause: str) -> bool:
-    """Tell whether a cause is part of what was told; AWS's own sentences lose their full stop on the way."""
-    return cause.rstrip(". ") in told
+def _covers(earlier: str, cause: str) -> bool:
+    """Return whether a cause is part of an earlier one; AWS's own sentences lose their full stop on the way."""
+    return cause.rstrip(". ") in earlier
 
 
-def _find_stack_troubles(answers: Answers, lines: Sequence[Line]) -> Iterable[Trouble]:
-    failures = [event for event in reversed(answers.events) if str(event["ResourceStatus"]).endswith("_FAILED")]
+def _find_stack_problems(responses: AwsResponses, lines: Sequence[Line]) -> Iterable[Problem]:
+    failures = [event for event in reversed(responses.events) if str(event["ResourceStatus"]).endswith("_FAILED")]
     for event in failures:
         reason = str(event.get("ResourceStatusReason", ""))
         if not reason or any(word in reason for word in _CONSEQUENCES):
@@ -65,30 +57,30 @@ def _find_stack_troubles(answers: Answers, lines: Sequence[Line]) -> Iterable[Tr
         if signalled:
             text = clean(signalled[1])
             cause, remedy = split_reason(text, _find_said_remedy(text, lines))
-            yield Trouble("stack", cause, remedy or advise_on_resource(cause))
+            yield Problem("stack", cause, remedy or advise_on_resource(cause))
         else:
-            remedy = advise_on_resource(reason, find_vpc(answers.resources))
-            yield Trouble(f"stack: {event['LogicalResourceId']}", clean(reason), remedy)
+            remedy = advise_on_resource(reason, find_vpc(responses.resources))
+            yield Problem(f"stack: {event['LogicalResourceId']}", clean(reason), remedy)
 
 
 def _find_said_remedy(text: str, lines: Sequence[Line]) -> str:
-    """Return what a log line advises on a reason that is part of the text; empty when none does."""
+    """Return the remedy of a log line whose reason is part of the text; empty without one."""
     return next((line.remedy for line in lines if line.remedy and line.reason and line.reason in text), "")
 
 
-def _find_cluster_troubles(state: ClusterState | None, lines: Sequence[Line]) -> Iterable[Trouble]:
+def _find_cluster_problems(state: ClusterState | None, lines: Sequence[Line]) -> Iterable[Problem]:
     if state is not None and state.reason:
         text = clean(state.reason)
         cause, remedy = split_reason(text, _find_said_remedy(text, lines))
-        yield Trouble("cluster", cause, remedy or advise_on_resource(cause))
+        yield Problem("cluster", cause, remedy or advise_on_resource(cause))
 
 
-def _find_node_troubles(
-    answers: Answers, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
-) -> Iterable[Trouble]:
+def _find_node_problems(
+    responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
+) -> Iterable[Problem]:
     departed = {entry.instance_id: clean(entry.reason) for entry in state.departed} if state else {}
     failed = {line.node: line for line in lines if line.reason and line.node != ADJUSTER}
-    taken = _find_taken(answers)
+    taken = _find_taken(responses)
     members = {member.instance_id for member in state.members} if state else set()
     for instance_id in dict.fromkeys([*departed, *failed, *taken]):
         if instance_id in members:
@@ -98,13 +90,13 @@ def _find_node_troubles(
         # The master fails for a worker's reason, with the worker's remedy in its words.
         said = (line.remedy if line else "") or _find_said_remedy(text, lines)
         cause, remedy = split_reason(text, said) if instance_id in departed or line else (text, "")
-        yield Trouble(f"node {instance_id}", cause, remedy or advise_on_node(text, instance_id), is_past=is_formed)
+        yield Problem(f"node {instance_id}", cause, remedy or advise_on_node(text, instance_id), is_past=is_formed)
 
 
-def _find_taken(answers: Answers) -> dict[str, str]:
-    """Return why instances were taken out of service without being asked to."""
+def _find_taken(responses: AwsResponses) -> dict[str, str]:
+    """Return why Auto Scaling took instances out of service by itself."""
     found = {}
-    for activities in answers.activities.values():
+    for activities in responses.activities.values():
         for activity in reversed(activities):
             instance, cause = _INSTANCE.search(str(activity["Description"])), str(activity.get("Cause", ""))
             if instance and str(activity["Description"]).startswith("Terminating") and _TAKEN.search(cause):
@@ -112,9 +104,9 @@ def _find_taken(answers: Answers) -> dict[str, str]:
     return found
 
 
-def _find_launch_troubles(answers: Answers, *, is_formed: bool) -> Iterable[Trouble]:
-    roles = find_groups(answers.resources)
-    for name, activities in answers.activities.items():
+def _find_launch_problems(responses: AwsResponses, *, is_formed: bool) -> Iterable[Problem]:
+    roles = find_groups(responses.resources)
+    for name, activities in responses.activities.items():
         launches = [entry for entry in activities if str(entry["Description"]).startswith("Launching")]
         failures = [entry for entry in launches if entry["StatusCode"] == "Failed"]
         counts: dict[str, int] = {}
@@ -122,35 +114,35 @@ def _find_launch_troubles(answers: Answers, *, is_formed: bool) -> Iterable[Trou
             message = clean(_NOISE.sub("", str(entry.get("StatusMessage", ""))))
             counts[message] = counts.get(message, 0) + 1
         has_recovered = bool(launches) and launches[0]["StatusCode"] == "Successful"
-        instance_type = str(answers.templates.get(name, {}).get("InstanceType", ""))
+        instance_type = str(responses.templates.get(name, {}).get("InstanceType", ""))
         for message, count in counts.items():
             what = f"launch of {roles.get(name, name)}" + (f", {count} times" if count > 1 else "")
             remedy = advise_on_launch(message, instance_type)
-            yield Trouble(what, message or "no message", remedy, is_past=is_formed or has_recovered)
+            yield Problem(what, message or "no message", remedy, is_past=is_formed or has_recovered)
 
 
-def _attach_lines(trouble: Trouble, lines: Sequence[Line]) -> Trouble:
-    """Add the last lines of who failed, or found out."""
-    text = f"{trouble.what} {trouble.cause}"
-    reporter = next((line.node for line in reversed(lines) if line.reason and line.reason in trouble.cause), "")
+def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:
+    """Add the last lines of the node that failed, or of the one that reported it."""
+    text = f"{problem.what} {problem.cause}"
+    reporter = next((line.node for line in reversed(lines) if line.reason and line.reason in problem.cause), "")
     named = _INSTANCE.search(text)
     who = reporter or (named[0] if named else ADJUSTER)
     said = [line for line in lines if line.node == who and line.level != LEVELS[0]]
-    return replace(trouble, lines=tuple(excerpt(line) for line in said[-_LAST_LINES:]))
+    return replace(problem, lines=tuple(excerpt(line) for line in said[-_LAST_LINES:]))
 
 
 def excerpt(line: Line) -> LogExcerpt:
-    """Return what a page shows of a line."""
+    """Return the part of a line that a page shows."""
     return LogExcerpt(line.at.isoformat(timespec="seconds"), line.level, line.message)
 
 
 def describe_suspension(group: Mapping[str, Any]) -> str:
-    """Say that a group launches nothing any more, and how it does again; empty when it launches."""
+    """Return that a group launches nothing any more, and how to resume it; empty when it launches."""
     for process in group.get("SuspendedProcesses", []):
         if process["ProcessName"] == "Launch":
             name, reason = group["AutoScalingGroupName"], process.get("SuspensionReason", "suspended")
             command = "aws autoscaling resume-processes --scaling-processes Launch --auto-scaling-group-name"
-            return f"the group {name} launches nothing ({reason}); when the cause is mended: {command} {name}"
+            return f"the group {name} launches nothing ({reason}); after the cause is corrected: {command} {name}"
     return ""
 
 
@@ -158,21 +150,21 @@ _DONE, _FAILED = "done", "failed"
 
 
 def describe_provisioning(nodes: Sequence[NodeView], lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return a line for whatever is still on its way; nodes of which the same is said share one."""
+    """Return a line for each data and software still on its way; nodes with the same line share it."""
     found: dict[str, list[str]] = {}
     for node, line in _find_latest(nodes, lines):
         if line.state not in (_DONE, _FAILED):
-            told = f"{line.provision} is {line.state}: {line.detail}"
-            found.setdefault(told, []).append(node.name or node.instance_id)
-    return tuple(f"{told} ({', '.join(names)})" for told, names in found.items())
+            reported = f"{line.provision} is {line.state}: {line.detail}"
+            found.setdefault(reported, []).append(node.name or node.instance_id)
+    return tuple(f"{reported} ({', '.join(names)})" for reported, names in found.items())
 
 
-def find_provisioning_troubles(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[Trouble]:
-    """Tell what could not be brought; the cluster stands, and jobs that need it are refused."""
+def find_provisioning_problems(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[Problem]:
+    """Yield the data and software that could not be brought; the cluster stands, and jobs that need it are refused."""
     for node, line in _find_latest(nodes, lines):
         if line.state == _FAILED:
             cause, remedy = split_reason(line.detail)
-            yield Trouble(f"{line.provision} on {node.name or node.instance_id}", cause, remedy)
+            yield Problem(f"{line.provision} on {node.name or node.instance_id}", cause, remedy)
 
 
 def _find_latest(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[tuple[NodeView, Line]]:

@@ -1,4 +1,4 @@
-"""What a user can do about what failed, where the one who failed does not say it."""
+"""Finds what a user can do about a failure whose reason has no remedy of its own."""
 
 import re
 
@@ -6,8 +6,8 @@ from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, QUOTAS, 
 
 _LAST_LINES = "; last lines: "
 _SILENCE = (
-    "nobody said in time how the formation ended: read what each node said last, below or with "
-    "`deeplearning-cdk logs`; a node without a line got no further than its boot, see: "
+    "no node reported in time how the formation ended: read the last lines of each node, below or with "
+    "`deeplearning-cdk logs`; a node without a line did not get past its boot, see: "
     "aws ec2 get-console-output --instance-id ID"
 )
 _USED_NETWORK = (
@@ -33,28 +33,25 @@ _RESOURCE_REMEDIES = (
     ),
     (
         r"LimitExceeded|limit.*(reached|exceeded)|quota|maximum number",
-        "ask for more of that quota in Service Quotas or delete what is not needed, then deploy again",
+        "request an increase of that quota in Service Quotas or delete what is not needed, then deploy again",
     ),
     (r"already exists", "delete or rename what exists already, then deploy again"),
     (
         r"does not exist|not ?found|NotFound|Invalid.*(ID|Id|Arn|ARN)",
-        "correct the id that the message names, or make what it names in this region, then deploy again",
+        "correct the id that the message names, or create what it names in this region, then deploy again",
     ),
 )
 _OWN_WORDS = "from custom resource. Message returned: "
 """What CloudFormation puts before the reason that one of this project's functions gave, which ends with the remedy."""
-_ANY_RESOURCE = "mend what the message names, then deploy again"
+_ANY_RESOURCE = "correct what the message names, then deploy again"
 
 
 def split_reason(text: str, said: str = "") -> tuple[str, str]:
     """
     Split a reason of adjuster or agent, which ends with the remedy, into cause and remedy; it may have no remedy.
 
-    The words of AWS, and remedies, may have a semicolon themselves, so a remedy that is known is looked for first.
-
-    Args:
-        text: The reason.
-        said: The remedy as a log line says it. Default: none does.
+    The words of AWS, and remedies, may have a semicolon themselves, so a remedy that is known is looked for first:
+    `said`, the one of a log line, or one of those that the contract lists.
     """
     cause, marker, rest = text.partition(_LAST_LINES)
     if said:
@@ -73,13 +70,7 @@ def split_reason(text: str, said: str = "") -> tuple[str, str]:
 
 
 def advise_on_resource(reason: str, vpc: str = "") -> str:
-    """
-    Return what to do about a resource that CloudFormation could not make, or delete.
-
-    Args:
-        reason: Why it could not.
-        vpc: Id of the stack's own VPC. Default: a word in its place.
-    """
+    """Return what to do about a resource that CloudFormation could not create or delete; `vpc` is the stack's."""
     found = (remedy for pattern, remedy in _RESOURCE_REMEDIES if re.search(pattern, reason, re.IGNORECASE))
     own = split_reason(reason)[1] if _OWN_WORDS in reason else ""
     return next(found, own or _ANY_RESOURCE).replace("{vpc}", vpc or "VPC")
@@ -91,7 +82,7 @@ def advise_on_launch(message: str, instance_type: str) -> str:
 
 
 def advise_on_node(cause: str, instance_id: str) -> str:
-    """Return what to do about a node that failed and does not say what to do."""
+    """Return what to do about a node that failed without a remedy."""
     if re.search(r"health check|terminated or stopped|powered off|Spot", cause, re.IGNORECASE):
         return (
             "nothing: its group replaces it; when it happens again, see the instance's state reason in the EC2 console"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from deeplearning_view.view import ClusterView, LogExcerpt, NodeView, Trouble
+from deeplearning_view.view import ClusterView, LogExcerpt, NodeView, Problem
 
 WIDTH = 118
 _LABEL = 11
@@ -34,13 +34,13 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
         *_row("stack", f"{view.stack}  {view.stack_status}  {view.region}"),
         *_row("cluster", describe_cluster(view), _STYLES[view.verdict]),
     ]
-    for trouble in [entry for entry in view.troubles if not entry.is_past]:
-        lines += _render_trouble(trouble, "why", "bold red", with_lines=True)
+    for problem in [entry for entry in view.problems if not entry.is_past]:
+        lines += _render_problem(problem, "why", "bold red", with_lines=True)
     lines += _render_nodes(view.nodes)
     for text in view.provisioning:
         lines += _row("brings", text)
-    for trouble in [entry for entry in view.troubles if entry.is_past]:
-        lines += _render_trouble(trouble, "got over", "yellow", with_lines=False)
+    for problem in [entry for entry in view.problems if entry.is_past]:
+        lines += _render_problem(problem, "recovered", "yellow", with_lines=False)
     for command in view.log_in:
         lines += _row("log in", command, "cyan")
     for warning in view.warnings:
@@ -51,7 +51,7 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
 
 
 def describe_cluster(view: ClusterView) -> str:
-    """Say how the cluster stands, in a line."""
+    """Return the state of the cluster in a line."""
     parts = [f"{view.verdict.upper()}"]
     if view.asked:
         parts.append(f"{view.formed} of {view.asked} nodes")
@@ -81,14 +81,14 @@ def _age(since: str, now: str) -> str:
     return format_age((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds())
 
 
-def _render_trouble(trouble: Trouble, label: str, style: str, *, with_lines: bool) -> list[PageLine]:
-    lines = _row(label, f"{trouble.what}: {trouble.cause}", style)
-    if trouble.remedy:
-        words, *commands = trouble.remedy.split("\n")
+def _render_problem(problem: Problem, label: str, style: str, *, with_lines: bool) -> list[PageLine]:
+    lines = _row(label, f"{problem.what}: {problem.cause}", style)
+    if problem.remedy:
+        words, *commands = problem.remedy.split("\n")
         lines += _row("do", words, "green")
         lines += [PageLine(f"{'':<{_LABEL}}{command}", "green") for command in commands]  # to be copied, so unwrapped
     if with_lines:
-        lines += [line for entry in trouble.lines for line in _render_excerpt(entry)]
+        lines += [line for entry in problem.lines for line in _render_excerpt(entry)]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Finds the parts of a cluster among the resources of its stack, by what the construct calls them."""
+"""Finds the parts of a cluster among the resources of its stack, by the construct's names."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is known of a cluster, for pages and programs."""
+"""The view of a cluster, for pages and programs."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -8,7 +8,7 @@ Verdict = Literal["forming", "formed", "failed", "stopped", "deleted"]
 
 @dataclass(frozen=True)
 class LogExcerpt:
-    """A log line that explains something: when (UTC), its level and what it says."""
+    """A log line that explains a problem: its time (UTC), level and message."""
 
     at: str
     level: str
@@ -57,16 +57,16 @@ class NodeView:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Problem:
     """
     Something that failed.
 
     Attributes:
         what: What failed: `stack`, a node, a group.
-        cause: Why, in the words of who found out.
+        cause: Why, in the words of the program or service that reported it.
         remedy: What to do; commands that are too long for its sentence follow, a line each.
-        is_past: Whether the cluster has got over it.
-        lines: The last log lines of who failed.
+        is_past: Whether the cluster has recovered from it.
+        lines: The last log lines of the node or function that failed.
     """
 
     what: str
@@ -95,10 +95,10 @@ class ClusterView:
         reason: Why the cluster is smaller than asked for, or failed; else empty.
         notice: Why the capacity ends soon; else empty.
         nodes: The nodes, members first in rank order.
-        troubles: What failed, the likeliest cause first.
-        warnings: What is not as it should be, though nothing failed.
+        problems: What failed, the likeliest cause first.
+        warnings: What needs attention, though nothing failed.
         log_in: Commands that log in on the master.
-        provisioning: What of data and software is still on its way.
+        provisioning: Data and software that are still being provisioned.
         unread: What could not be read.
         looked_at: When, UTC.
     """
@@ -116,7 +116,7 @@ class ClusterView:
     reason: str = ""
     notice: str = ""
     nodes: tuple[NodeView, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     log_in: tuple[str, ...] = ()
     unread: tuple[str, ...] = field(default=())

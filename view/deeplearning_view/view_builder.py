@@ -1,18 +1,18 @@
-"""Makes the view of a cluster out of what AWS answered; a pure function of the answers and the time."""
+"""Makes the view of a cluster from the responses of AWS and the time, and from nothing else."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
-from deeplearning_view.aws_responses import NO_END, Answers, has_end, read_moment, read_state, read_tags
+from deeplearning_view.aws_responses import NO_END, AwsResponses, has_end, read_moment, read_state, read_tags
 from deeplearning_view.log_lines import LEVELS, Line, read_lines
 from deeplearning_view.node_rows import list_nodes, read_login_user
 from deeplearning_view.problems import (
     describe_provisioning,
     describe_suspension,
-    find_provisioning_troubles,
-    find_troubles,
+    find_problems,
+    find_provisioning_problems,
 )
 from deeplearning_view.resources import WAIT
 from deeplearning_view.view import ClusterView, NodeView, Verdict
@@ -21,66 +21,63 @@ _ENDED_BADLY = ("CREATE_FAILED", "ROLLBACK_IN_PROGRESS", "ROLLBACK_FAILED", "ROL
 _STANDING = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_IN_PROGRESS")
 
 
-def make_view(answers: Answers, now: datetime) -> ClusterView:
-    """
-    Return the view.
-
-    Args:
-        answers: What AWS answered.
-        now: The time, UTC.
-    """
-    state, trouble = read_state(answers)
-    node_lines, all_lines = read_lines(answers.node_lines), read_lines([*answers.node_lines, *answers.adjuster_lines])
-    nodes = list_nodes(answers, state, node_lines, now)
-    verdict = judge(answers, state)
-    status = str(answers.stack["StackStatus"])
+def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
+    """Return the view at a time, UTC."""
+    state, unreadable = read_state(responses)
+    node_lines, all_lines = (
+        read_lines(responses.node_lines),
+        read_lines([*responses.node_lines, *responses.adjuster_lines]),
+    )
+    nodes = list_nodes(responses, state, node_lines, now)
+    verdict = judge(responses, state)
+    status = str(responses.stack["StackStatus"])
     members = len(state.members) if state else 0
-    desired = sum(int(group["DesiredCapacity"]) for group in answers.groups)
+    desired = sum(int(group["DesiredCapacity"]) for group in responses.groups)
     return ClusterView(
-        stack=str(answers.stack["StackName"]),
-        region=answers.region,
+        stack=str(responses.stack["StackName"]),
+        region=responses.region,
         stack_status=status,
         verdict=verdict,
-        cluster=next((read_tags(group).get(CLUSTER_TAG, "") for group in answers.groups), ""),
+        cluster=next((read_tags(group).get(CLUSTER_TAG, "") for group in responses.groups), ""),
         phase=state.phase.value if state else "",
         generation=state.generation if state else 0,
         formed=members if verdict == "formed" else 0,
         asked=state.requested if state else desired,
-        since=_find_since(answers, verdict),
+        since=_find_since(responses, verdict),
         reason=state.reason if state else "",
         notice=state.notice if state else "",
         nodes=nodes,
-        troubles=(
-            *find_troubles(answers, state, all_lines, is_formed=verdict == "formed"),
-            *find_provisioning_troubles(nodes, node_lines),
+        problems=(
+            *find_problems(responses, state, all_lines, is_formed=verdict == "formed"),
+            *find_provisioning_problems(nodes, node_lines),
         ),
         provisioning=describe_provisioning(nodes, node_lines),
-        warnings=(*_find_warnings(answers, nodes, state), *_find_slow(nodes, node_lines)),
-        log_in=_find_log_in(answers, nodes),
-        unread=(*answers.unread, *([trouble] if trouble else [])),
+        warnings=(*_find_warnings(responses, nodes, state), *_find_slow(nodes, node_lines)),
+        log_in=_find_log_in(responses, nodes),
+        unread=(*responses.unread, *([unreadable] if unreadable else [])),
         looked_at=now.isoformat(timespec="seconds"),
     )
 
 
-def judge(answers: Answers, state: ClusterState | None) -> Verdict:
-    """Say how the cluster stands, by its stack and its state item."""
-    status = str(answers.stack["StackStatus"])
+def judge(responses: AwsResponses, state: ClusterState | None) -> Verdict:
+    """Return the verdict, by stack and state item."""
+    status = str(responses.stack["StackStatus"])
     if status in ("DELETE_IN_PROGRESS", "DELETE_COMPLETE"):
         return "deleted"
     if status in _ENDED_BADLY or (state is not None and state.phase is Phase.FAILED):
         return "failed"
-    if status in _STANDING and answers.groups and not any(group["DesiredCapacity"] for group in answers.groups):
+    if status in _STANDING and responses.groups and not any(group["DesiredCapacity"] for group in responses.groups):
         return "stopped"
     if state is None:  # without the right to read it, the stack's word counts
         return "formed" if status in _STANDING else "forming"
     return "formed" if state.phase is Phase.FORMED or state.has_formed else "forming"
 
 
-def _find_since(answers: Answers, verdict: Verdict) -> str:
-    """Return since when the verdict holds, as the stack's events tell it."""
-    created = read_moment(answers.stack.get("LastUpdatedTime") or answers.stack.get("CreationTime"))
-    moments = [read_moment(answers.stack.get("CreationTime"))] if verdict == "forming" else []
-    for event in answers.events:  # newest first
+def _find_since(responses: AwsResponses, verdict: Verdict) -> str:
+    """Return since when the verdict holds, by the stack's events."""
+    created = read_moment(responses.stack.get("LastUpdatedTime") or responses.stack.get("CreationTime"))
+    moments = [read_moment(responses.stack.get("CreationTime"))] if verdict == "forming" else []
+    for event in responses.events:  # newest first
         status, at = str(event["ResourceStatus"]), read_moment(event["Timestamp"])
         is_end = event["ResourceType"] == WAIT and status == "CREATE_COMPLETE"
         if (verdict == "formed" and is_end) or (verdict == "failed" and status.endswith("_FAILED")):
@@ -89,17 +86,17 @@ def _find_since(answers: Answers, verdict: Verdict) -> str:
     return found.isoformat(timespec="seconds") if found else ""
 
 
-def _find_warnings(answers: Answers, nodes: tuple[NodeView, ...], state: ClusterState | None) -> tuple[str, ...]:
-    warnings = [text for group in answers.groups if (text := describe_suspension(group))]
-    if answers.limits is not None and state is not None and not has_end(answers.limits, answers.templates):
+def _find_warnings(responses: AwsResponses, nodes: tuple[NodeView, ...], state: ClusterState | None) -> tuple[str, ...]:
+    warnings = [text for group in responses.groups if (text := describe_suspension(group))]
+    if responses.limits is not None and state is not None and not has_end(responses.limits, responses.templates):
         warnings.append(NO_END)
     if state is not None and state.notice:
         warnings.append(f"the capacity ends soon: {state.notice}")
     pinned = {
-        group["AutoScalingGroupName"]: answers.templates.get(group["AutoScalingGroupName"], {})
-        for group in answers.groups
+        group["AutoScalingGroupName"]: responses.templates.get(group["AutoScalingGroupName"], {})
+        for group in responses.groups
     }
-    for group in answers.groups:
+    for group in responses.groups:
         image = str(pinned[group["AutoScalingGroupName"]].get("ImageId", ""))
         here = {entry["InstanceId"] for entry in group.get("Instances", [])}
         other = [
@@ -114,7 +111,7 @@ def _find_warnings(answers: Answers, nodes: tuple[NodeView, ...], state: Cluster
 
 
 def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str]:
-    """Warn of nodes whose traffic goes by TCP though they have EFA, as their agents last said."""
+    """Yield a warning for nodes whose traffic uses TCP though they have EFA, as their agents last reported."""
     latest = {line.node: line for line in lines if line.provider}
     faults: dict[str, list[str]] = {}
     for node in nodes:
@@ -125,14 +122,14 @@ def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str
         yield f"{', '.join(names)}: EFA is not used, {provider}; see `deeplearning health`, or deploy with efa=False"
 
 
-def _find_log_in(answers: Answers, nodes: tuple[NodeView, ...]) -> tuple[str, ...]:
+def _find_log_in(responses: AwsResponses, nodes: tuple[NodeView, ...]) -> tuple[str, ...]:
     """Return the commands that log in on the master that runs."""
     master = find_master(nodes)
     if master is None:
         return ()
-    commands = [f"aws ssm start-session --region {answers.region} --target {master.instance_id}"]
-    entry = next(entry for entry in answers.instances if entry["InstanceId"] == master.instance_id)
-    user = read_login_user(answers.templates)
+    commands = [f"aws ssm start-session --region {responses.region} --target {master.instance_id}"]
+    entry = next(entry for entry in responses.instances if entry["InstanceId"] == master.instance_id)
+    user = read_login_user(responses.templates)
     if entry.get("KeyName") and user:
         host = entry.get("PublicIpAddress") or master.address
         commands.append(f"ssh {user}@{host}")
@@ -140,6 +137,6 @@ def _find_log_in(answers: Answers, nodes: tuple[NodeView, ...]) -> tuple[str, ..
 
 
 def find_master(nodes: tuple[NodeView, ...]) -> NodeView | None:
-    """Return the master that runs: the roster's first, else the youngest of the role."""
+    """Return the master that runs: the first of the membership, else the youngest of the role."""
     running = [node for node in nodes if node.role == NodeRole.MASTER.value and node.lifecycle.startswith("running")]
     return next((node for node in running if node.name), running[-1] if running else None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from deeplearning_cli.data.download import Tell
+from deeplearning_cli.data.download import Report
 from deeplearning_cli.data.entries import Entry, list_files, read_entries
 from deeplearning_cli.data.sources import InputError, PreparationError, Source
 
@@ -38,16 +38,11 @@ class _Writer(Protocol):
         """Write the end of the archive."""
 
 
-def make_bundle(sources: list[tuple[Source, Path]], file: Path, tell: Tell) -> Bundle:
+def make_bundle(sources: list[tuple[Source, Path]], file: Path, report: Report) -> Bundle:
     """
-    Write the archive; one that is there already of the same sources is not written again.
+    Write the archive; one of the same sources that exists already is not written again.
 
-    What archives hold is put into the bundle, not the archives themselves; the file's ending says which kind it is.
-
-    Args:
-        sources: Each with where it lies on this machine.
-        file: The archive.
-        tell: Told the bytes as they are read.
+    The content of archives goes into the bundle, not the archives themselves; the file's ending decides its kind.
 
     Effects: the file, and `<file>.json` with its digest; while it is written `<file>.part`.
 
@@ -57,7 +52,7 @@ def make_bundle(sources: list[tuple[Source, Path]], file: Path, tell: Tell) -> B
     fingerprint = _describe(sources)
     found = _read_bundle(file, fingerprint)
     if found:
-        tell(file.name, found.size, found.size)
+        report(file.name, found.size, found.size)
         return found
     size = sum(_measure(path) for _, path in sources)
     if size + SPARE_BYTES > shutil.disk_usage(file.parent).free:
@@ -68,11 +63,11 @@ def make_bundle(sources: list[tuple[Source, Path]], file: Path, tell: Tell) -> B
     try:
         with part.open("wb") as stream:
             counted = _HashedStream(stream)
-            _write(sources, counted, is_zip=file.name.endswith(".zip"), tell=tell)
+            _write(sources, counted, is_zip=file.name.endswith(".zip"), report=report)
         part.rename(file)
     except (OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         cause = " ".join(str(error).split())
-        raise PreparationError(f"{file.name} cannot be made: {cause}; see that each source is whole") from error
+        raise PreparationError(f"could not write {file.name}: {cause}; check that each source is complete") from error
     finally:
         part.unlink(missing_ok=True)
     bundle = Bundle(file, counted.count, counted.sha256.hexdigest())
@@ -90,18 +85,18 @@ class _HashedStream(io.RawIOBase):
         self.count = 0
 
     def writable(self) -> bool:
-        """Tell that it takes bytes."""
+        """Return whether it takes bytes."""
         return True
 
     def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]
-        """Take bytes."""
+        """Write bytes."""
         self._stream.write(data)
         self.sha256.update(data)
         self.count += len(data)
         return len(data)
 
 
-def _write(sources: list[tuple[Source, Path]], stream: _HashedStream, *, is_zip: bool, tell: Tell) -> None:
+def _write(sources: list[tuple[Source, Path]], stream: _HashedStream, *, is_zip: bool, report: Report) -> None:
     writer: _Writer = _ZipWriter(stream) if is_zip else _TarWriter(stream)
     seen: set[str] = set()
     total = sum(_measure(path) for _, path in sources)
@@ -116,7 +111,7 @@ def _write(sources: list[tuple[Source, Path]], stream: _HashedStream, *, is_zip:
                 seen.add(entry.name)
                 writer.add(entry)
                 done += entry.size
-                tell("bundle", done, max(total, done))
+                report("bundle", done, max(total, done))
     finally:
         writer.close()
 
@@ -151,7 +146,7 @@ class _ZipWriter:
 
 
 def _measure(path: Path) -> int:
-    """Return how many bytes a source brings, without reading them; of a compressed tar, what it has on disk."""
+    """Return how many bytes a source brings, without reading them; of a compressed tar, its size on disk."""
     if path.is_dir():
         return sum(file.stat().st_size for file in list_files(path))
     if path.name.endswith(".zip") and zipfile.is_zipfile(path):
@@ -161,7 +156,7 @@ def _measure(path: Path) -> int:
 
 
 def _describe(sources: list[tuple[Source, Path]]) -> list[list[object]]:
-    """Return what tells whether the sources are the same as the last time: names, sizes and times of their files."""
+    """Return a fingerprint of the sources: names, sizes and times of their files."""
     found: list[list[object]] = []
     for source, path in sources:
         for file in list_files(path) if path.is_dir() else [path]:

@@ -1,4 +1,4 @@
-"""Downloads over HTTP that go on where they were interrupted, and are kept only when they are what they should be."""
+"""Downloads over HTTP that resume where they were interrupted, and are kept only with the expected digest and size."""
 
 import errno
 import hashlib
@@ -17,50 +17,50 @@ from typing import Any
 from deeplearning_cli.data.sources import PreparationError, Source
 
 CHUNK_BYTES = 1 << 20
-ANSWER_SECONDS = 60
+RESPONSE_SECONDS = 60
 ATTEMPTS = 5
-"""In a row that brought nothing."""
+"""In a row that fetched nothing."""
 LEAST_PASSING = 500
-"""A status from here on is the server's own trouble, which may pass."""
+"""A status from here on is an error of the server itself, which may pass."""
 SPARE_BYTES = 64 << 20
-Tell = Callable[[str, int, int], None]
-"""Told (what, bytes done, bytes in all; 0 when not known)."""
+Report = Callable[[str, int, int], None]
+"""Takes (what, bytes done, bytes in all; 0 when not known)."""
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What is known of a file that was downloaded whole."""
+    """The record of a file that was downloaded whole."""
 
     url: str
     size: int
     sha256: str
 
 
-def download(source: Source, folder: Path, tell: Tell, pause: Callable[[float], None] = time.sleep) -> Path:
+def download(source: Source, folder: Path, report: Report, pause: Callable[[float], None] = time.sleep) -> Path:
     """
-    Bring a source into a folder; one that is there already is not fetched again.
+    Download a source into a folder, unless it is there already.
 
     Effects: `<name>`, and `<name>.json` with its digest; while it is fetched `<name>.part` and `<name>.part.json`.
 
     Raises:
-        PreparationError: It cannot be fetched, or is not what it should be; what is wrong is not kept.
+        PreparationError: It cannot be fetched, or has another digest or size; a wrong file is not kept.
     """
     file = folder / source.name
     found = _read_finished(file, source)
     if found:
-        tell(source.name, found.size, found.size)
+        report(source.name, found.size, found.size)
         return file
     folder.mkdir(parents=True, exist_ok=True)
     failures = 0
     while True:
         before = _size(_part(file))
         try:
-            _fetch(source, file, tell)
+            _fetch(source, file, report)
             break
         except urllib.error.HTTPError as error:
             if error.code < LEAST_PASSING:
-                raise PreparationError(f"{source.url} answers {error.code} {error.reason}; check the URL") from error
+                raise PreparationError(f"{source.url} returned {error.code} {error.reason}; check the URL") from error
             cause = f"{error.code} {error.reason}"
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, OSError) and (error.filename or error.errno in {errno.ENOSPC, errno.EDQUOT}):
@@ -68,7 +68,7 @@ def download(source: Source, folder: Path, tell: Tell, pause: Callable[[float], 
             cause = str(getattr(error, "reason", error)) or type(error).__name__
         failures = 0 if _size(_part(file)) > before else failures + 1
         if failures == ATTEMPTS:
-            raise PreparationError(f"{source.url}: {cause}; run the same command again, it goes on from there")
+            raise PreparationError(f"{source.url}: {cause}; run the same command again: it resumes the download")
         pause(2.0**failures)
     return _finish(source, file)
 
@@ -86,7 +86,7 @@ def _note(file: Path) -> Path:
 
 
 def _read_finished(file: Path, source: Source) -> Finished | None:
-    """Return what is known of a file that is there; None when it is not, or is another one."""
+    """Return the record of a file that is there; None when there is none, or it is of another file."""
     try:
         found = Finished(**json.loads(_note(file).read_text(encoding="utf-8")))
         is_whole = file.stat().st_size == found.size and found.url == source.url
@@ -102,11 +102,11 @@ def _open(request: urllib.request.Request) -> Any:
     for kind in ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect"):
         opener.add_handler(getattr(urllib.request, f"{kind}Handler")())
     opener.add_handler(urllib.request.HTTPErrorProcessor())
-    return opener.open(request, timeout=ANSWER_SECONDS)
+    return opener.open(request, timeout=RESPONSE_SECONDS)
 
 
-def _fetch(source: Source, file: Path, tell: Tell) -> None:
-    """Fetch what is missing of a file; what an interruption leaves stays for the next attempt."""
+def _fetch(source: Source, file: Path, report: Report) -> None:
+    """Fetch the missing part of a file; an interruption leaves it for the next attempt."""
     part, note = _part(file), _note(_part(file))
     known = _read_note(note, source)
     done = part.stat().st_size if known is not None and part.exists() else 0
@@ -117,7 +117,7 @@ def _fetch(source: Source, file: Path, tell: Tell) -> None:
         headers |= {"If-Range": validator} if validator else {}
     request = urllib.request.Request(source.url, headers=headers)  # noqa: S310 - `read_url` lets only http pass
     try:
-        answer = _open(request)
+        response = _open(request)
     except urllib.error.HTTPError as error:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise
@@ -125,32 +125,32 @@ def _fetch(source: Source, file: Path, tell: Tell) -> None:
             return
         note.unlink(missing_ok=True)  # It is longer than what the server has now: start anew.
         raise http.client.HTTPException("the file changed on the server") from error
-    with answer:
-        done, total = _locate(answer, done)
+    with response:
+        done, total = _locate(response, done)
         if source.size and total and total != source.size:
             raise PreparationError(f"{source.url} must have {source.size} bytes, has {total}; check the URL")
         _require_space(file.parent, total - done)
-        validator = _strong(answer.headers.get("ETag")) or answer.headers.get("Last-Modified")
+        validator = _strong(response.headers.get("ETag")) or response.headers.get("Last-Modified")
         note.write_text(json.dumps({"url": source.url, "total": total, "validator": validator}), encoding="utf-8")
         with part.open("r+b" if part.exists() else "wb") as stream:
             stream.truncate(done)
             stream.seek(done)
-            while chunk := answer.read(CHUNK_BYTES):
+            while chunk := response.read(CHUNK_BYTES):
                 stream.write(chunk)
                 done += len(chunk)
-                tell(source.name, done, total)
+                report(source.name, done, total)
     if total and done != total:
         raise http.client.IncompleteRead(b"", total - done)
 
 
-def _locate(answer: Any, done: int) -> tuple[int, int]:
-    """Return where the answer begins, and the size of the whole file; 0 when it is not told."""
-    if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
-        found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+def _locate(response: Any, done: int) -> tuple[int, int]:
+    """Return the offset at which the response begins, and the size of the whole file; 0 when it is not known."""
+    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != done:
             raise http.client.HTTPException("the server sent another part than was asked for")
         return done, 0 if found[2] == "*" else int(found[2])
-    return 0, int(answer.headers.get("Content-Length") or 0)
+    return 0, int(response.headers.get("Content-Length") or 0)
 
 
 def _read_note(note: Path, source: Source) -> dict[str, Any] | None:
@@ -173,7 +173,7 @@ def _require_space(folder: Path, size: int) -> None:
 
 
 def _finish(source: Source, file: Path) -> Path:
-    """Keep a download under its name when it is what it should be, else remove it."""
+    """Keep a download under its name when digest and size are the expected ones, else remove it."""
     part = _part(file)
     algorithms = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
     with part.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""The files that sources bring into a bundle: of folders, of archives, or the sources themselves."""
+"""Lists the files that sources bring into a bundle: of folders, of archives, or the sources themselves."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from deeplearning_cli.data.sources import InputError, Source
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of the bundle: its path there, where its bytes come from, and what else an archive holds of it."""
+    """One file of the bundle: its path there, its bytes, and its mode and time."""
 
     name: str
     size: int
@@ -24,12 +24,7 @@ class Entry:
 
 
 def read_entries(source: Source, path: Path) -> Iterator[Entry]:
-    """
-    Yield the files of a source, each open until the next one is asked for.
-
-    Raises:
-        InputError: An archive holds what is no file, or leads out of itself.
-    """
+    """Yield the files of a source, each open until the next is requested; refuse links and paths that lead out."""
     if path.is_dir():
         for file in list_files(path):
             name = f"{source.name}/{file.relative_to(path).as_posix()}"

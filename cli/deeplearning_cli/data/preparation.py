@@ -4,15 +4,16 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deeplearning_cli.arguments import Commands
 from deeplearning_cli.data.bundle import Bundle, make_bundle
-from deeplearning_cli.data.download import CHUNK_BYTES, Tell, download
+from deeplearning_cli.data.download import CHUNK_BYTES, Report, download
 from deeplearning_cli.data.entries import list_files
-from deeplearning_cli.data.progress import show_progress
 from deeplearning_cli.data.sources import (
     PRESETS,
     Destination,
@@ -26,10 +27,12 @@ from deeplearning_cli.data.sources import (
 )
 from deeplearning_cli.data.upload import DIGEST, explain, is_there, make_client, upload
 
+TENTHS = 10
+
 
 @dataclass(frozen=True)
 class Preparation:
-    """All that the user asked for; the name is the data's in the cluster's props."""
+    """The request; the name is the data's in the cluster's props."""
 
     sources: tuple[Source, ...]
     name: str
@@ -38,13 +41,38 @@ class Preparation:
     is_bundle: bool
 
 
-def prepare_data(arguments: argparse.Namespace) -> int:
-    """
-    Run the subcommand.
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "prepare-data",
+        help="download, check, bundle and upload data to S3, for clusters to read",
+        description="Download files, check them, put them and local files into one archive and upload it to S3, with "
+        "its SHA-256 beside it. After an interruption the same command resumes downloads, leaves out files that are "
+        "in S3 already and sends the others from their beginning; done, it does nothing. What archives hold is put "
+        "into the bundle, not the archives themselves.",
+        epilog="exit status: 0 the data is in S3, 1 something failed, 2 it could not be begun, 130 interrupted; "
+        "example: deeplearning-cdk prepare-data s3://team-data/coco-2017.tar --preset coco-2017",
+    )
+    add = parser.add_argument
+    add("destination", help="s3://BUCKET/NAME.tar, with --zip .zip, with --no-bundle s3://BUCKET/PREFIX/")
+    add("--path", action="append", default=[], metavar="PATH", help="a local file or folder; may be repeated")
+    add("--url", action="append", default=[], metavar="URL[=SHA256]", help="address to download; may be repeated")
+    add("--preset", action="append", default=[], choices=tuple(PRESETS), help="a known data set; may be repeated")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--zip", action="store_true", help="make a .zip, not a .tar")
+    form.add_argument("--no-bundle", action="store_true", help="upload every file as it is, below a prefix")
+    add(
+        "--work",
+        default="build/data",
+        metavar="DIR",
+        help="folder of downloads and the bundle (default: %(default)s)",
+    )
+    add("--dry-run", action="store_true", help="print the plan, and do nothing")
+    parser.set_defaults(run=run)
 
-    Returns:
-        0 the data is in S3, 1 something failed and can be gone on with, 2 it could not be begun.
-    """
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prepare the data; 0 it is in S3, 1 something failed and the same command resumes, 2 it could not be begun."""
     try:
         preparation = _read(arguments)
         if arguments.dry_run:
@@ -53,8 +81,8 @@ def prepare_data(arguments: argparse.Namespace) -> int:
         client = make_client()
         with explain():
             client.head_bucket(Bucket=preparation.destination.bucket)
-        with show_progress() as tell:
-            digest = _carry_out(client, preparation, tell)
+        with show_progress() as report:
+            digest = _carry_out(client, preparation, report)
     except PreparationError as error:
         sys.stderr.write(f"deeplearning-cdk: {error}\n")
         return error.status
@@ -77,20 +105,20 @@ def _read(arguments: argparse.Namespace) -> Preparation:
     return Preparation(sources, name, destination, Path(arguments.work), is_bundle)
 
 
-def _carry_out(client: Any, preparation: Preparation, tell: Tell) -> str:
+def _carry_out(client: Any, preparation: Preparation, report: Report) -> str:
     """Do all that is not done yet; return the bundle's digest, empty without a bundle."""
     work = preparation.work
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--work must be a folder that can be written, got {work}: {error.strerror}") from error
-    files = [(source, source.path or download(source, work / "downloads", tell)) for source in preparation.sources]
+    files = [(source, source.path or download(source, work / "downloads", report)) for source in preparation.sources]
     if not preparation.is_bundle:
-        _upload_files(client, preparation, files, tell)
+        _upload_files(client, preparation, files, report)
         return ""
     destination = preparation.destination
-    bundle = make_bundle(files, work / destination.key.rpartition("/")[2], tell)
-    upload(client, bundle, destination, _note(work, destination), tell)
+    bundle = make_bundle(files, work / destination.key.rpartition("/")[2], report)
+    upload(client, bundle, destination, report)
     _write_digest(client, bundle, destination)
     return bundle.sha256
 
@@ -104,15 +132,14 @@ def _write_digest(client: Any, bundle: Bundle, destination: Destination) -> None
             client.put_object(Bucket=beside.bucket, Key=beside.key, Body=line, Metadata={DIGEST: bundle.sha256})
 
 
-def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[Source, Path]], tell: Tell) -> None:
-    """Bring every file to S3 as it is, below the prefix."""
+def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[Source, Path]], report: Report) -> None:
+    """Upload every file as it is, below the prefix."""
     to = preparation.destination
     for source, path in files:
         for file in list_files(path) if path.is_dir() else [path]:
             inner = f"{source.name}/{file.relative_to(path).as_posix()}" if path.is_dir() else source.name
             key = to.key + (f"{source.folder}/{inner}" if source.folder else inner)
-            one = Destination(to.bucket, key)
-            upload(client, _measure(file), one, _note(preparation.work, one), tell)
+            upload(client, _measure(file), Destination(to.bucket, key), report)
 
 
 def _measure(file: Path) -> Bundle:
@@ -121,12 +148,6 @@ def _measure(file: Path) -> Bundle:
         while chunk := stream.read(CHUNK_BYTES):
             digest.update(chunk)
     return Bundle(file, file.stat().st_size, digest.hexdigest())
-
-
-def _note(work: Path, destination: Destination) -> Path:
-    """Return where an upload is remembered: a file for each object."""
-    name = hashlib.sha256(f"{destination.bucket}/{destination.key}".encode()).hexdigest()[:16]
-    return work / f"{name}.upload.json"
 
 
 def _print_plan(preparation: Preparation) -> None:
@@ -140,14 +161,53 @@ def _print_plan(preparation: Preparation) -> None:
         print(f"upload    {where} and {where}.sha256")
     else:
         print(f"upload    every file below {where}")
-    print("nothing was done; leave --dry-run out to do it")
+    print("nothing was done; leave --dry-run out to carry the plan out")
 
 
 def _print_use(preparation: Preparation, digest: str) -> None:
-    """Say how a cluster gets the data."""
+    """Print how a cluster gets the data."""
     destination = preparation.destination
     values = {"name": preparation.name, "bucket": destination.bucket, "key": destination.key}
     values |= {"sha256": digest} if digest else {}
     keywords = ", ".join(f"{name}={value!r}" for name, value in values.items())
     print(f"s3://{destination.bucket}/{destination.key} is ready. In a CDK app:\n\n    data=[DataSource({keywords})]\n")
     print(f"or on the command line:\n\n    -c data='{json.dumps([values])}'")
+
+
+@contextmanager
+def show_progress() -> Iterator[Report]:
+    """Yield a function that shows progress: (what, bytes done, bytes in all; 0 when not known)."""
+    if not sys.stderr.isatty():
+        yield _LineReporter()
+        return
+    try:
+        from rich.console import Console  # noqa: PLC0415 - takes a tenth of a second, and only this needs it
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    except ImportError:
+        yield _LineReporter()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what)
+            progress.update(tasks[what], completed=done, total=total or None)
+
+        yield report
+
+
+class _LineReporter:
+    """Writes a line when another tenth is done, and none twice."""
+
+    def __init__(self) -> None:
+        self._reported: dict[str, int] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        tenth = TENTHS * done // total if total else 0
+        if self._reported.get(what, -1) < tenth:
+            self._reported[what] = tenth
+            amount = f"{TENTHS * tenth} % of {total} bytes" if total else f"{done} bytes"
+            sys.stderr.write(f"{what}: {amount}\n")
+            sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What `deeplearning-cdk prepare-data` takes: URLs, files, folders and presets, and where in S3 they go."""
+"""Reads the sources of `deeplearning-cdk prepare-data`, URLs, files, folders and presets, and the destination in S3."""
 
 import ipaddress
 import re
@@ -17,14 +17,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class PreparationError(Exception):
-    """The data cannot be prepared; the text is the cause and the remedy."""
+    """A preparation failed; the text is the cause and the remedy."""
 
     status = 1
     """With which the command ends: what was begun can be gone on with."""
 
 
 class InputError(PreparationError):
-    """What the user asked for cannot be done; nothing was begun."""
+    """The request is invalid; nothing was begun."""
 
     status = 2
 
@@ -32,15 +32,15 @@ class InputError(PreparationError):
 @dataclass(frozen=True)
 class Source:
     """
-    One thing that becomes part of the data.
+    A file, folder or download that becomes part of the data.
 
     Attributes:
         name: Of the file, as it is kept and as it is in the bundle when it is not unpacked.
-        url: Where it is downloaded from; empty for a local one.
+        url: Address to download from; empty for a local one.
         path: A local file or folder; None for a download.
         digest: Hex digest that a download must have, SHA-256 or, for those who publish no better, MD5; empty for none.
         size: Bytes that a download must have; 0 when it is not known.
-        folder: In the bundle, where it lies; empty for its root.
+        folder: Its folder in the bundle; empty for the root.
     """
 
     name: str
@@ -64,7 +64,7 @@ PRESETS: dict[str, tuple[Source, ...]] = {
 
 @dataclass(frozen=True)
 class Destination:
-    """Where in S3 the data goes: the key of a bundle, or a prefix that ends with `/`."""
+    """A place in S3: the key of a bundle, or a prefix that ends with `/`."""
 
     bucket: str
     key: str
@@ -80,12 +80,7 @@ class Destination:
 
 
 def read_url(text: str) -> Source:
-    """
-    Read `URL` or `URL=SHA256`.
-
-    Raises:
-        InputError: It is no http or https URL of a file, or what follows `=` is no digest.
-    """
+    """Read `URL` or `URL=SHA256`; the URL must be one of a file, over http or https."""
     url, mark, digest = text.rpartition("=")
     if not mark or not _SHA256.fullmatch(digest):
         url, digest = text, ""
@@ -101,12 +96,7 @@ def read_url(text: str) -> Source:
 
 
 def read_path(text: str) -> Source:
-    """
-    Read a local file or folder.
-
-    Raises:
-        InputError: There is none.
-    """
+    """Read a local file or folder, which must exist."""
     path = Path(text)
     if not path.exists() or not (path.is_file() or path.is_dir()):
         raise InputError(f"--path must be a file or a folder, got {text!r}; for a download: --url")
@@ -115,12 +105,7 @@ def read_path(text: str) -> Source:
 
 
 def check_sources(sources: Sequence[Source]) -> None:
-    """
-    Look at all sources together.
-
-    Raises:
-        InputError: There is none, or two would overwrite each other.
-    """
+    """Refuse an empty list, and sources that would overwrite each other."""
     if not sources:
         raise InputError("sources must be given; add --url URL, --path PATH or --preset NAME")
     seen: dict[str, Source] = {}
@@ -132,12 +117,7 @@ def check_sources(sources: Sequence[Source]) -> None:
 
 def read_destination(text: str, *, is_bundle: bool, ending: str) -> Destination:
     """
-    Read `s3://bucket/key`.
-
-    Args:
-        text: As the user wrote it.
-        is_bundle: Whether one archive is written there, not files below a prefix.
-        ending: Of the archive, `.tar` or `.zip`.
+    Read `s3://bucket/key`: the key of a bundle, which ends with `ending`, or a prefix for files.
 
     Raises:
         InputError: S3 would refuse the bucket or the key, or the key does not fit the form.

@@ -4,8 +4,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from cdk_rehearsal.embedded_aws import EmbeddedAws
-from deeplearning_view.aws_reader import read_answers
-from deeplearning_view.aws_responses import LookError
+from deeplearning_view.aws_reader import read_responses
+from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.rendering import render_text
 from deeplearning_view.view_builder import make_view
 
@@ -16,10 +16,10 @@ def describe_outside(aws: EmbeddedAws) -> str:
     """Return the page of `deeplearning-cdk status`; what cannot be looked at becomes its text."""
     place = aws.place
     try:
-        answers = read_answers(place.client, place.region, aws.stack_name)
-    except LookError as error:
+        responses = read_responses(place.client, place.region, aws.stack_name)
+    except ViewError as error:
         return f"status cannot be told: {error}"
-    return render_text(make_view(answers, datetime.now(timezone.utc)))
+    return render_text(make_view(responses, datetime.now(timezone.utc)))
 
 
 def write_status(page: str, folder: Path) -> None:

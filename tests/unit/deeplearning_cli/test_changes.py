@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_cli.changes import print_changes, render_changes
+from deeplearning_cli import changes as command
+from deeplearning_cli.changes import render_changes
 from deeplearning_cli.template_changes import Effect, compare_templates, find_differences
 from tests.unit.deeplearning_cli.replacement_rules import TARGET, make_rules
 
@@ -160,7 +161,7 @@ def assembly(tmp_path):
 
 def run(assembly, deployed, **more):
     arguments = {"assembly": str(assembly), "stack": None, "deployed": str(deployed), "json": False} | more
-    return print_changes(argparse.Namespace(**arguments))
+    return command.run(argparse.Namespace(**arguments))
 
 
 def test_the_command_ends_with_1_when_data_would_go_and_names_it(assembly, tmp_path, capsys):

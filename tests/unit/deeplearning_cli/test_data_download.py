@@ -26,7 +26,7 @@ def fetch(source, folder):
 def interrupt(web, source, folder, at):
     """Let the download end after so many bytes, and the server be silent from then on."""
     web.cut, web.statuses = at, [200, *[503] * ATTEMPTS]
-    with pytest.raises(PreparationError, match="it goes on from there"):
+    with pytest.raises(PreparationError, match="it resumes the download"):
         fetch(source, folder)
     web.cut, web.statuses, web.sent, web.requests = None, [], 0, []
 
@@ -96,7 +96,7 @@ def test_another_size_than_is_known_is_refused_before_it_is_fetched(web, tmp_pat
 
 
 def test_a_missing_file_is_not_asked_for_twice(web, source, tmp_path):
-    with pytest.raises(PreparationError, match="answers 404 Not Found; check the URL"):
+    with pytest.raises(PreparationError, match="returned 404 Not Found; check the URL"):
         fetch(Source("none.bin", f"{web.url}/none.bin"), tmp_path)
     assert len(web.requests) == 1
 

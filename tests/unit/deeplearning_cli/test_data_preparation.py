@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 
 import pytest
+from botocore.exceptions import ClientError
 
 from deeplearning_cdk import DataSource
 from deeplearning_cli.data import preparation as data_preparation
@@ -86,6 +87,32 @@ def test_without_a_bundle_every_file_lies_below_the_prefix(s3, zipped, tmp_path,
     assert keys(s3) == ["sets/images.zip", "sets/labels/deep/1.json"]
     assert prepare(tmp_path, *arguments) == 0
     assert '-c data=\'[{"name": "sets", "bucket": "team-data", "key": "sets/"}]\'' in capsys.readouterr().out
+
+
+def test_an_interrupted_upload_of_many_files_goes_on_with_the_next_file(s3, tmp_path, capsys, monkeypatch):
+    (tmp_path / "labels").mkdir()
+    for name in ("1", "2", "3"):
+        (tmp_path / f"labels/{name}.json").write_text(name)
+    arguments = ["s3://team-data/sets/", "--no-bundle", "--path", str(tmp_path / "labels")]
+    sent = []
+
+    def note(params, **_):
+        sent.append(params["Key"])
+        if len(sent) == 2:
+            raise ClientError({"Error": {"Code": "InternalError", "Message": "lost"}}, "PutObject")
+
+    client = make_client()
+    client.meta.events.register("provide-client-params.s3.PutObject", note)
+    monkeypatch.setattr(data_preparation, "make_client", lambda: client)
+    assert prepare(tmp_path, *arguments) == 1
+    assert "lost; run the same command again; it leaves out what is in S3 already" in capsys.readouterr().err
+    assert keys(s3) == ["sets/labels/1.json"]
+    assert prepare(tmp_path, *arguments) == 0
+    assert sent == [f"sets/labels/{name}.json" for name in ("1", "2", "2", "3")]
+    (tmp_path / "labels/1.json").write_text("0")
+    assert prepare(tmp_path, *arguments) == 0
+    assert sent[4:] == ["sets/labels/1.json"]
+    assert s3.get_object(Bucket="team-data", Key="sets/labels/1.json")["Body"].read() == b"0"
 
 
 def test_a_zip_is_made_when_it_is_wanted(s3, zipped, tmp_path):

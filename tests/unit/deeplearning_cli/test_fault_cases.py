@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_cli.fault_cases import read_chosen, rehearse_cases
 from deeplearning_cli.main import main
+from deeplearning_cli.rehearsal import read_chosen, rehearse_cases
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import list_cases
 from deeplearning_rehearsal.cases.run import one_case

@@ -87,7 +87,7 @@ def write_assembly(folder: Path, **stacks: object) -> Path:
 def test_a_stack_without_a_cluster_is_refused_before_anything_slow_is_begun(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deeplearning_cli.rehearse.prepare_software", lambda *_: pytest.fail("it made the base root"))
+    monkeypatch.setattr("deeplearning_cli.rehearsal.prepare_software", lambda *_: pytest.fail("it made the base root"))
     write_assembly(tmp_path, store=BUCKET)
     assert main(["rehearse", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "stack must have a cluster, got store without an Auto Scaling group" in capsys.readouterr().err
@@ -96,7 +96,7 @@ def test_a_stack_without_a_cluster_is_refused_before_anything_slow_is_begun(
 def test_a_stack_that_the_assembly_has_not_is_refused_before_anything_slow_is_begun(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deeplearning_cli.rehearse.prepare_software", lambda *_: pytest.fail("it made the base root"))
+    monkeypatch.setattr("deeplearning_cli.rehearsal.prepare_software", lambda *_: pytest.fail("it made the base root"))
     write_assembly(tmp_path, one=GROUP, two=GROUP)
     for options in (["--stack", "three"], []):
         assert main(["rehearse", str(tmp_path), *options, "--out", str(tmp_path / "out")]) == 2

@@ -112,4 +112,4 @@ def test_without_its_packages_a_command_says_which_extra_brings_them(monkeypatch
 
 def test_what_cannot_be_reached_ends_with_status_2(capsys):
     assert main(["status", "training"]) == 2
-    assert "the stack cannot be looked at: Could not connect" in capsys.readouterr().err
+    assert "could not read the stack: Could not connect" in capsys.readouterr().err

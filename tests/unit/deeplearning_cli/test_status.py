@@ -8,7 +8,7 @@ import pytest
 
 from deeplearning_cli import status as command
 from deeplearning_view.view_builder import make_view
-from tests.unit.deeplearning_view.cluster_answers import make_answers, make_rolled_back
+from tests.unit.deeplearning_view.cluster_responses import make_responses, make_rolled_back
 
 REASON = "master did not launch: no room; make room"
 NOW = datetime(2026, 11, 22, 10, 2, tzinfo=timezone.utc)
@@ -19,9 +19,9 @@ def show(monkeypatch, capsys):
     """Return a function that shows a cluster and returns the exit status and what was printed."""
     monkeypatch.setattr(command, "open_cloud", lambda _arguments: None)
 
-    def show(answers, *, as_json=False):
-        monkeypatch.setattr(command, "look", lambda _access: make_view(answers, NOW))
-        status = command.status(argparse.Namespace(json=as_json, watch=True))
+    def show(responses, *, as_json=False):
+        monkeypatch.setattr(command, "read_view", lambda _access: make_view(responses, NOW))
+        status = command.run(argparse.Namespace(json=as_json, watch=True))
         return status, capsys.readouterr().out
 
     return show
@@ -40,8 +40,8 @@ def test_a_stack_that_was_rolled_back_ends_with_1_and_its_reason(show, as_json):
 
 @pytest.mark.defect("D76")
 def test_a_stack_whose_creation_failed_without_a_rollback_ends_with_1(show):
-    assert show(make_answers("CREATE_FAILED", item=None))[0] == 1
+    assert show(make_responses("CREATE_FAILED", item=None))[0] == 1
 
 
 def test_a_cluster_that_formed_ends_with_0(show):
-    assert show(make_answers())[0] == 0
+    assert show(make_responses())[0] == 0

@@ -8,9 +8,8 @@ from botocore.stub import Stubber
 
 from deeplearning_cli import upgrade as command
 from deeplearning_cli.cloud_access import CloudAccess
-from deeplearning_cli.upgrade import RefreshError, replace_nodes, upgrade
+from deeplearning_cli.upgrade import OutdatedNodes, RefreshError, compare_group, replace_nodes
 from deeplearning_contract.names import ROLE_TAG, NodeRole
-from deeplearning_view.outdated_nodes import OutdatedNodes, compare_group
 
 WORKERS = OutdatedNodes(NodeRole.WORKER, "training-workers", "3", {"i-1": "2"}, 2)
 MASTER = OutdatedNodes(NodeRole.MASTER, "training-master", "3", {"i-0": "2"}, 1)
@@ -94,11 +93,11 @@ def run(monkeypatch):
         replaced = []
         monkeypatch.setattr(command, "open_cloud", lambda _: CloudAccess(lambda _: None, "us-east-1", None))
         monkeypatch.setattr(
-            "deeplearning_view.aws_reader.read_answers", lambda *_, **__: argparse.Namespace(groups=groups, unread=[])
+            "deeplearning_view.aws_reader.read_responses", lambda *_, **__: argparse.Namespace(groups=groups, unread=[])
         )
         monkeypatch.setattr(command, "replace_nodes", lambda _client, nodes, *_: replaced.append(nodes.role.value))
         arguments = {"dry_run": False, "yes": True, "keep_percent": 50} | more
-        return upgrade(argparse.Namespace(**arguments)), replaced
+        return command.run(argparse.Namespace(**arguments)), replaced
 
     return run
 

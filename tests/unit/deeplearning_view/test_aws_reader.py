@@ -6,10 +6,10 @@ from botocore.exceptions import ClientError
 
 from deeplearning_contract.cluster_state import ClusterState, put_requests
 from deeplearning_view import aws_reader as cloud
-from deeplearning_view.aws_reader import read_answers
-from deeplearning_view.aws_responses import LookError
-from deeplearning_view.stack_choice import DESCRIPTION, choose_stack
-from tests.unit.deeplearning_view.cluster_answers import make_item
+from deeplearning_view.aws_reader import read_responses
+from deeplearning_view.aws_responses import ViewError
+from deeplearning_view.selection import DESCRIPTION, choose_stack
+from tests.unit.deeplearning_view.cluster_responses import make_item
 
 TEMPLATE = """
 {"Description": "A deep-learning training cluster: one master and its workers", "Resources": {
@@ -46,45 +46,45 @@ def test_the_only_cluster_is_found_and_its_parts_are_asked_for(deployed):
         StackName="other", TemplateBody='{"Resources": {"T": {"Type": "AWS::SNS::Topic"}}}'
     )
     boto3.client("logs").create_log_stream(logGroupName="node-log", logStreamName="worker/i-1")
-    answers = read_answers(deployed, "us-east-1", None)
-    assert answers.stack["StackName"] == "training"
-    assert {entry["LogicalResourceId"] for entry in answers.resources} == {
+    responses = read_responses(deployed, "us-east-1", None)
+    assert responses.stack["StackName"] == "training"
+    assert {entry["LogicalResourceId"] for entry in responses.resources} == {
         "ClusterCoordinationStateTable1",
         "ClusterNodeLog1",
     }
-    assert answers.events
-    assert (answers.groups, answers.item, answers.unread) == ([], None, [])
+    assert responses.events
+    assert (responses.groups, responses.item, responses.unread) == ([], None, [])
 
 
 def test_a_deleted_stack_is_found_by_its_name(deployed):
     boto3.client("cloudformation").delete_stack(StackName="training")
-    assert read_answers(deployed, "us-east-1", "training").stack["StackStatus"] == "DELETE_COMPLETE"
+    assert read_responses(deployed, "us-east-1", "training").stack["StackStatus"] == "DELETE_COMPLETE"
 
 
 def test_a_name_that_no_stack_has_is_an_error_with_the_remedy(deployed):
-    with pytest.raises(LookError, match="STACK must name a stack of this account and region, got 'nothing'; see: aws"):
-        read_answers(deployed, "us-east-1", "nothing")
+    with pytest.raises(ViewError, match="STACK must name a stack of this account and region, got 'nothing'; see: aws"):
+        read_responses(deployed, "us-east-1", "nothing")
 
 
 @pytest.mark.parametrize(
     ("service", "operation", "line"),
     [
-        ("cloudformation", "describe_stack_events", "the stack's events: describe_stack_events answers AccessDenied"),
-        ("logs", "filter_log_events", "the nodes' log: filter_log_events answers AccessDenied"),
+        ("cloudformation", "describe_stack_events", "the stack's events: describe_stack_events returned AccessDenied"),
+        ("logs", "filter_log_events", "the nodes' log: filter_log_events returned AccessDenied"),
     ],
 )
 def test_without_a_right_the_rest_is_read(deployed, service, operation, line):
     def clients(name):
         return Denied(deployed(name), operation) if name == service else deployed(name)
 
-    answers = read_answers(clients, "us-east-1", "training")
-    assert answers.unread == [line]
-    assert answers.resources
+    responses = read_responses(clients, "us-east-1", "training")
+    assert responses.unread == [line]
+    assert responses.resources
 
 
 def test_without_the_right_to_see_the_stack_nothing_can_be_looked_at(deployed):
-    with pytest.raises(LookError, match=r"the stack cannot be looked at: .*AccessDenied.*; check credentials"):
-        read_answers(lambda name: Denied(deployed(name), "describe_stacks"), "us-east-1", None)
+    with pytest.raises(ViewError, match=r"could not read the stack: .*AccessDenied.*; check credentials"):
+        read_responses(lambda name: Denied(deployed(name), "describe_stacks"), "us-east-1", None)
 
 
 def test_the_state_item_is_read_with_its_parts(deployed, monkeypatch):
@@ -94,16 +94,16 @@ def test_the_state_item_is_read_with_its_parts(deployed, monkeypatch):
     for request in put_requests(table, state):
         plain = {name: request[name] for name in ("TableName", "Item")}
         boto3.client("dynamodb").put_item(**plain)
-    answers = read_answers(deployed, "us-east-1", "training")
-    answers.groups = [{"AutoScalingGroupName": "g", "Tags": [{"Key": "deeplearning:cluster", "Value": "training-1"}]}]
-    cloud._Reader(deployed, answers)._read_state()
-    assert len(answers.parts) > 1
-    assert ClusterState.from_item(answers.item, answers.parts) == state
+    responses = read_responses(deployed, "us-east-1", "training")
+    responses.groups = [{"AutoScalingGroupName": "g", "Tags": [{"Key": "deeplearning:cluster", "Value": "training-1"}]}]
+    cloud._Reader(deployed, responses)._read_state()
+    assert len(responses.parts) > 1
+    assert ClusterState.from_item(responses.item, responses.parts) == state
 
 
 def test_several_clusters_are_named_and_none_is_chosen():
     stacks = [{"StackName": name, "Description": f"{DESCRIPTION}: x"} for name in ("b", "a")]
-    with pytest.raises(LookError, match="STACK must be given where there are several clusters; name one of: a, b"):
+    with pytest.raises(ViewError, match="STACK must be given where there are several clusters; name one of: a, b"):
         choose_stack(stacks)
 
 
@@ -120,5 +120,5 @@ def test_a_cluster_is_known_by_output_tag_or_description(stack):
 
 
 def test_where_no_stack_is_a_cluster_the_remedy_is_said():
-    with pytest.raises(LookError, match="no stack says that it is a cluster; name one, or choose another --region"):
+    with pytest.raises(ViewError, match="no stack is marked as a cluster; name one, or choose another --region"):
         choose_stack([{"StackName": "other"}])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deeplearning_view.log_lines import read_line, read_lines
-from tests.unit.deeplearning_view.cluster_answers import SECONDS, WORKER_ID, make_line
+from tests.unit.deeplearning_view.cluster_responses import SECONDS, WORKER_ID, make_line
 
 
 def event(text, stream="2026/11/22/[$LATEST]1"):

@@ -6,9 +6,16 @@ import time
 import boto3
 import pytest
 
-from deeplearning_view.aws_responses import LookError
+from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.log_search import LogSearch, Source, choose_sources
-from tests.unit.deeplearning_view.cluster_answers import LOST_ID, MASTER_ID, SECONDS, WORKER_ID, make_answers, make_line
+from tests.unit.deeplearning_view.cluster_responses import (
+    LOST_ID,
+    MASTER_ID,
+    SECONDS,
+    WORKER_ID,
+    make_line,
+    make_responses,
+)
 
 BEGIN = time.time() - 100.0
 AGO = BEGIN - SECONDS
@@ -46,26 +53,26 @@ def read(clients, sources, level="INFO"):
 
 
 def test_all_lines_are_merged_by_time(groups):
-    sources = choose_sources(make_answers(), "all", "", "")
+    sources = choose_sources(make_responses(), "all", "", "")
     assert read(groups, sources) == ["first", "second", "third", "trouble"]
 
 
 def test_one_node_is_read_from_its_own_stream(groups):
-    sources = choose_sources(make_answers(), "deeplearning-worker2", WORKER_ID, "worker")
+    sources = choose_sources(make_responses(), "deeplearning-worker2", WORKER_ID, "worker")
     assert sources == [Source("node-log", f"worker/{WORKER_ID}")]
     assert read(groups, sources) == ["first", "trouble"]
 
 
 def test_a_node_that_logged_nothing_has_no_lines(groups):
-    assert read(groups, choose_sources(make_answers(), LOST_ID, LOST_ID, "worker")) == []
+    assert read(groups, choose_sources(make_responses(), LOST_ID, LOST_ID, "worker")) == []
 
 
 def test_the_adjuster_is_read_alone(groups):
-    assert read(groups, choose_sources(make_answers(), "adjuster", "", "")) == ["third"]
+    assert read(groups, choose_sources(make_responses(), "adjuster", "", "")) == ["third"]
 
 
 def test_the_level_is_the_lowest_that_is_shown(groups):
-    sources = choose_sources(make_answers(), "all", "", "")
+    sources = choose_sources(make_responses(), "all", "", "")
     assert read(groups, sources, "DEBUG") == ["first", "second", "third", "detail", "trouble"]
     assert read(groups, sources, "WARNING") == ["trouble"]
 
@@ -77,7 +84,7 @@ def test_who_follows_gets_each_line_once_and_later_ones_as_they_come(groups):
         number = next(pauses)
         write("node-log", make_line(WORKER_ID, "worker", f"news {number}", seconds=time.time() - SECONDS))
 
-    search = LogSearch(groups, choose_sources(make_answers(), "all", "", ""))
+    search = LogSearch(groups, choose_sources(make_responses(), "all", "", ""))
     looks = itertools.islice(search.follow(BEGIN, pause), 3)
     messages = [[line.message for line in lines] for lines in looks]
     assert messages == [["first", "second", "third", "trouble"], ["news 0"], ["news 1"]]
@@ -85,10 +92,10 @@ def test_who_follows_gets_each_line_once_and_later_ones_as_they_come(groups):
 
 def test_a_log_group_that_cannot_be_read_is_an_error_with_the_remedy(aws):
     search = LogSearch(boto3.client, [Source("nothing")])
-    with pytest.raises(LookError, match=r"the log group nothing cannot be read: .*; ask for logs:FilterLogEvents"):
+    with pytest.raises(ViewError, match=r"the log group nothing cannot be read: .*; ask for logs:FilterLogEvents"):
         search.read(0)
 
 
 def test_a_stack_without_log_groups_is_an_error_with_the_remedy():
-    with pytest.raises(LookError, match="the stack has no log group yet; wait until it is being created"):
-        choose_sources(make_answers(resources=[]), "all", "", "")
+    with pytest.raises(ViewError, match="the stack has no log group yet; wait until it is being created"):
+        choose_sources(make_responses(resources=[]), "all", "", "")

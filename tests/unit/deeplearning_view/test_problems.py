@@ -12,18 +12,18 @@ from deeplearning_provision.steps import ProvisionFailure, describe_failure
 from deeplearning_view.remedies import advise_on_resource, split_reason
 from deeplearning_view.rendering import render_text
 from deeplearning_view.view_builder import make_view
-from tests.unit.deeplearning_view.cluster_answers import (
+from tests.unit.deeplearning_view.cluster_responses import (
     LOST_ID,
     MASTER_ID,
     NAME,
     RESOURCES,
     WORKER_ID,
-    make_answers,
     make_event,
     make_failed_launch,
     make_item,
     make_line,
     make_resource,
+    make_responses,
     make_rolled_back,
     make_signalled_event,
     make_termination,
@@ -36,8 +36,8 @@ NO_CAPACITY = (
 )
 
 
-def find(answers):
-    return make_view(answers, NOW).troubles
+def find(responses):
+    return make_view(responses, NOW).problems
 
 
 @pytest.mark.parametrize("message", [text for texts in MESSAGES.values() for text in texts])
@@ -58,18 +58,18 @@ def test_the_last_lines_of_a_program_stay_with_the_cause():
 def test_the_stacks_reason_comes_first_and_the_launches_that_it_names_are_not_told_again():
     reason = f"launched workers must be at least 1, got 0 of 3: InsufficientInstanceCapacity: {NO_CAPACITY[:-1]}; "
     reason += find_remedy(NO_CAPACITY)
-    (trouble,) = find(make_rolled_back(reason, activities={"workers": [make_failed_launch(NO_CAPACITY)] * 3}))
-    assert trouble.what == "stack"
-    assert NO_CAPACITY[:-1] in trouble.cause
+    (problem,) = find(make_rolled_back(reason, activities={"workers": [make_failed_launch(NO_CAPACITY)] * 3}))
+    assert problem.what == "stack"
+    assert NO_CAPACITY[:-1] in problem.cause
     assert (
-        trouble.remedy
+        problem.remedy
         == "try again later, choose another availability_zone, region or instance type, or reserve capacity"
     )
 
 
 def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_how_often():
-    answers = make_rolled_back("no", activities={"workers": [make_failed_launch(NO_CAPACITY)] * 3})
-    stack, launch = find(answers)
+    responses = make_rolled_back("no", activities={"workers": [make_failed_launch(NO_CAPACITY)] * 3})
+    stack, launch = find(responses)
     assert stack.what == "stack"
     assert (launch.what, launch.cause) == ("launch of worker, 3 times", NO_CAPACITY)
     assert "reserve capacity" in launch.remedy
@@ -87,7 +87,7 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
         ("The maximum number of VPCs has been reached.", "Service Quotas"),
         ("training-key already exists", "delete or rename"),
         ("The subnet ID 'subnet-1' does not exist", "correct the id"),
-        ("Something else", "mend what the message names"),
+        ("Something else", "correct what the message names"),
     ],
 )
 def test_a_resource_that_could_not_be_made_is_told_with_what_to_do(reason, remedy):
@@ -95,10 +95,10 @@ def test_a_resource_that_could_not_be_made_is_told_with_what_to_do(reason, remed
         make_event("ClusterB", "CREATE_FAILED", "Resource creation cancelled"),
         make_event("ClusterA", "CREATE_FAILED", reason, "AWS::EC2::VPC"),
     ]
-    (trouble,) = find(make_answers("ROLLBACK_COMPLETE", events=events, groups=[], instances=[], item=None))
-    assert (trouble.what, trouble.cause) == ("stack: ClusterA", reason)
-    assert remedy in trouble.remedy
-    assert trouble.remedy == advise_on_resource(reason)
+    (problem,) = find(make_responses("ROLLBACK_COMPLETE", events=events, groups=[], instances=[], item=None))
+    assert (problem.what, problem.cause) == ("stack: ClusterA", reason)
+    assert remedy in problem.remedy
+    assert problem.remedy == advise_on_resource(reason)
 
 
 @pytest.mark.parametrize(
@@ -120,18 +120,18 @@ def test_a_network_that_somebody_elses_endpoint_keeps_is_told_with_what_guarddut
     ]
     vpc = make_resource("ClusterVpc", "AWS::EC2::VPC", "vpc-0a1b")
     left = {"groups": [], "instances": [], "item": None, "resources": [*RESOURCES, vpc]}
-    (trouble,) = find(make_answers("DELETE_FAILED", events=events, **left))
-    assert (trouble.what, trouble.cause) == (f"stack: {logical_id}", reason)
-    assert "Name=vpc-id,Values=vpc-0a1b Name=tag:GuardDutyManaged,Values=true" in trouble.remedy
-    assert "Name=group-name,Values=GuardDutyManagedSecurityGroup-vpc-0a1b" in trouble.remedy
-    assert "then delete the stack again\n" in trouble.remedy
+    (problem,) = find(make_responses("DELETE_FAILED", events=events, **left))
+    assert (problem.what, problem.cause) == (f"stack: {logical_id}", reason)
+    assert "Name=vpc-id,Values=vpc-0a1b Name=tag:GuardDutyManaged,Values=true" in problem.remedy
+    assert "Name=group-name,Values=GuardDutyManagedSecurityGroup-vpc-0a1b" in problem.remedy
+    assert "then delete the stack again\n" in problem.remedy
 
 
 def test_the_commands_of_a_remedy_are_shown_in_one_line_each_to_be_copied():
     events = [make_event("ClusterVpc", "DELETE_FAILED", "The vpc 'v' has dependencies and cannot be deleted.")]
-    view = make_view(make_answers("DELETE_FAILED", events=events, groups=[], instances=[], item=None), NOW)
+    view = make_view(make_responses("DELETE_FAILED", events=events, groups=[], instances=[], item=None), NOW)
     lines = [line.strip() for line in render_text(view).splitlines()]
-    assert set(view.troubles[0].remedy.splitlines()[1:]) <= set(lines)
+    assert set(view.problems[0].remedy.splitlines()[1:]) <= set(lines)
 
 
 def test_the_guide_has_the_commands_of_the_remedy():
@@ -148,56 +148,56 @@ def test_the_remedy_that_the_failing_node_logged_is_taken_and_its_last_lines_are
         make_line(MASTER_ID, "master", "failed", level="ERROR", seconds=9, reason=reason, remedy="open port 2049")
     )
     lines.append(make_line(WORKER_ID, "worker", "another", seconds=10))
-    (trouble,) = find(make_rolled_back(reason, node_lines=lines))
-    assert (trouble.cause, trouble.remedy) == (reason, "open port 2049")
-    assert [line.message for line in trouble.lines] == ["step 5", "step 6", "step 7", "step 8", "failed"]
+    (problem,) = find(make_rolled_back(reason, node_lines=lines))
+    assert (problem.cause, problem.remedy) == (reason, "open port 2049")
+    assert [line.message for line in problem.lines] == ["step 5", "step 6", "step 7", "step 8", "failed"]
 
 
 def test_a_remedy_of_two_clauses_is_parted_from_the_cause_where_the_node_logged_it():
     remedy = "give an image with a driver; a node never joins without"
     reason = f"worker failed to count GPUs: nvidia-smi ended with 6; {remedy}; last lines: No devices"
     lines = [make_line(LOST_ID, "worker", "failed", level="ERROR", reason=reason, remedy=remedy)]
-    (trouble,) = find(make_answers(item=make_item(), node_lines=lines))
-    assert trouble.cause == "worker failed to count GPUs: nvidia-smi ended with 6; last lines: No devices"
-    assert trouble.remedy == remedy
+    (problem,) = find(make_responses(item=make_item(), node_lines=lines))
+    assert problem.cause == "worker failed to count GPUs: nvidia-smi ended with 6; last lines: No devices"
+    assert problem.remedy == remedy
 
 
 def test_what_the_adjuster_found_out_is_shown_with_the_adjusters_lines():
     lines = [make_line("adjuster", "adjuster", "nothing launched")]
-    (trouble,) = find(make_rolled_back("launched workers must be at least 1, got 0 of 3", adjuster_lines=lines))
-    assert [line.message for line in trouble.lines] == ["nothing launched"]
+    (problem,) = find(make_rolled_back("launched workers must be at least 1, got 0 of 3", adjuster_lines=lines))
+    assert [line.message for line in problem.lines] == ["nothing launched"]
 
 
 def test_a_worker_that_failed_is_told_by_its_own_reason_and_not_twice():
     reason = "worker failed to install packages: No space left on device"
     lines = [make_line(LOST_ID, "worker", "failed", level="ERROR", reason=reason)]
-    (trouble,) = find(make_answers("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), node_lines=lines))
-    assert (trouble.what, trouble.cause, trouble.is_past) == (f"node {LOST_ID}", reason, False)
-    assert "volume_size" in trouble.remedy
+    (problem,) = find(make_responses("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), node_lines=lines))
+    assert (problem.what, problem.cause, problem.is_past) == (f"node {LOST_ID}", reason, False)
+    assert "volume_size" in problem.remedy
 
 
 def test_an_instance_that_ec2_took_is_told_and_one_that_was_scaled_in_is_not():
     health = "an instance was taken out of service in response to an EC2 health check indicating it has been terminated"
     wanted = "an instance was taken out of service in response to a difference between desired and actual capacity"
     activities = {"workers": [make_termination(LOST_ID, health), make_termination("i-0000000000000000d", wanted)]}
-    (trouble,) = find(make_answers(activities=activities))
-    assert (trouble.what, trouble.is_past) == (f"node {LOST_ID}", True)
-    assert trouble.cause == f"{health}."
-    assert trouble.remedy.startswith("nothing: its group replaces it")
+    (problem,) = find(make_responses(activities=activities))
+    assert (problem.what, problem.is_past) == (f"node {LOST_ID}", True)
+    assert problem.cause == f"{health}."
+    assert problem.remedy.startswith("nothing: its group replaces it")
 
 
 def test_why_a_cluster_is_smaller_is_told_with_what_to_do():
     reason = f"1 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity: {NO_CAPACITY}; "
     reason += find_remedy(NO_CAPACITY)
-    (trouble,) = find(make_answers(item=make_item(reason=reason)))
-    assert trouble.what == "cluster"
-    assert "reserve capacity" in trouble.remedy
+    (problem,) = find(make_responses(item=make_item(reason=reason)))
+    assert problem.what == "cluster"
+    assert "reserve capacity" in problem.remedy
 
 
 def test_control_characters_of_a_node_reach_no_terminal():
     events = [make_signalled_event("bad \x1b[2J\r\nnews; do this")]
-    (trouble,) = find(make_answers("ROLLBACK_COMPLETE", events=events, groups=[], instances=[], item=None))
-    assert (trouble.cause, trouble.remedy) == ("bad [2J news", "do this")
+    (problem,) = find(make_responses("ROLLBACK_COMPLETE", events=events, groups=[], instances=[], item=None))
+    assert (problem.cause, problem.remedy) == ("bad [2J news", "do this")
 
 
 def test_a_remedy_of_provisioning_with_several_clauses_is_told_whole() -> None:

@@ -7,24 +7,24 @@ import pytest
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_view.rendering import WIDTH, format_age, render_page, render_text
 from deeplearning_view.view_builder import make_view
-from tests.unit.deeplearning_view.cluster_answers import (
+from tests.unit.deeplearning_view.cluster_responses import (
     MASTER_ID,
-    make_answers,
     make_instance,
     make_item,
     make_line,
+    make_responses,
     make_rolled_back,
 )
 
 NOW = datetime(2026, 11, 22, 10, 2, tzinfo=timezone.utc)
 
 
-def render(answers):
-    return render_text(make_view(answers, NOW))
+def render(responses):
+    return render_text(make_view(responses, NOW))
 
 
 def test_a_formed_cluster_is_a_line_for_each_node_below_a_heading():
-    lines = render(make_answers()).splitlines()
+    lines = render(make_responses()).splitlines()
     assert lines[:2] == [
         "stack      training  CREATE_COMPLETE  us-east-1",
         "cluster    FORMED, 2 of 2 nodes, generation 1, for 2 min 0 s",
@@ -62,19 +62,19 @@ def test_long_reasons_are_wrapped_and_no_word_is_broken():
 
 def test_of_many_nodes_that_are_gone_the_youngest_are_shown():
     gone = [make_instance(f"i-{number:017x}", "worker", "", "terminated") for number in range(20)]
-    page = render(make_answers(instances=[*gone, *make_answers().instances]))
+    page = render(make_responses(instances=[*gone, *make_responses().instances]))
     assert page.count("terminated") == 8
     assert "and 12 that are gone" in page
 
 
 def test_what_could_not_be_read_is_one_line_and_the_rest_is_there():
-    page = render(make_answers(unread=["the nodes' log: FilterLogEvents answers AccessDeniedException"]))
-    assert page.splitlines()[-1] == "not read   the nodes' log: FilterLogEvents answers AccessDeniedException"
+    page = render(make_responses(unread=["the nodes' log: FilterLogEvents returned AccessDeniedException"]))
+    assert page.splitlines()[-1] == "not read   the nodes' log: FilterLogEvents returned AccessDeniedException"
     assert "deeplearning-worker2" in page
 
 
 def test_a_cluster_that_forms_tells_how_far_it_is():
-    page = render(make_answers("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), events=[]))
+    page = render(make_responses("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), events=[]))
     assert "cluster    FORMING, 0 of 2 nodes, generation 1, phase launched, for 2 min 0 s" in page
 
 

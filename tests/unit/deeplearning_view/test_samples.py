@@ -1,7 +1,7 @@
 """
 From a failed case the page alone tells cause and remedy: read on what AWS answered about rehearsed cases.
 
-Each sample is recorded from a rehearsal that was kept: `<case>.json` holds the answers, `<case>.txt` the page.
+Each sample is recorded from a rehearsal that was kept: `<case>.json` holds the responses, `<case>.txt` the page.
 """
 
 from datetime import timedelta
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_view.aws_responses import Answers, read_moment
+from deeplearning_view.aws_responses import AwsResponses, read_moment
 from deeplearning_view.rendering import render_text
 from deeplearning_view.view_builder import make_view
 
@@ -38,8 +38,8 @@ STANDING = ("forming", "formed")
 
 
 def read_view(name):
-    answers = Answers.from_json((SAMPLES / f"{name}.json").read_text())
-    return make_view(answers, read_moment(answers.stack["CreationTime"]) + LOOKED_AFTER)
+    responses = AwsResponses.from_json((SAMPLES / f"{name}.json").read_text())
+    return make_view(responses, read_moment(responses.stack["CreationTime"]) + LOOKED_AFTER)
 
 
 def unwrap(page):
@@ -61,18 +61,18 @@ def test_the_page_alone_tells_cause_and_remedy(name, expected):
 
 @pytest.mark.parametrize("name", CAUSES_AND_REMEDIES)
 def test_every_cause_comes_with_a_remedy_of_its_own(name):
-    troubles = read_view(name).troubles
-    assert troubles
-    for trouble in troubles:
-        assert trouble.cause
-        assert len(trouble.remedy.split()) >= 3
-        assert trouble.remedy not in trouble.cause
+    problems = read_view(name).problems
+    assert problems
+    for problem in problems:
+        assert problem.cause
+        assert len(problem.remedy.split()) >= 3
+        assert problem.remedy not in problem.cause
 
 
 def test_a_master_that_fails_for_a_workers_reason_does_not_tell_it_again():
-    (trouble,) = read_view("gpu-missing-needed").troubles
-    assert trouble.what == "stack"
-    assert trouble.remedy.startswith("give an image")
+    (problem,) = read_view("gpu-missing-needed").problems
+    assert problem.what == "stack"
+    assert problem.remedy.startswith("give an image")
 
 
 def test_every_sample_is_read_by_a_test():
@@ -80,5 +80,5 @@ def test_every_sample_is_read_by_a_test():
     assert recorded == {*CAUSES_AND_REMEDIES, *STANDING}
 
 
-def test_a_formed_cluster_without_troubles_tells_of_none():
-    assert read_view("formed").troubles == read_view("forming").troubles == ()
+def test_a_formed_cluster_without_problems_tells_of_none():
+    assert read_view("formed").problems == read_view("forming").problems == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tomllib
 
-from deeplearning_cli.fault_cases import rehearse_cases
+from deeplearning_cli.rehearsal import rehearse_cases
 from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
 from deeplearning_rehearsal.cases.suite import runner
 from deeplearning_rehearsal.cases.suite.schedule import Wanted, choose_next, estimate, read_free_mib

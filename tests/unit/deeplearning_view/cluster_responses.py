@@ -6,7 +6,7 @@ import json
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.log_record import LogLine, Speaker
 from deeplearning_contract.membership import Member
-from deeplearning_view.aws_responses import Answers
+from deeplearning_view.aws_responses import AwsResponses
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIH5Y"
 MASTER_ID, WORKER_ID, LOST_ID = "i-0000000000000000a", "i-0000000000000000b", "i-0000000000000000c"
@@ -131,9 +131,9 @@ def make_template(image=IMAGE, settings=None):
     return {"ImageId": image, "InstanceType": "g5.12xlarge", "UserData": base64.b64encode(text.encode()).decode()}
 
 
-def make_answers(status="CREATE_COMPLETE", **changes):
+def make_responses(status="CREATE_COMPLETE", **changes):
     """A cluster of two that formed, unless something is changed."""
-    answers = Answers(
+    responses = AwsResponses(
         region="us-east-1",
         stack={"StackName": NAME, "StackId": ARN, "StackStatus": status, "CreationTime": BEGUN},
         resources=RESOURCES,
@@ -145,13 +145,13 @@ def make_answers(status="CREATE_COMPLETE", **changes):
         item=make_item(),
     )
     for name, value in changes.items():
-        setattr(answers, name, value)
-    return answers
+        setattr(responses, name, value)
+    return responses
 
 
 def make_rolled_back(reason, **changes):
     """A cluster whose stack was told a failure and rolled back: groups, table and instances are gone."""
-    return make_answers(
+    return make_responses(
         "ROLLBACK_COMPLETE",
         events=[make_signalled_event(reason)],
         groups=[],

@@ -1,12 +1,12 @@
-"""Finds the stack that the user means."""
+"""Selects what the arguments name: the stack, and a node of its cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_view.aws_responses import LookError
+from deeplearning_contract.names import CLUSTER_TAG, MASTER_HOST
+from deeplearning_view.aws_responses import ViewError
+from deeplearning_view.view import NodeView
+from deeplearning_view.view_builder import find_master
 
 CLUSTER_OUTPUT = "ClusterName"
 DESCRIPTION = "A deep-learning training cluster"
@@ -15,15 +15,13 @@ DESCRIPTION = "A deep-learning training cluster"
 
 def find_stack(cloudformation: Any, name: str | None) -> dict[str, Any]:
     """
-    Return a stack, also one that was deleted.
-
-    Args:
-        cloudformation: A client.
-        name: Name or ARN of the stack. None: the only one that is a cluster.
+    Return a stack by name or ARN, also one that was deleted; without a name the only one that is a cluster.
 
     Raises:
-        LookError: There is none of that name, or none or several to choose from.
+        ViewError: There is none of that name, or none or several to choose from.
     """
+    from botocore.exceptions import ClientError  # noqa: PLC0415 - slow, and most that import this need no AWS
+
     if name is None:
         stacks = [
             stack for page in cloudformation.get_paginator("describe_stacks").paginate() for stack in page["Stacks"]
@@ -36,7 +34,7 @@ def find_stack(cloudformation: Any, name: str | None) -> dict[str, Any]:
             raise
         stacks = _find_deleted(cloudformation, name)
     if not stacks:
-        raise LookError(
+        raise ViewError(
             f"STACK must name a stack of this account and region, got {name!r}; see: aws cloudformation list-stacks"
         )
     stack: dict[str, Any] = stacks[0]
@@ -48,22 +46,21 @@ def choose_stack(stacks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     Return the only cluster among stacks.
 
     Raises:
-        LookError: There is none, or more than one.
+        ViewError: There is none, or more than one.
     """
     clusters = [stack for stack in stacks if is_cluster(stack)]
     if len(clusters) == 1:
         return clusters[0]
     if clusters:
         names = ", ".join(sorted(str(stack["StackName"]) for stack in clusters))
-        raise LookError(f"STACK must be given where there are several clusters; name one of: {names}")
-    raise LookError(
-        "STACK must be given where no stack says that it is a cluster; name one, or choose another --region or "
-        "--profile"
+        raise ViewError(f"STACK must be given where there are several clusters; name one of: {names}")
+    raise ViewError(
+        "STACK must be given where no stack is marked as a cluster; name one, or choose another --region or --profile"
     )
 
 
 def is_cluster(stack: Mapping[str, Any]) -> bool:
-    """Tell whether a stack says that it is a cluster: by an output, a tag or its description."""
+    """Return whether a stack is a cluster, by an output, a tag or its description."""
     has_output = any(entry["OutputKey"].endswith(CLUSTER_OUTPUT) for entry in stack.get("Outputs", []))
     has_tag = any(tag["Key"] == CLUSTER_TAG for tag in stack.get("Tags", []))
     return has_output or has_tag or str(stack.get("Description", "")).startswith(DESCRIPTION)
@@ -78,3 +75,34 @@ def _find_deleted(cloudformation: Any, name: str) -> list[dict[str, Any]]:
     last = max(found, key=lambda entry: entry["CreationTime"])
     stacks: list[dict[str, Any]] = cloudformation.describe_stacks(StackName=last["StackId"])["Stacks"]
     return stacks
+
+
+def find_node(nodes: Sequence[NodeView], name: str) -> NodeView:
+    """
+    Return a node of a view by its host name, instance id or address, or the `master`.
+
+    Raises:
+        ViewError: There is none of that name.
+    """
+    if name in ("master", MASTER_HOST):
+        master = find_master(tuple(nodes))
+        if master is not None:
+            return master
+    for node in nodes:
+        if name and name in (node.name, node.instance_id, node.address):
+            return node
+    known = ", ".join(node.name or node.instance_id for node in nodes if not node.is_gone)
+    raise ViewError(f"--node must name a node, got {name!r}; there is {known or 'none'}")
+
+
+def find_running_node(nodes: Sequence[NodeView], name: str) -> NodeView:
+    """
+    Return a node that runs, by the same names as `find_node`.
+
+    Raises:
+        ViewError: There is none of that name, or it does not run.
+    """
+    node = find_node(nodes, name)
+    if not node.lifecycle.startswith("running"):
+        raise ViewError(f"--node must name a node that runs, {name} is {node.lifecycle}; choose another")
+    return node

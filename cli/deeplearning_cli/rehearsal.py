@@ -1,0 +1,150 @@
+"""What `deeplearning-cdk rehearse` does: checks, prepares and starts the enclosed lab, one for each fault case."""
+
+import argparse
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.cache import find_cache, require_cache
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
+from cdk_rehearsal.run.lab_record import remove_record
+from cdk_rehearsal.run.progress import tell
+from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
+from deeplearning_rehearsal.cases.format.toml_table import CaseError
+from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
+from deeplearning_rehearsal.cases.verdict.results import render_results
+from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.template.capacity import require_cluster, require_worker_minimum
+
+_MINUTES = 15.0
+_GPUS_PER_NODE = 1
+ALL = "all"
+_INTERRUPTED = (130, 143)
+
+
+def rehearse(arguments: argparse.Namespace) -> int:
+    """Rehearse a cloud assembly, or fault cases; 0 as expected, 1 not as expected, 2 could not be tried."""
+    if arguments.list_cases:
+        return print_cases()
+    try:
+        options = _read_options(arguments)
+        cases = read_chosen(arguments.case, arguments) if arguments.case else ()
+        if arguments.app is None:
+            _require_assembly(options)
+        _require_extra()
+        require_namespaces()
+        require_cache(options.cache)
+        options.out.mkdir(parents=True, exist_ok=True)
+        if cases:
+            return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
+        prepare_software(options.assembly, options.stack, options.cache, tell)
+        return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+    except RehearsalError as error:
+        return report_error(error, as_json=arguments.json)
+    finally:
+        if arguments.keep:  # here, because an interrupt ends the lab at once
+            remove_record(Path(arguments.out).resolve())
+
+
+def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
+    if (arguments.assembly is None) == (arguments.app is None):
+        raise UnavailableError("assembly must be given, or --app with --case; give one of the two")
+    if arguments.app is not None and arguments.case is None:
+        raise UnavailableError("--app must be given with --case; without one, synthesize and name the assembly")
+    return RehearsalOptions(
+        assembly=Path(arguments.assembly or "cdk.out").resolve(),
+        stack=arguments.stack,
+        nodes=arguments.nodes,
+        gpus_per_node=_GPUS_PER_NODE if arguments.gpus_per_node is None else arguments.gpus_per_node,
+        expect=arguments.expect or "trained",
+        minutes=_MINUTES if arguments.minutes is None else arguments.minutes,
+        keep=arguments.keep,
+        json=arguments.json,
+        out=Path(arguments.out).resolve(),
+        cache=Path(arguments.cache).resolve() if arguments.cache else find_cache(),
+        lustre_client=bool(arguments.lustre_client),
+        verbose=arguments.verbose,
+    )
+
+
+def _require_assembly(options: RehearsalOptions) -> None:
+    """Refuse what is no assembly, or has no cluster of the wanted size, before anything slow begins."""
+    assembly = options.assembly
+    if not (assembly / "manifest.json").is_file():
+        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
+    stack = read_stack(assembly, options.stack)
+    require_cluster(stack)
+    require_worker_minimum(stack.template, options.nodes)
+
+
+def _require_extra() -> None:
+    for module in ("moto", "boto3", "rich"):
+        if importlib.util.find_spec(module) is None:
+            raise UnavailableError(f"missing: {module}; run: pip install 'deeplearning-cdk[rehearsal]'")
+
+
+def print_cases() -> int:
+    """Print a line for each case of the package; 0."""
+    cases = [read_case(path) for path in list_cases()]
+    width = max(len(case.name) for case in cases)
+    for case in cases:
+        print(f"{case.name:<{width}}  {case.title}")
+    return 0
+
+
+def read_chosen(names: str, arguments: argparse.Namespace) -> tuple[tuple[Path, Case], ...]:
+    """
+    Read the cases that `--case` names, each with its file; all files are checked before one is rehearsed.
+
+    Raises:
+        CaseError: A file cannot be carried out, or contradicts the other arguments.
+    """
+    chosen = [name.strip() for name in names.split(",")]
+    paths = list_cases() if chosen == [ALL] else tuple(dict.fromkeys(map(find_case, chosen)))
+    cases = tuple((path, read_case(path)) for path in paths)
+    for option in ("nodes", "expect", "minutes", "gpus_per_node", "lustre_client"):
+        if getattr(arguments, option) is not None:
+            raise CaseError(f"--{option.replace('_', '-')} must be left out with --case; the case's file says it")
+    if len(cases) > 1 and arguments.keep:
+        raise CaseError(f"--keep must be given with one case, got --case {names}; name a case")
+    for _, case in cases:
+        if arguments.app is None and case.needs_synthesis:
+            raise CaseError(f"case {case.name} must have a stack of its own; give --app 'COMMAND' instead of assembly")
+    return cases
+
+
+def rehearse_cases(
+    chosen: Sequence[tuple[Path, Case]], app: str | None, options: RehearsalOptions, *, jobs: int | None, again: bool
+) -> int:
+    """
+    Rehearse cases, and continue after one that fails.
+
+    A single case is always rehearsed, and shown while it runs. Several run at once, `jobs` of them (default: two,
+    where there are two cores), and those that passed on the same sources are repeated only with `again`. With `app`
+    each case has a stack of its own; without one, the assembly of the options is deployed.
+
+    Returns:
+        0 when each passed, 1 when one did not, 130 or 143 when the user ended it.
+    """
+    if len(chosen) == 1:
+        status, result = rehearse_one(chosen[0], app, options)
+        return status if status in _INTERRUPTED else int(result["verdict"] != "pass")
+    suite = SuiteRun(chosen, app, options, jobs or count_jobs())
+    try:
+        suite.carry_out(again=again)
+    except KeyboardInterrupt:
+        tell("interrupted; the same command goes on with the cases that are left")
+        return _INTERRUPTED[0]
+    if suite.results:
+        print(json.dumps(suite.results, indent=2) if options.json else render_results(suite.results), flush=True)
+    if suite.skipped:
+        left = "" if suite.results else "nothing is left to run: "
+        tell(f"{left}{len(suite.skipped)} cases passed on these sources before: {', '.join(suite.skipped)}")
+        tell("--again (or AGAIN=1 with make) repeats them")
+    return int(any(result["verdict"] != "pass" for result in suite.results.values()))
