@@ -6,6 +6,14 @@ Write the catalogue of instance types from the copy of EC2's descriptions that m
 
 The argument is the date of that copy (moto's changelog names it). Run it after moto is raised, read the
 difference, and commit the result. The library reads only the file that this writes, never moto.
+
+EC2 describes neither compute capabilities nor drivers, so both are in tables here, by the names of GPUs that EC2 uses:
+
+- Compute capabilities: NVIDIA's pages "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus) and "Legacy CUDA
+  GPU Compute Capability". The A10G stands there as A10, the T4G as T4. `retired_instance_types.json`, which is written
+  by hand, has those of K520 (g2), M60 (g3), K80 (p2) and V100 (p3); the EC2 user guide, "Accelerated computing", names
+  the GPUs of each family.
+- Driver branches: Volta has no open driver, so no Deep Learning AMI drives it; R580 is the last branch that does.
 """
 
 import gzip
@@ -18,11 +26,32 @@ from typing import Any
 
 TARGET = Path(__file__).parent / "deeplearning_cdk" / "nodes" / "instance_catalog.json"
 RESOURCES = files("moto.ec2") / "resources"
+COMPUTE_CAPABILITIES = {
+    "V100": "7.0",
+    "T4": "7.5",
+    "T4g": "7.5",
+    "A100": "8.0",
+    "A10G": "8.6",
+    "L4": "8.9",
+    "L40S": "8.9",
+    "H100": "9.0",
+    "H200": "9.0",
+    "B200": "10.0",
+    "B300": "10.3",
+    "RTX PRO 4500": "12.0",
+    "RTX PRO Server 6000": "12.0",
+}
+DRIVER_BRANCHES = {"V100": 580}
 ACCELERATED = ("GpuInfo", "NeuronInfo", "FpgaInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo")
 
 
 def main(date: str) -> None:
-    """Write the catalogue, one type a line, so that a difference reads well."""
+    """Write the catalogue."""
+    TARGET.write_text(render(date))
+
+
+def render(date: str) -> str:
+    """Return the catalogue as JSON, one type a line, so that a difference reads well."""
     types = json.loads(gzip.decompress((RESOURCES / "instance_types.json.gz").read_bytes()))
     regions = read_regions()
     lines = [
@@ -32,7 +61,7 @@ def main(date: str) -> None:
     ]
     source = f"DescribeInstanceTypes, as moto {version('moto')} carries it"
     head = f'"date": {json.dumps(date)},\n"source": {json.dumps(source)},\n"types": {{\n'
-    TARGET.write_text("{\n" + head + ",\n".join(lines) + "\n}\n}\n")
+    return "{\n" + head + ",\n".join(lines) + "\n}\n}\n"
 
 
 def read_regions() -> dict[str, list[str]]:
@@ -46,16 +75,19 @@ def read_regions() -> dict[str, list[str]]:
 
 
 def compact(description: dict[str, Any], regions: list[str]) -> dict[str, Any]:
-    """Keep what the constructs decide by; what most types share is left out."""
+    """Keep the facts that the constructs use; values that most types share are left out."""
     gpus = description.get("GpuInfo", {}).get("Gpus", [])
     cards = sorted(description["NetworkInfo"].get("NetworkCards", []), key=lambda card: int(card["NetworkCardIndex"]))
     efa = [card["NetworkCardIndex"] for card in cards if "efa" in card.get("InterfaceTypes", ())]
     efa = efa[: description["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)]
     is_accelerated = any(key in description for key in ACCELERATED)
+    gpu = gpus[0]["Name"] if gpus and gpus[0]["Manufacturer"] == "NVIDIA" else ""
     entry = {
         "architecture": "arm64" if "arm64" in description["ProcessorInfo"]["SupportedArchitectures"] else None,
         "accelerator": read_maker(description) if is_accelerated else None,
-        "gpus": sum(gpu.get("Count") or gpu.get("LogicalGpuCount", 0) for gpu in gpus),
+        "gpus": sum(each.get("Count") or each.get("LogicalGpuCount", 0) for each in gpus),
+        "compute_capability": COMPUTE_CAPABILITIES[gpu] if gpu else None,
+        "driver_branch": DRIVER_BRANCHES.get(gpu),
         "network_cards": len(cards) if len(cards) > 1 else None,
         "efa_cards": f"{efa[0]}-{efa[-1]}" if efa else None,
         "cluster_placement": None if "cluster" in description["PlacementGroupInfo"]["SupportedStrategies"] else False,
@@ -67,7 +99,7 @@ def compact(description: dict[str, Any], regions: list[str]) -> dict[str, Any]:
 
 
 def read_maker(description: dict[str, Any]) -> str:
-    """Return who makes the accelerators of a type."""
+    """Return the maker of a type's accelerators."""
     gpus = description.get("GpuInfo", {}).get("Gpus", [])
     if gpus:
         return str(gpus[0]["Manufacturer"])

@@ -1,5 +1,5 @@
 """
-Write what is generated of the documentation: parts of README.md and docs/architecture.md, and docs/faults.md.
+Write what is generated of the documentation: parts of README.md, CHANGELOG.md and pages of docs, and docs/faults.md.
 
     python -m docs.generate
 
@@ -11,20 +11,30 @@ import inspect
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from aws_cdk import App, CfnResource, Stack
+from aws_cdk import App, CfnResource, Duration, RemovalPolicy, Size, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from constructs import IConstruct
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import EnvironmentCache, JobEnvironment, Lustre, NodeImage, Purchase, TrainingCluster
+from deeplearning_cdk.props.check import find_choices
 from docs.fault_table import TABLE, find_mistakes, read_catalogue, read_outcomes, render_table
 from docs.fault_trials import find_trials
+from stacks.reader import list_hints
+from stacks.shorthands import SHORTHANDS
 
 ROOT = Path(__file__).parents[1]
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
 README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
+PROPS, CHANGELOG = ROOT / "docs" / "props.md", ROOT / "CHANGELOG.md"
 SOURCE_ROOTS = ("contract", "constructs", "userdata", "lambda", "view", "rehearsal", "cli")
 _LABEL = re.compile(r"AWS::|::")
 
@@ -32,6 +42,8 @@ _LABEL = re.compile(r"AWS::|::")
 def main() -> None:
     """Rewrite the generated parts of the pages, and the table of faults."""
     README.write_text(render(README.read_text()))
+    PROPS.write_text(fill(PROPS.read_text(), "props", props_reference()))
+    CHANGELOG.write_text(fill(CHANGELOG.read_text(), "renamed props", renamed_table()))
     ARCHITECTURE.write_text(fill(ARCHITECTURE.read_text(), "folders", folders_table()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)
     (ROOT / TABLE).write_text(render_table(rows, trials, read_outcomes(ROOT)))
@@ -42,7 +54,6 @@ def main() -> None:
 def render(text: str) -> str:
     """Return the README's text with its generated parts made anew."""
     parts = {
-        "props": props_table(),
         "architecture": f"```mermaid\n{architecture()}\n```",
         "consumer app": f"```python\n{consumer_app()}\n```",
     }
@@ -72,26 +83,147 @@ def consumer_app() -> str:
     return text[text.index("from deeplearning_cdk import") : text.index("\n\napp = cdk.App()")].strip()
 
 
-def props_table() -> str:
-    """Return a Markdown table of the props of `TrainingCluster`, from its signature and docstring."""
-    documented = dict(_documented_arguments(inspect.getdoc(TrainingCluster) or ""))
-    documented |= dict(_documented_arguments(inspect.getdoc(TrainingCluster.__init__) or ""))
+def props_reference() -> str:
+    """Return a Markdown table of the props of `TrainingCluster` and one of the fields of each value that it takes."""
+    hints = get_type_hints(TrainingCluster.__init__, include_extras=True)
     parameters = inspect.signature(TrainingCluster.__init__).parameters.values()
-    props = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    missing = [name for name in props if "Default:" not in documented.get(name, "")]
+    props = {each.name: hints[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
+    documented = read_section(TrainingCluster, "Args")
+    values = {name: kind for name, hint in props.items() if (kind := find_value(hint)) is not None}
+    tables = [fields_table("", props, documented)]
+    for name, kind in (*values.items(), ("storage.lustre", Lustre)):
+        summary = (inspect.getdoc(kind) or "").partition("\n\n")[0]
+        fields = get_type_hints(kind, include_extras=True)
+        table = fields_table(f"{name}.", fields, read_section(kind, "Attributes"))
+        tables.append(f"## {name}: `{kind.__name__}`\n\n{' '.join(summary.split())}\n\n{table}")
+    return "\n\n".join(tables)
+
+
+def find_value(hint: Any) -> Any:
+    """Return the dataclass of a prop whose fields are keys of the context."""
+    kinds = [kind for kind, _ in find_choices(hint)]
+    return next((kind for kind in kinds if is_dataclass(kind) and kind not in SHORTHANDS), None)
+
+
+def fields_table(prefix: str, hints: Mapping[str, Any], documented: Mapping[str, str]) -> str:
+    """Return a Markdown table of props: what each is, its default, and how the context writes it."""
+    missing = [prefix + name for name in hints if "Default:" not in documented.get(name, "")]
     if missing:
-        raise SystemExit(f"TrainingCluster's docstring must give a `Default:` for: {', '.join(missing)}")
-    rows = [(name, *(part.strip() for part in documented[name].split("Default:", 1))) for name in props]
-    cells = [f"| `{name}` | {what.rstrip('.')} | {default.rstrip('.')} |" for name, what, default in rows]
-    return "\n".join(["| prop | what | default |", "|---|---|---|", *cells])
+        raise SystemExit(f"docstrings must give a `Default:` for: {', '.join(missing)}")
+    rows = ["| prop and key | what | default | in the context |", "|---|---|---|---|"]
+    for name, hint in hints.items():
+        what, default = (part.strip().rstrip(".") for part in documented[name].split("Default:", 1))
+        rows.append(f"| `{prefix}{name}` | {what} | {default} | {describe_context(hint)} |")
+    return "\n".join(rows)
 
 
-def _documented_arguments(docstring: str) -> Iterator[tuple[str, str]]:
-    section = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", docstring, re.MULTILINE)
-    if section is None:
-        return
-    for match in re.finditer(r"^    (\w+): (.*(?:\n {8,}.*)*)", section[1], re.MULTILINE):
-        yield match[1], " ".join(match[2].split()).replace("|", "\\|")
+def describe_context(hint: Any) -> str:
+    """Return how the context writes a value of a prop."""
+    words: list[str] = []
+    for kind, _ in find_choices(hint):
+        if get_origin(kind) is Literal:
+            words += [f"`{word}`" for word in get_args(kind)]
+        elif get_origin(kind) in (Sequence, tuple):
+            words.append(f"a list of {describe_context(get_args(kind)[0])}")
+        elif is_dataclass(kind) and kind not in SHORTHANDS:
+            words.append(f"an object of `{kind.__name__}`")  # type: ignore[union-attr]
+        elif kind in CONTEXT_WORDS:
+            words.append(CONTEXT_WORDS[kind])
+    return " or ".join(dict.fromkeys(words)).replace("|", "\\|")
+
+
+CONTEXT_WORDS: Mapping[Any, str] = {
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "`true` or `false`",
+    Size: "`300GiB`",
+    Duration: "`90m`, `48h`, `7d`",
+    RemovalPolicy: "`retain-on-update-or-delete`, `retain` or `destroy`",
+    NodeImage: "`ubuntu`, `deep-learning-ubuntu`, `deep-learning-amazon-linux`, or an object with `kind` and the "
+    "arguments of the class method of `NodeImage` (`ssm-parameter` and `ami-id` need some)",
+    Purchase: "`on-demand`, `spot`, `reservation:<id or ARN of a resource group>`, `capacity-block:<id>`",
+    JobEnvironment: "`horovod`, `none`, a requirements or conda file, `container:<image>`, or an object with `path`, "
+    "`horovod`, `framework`",
+    EnvironmentCache: "`bucket` or `bucket/folder`",
+    ec2.IVpc: "an object of `ec2.Vpc.from_vpc_attributes`",
+    ec2.ISubnet: "an id",
+    ec2.ISecurityGroup: "ids",
+    efs.IFileSystem: "an object with `file_system_id` and `security_group`",
+    iam.IRole: "an ARN",
+    iam.Role: "only in an app of your own",
+    kms.IKey: "an ARN",
+    sns.ITopic: "an ARN",
+}
+"""Type of a prop -> how the context writes it; other types need an app of your own."""
+
+
+RENAMED: Mapping[str, str] = {
+    "worker_instance_type": "workers.instance_type",
+    "worker_min_capacity": "workers.min_capacity",
+    "worker_desired_capacity": "workers.desired_capacity",
+    "worker_max_capacity": "workers.max_capacity",
+    "worker_purchase": "workers.purchase",
+    "worker_role": "workers.role",
+    "volume_size": "workers.volume_size",
+    "setup_script": "workers.setup_script and master.setup_script",
+    "master_instance_type": "master.instance_type",
+    "master_purchase": "master.purchase",
+    "master_role": "master.role",
+    "run_script": "master.run_script",
+    "ssh_peer": "master.ssh_peer",
+    "vpc": "network.vpc",
+    "vpc_cidr": "network.cidr",
+    "availability_zone": "network.availability_zone",
+    "worker_subnet": "network.worker_subnet",
+    "master_subnet": "network.master_subnet",
+    "isolated": "network.isolated",
+    "efa": "network.efa",
+    "security_groups": "network.security_groups",
+    "image": "software.image",
+    "image_release": "software.image_release",
+    "environment": "software.environment",
+    "container": "software.environment",
+    "environment_cache": "software.environment_cache",
+    "file_system": "storage.file_system",
+    "file_system_id": "storage.file_system",
+    "mount_target_security_group": "storage.file_system",
+    "mount_point": "storage.mount_point",
+    "file_system_throughput": "storage.throughput",
+    "file_system_backup": "storage.backup",
+    "removal_policy": "storage.removal_policy",
+    "lustre": "storage.lustre",
+    "lustre_storage_gib": "storage.lustre.storage",
+    "lustre_bucket": "storage.data",
+    "data": "storage.data",
+    "stop_when_idle_minutes": "spending.stop_when_idle",
+    "stop_after_hours": "spending.stop_after",
+    "monthly_budget_usd": "spending.monthly_budget_usd",
+    "budget_stops": "spending.budget_stops",
+}
+"""Prop or context key of the releases before 0.1 -> the names of today, each of which must exist."""
+
+
+def renamed_table() -> str:
+    """Return a Markdown table of the old names and how a value of each is written now."""
+    hints = dict(list_hints())
+    rows = ["| before | now | in the context |", "|---|---|---|"]
+    for old, new in RENAMED.items():
+        names = new.split(" and ")
+        if unknown := set(names) - hints.keys():
+            raise SystemExit(f"RENAMED must name props that exist, got {', '.join(sorted(unknown))}")
+        rows.append(
+            f"| `{old}` | {' and '.join(f'`{name}`' for name in names)} | {describe_context(hints[names[0]])} |"
+        )
+    return "\n".join(rows)
+
+
+def read_section(documented: Any, section: str) -> dict[str, str]:
+    """Return the entries of a section of a docstring in Google's style."""
+    text = inspect.getdoc(documented) or ""
+    found = re.search(rf"^{section}:\n((?:[ ]+.*\n?|\n)+)", text, re.MULTILINE)
+    entries = re.finditer(r"^    (\w+): (.*(?:\n {8,}.*)*)", found[1] if found else "", re.MULTILINE)
+    return {entry[1]: " ".join(entry[2].split()).replace("|", "\\|") for entry in entries}
 
 
 def architecture() -> str:

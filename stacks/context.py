@@ -1,35 +1,29 @@
 """
 Reads what the user chose: the context of `cdk.json`, `-c key=value`, and what the CDK CLI passes on.
 
-Every key is checked before a stack is made. A wrong one is a `ContextError` that names the key, the rule and a way
-out, and an unknown one names the nearest.
+The keys of a stack are read here, those of its cluster by `stacks.reader` when the stack is made.
 """
 
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_cdk.nodes.tag_keys import TagKey, TagValue
+from deeplearning_cdk.nodes.tags import TagKey, TagValue
 from deeplearning_cdk.props.check import check_prop, show_value
-from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS, VpcIds, check_cluster
-from stacks.context_values import ContextError, Reader, read_pairs, read_regions, read_text
+from stacks.reader import list_keys, parse_json
 
 DEFAULT_STACK_NAME = "deeplearning-cluster"
 
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
-_STACK_KEYS: Mapping[str, Reader] = {
-    "stack_name": read_text,
-    "regions": read_regions,
-    "availability_zones": read_pairs,
-    "tags": read_pairs,
-}
-_READERS: Mapping[str, Reader] = {**_STACK_KEYS, **CLUSTER_KEYS, **PLACE_KEYS}
-# What belongs to one region, and therefore cannot be chosen for several.
-_REGIONAL_KEYS = ("availability_zone", "file_system_id", "lustre_bucket", *PLACE_KEYS)
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]")
+_STACK_KEYS = ("stack_name", "regions", "availability_zones", "tags")
+_REGIONAL_KEYS = ("network.", "storage.file_system", "encryption_key", "alarm_topic")
+"""What belongs to one region, and therefore cannot be chosen for several."""
+_OF_ALL_REGIONS = ("network.cidr", "network.isolated", "network.efa")
 
 
 @dataclass(frozen=True)
@@ -41,21 +35,13 @@ class StackChoice:
         name: The stack's name.
         region: Its region; None for the CLI's.
         tags: Its tags.
-        cluster: Props of the cluster.
-        vpc: Ids of the user's VPC; None for a new one.
-        mount_target_security_group_id: Group of the mount target that the user's file system has; None without.
-        encryption_key_arn: The user's key; None without.
-        alarm_topic_arn: Where the user's alarms go; None without.
+        cluster: The context's keys and values of its cluster.
     """
 
     name: str
     region: str | None
     tags: Mapping[str, str]
     cluster: Mapping[str, Any]
-    vpc: VpcIds | None = None
-    mount_target_security_group_id: str | None = None
-    encryption_key_arn: str | None = None
-    alarm_topic_arn: str | None = None
 
 
 def read_context(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, Any]:
@@ -68,7 +54,7 @@ def read_context(arguments: Sequence[str], environment: Mapping[str, str], folde
         folder: Where `cdk.json` is.
 
     Raises:
-        ContextError: An argument is not `-c key=value`.
+        ValueError: An argument is not `-c key=value`.
     """
     context: dict[str, Any] = {}
     if "CDK_CONTEXT_JSON" not in environment and (folder / "cdk.json").is_file():
@@ -87,7 +73,7 @@ def _read_arguments(arguments: Sequence[str]) -> dict[str, str]:
         option = rest.pop(0)
         key, sign, value = (rest.pop(0) if rest else "").partition("=")
         if option not in {"-c", "--context"} or not key or not sign:
-            raise ContextError(f"arguments must be -c key=value, got {' '.join(arguments)!r}; write -c before each")
+            raise ValueError(f"arguments must be -c key=value, got {' '.join(arguments)!r}; write -c before each")
         pairs[key] = value
     return pairs
 
@@ -96,72 +82,104 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
     """
     Read the stacks that the user asked for: one a region.
 
-    Args:
-        context: The context.
-
     Raises:
-        ValueError: A key is unknown, or a value cannot work.
+        ValueError: A key is unknown, or a value of a stack cannot work.
     """
-    values = {key: _READERS[key](key, value) for key, value in context.items() if _is_ours(key)}
-    cluster = {key: value for key, value in values.items() if key in CLUSTER_KEYS}
-    regions = values.get("regions", [None])
-    zones = _read_zones(values)
-    clusters = {
-        region: cluster | ({"availability_zone": zones[region]} if region in zones else {}) for region in regions
-    }
-    for props in clusters.values():
-        check_cluster(props, values.get("vpc"))
-    if len(regions) > 1 and (regional := [key for key in _REGIONAL_KEYS if key in values]):
-        raise ContextError(f"{regional[0]} must be given for one region, got {len(regions)}; deploy each by itself")
+    known = [*_STACK_KEYS, *list_keys()]
+    ours = {key: value for key, value in context.items() if _is_ours(key, known)}
+    cluster = {key: value for key, value in ours.items() if key not in _STACK_KEYS}
+    regions = _read_regions(ours.get("regions")) or [None]
+    zones = _read_zones(ours.get("availability_zones", {}), regions)
+    tags = {"application": "deeplearning-cdk"} | _read_tags(ours.get("tags", {}))
+    if len(regions) > 1 and (regional := [key for key in _spell_out(cluster) if _is_regional(key)]):
+        raise ValueError(f"{regional[0]} must be given for one region, got {len(regions)}; deploy each by itself")
     return [
         StackChoice(
-            name=_name_stack(values, region if len(regions) > 1 else None),
+            name=_name_stack(ours.get("stack_name", DEFAULT_STACK_NAME), region if len(regions) > 1 else None),
             region=region,
-            tags=_read_tags(values),
-            cluster=clusters[region],
-            vpc=values.get("vpc"),
-            mount_target_security_group_id=values.get("mount_target_security_group"),
-            encryption_key_arn=values.get("encryption_key"),
-            alarm_topic_arn=values.get("alarm_topic"),
+            tags=tags,
+            cluster=cluster | ({"network.availability_zone": zones[region]} if region in zones else {}),
         )
         for region in regions
     ]
 
 
-def _is_ours(key: str) -> bool:
+def _is_ours(key: str, known: Sequence[str]) -> bool:
     """Tell our keys from CDK's own, which have an @ or a colon, or are the CLI's."""
-    if key in _READERS:
+    if key in known:
         return True
     if "@" in key or ":" in key or key.startswith("cli-") or key == "acknowledged-issue-numbers":
         return False
-    nearest = difflib.get_close_matches(key, _READERS, n=1, cutoff=0)
-    raise ContextError(f"context must have only known keys, got {show_value(key)}; did you mean {nearest[0]}?")
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0)
+    raise ValueError(f"context must have only known keys, got {show_value(key)}; did you mean {nearest[0]}?")
 
 
-def _read_zones(values: Mapping[str, Any]) -> dict[str, str]:
-    zones: dict[str, str] = values.get("availability_zones", {})
-    for region, zone in zones.items():
-        if region not in values.get("regions", []):
-            raise ContextError(
+def _spell_out(cluster: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys of a cluster, those of a part that is given as an object one by one."""
+    for key, value in cluster.items():
+        document = parse_json(key, value)
+        yield from (f"{key}.{name}" for name in document) if isinstance(document, dict) else (key,)
+
+
+def _is_regional(key: str) -> bool:
+    return key.startswith(_REGIONAL_KEYS) and key not in _OF_ALL_REGIONS
+
+
+def _read_regions(value: Any) -> list[str | None]:
+    if value is None:
+        return []
+    regions = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+    example = "write e.g. -c regions=us-east-1,eu-west-1"
+    if not isinstance(regions, list) or not regions:
+        raise ValueError(f"regions must be a list, got {show_value(value)}; {example}")
+    for region in regions:
+        if not isinstance(region, str) or not _REGION.fullmatch(region):
+            raise ValueError(f"regions must be AWS regions, got {show_value(region)}; {example}")
+    if len(set(regions)) < len(regions):
+        raise ValueError(f"regions must name each region once, got {','.join(regions)}; leave the second one out")
+    return list(regions)
+
+
+def _read_pairs(key: str, value: Any) -> dict[str, str]:
+    """Return an object of texts, or `name=value` with commas between them."""
+    if isinstance(value, str):
+        parts = [item.strip().partition("=") for item in value.split(",")]
+        pairs = {name: text for name, sign, text in parts if name and sign and text}
+        is_whole = len(pairs) == len(parts)
+    else:
+        pairs = dict(value) if isinstance(value, dict) else {}
+        is_whole = isinstance(value, dict) and all(isinstance(text, str) for text in pairs.values())
+    if not is_whole:
+        raise ValueError(
+            f"{key} must be name=value pairs, got {show_value(value)}; write -c {key}=name=value,name=value"
+        )
+    return pairs
+
+
+def _read_zones(value: Any, regions: Sequence[str | None]) -> dict[str | None, str]:
+    zones: dict[str | None, str] = {}
+    for region, zone in _read_pairs("availability_zones", value).items():
+        if region not in regions:
+            raise ValueError(
                 f"availability_zones must be of chosen regions, got {show_value(region)}; add it to regions"
             )
         if not zone.startswith(region):
-            raise ContextError(f"availability_zones must be of their region, got {region}={zone}; write {region}a")
+            raise ValueError(f"availability_zones must be of their region, got {region}={zone}; write {region}a")
+        zones[region] = zone
     return zones
 
 
-def _name_stack(values: Mapping[str, Any], region: str | None) -> str:
-    name = values.get("stack_name", DEFAULT_STACK_NAME)
-    if not _STACK_NAME.fullmatch(name):
-        raise ContextError(
+def _name_stack(name: Any, region: str | None) -> str:
+    if not isinstance(name, str) or not _STACK_NAME.fullmatch(name):
+        raise ValueError(
             f"stack_name must be letters, digits and hyphens, got {show_value(name)}; begin it with a letter"
         )
-    return f"{name}-{region}" if region else str(name)
+    return f"{name}-{region}" if region else name
 
 
-def _read_tags(values: Mapping[str, Any]) -> dict[str, str]:
-    tags: dict[str, str] = values.get("tags", {})
-    for key, value in tags.items():
+def _read_tags(value: Any) -> dict[str, str]:
+    tags = _read_pairs("tags", value)
+    for key, text in tags.items():
         check_prop("tag key", key, TagKey)
-        check_prop(f"tag {key}", value, TagValue)
-    return {"application": "deeplearning-cdk"} | tags
+        check_prop(f"tag {key}", text, TagValue)
+    return tags

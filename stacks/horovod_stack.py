@@ -1,18 +1,14 @@
 """The deployable stack: one cluster for Horovod, MPI or torchrun, and how to log in."""
 
-from typing import Any
+import hashlib
+import re
 
-from aws_cdk import CfnOutput, DefaultStackSynthesizer, Environment, Stack
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_sns as sns
+from aws_cdk import CfnOutput, CfnResource, DefaultStackSynthesizer, Environment, Stack
 from constructs import Construct
 
-from deeplearning_cdk import LustreFileSystem, TrainingCluster
-from stacks.cluster_context import VpcIds
+from deeplearning_cdk import TrainingCluster
 from stacks.context import StackChoice
-from stacks.job_context import take_lustre
-from stacks.operation_context import take_spending
+from stacks.reader import read_props
 
 
 class HorovodStack(Stack):
@@ -25,6 +21,9 @@ class HorovodStack(Stack):
 
     Attributes:
         cluster: The cluster.
+
+    Raises:
+        ValueError: A value of the context cannot work; the message names the key, the rule and a way out.
     """
 
     def __init__(self, scope: Construct, choice: StackChoice) -> None:
@@ -37,13 +36,9 @@ class HorovodStack(Stack):
             # The CLI checks the bootstrap stack's version by itself.
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
         )
-        places = import_places(self, choice.vpc, choice.mount_target_security_group_id) | self._import_shared(choice)
-        props, lustre = take_lustre(take_spending(choice.cluster))
-        if lustre:
-            # In the user's VPC it can stay when the stack goes.
-            kept = {"vpc": places["vpc"], "removal_policy": props.get("removal_policy")} if choice.vpc else {}
-            places["lustre"] = LustreFileSystem(self, "Lustre", **lustre, **kept)
-        self.cluster = TrainingCluster(self, "Cluster", **(places | props))
+        self.cluster = TrainingCluster(self, "Cluster", **read_props(self, choice.cluster))
+        if self.cluster.storage.lustre is not None:
+            _keep_ids(self.cluster.storage.lustre)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "FileSystemId", value=self.cluster.file_system.file_system_id)
         CfnOutput(self, "LogIn", value=self.cluster.session_command, description="A shell on the master")
@@ -53,42 +48,16 @@ class HorovodStack(Stack):
             self, "AlarmTopic", value=self.cluster.monitoring.alarm_topic.topic_arn, description="Subscribe to it"
         )
 
-    def _import_shared(self, choice: StackChoice) -> dict[str, Any]:
-        shared: dict[str, Any] = {}
-        if choice.encryption_key_arn:
-            shared["encryption_key"] = kms.Key.from_key_arn(self, "EncryptionKey", choice.encryption_key_arn)
-        if choice.alarm_topic_arn:
-            shared["alarm_topic"] = sns.Topic.from_topic_arn(self, "AlarmTopicOfUser", choice.alarm_topic_arn)
-        return shared
 
-
-def import_places(scope: Construct, vpc: VpcIds | None, security_group_id: str | None) -> dict[str, Any]:
+def _keep_ids(lustre: Construct) -> None:
     """
-    Return the props of a cluster that are the user's own VPC, subnets and security group.
+    Give FSx for Lustre the logical ids that it had beside the cluster, since others would replace the file system.
 
-    Args:
-        scope: Where the imports stand.
-        vpc: Ids of the user's VPC; None for a new one.
-        security_group_id: Group of the file system's mount target; None without.
+    A logical id is the path below the stack and eight digits of its MD5 (aws-cdk-lib 2.275.0, uniqueid.ts of core).
     """
-    places: dict[str, Any] = {}
-    if security_group_id:
-        places["mount_target_security_group"] = ec2.SecurityGroup.from_security_group_id(
-            scope, "MountTargetSecurityGroup", security_group_id
-        )
-    if vpc is None:
-        return places
-    places["availability_zone"] = vpc.availability_zone
-    places["vpc"] = ec2.Vpc.from_vpc_attributes(
-        scope,
-        "Vpc",
-        vpc_id=vpc.vpc_id,
-        availability_zones=[vpc.availability_zone],
-        private_subnet_ids=[vpc.worker_subnet_id],
-        private_subnet_route_table_ids=[vpc.worker_route_table_id] if vpc.worker_route_table_id else None,
-        private_subnet_ipv4_cidr_blocks=[vpc.worker_subnet_cidr] if vpc.worker_subnet_cidr else None,
-        public_subnet_ids=[vpc.master_subnet_id] if vpc.master_subnet_id else None,
-    )
-    if vpc.master_subnet_id:
-        places["master_subnet"] = places["vpc"].public_subnets[0]
-    return places
+    for resource in lustre.node.find_all():
+        if isinstance(resource, CfnResource):
+            path = resource.node.path.split("/")[2:]
+            digest = hashlib.md5("/".join(path).encode(), usedforsecurity=False).hexdigest()[:8].upper()
+            name = "".join(re.sub("[^A-Za-z0-9]", "", part) for part in path if part != "Resource")
+            resource.override_logical_id(name + digest)

@@ -1,4 +1,4 @@
-"""What the programs of a cluster meet at: state item, queues, topic and the stack's wait."""
+"""Coordination of a cluster: state table, queues, topic and the wait condition of the stack."""
 
 from aws_cdk import CfnWaitCondition, CfnWaitConditionHandle, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
@@ -13,31 +13,31 @@ from deeplearning_cdk.security.encryption import scaling_role_arn
 from deeplearning_contract.cluster_state import TABLE_KEY
 
 MOST_RECEIPTS = 20
-"""Receipts of a message that nobody deletes, half a minute apart: ten minutes in which each kills its master."""
+"""Receives of a message that is never deleted, 30 seconds apart: 10 minutes in which it can stop its master."""
 _LONG_POLL = Duration.seconds(20)
 _DATA_KEY_LIFE = Duration.hours(1)
-"""Time for which SQS calls KMS no more than once for each caller."""
+"""Period in which SQS calls KMS at most once for each caller."""
 
 
 class Coordination(Construct):
     """
-    Meeting points of a cluster, as `docs/architecture.md` describes them, encrypted and reached over TLS only.
+    State table, queues and topic of a cluster, which are encrypted and accept TLS only; see `docs/architecture.md`.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
-        encryption_key: Encrypts all of it.
+        encryption_key: KMS key for table, queues and topic.
 
     Attributes:
-        state_table: Holds the state item, the one truth.
-        dead_letters: What nobody could handle: messages that killed the master, events that a function failed at, and
-            what topics and rules could not deliver.
-        master_queue: The adjuster rings the master.
-        worker_queue: The master rings all workers.
-        report_queue: The workers tell the master.
-        topic: Carries the events of the groups to the adjuster.
-        signal_url: Presigned URL that ends the stack's wait; a secret of the adjuster and the master.
-        readiness: What must exist before the first node.
+        state_table: Table with the state record, the single source of truth.
+        dead_letters: Queue for messages that stopped the master, events at which a function failed, and messages that
+            topics and rules could not deliver.
+        master_queue: Queue of notifications from the adjuster to the master.
+        worker_queue: Queue of notifications from the master to all workers.
+        report_queue: Queue of reports from the workers to the master.
+        topic: Topic for the events of the groups, with the adjuster as its subscriber.
+        signal_url: Presigned URL of the stack's wait condition; only the adjuster and the master may read it.
+        readiness: Dependencies of the first node.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, encryption_key: kms.IKey) -> None:
@@ -53,15 +53,15 @@ class Coordination(Construct):
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
-            # The item says nothing once the cluster is gone.
+            # The record is of no use once the cluster is deleted.
             removal_policy=RemovalPolicy.DESTROY,
         )
-        # Somebody may look days later why a message could not be handled.
+        # 14 days, so that a message can be examined days after it failed.
         self.dead_letters = self._make_queue("DeadLetters", Duration.days(14), Duration.seconds(30))
         redrive = sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=MOST_RECEIPTS)
-        # Messages are doorbells and reports of one formation, so none needs to outlive it.
+        # Messages are notifications and reports of one formation, and need not outlive it.
         self.master_queue = self._make_queue("MasterQueue", Duration.hours(1), Duration.seconds(30), redrive)
-        # Every worker must see every ring, so a ring is never hidden and expires by itself.
+        # Every worker must receive every notification, so that none is hidden, and each expires by itself.
         self.worker_queue = self._make_queue("WorkerQueue", Duration.minutes(5), Duration.seconds(0))
         acknowledge(self.worker_queue, "worker-doorbell-without-redrive")
         self.report_queue = self._make_queue("ReportQueue", Duration.days(1), Duration.seconds(30), redrive)
@@ -70,19 +70,15 @@ class Coordination(Construct):
         self.signal_url = self._handle.ref
         readiness = DependencyGroup()
         queues = (self.dead_letters, self.master_queue, self.worker_queue, self.report_queue)
-        # The groups name the topic anyway, but not its policy.
+        # The groups refer to the topic, but not to its policy.
         readiness.add(self.state_table, *queues, self.topic.node.find_child("Policy"))
         self.readiness: IDependable = readiness
 
     def admit_sender(self, queue: sqs.Queue, sender: iam.IRole) -> None:
         """
-        Let nobody but a role send to a queue, whatever else the account's policies allow.
+        Deny `sqs:SendMessage` on a queue to everyone but a role, whatever other policies of the account allow.
 
-        Sending alone is refused to others, so that no administrator is locked out.
-
-        Args:
-            queue: One of these queues.
-            sender: Whom the queue is for.
+        Only sending is denied, so that no administrator is locked out.
         """
         queue.add_to_resource_policy(
             iam.PolicyStatement(
@@ -97,11 +93,9 @@ class Coordination(Construct):
 
     def wait_for_formation(self, timeout: Duration, *dependencies: IDependable) -> CfnWaitCondition:
         """
-        Make the stack's creation wait for the cluster's own verdict.
+        Make the stack's creation wait until the cluster signals success or failure, or until a timeout fails it.
 
-        Args:
-            timeout: How long to wait before the creation fails.
-            dependencies: What the nodes need; the clock starts when all of it is there.
+        The timeout starts when all dependencies, which are those of the nodes, have been created.
         """
         condition = CfnWaitCondition(
             self, "Formation", count=1, handle=self._handle.ref, timeout=str(int(timeout.to_seconds()))
@@ -128,12 +122,12 @@ class Coordination(Construct):
 
     def _make_topic(self) -> sns.Topic:
         """
-        Make the topic to which Auto Scaling alone publishes, with its service-linked role.
+        Make the topic to which only Auto Scaling publishes, with its service-linked role.
 
-        That role may publish anywhere by a policy of its own (SNS developer guide, "Enable compatibility between event
-        sources and encrypted topics"; AWS managed policy AutoScalingServiceRolePolicy), so that this one only refuses:
-        a caller with credentials of its own whatever its rights are, but not what AWS itself does, because the test of
-        a new notification may come in the name of who deploys.
+        That role's own policy allows it to publish to any topic (SNS developer guide, "Enable compatibility between
+        event sources and encrypted topics"; AWS managed policy AutoScalingServiceRolePolicy). The topic's policy
+        therefore only denies: every caller with credentials of its own, whatever its rights, but no call by AWS itself,
+        because the test of a new notification can be made in the name of the deploying principal.
         """
         topic = sns.Topic(self, "LaunchEvents", master_key=self._key, enforce_ssl=True)
         topic.add_to_resource_policy(
@@ -154,9 +148,6 @@ class Coordination(Construct):
 
 def name_cluster(scope: Construct) -> str:
     """
-    Name a cluster: unique among live stacks of a region, and the same at every synth.
-
-    Args:
-        scope: The construct that is the cluster.
+    Return the name of the cluster that a construct is: unique among live stacks of a region, the same at every synth.
     """
     return f"{Stack.of(scope).stack_name}-{scope.node.addr[-8:]}"

@@ -1,45 +1,53 @@
 """The cluster: one master and its workers, formed and checked before the stack is complete."""
 
-from collections.abc import Sequence
+from typing import Annotated
 
-from aws_cdk import RemovalPolicy
+import jsii
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
-from constructs import Construct
+from aws_cdk import aws_sns as sns
+from constructs import Construct, IDependable
 
-from deeplearning_cdk.capacity.purchase import ChosenPurchase
-from deeplearning_cdk.cluster_assembly import ClusterAssembly
-from deeplearning_cdk.cluster_plan import plan_cluster
-from deeplearning_cdk.cluster_props import (
-    AlarmTopic,
-    AvailabilityZone,
-    EncryptionKey,
-    FileSystemId,
-    FileSystemThroughput,
-    ImageRelease,
-    KeyPair,
-    NewRemovalPolicy,
-    SetupTimeout,
-    SshPeer,
-    VolumeSize,
-    WorkerCount,
-)
-from deeplearning_cdk.images.choice import ChosenImage
-from deeplearning_cdk.network.cluster_network import DEFAULT_VPC_CIDR, Place
-from deeplearning_cdk.network.subnet_sizes import VpcCidr
-from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType
-from deeplearning_cdk.nodes.user_scripts import Script, SetupScripts
+from deeplearning_cdk.capacity.adjuster import CapacityAdjuster, request_capacity
+from deeplearning_cdk.coordination import Coordination, name_cluster
+from deeplearning_cdk.images.pin import pin_image
+from deeplearning_cdk.network.addresses import check_subnet
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.nodes.cluster_nodes import ClusterNodes
+from deeplearning_cdk.nodes.login_commands import session_command
+from deeplearning_cdk.nodes.plan import plan_nodes
+from deeplearning_cdk.nodes.programs import NodeSite
+from deeplearning_cdk.nodes.tags import tag_costs
+from deeplearning_cdk.operations.messages import make_log_group
+from deeplearning_cdk.operations.metrics import ClusterMetrics
+from deeplearning_cdk.operations.monitoring import ClusterMonitoring
 from deeplearning_cdk.operations.spending import Spending
-from deeplearning_cdk.software.environment_cache import ChosenCache
-from deeplearning_cdk.software.job_environment import JobEnvironment
-from deeplearning_cdk.storage.data_source import DataSource
-from deeplearning_cdk.storage.lustre_file_system import LustreFileSystem
-from deeplearning_cdk.storage.mount_point import MountPoint
-from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
+from deeplearning_cdk.props.check import Rule, checked
+from deeplearning_cdk.props.rules import is_arn
+from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
+from deeplearning_cdk.security.grants import grant_read_status, grant_session
+from deeplearning_cdk.storage.cluster_storage import ClusterStorage
+from deeplearning_cdk.values import KeyPair, Master, Network, SetupTimeout, Software, Storage, Workers
+from deeplearning_cdk.warnings import add_warnings
+from deeplearning_contract.names import NodeRole
+
+_DEFAULT_TIMEOUT = Duration.minutes(55)
+_SHORTEST_MARGIN_SECONDS, _LONGEST_MARGIN_SECONDS = 180, 300
+
+AlarmTopic = Annotated[
+    sns.ITopic,
+    Rule(
+        must="have a plain ARN",
+        remedy="write arn:aws:sns:region:account:name",
+        is_kept=lambda topic: is_arn("sns", topic.topic_arn),
+    ),
+]
+"""The topic of the user's alarms."""
 
 
-class TrainingCluster(ClusterAssembly):
+@jsii.implements(iam.IGrantable, ec2.IConnectable)
+class TrainingCluster(Construct):
     """
     A master and workers that find each other, share a file system, and train over SSH.
 
@@ -48,160 +56,200 @@ class TrainingCluster(ClusterAssembly):
     Args:
         scope: The parent.
         construct_id: The id in the parent.
-        worker_instance_type: Type of the workers. Default: p3dn.24xlarge.
-        master_instance_type: Type of the master; one without accelerators beside workers with some leads and runs no
-            ranks. Default: the workers' type.
-        worker_min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
-        worker_desired_capacity: Workers to launch. Default: 3, or the nearest that minimum and maximum allow.
-        worker_max_capacity: Most workers that may be scaled to later. Default: the desired capacity.
-        worker_purchase: How the workers are paid for: on demand, as spot instances, or in a reservation or
-            Capacity Block of the zone `availability_zone`. Default: on demand.
-        master_purchase: How the master is paid for; the stack completes only while it can launch. Default: on demand,
-            whatever the workers' is.
-        image: What all nodes start from. Default: what drives the instance type: the PyTorch Deep Learning AMI on
-            Ubuntu, stock Ubuntu with the proprietary driver for P3, stock Ubuntu for CPU types.
-        volume_size: Size of each node's root volume. Default: 150 GiB.
-        ssh_peer: Network, prefix list or peer that may open SSH to the master, which a new VPC then has in its
-            public subnet. Default: nobody; log in through Session Manager.
-        key_pair: EC2 key pair of the login user. Default: none.
-        mount_point: Where nodes mount the shared file system, the value of `EFS_MOUNT`. Default: /efs.
-        setup_script: Path of a script that runs as root on every node before it joins, `ec2.UserData` for Linux in
-            its place, or `SetupScripts` with one for each role. Default: none.
-        run_script: Path of a script, or `ec2.UserData`, that runs as the login user on the master once the cluster
-            has formed; from there `deeplearning exec` runs a command on every node. Default: none.
-        setup_timeout: Time that the stack waits for the cluster. Default: 55 minutes.
-        vpc: The user's VPC. Default: a new one.
-        vpc_cidr: Addresses of a new VPC, /16 to /26. Default: 10.0.0.0/16.
-        availability_zone: Zone of all nodes; needed with a subnet that does not name its own. Default: the region's
-            first, or that of the user's subnet.
-        worker_subnet: Subnet of the workers in the user's VPC. Default: the zone's first private one.
-        master_subnet: Subnet of the master in the user's VPC. Default: the workers' one, or with `ssh_peer` the
-            zone's first public one where the VPC has one.
-        isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
-            through a new VPC's NAT gateway, or as the user's VPC lets them.
-        efa: Nodes of accelerated types with EFA use it, and install AWS's software for it where the image has none;
-            without, NCCL speaks TCP. Default: they do.
-        file_system: That of another cluster in its VPC and zone, where jobs of one name are one job, or an EFS file
-            system with a mount target in the zone. Default: its own.
-        file_system_id: An existing file system. Default: a new one.
-        file_system_throughput: Of a new file system: `elastic`, `bursting`, or a size for each second, which is
-            provisioned. Default: elastic.
-        mount_target_security_group: Group of the mount target that the existing file system already has in the
-            zone. Default: a mount target is made.
-        removal_policy: What becomes of a new file system with the stack. Default: kept, unless its creation fails.
-        lustre: FSx for Lustre that all nodes mount beside the file system. Default: none.
-        data: What is brought from S3 to /opt/deeplearning/data on every node. Default: nothing.
-        environment: The software that jobs run in, built once a cluster. Default: Horovod, and PyTorch where the image
-            has no framework; nothing for AWS's own accelerators.
-        environment_cache: `EnvironmentCache`, or a bucket, which keeps finished environments for other clusters.
-            Default: they stay on the shared file system.
-        image_release: Another text than before takes the image's current release; until then it stays that of the
-            creation. Default: 1.
-        encryption_key: Encrypts everything that can be. Default: a key of the cluster's own.
-        file_system_backup: A new file system is backed up every day. Default: it is.
-        alarm_topic: Where alarms go. Default: a topic of the cluster's own.
+        workers: Instance type, capacity, purchase option, volume, set-up script and role of the workers. Default:
+            `Workers()`, three p3dn.24xlarge.
+        master: The same of the master, what it runs, and who may open SSH to it. Default: `Master()`, like a worker.
+        network: VPC, zone and subnets. Default: `Network()`, a new VPC with a NAT gateway.
+        software: Image, and the environment of jobs. Default: `Software()`, an image for the instance type, and
+            Horovod.
+        storage: Shared file system, FSx for Lustre, and data in S3. Default: `Storage()`, a new EFS file system.
         spending: When the cluster stops by itself, and its budget. Default: it never stops, and a warning says so.
-        master_role: Role of the master, to which its rights are attached. Default: a new one.
-        worker_role: Role of the workers, made in the app, to which their rights are attached. Default: a new one.
-        security_groups: Further groups of every node, such as one that a database admits. Default: none.
+        key_pair: EC2 key pair of the login user. Default: none.
+        encryption_key: KMS key for every encryptable resource. Default: a key of the cluster's own.
+        alarm_topic: Topic that receives the alarms. Default: a topic of the cluster's own.
+        setup_timeout: Time that the stack waits for the cluster. Default: 55 minutes.
 
     Attributes:
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
         encryption: The key of the cluster.
-        network: Where the nodes live.
-        file_system: What all nodes mount.
+        network: VPC, subnets and security group of the nodes.
         coordination: State item, queues, topic and the stack's wait.
+        storage: The file systems.
+        file_system: The shared file system of all nodes.
         adjuster: The capacity adjuster.
-        node_log: What the nodes log.
+        node_log: Log group of the nodes.
+        metrics: CloudWatch metrics of the cluster, for dashboards and alarms.
+        nodes: Roles and node groups.
+        master: The master's node group.
+        workers: The workers' node group.
         monitoring: Dashboard and alarms.
+        formation: The wait condition that the cluster signals.
+        session_command: The command that opens a Session Manager shell on the master.
+        ssh_command: The command that opens an SSH session on the master; None without `ssh_peer` and `key_pair`.
 
     Raises:
         ValueError: A choice cannot work; the message names the prop, the rule and a way out.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
         *,
-        worker_instance_type: NodeInstanceType | None = None,
-        master_instance_type: NodeInstanceType | None = None,
-        worker_min_capacity: WorkerCount | None = None,
-        worker_desired_capacity: WorkerCount | None = None,
-        worker_max_capacity: WorkerCount | None = None,
-        worker_purchase: ChosenPurchase | None = None,
-        master_purchase: ChosenPurchase | None = None,
-        image: ChosenImage | None = None,
-        volume_size: VolumeSize | None = None,
-        ssh_peer: SshPeer | None = None,
+        workers: Workers = Workers(),
+        master: Master = Master(),
+        network: Network = Network(),
+        software: Software = Software(),
+        storage: Storage = Storage(),
+        spending: Spending = Spending(),
         key_pair: KeyPair | None = None,
-        mount_point: MountPoint = "/efs",
-        setup_script: SetupScripts | Script | None = None,
-        run_script: Script | None = None,
-        setup_timeout: SetupTimeout | None = None,
-        vpc: ec2.IVpc | None = None,
-        vpc_cidr: VpcCidr | None = None,
-        availability_zone: AvailabilityZone | None = None,
-        worker_subnet: ec2.ISubnet | None = None,
-        master_subnet: ec2.ISubnet | None = None,
-        isolated: bool = False,
-        efa: bool = True,
-        file_system: SharedFileSystem | efs.IFileSystem | None = None,
-        file_system_id: FileSystemId | None = None,
-        file_system_throughput: FileSystemThroughput | None = None,
-        mount_target_security_group: ec2.ISecurityGroup | None = None,
-        removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-        lustre: LustreFileSystem | None = None,
-        data: Sequence[DataSource] = (),
-        environment: JobEnvironment | None = None,
-        environment_cache: ChosenCache | None = None,
-        image_release: ImageRelease = "1",
         encryption_key: EncryptionKey | None = None,
-        file_system_backup: bool = True,
         alarm_topic: AlarmTopic | None = None,
-        spending: Spending | None = None,
-        master_role: iam.IRole | None = None,
-        worker_role: iam.IRole | None = None,
-        security_groups: Sequence[ec2.ISecurityGroup] = (),
+        setup_timeout: SetupTimeout | None = None,
     ) -> None:
-        # Before the plan, which is made for a new VPC or for the user's.
-        place = Place(vpc, vpc_cidr, availability_zone, worker_subnet, master_subnet)
-        plan = plan_cluster(
-            worker_instance_type=worker_instance_type,
-            master_instance_type=master_instance_type,
-            worker_min_capacity=worker_min_capacity,
-            worker_desired_capacity=worker_desired_capacity,
-            worker_max_capacity=worker_max_capacity,
-            worker_purchase=worker_purchase,
-            master_purchase=master_purchase,
-            availability_zone=place.zone,
-            image=image,
-            ssh_peer=ssh_peer,
-            key_pair=key_pair,
-            mount_point=mount_point,
-            setup_script=setup_script,
-            run_script=run_script,
-            setup_timeout=setup_timeout,
-            vpc_cidr=None if vpc else vpc_cidr or DEFAULT_VPC_CIDR,
-            isolated=isolated,
-            efa=efa,
-            file_system=file_system,
-            file_system_id=file_system_id,
-            file_system_throughput=file_system_throughput,
-            mount_target_security_group=mount_target_security_group,
-            removal_policy=removal_policy,
-            lustre=lustre,
-            data=data,
-            environment=environment,
-            environment_cache=environment_cache,
-            volume_size=volume_size,
-            image_release=image_release,
-            encryption_key=encryption_key,
-            file_system_backup=file_system_backup,
-            alarm_topic=alarm_topic,
-            spending=spending,
-            master_role=master_role,
-            worker_role=worker_role,
-            security_groups=security_groups,
+        timeout = _check_timeout(setup_timeout or _DEFAULT_TIMEOUT, spending)
+        plan = plan_nodes(workers, master, network, software, storage)
+        super().__init__(scope, construct_id)
+        add_warnings(self, plan, spending, isolated=network.isolated, has_lustre=storage.lustre is not None)
+        self.cluster_name = tag_costs(self, name_cluster(self))
+        self.metrics = ClusterMetrics(self.cluster_name)
+        self.encryption = ClusterEncryption(
+            self, "Encryption", key=encryption_key, is_kept=storage.outlives_stack, has_spot=plan.has_spot
         )
-        super().__init__(scope, construct_id, plan, place, isolated=isolated)
+        key, log_key = self.encryption.key, self.encryption.log_key
+        self.network = ClusterNetwork(
+            self, "Network", network, public_master=master.ssh_peer is not None, log_key=log_key
+        )
+        check_subnet(
+            self.network.worker_subnet,
+            has_master=self.network.has_one_subnet,
+            master=plan.master,
+            most_workers=workers.capacity.maximum,
+            is_public=self.network.has_public_master,
+            isolated=network.isolated,
+        )
+        self.coordination = Coordination(self, "Coordination", encryption_key=key)
+        self.storage = ClusterStorage(
+            self,
+            storage,
+            mode=plan.image.file_system_mode,
+            network=self.network,
+            state_table=self.coordination.state_table,
+            encryption_key=key,
+        )
+        self.file_system = self.storage.file_system
+        self.node_log = make_log_group(self, "NodeLog", key=log_key)
+        self.adjuster = CapacityAdjuster(
+            self,
+            "CapacityAdjuster",
+            cluster=self.cluster_name,
+            coordination=self.coordination,
+            encryption=self.encryption,
+            worker_min_capacity=workers.capacity.minimum,
+            capacity_reservation_id=plan.block_id,
+            spending=spending,
+        )
+        site = NodeSite(
+            cluster=self.cluster_name,
+            network=self.network,
+            storage=self.storage,
+            coordination=self.coordination,
+            log_group=self.node_log,
+            key_arn=self.encryption.key_arn,
+            image_id=pin_image(self, plan.image, software.image_release, self.coordination, self.encryption),
+            key_name=key_pair if key_pair is None or isinstance(key_pair, str) else key_pair.key_pair_name,
+            ssh_peer=master.peer,
+            security_groups=tuple(network.security_groups),
+            data=tuple(storage.data),
+            environment_cache=software.environment_cache,
+            formation_seconds=_count_formation_seconds(timeout),
+            stop_when_idle_seconds=int(spending.stop_when_idle.to_seconds()) if spending.stop_when_idle else 0,
+        )
+        self.nodes = ClusterNodes(self, "Nodes", plan, site)
+        self.master, self.workers = self.nodes.groups[NodeRole.MASTER], self.nodes.groups[NodeRole.WORKER]
+        self.node.default_child = self.workers.group
+        self.session_command = session_command(self.cluster_name, Stack.of(self).region)
+        self.monitoring = ClusterMonitoring(
+            self,
+            "Monitoring",
+            metrics=self.metrics,
+            session_command=self.session_command,
+            has_gpus=plan.has_gpus,
+            formation_seconds=site.formation_seconds,
+            spending=spending,
+            alarm_topic=alarm_topic,
+            coordination=self.coordination,
+            adjuster=self.adjuster,
+            node_log=self.node_log,
+            file_system=self.file_system,
+            encryption_key=key,
+        )
+        self.ssh_command = self.nodes.ssh_command
+        self._order_creation(workers.capacity.desired, timeout)
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """Connections of every node."""
+        return self.network.connections
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """The roles of all nodes: `bucket.grant_read(cluster)` reaches each."""
+        return self.nodes.principal
+
+    def grant_session(self, grantee: iam.IGrantable) -> iam.Grant:
+        """
+        Let a grantee log in to the nodes through Session Manager, as `deeplearning-cdk ssh` does.
+
+        Whoever has a session may become root on the node, and use the node's role.
+        """
+        return grant_session(grantee, self.cluster_name)
+
+    def grant_read_status(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let a grantee run `deeplearning-cdk status` and `logs` with the stack's name; nothing can be changed."""
+        return grant_read_status(
+            grantee,
+            self,
+            coordination=self.coordination,
+            adjuster=self.adjuster.function,
+            log_groups=[self.node_log, self.adjuster.function.log_group],
+            key=self.encryption.key,
+        )
+
+    def _order_creation(self, wanted: int, timeout: Duration) -> None:
+        """Let nodes, and the clock of the stack's wait, start when all is there that nodes need, or that can fail."""
+        needs: list[IDependable] = [
+            self.network.connectivity,
+            *self.storage.readiness,
+            self.coordination.readiness,
+            self.adjuster,
+            *self.nodes.readiness,
+        ]
+        self.master.launch_after(*needs)
+        # One after the other: in a fresh account two groups at once race for Auto Scaling's service-linked role.
+        self.workers.launch_after(*needs, self.master.group)
+        request = request_capacity(self, self.adjuster, wanted)
+        request.node.add_dependency(*needs, self.master.group, self.workers.group, self.network, self.monitoring)
+        self.formation = self.coordination.wait_for_formation(timeout, *needs)
+
+
+def _check_timeout(timeout: Duration, spending: Spending) -> Duration:
+    """Return the stack's time-out, during which the cluster must not stop by itself."""
+    if spending.stop_after is not None and spending.stop_after.to_seconds() <= timeout.to_seconds():
+        raise ValueError(
+            f"spending.stop_after must be more than setup_timeout ({timeout.to_minutes(integral=False):g} minutes), "
+            f"got {spending.stop_after.to_minutes(integral=False):g} minutes; a cluster that stops while it forms "
+            "fails its stack, so shorten setup_timeout or stop later"
+        )
+    return timeout
+
+
+def _count_formation_seconds(timeout: Duration) -> int:
+    """
+    Return the part of the stack's time-out that the nodes may use, in seconds.
+
+    The nodes stop earlier than CloudFormation, so that their reason and not its time-out is what the user reads.
+    """
+    seconds = int(timeout.to_seconds())
+    return seconds - min(_LONGEST_MARGIN_SECONDS, max(_SHORTEST_MARGIN_SECONDS, seconds // 5))

@@ -73,7 +73,7 @@ LAUNCH_FAILURE_KINDS = (
     LaunchFailureKind(
         "VolumeLimitExceeded",
         r"VolumeLimitExceeded|maximum .*(volume|storage)|MaxIOPSLimitExceeded",
-        "ask for more of the EBS quota of gp3 storage in Service Quotas, or lower volume_size",
+        "ask for more of the EBS quota of gp3 storage in Service Quotas, or lower workers.volume_size",
     ),
     LaunchFailureKind(
         "VcpuLimitExceeded",
@@ -100,7 +100,7 @@ LAUNCH_FAILURE_KINDS = (
         "InsufficientInstanceCapacity",
         r"InsufficientInstanceCapacity|InsufficientCapacity|(do not|not) have (sufficient|enough) .*capacity"
         r"|insufficient capacity|no longer available.*availability zone",
-        "try again later, choose another availability_zone, region or instance type, or reserve capacity",
+        "try again later, choose another network.availability_zone, region or instance type, or reserve capacity",
     ),
     LaunchFailureKind(
         "InvalidIamInstanceProfile",
@@ -153,7 +153,7 @@ LAUNCH_FAILURE_KINDS = (
     LaunchFailureKind(
         "Unsupported",
         r"Unsupported|(not|no longer) supported|Invalid value .* for InstanceType|does not match .*architecture",
-        "choose another availability_zone, instance type or image, which go together",
+        "choose another network.availability_zone, instance type or image, which go together",
         is_configuration=True,
     ),
     LaunchFailureKind(

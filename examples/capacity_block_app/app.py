@@ -14,7 +14,7 @@ so no GPU instance is needed outside the block, and the cluster's logs and share
 import aws_cdk as cdk
 from constructs import Construct
 
-from deeplearning_cdk import Purchase, TrainingCluster
+from deeplearning_cdk import Master, Network, Purchase, TrainingCluster, Workers
 
 WORKERS = 4
 
@@ -27,13 +27,15 @@ class CapacityBlockStack(cdk.Stack):
         cluster = TrainingCluster(
             self,
             "Cluster",
-            worker_instance_type="p5.48xlarge",
-            master_instance_type="m7i.2xlarge",
-            worker_purchase=Purchase.capacity_block(reservation),
-            availability_zone=zone,
-            worker_min_capacity=0,
-            worker_desired_capacity=0,
-            worker_max_capacity=WORKERS,
+            workers=Workers(
+                instance_type="p5.48xlarge",
+                purchase=Purchase.capacity_block(reservation),
+                min_capacity=0,
+                desired_capacity=0,
+                max_capacity=WORKERS,
+            ),
+            master=Master(instance_type="m7i.2xlarge"),
+            network=Network(availability_zone=zone),
         )
         group = cluster.workers.group_name
         start = f"aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity {WORKERS}"

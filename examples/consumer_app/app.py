@@ -11,7 +11,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import Network, TrainingCluster, Workers
 
 
 class TrainingStack(cdk.Stack):
@@ -25,11 +25,8 @@ class TrainingStack(cdk.Stack):
         cluster = TrainingCluster(
             self,
             "Cluster",
-            vpc=vpc,
-            worker_instance_type="g5.12xlarge",
-            worker_min_capacity=2,
-            worker_desired_capacity=4,
-            worker_max_capacity=8,
+            workers=Workers(instance_type="g5.12xlarge", min_capacity=2, desired_capacity=4, max_capacity=8),
+            network=Network(vpc=vpc),
         )
         data.grant_read(cluster)
         cluster.connections.allow_from(ec2.Peer.ipv4(vpc.vpc_cidr_block), ec2.Port.tcp(6006), "TensorBoard")

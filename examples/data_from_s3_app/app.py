@@ -16,7 +16,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from deeplearning_cdk import DataSource, JobEnvironment, TrainingCluster
+from deeplearning_cdk import DataSource, JobEnvironment, Software, Storage, TrainingCluster, Workers
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
@@ -36,16 +36,17 @@ class DataFromS3Stack(cdk.Stack):
         cluster = TrainingCluster(
             self,
             "Cluster",
-            worker_instance_type="g5.12xlarge",
-            worker_desired_capacity=2,
-            data=[
-                # Unpacked once by the master on the shared file system: /opt/deeplearning/data/coco on every node.
-                DataSource("coco", bucket, "coco.tar.gz", target="efs"),
-                # Copied to a disk of each node, which reads it faster.
-                DataSource("backbone", bucket, "backbone/", target="local"),
-            ],
+            workers=Workers(instance_type="g5.12xlarge", desired_capacity=2),
+            storage=Storage(
+                data=[
+                    # Unpacked once by the master on the shared file system: /opt/deeplearning/data/coco on every node.
+                    DataSource("coco", bucket, "coco.tar.gz", target="efs"),
+                    # Copied to a disk of each node, which reads it faster.
+                    DataSource("backbone", bucket, "backbone/", target="local"),
+                ]
+            ),
             # Wheels are built once by the master, Horovod among them, and installed by every node.
-            environment=JobEnvironment.from_requirements(str(REQUIREMENTS), horovod="0.28.1"),
+            software=Software(environment=JobEnvironment.from_requirements(str(REQUIREMENTS), horovod="0.28.1")),
         )
         cdk.CfnOutput(self, "Bucket", value=bucket.bucket_name)
         cdk.CfnOutput(self, "LogIn", value=cluster.session_command)

@@ -17,7 +17,7 @@ from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_cdk import Master, Network, NodeImage, Software, Storage, TrainingCluster, Workers
 
 CANONICAL = "099720109477"
 
@@ -45,13 +45,11 @@ class TrainingStack(cdk.Stack):
         cluster = TrainingCluster(
             self,
             "Cluster",
-            worker_instance_type="c7i.4xlarge",
-            worker_desired_capacity=2,
-            vpc=estate.vpc,
-            file_system=estate.file_system,
-            master_role=estate.role,
-            security_groups=[estate.clients],
-            image=NodeImage.from_machine_image(ubuntu, like=NodeImage.ubuntu()),
+            workers=Workers(instance_type="c7i.4xlarge", desired_capacity=2),
+            master=Master(role=estate.role),
+            network=Network(vpc=estate.vpc, security_groups=[estate.clients]),
+            software=Software(image=NodeImage.from_machine_image(ubuntu, like=NodeImage.ubuntu())),
+            storage=Storage(file_system=estate.file_system),
         )
         cdk.CfnOutput(self, "LogIn", value=cluster.session_command)
 

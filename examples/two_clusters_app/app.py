@@ -12,7 +12,7 @@ the job `cifar` is /efs/jobs/cifar/checkpoints on the nodes of both; jobs with o
 import aws_cdk as cdk
 from constructs import Construct
 
-from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk import Network, Storage, TrainingCluster, Workers
 
 
 class TwoClustersStack(cdk.Stack):
@@ -23,17 +23,15 @@ class TwoClustersStack(cdk.Stack):
         training = TrainingCluster(
             self,
             "Training",
-            worker_instance_type="g5.12xlarge",
-            worker_desired_capacity=4,
-            file_system_throughput=cdk.Size.mebibytes(256),
+            workers=Workers(instance_type="g5.12xlarge", desired_capacity=4),
+            storage=Storage(throughput=cdk.Size.mebibytes(256)),
         )
         evaluation = TrainingCluster(
             self,
             "Evaluation",
-            worker_instance_type="g5.xlarge",
-            worker_desired_capacity=1,
-            vpc=training.network.vpc,
-            file_system=training.file_system,
+            workers=Workers(instance_type="g5.xlarge", desired_capacity=1),
+            network=Network(vpc=training.network.vpc),
+            storage=Storage(file_system=training.file_system),
         )
         cdk.CfnOutput(self, "LogInToTrain", value=training.session_command)
         cdk.CfnOutput(self, "LogInToEvaluate", value=evaluation.session_command)

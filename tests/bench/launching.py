@@ -16,10 +16,10 @@ from tests.bench.synthesis import synthesize
 
 PROGRAM_PATH = Path(sys.executable).with_name("deeplearning-cdk")
 CONTEXT = {
-    "worker_desired_capacity": "1",
-    "worker_instance_type": "c5.2xlarge",
-    "master_instance_type": "c5.2xlarge",
-    "image": "deep-learning-ubuntu",
+    "workers.desired_capacity": "1",
+    "workers.instance_type": "c5.2xlarge",
+    "master.instance_type": "c5.2xlarge",
+    "software.image": "deep-learning-ubuntu",
 }
 NODES = 2
 PAIRS = 8

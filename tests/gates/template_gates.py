@@ -21,6 +21,8 @@ _NAG_RULES = "https://github.com/cdklabs/cdk-nag/blob/main/RULES.md"
 _VALIDATOR_RULES = "https://docs.aws.amazon.com/cdk/v2/guide/policy-validation-synthesis.html"
 # It is about how people write templates: CDK writes Fn::Join wherever two texts meet.
 _LINT_FORM = ["I1022"]
+_LINT_REPEATED = ["W3005"]
+"""The CDK lists among the dependencies of a resource what its properties refer to as well; both give the same order."""
 _LINT_ZONE = ["W3010"]
 """A zone that a user names stands in the template as it was named: a reservation of capacity lies in one zone."""
 # What decides whether the rest is looked at at all; to fail there is no finding.
@@ -46,7 +48,7 @@ def look_with_cdk(assembly: Assembly) -> list[Finding]:
 
 def lint(assembly: Assembly) -> list[Finding]:
     """Return what cfn-lint finds, of every severity."""
-    ignored = _LINT_FORM + (_LINT_ZONE if "availability_zone" in assembly.context else [])
+    ignored = _LINT_FORM + _LINT_REPEATED + (_LINT_ZONE if "network.availability_zone" in assembly.context else [])
     config = ManualArgs(regions=[_REGION], include_checks=["I"], ignore_checks=ignored)
     return [
         Finding(

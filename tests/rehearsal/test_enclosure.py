@@ -28,7 +28,7 @@ PROMPT_SECONDS = 10
 @pytest.fixture(scope="module")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("assembly") / "cdk.out"
-    command = [sys.executable, str(ROOT / "app.py"), "-c", "worker_desired_capacity=1"]
+    command = [sys.executable, str(ROOT / "app.py"), "-c", "workers.desired_capacity=1"]
     subprocess.run(command, check=True, capture_output=True, env=os.environ | {"CDK_OUTDIR": str(folder)})
     return folder
 
@@ -172,7 +172,7 @@ def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(sta
     ("options", "message"),
     [
         (["--stack", "other"], "stack must name one of ['deeplearning-cluster'], got 'other'; choose one with --stack"),
-        (["--nodes", "1"], "--nodes must be at least 2, the master and the stack's worker_min_capacity of 1, got 1"),
+        (["--nodes", "1"], "--nodes must be at least 2, the master and the stack's workers.min_capacity of 1, got 1"),
     ],
 )
 def test_what_cannot_be_tried_is_one_error_and_status_2(start: Start, options: list[str], message: str) -> None:

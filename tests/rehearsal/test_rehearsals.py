@@ -51,7 +51,7 @@ def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[...,
 def test_a_broken_agent_fails_the_stack_with_the_reason(
     synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
 ) -> None:
-    assembly = synthesize("worker_desired_capacity=1")
+    assembly = synthesize("workers.desired_capacity=1")
     _replace_in_agent(assembly, "deeplearning_agent/boot/mounts.py", b"raise RuntimeError('planted in the agent')\n")
     status, report = rehearse(assembly, "--minutes", "3")
     assert (status, report["verdict"]) == (1, "fail")
@@ -60,7 +60,7 @@ def test_a_broken_agent_fails_the_stack_with_the_reason(
 
 
 def test_a_broken_adjuster_never_passes(synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]) -> None:
-    assembly = synthesize("worker_desired_capacity=1")
+    assembly = synthesize("workers.desired_capacity=1")
     _replace_in_zip(
         _find_zip(assembly, "capacity_adjuster/policy/decision.py"), "capacity_adjuster/policy/decision.py", b"1 / 0\n"
     )
@@ -73,7 +73,7 @@ def test_a_broken_adjuster_never_passes(synthesize: Callable[..., Path], rehears
 def test_broken_user_data_fails_the_stack_with_the_reason(
     synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
 ) -> None:
-    assembly = synthesize("worker_desired_capacity=1")
+    assembly = synthesize("workers.desired_capacity=1")
     _edit_template(assembly, lambda text: text.replace("systemctl daemon-reload", "planted-in-user-data"))
     status, report = rehearse(assembly, "--minutes", "3")
     assert (status, report["verdict"]) == (1, "fail")

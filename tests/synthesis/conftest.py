@@ -13,7 +13,7 @@ import pytest
 from stacks.context import read_choices
 from stacks.horovod_stack import HorovodStack
 
-CPU = {"worker_instance_type": "m5.large"}
+CPU = {"workers.instance_type": "m5.large"}
 
 
 @pytest.fixture

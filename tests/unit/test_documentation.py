@@ -34,9 +34,17 @@ def test_readme_is_up_to_date(generator: ModuleType) -> None:
     assert generator.render(text) == text, "run: make docs"
 
 
-def test_readme_with_an_old_table_is_noticed(generator: ModuleType) -> None:
-    text = (ROOT / "README.md").read_text().replace("| prop | what | default |", "| prop | meaning | default |")
-    assert generator.render(text) != text
+@pytest.mark.parametrize(
+    ("page", "part", "written"),
+    [("docs/props.md", "props", "props_reference"), ("CHANGELOG.md", "renamed props", "renamed_table")],
+)
+def test_the_tables_of_props_are_up_to_date_and_old_ones_are_noticed(
+    generator: ModuleType, page: str, part: str, written: str
+) -> None:
+    text, content = (ROOT / page).read_text(), getattr(generator, written)()
+    assert generator.fill(text, part, content) == text, "run: make docs"
+    old = text.replace("`workers.min_capacity`", "`workers.least`")
+    assert generator.fill(old, part, content) != old
 
 
 def test_the_table_of_folders_is_up_to_date(generator: ModuleType) -> None:

@@ -7,7 +7,6 @@ prop, an output, a path or a program; of the last cell that there is such a test
 
 import ast
 import contextlib
-import inspect
 import io
 import itertools
 import re
@@ -17,11 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_cdk import TrainingCluster
 from deeplearning_cli.main import make_parser as make_user_parser
 from deeplearning_command.main import make_parser as make_node_parser
 from deeplearning_contract import names
-from stacks.cluster_context import CLUSTER_KEYS, PLACE_KEYS
+from stacks.reader import list_keys
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "from-deeplearning-cfn.md"
@@ -33,7 +31,7 @@ NODE_PROGRAMS = {"bash", "git", "hostname", "mpirun", "pkill", "python3"}
 """What nodes have besides our own command. Ubuntu has no `python`: https://packages.ubuntu.com/noble/python-is-python3."""
 OWN_PROGRAMS = {"train.py"}
 """What stands for a program of the user's."""
-PROPS = set(inspect.signature(TrainingCluster.__init__).parameters)
+PROPS = set(list_keys())
 PATHS = {value for value in vars(names).values() if isinstance(value, str) and value.startswith("/")}
 OUTPUTS = set(
     re.findall(r'CfnOutput\(\w+, "(\w+)"', "".join(path.read_text() for path in (ROOT / "stacks").glob("*.py")))
@@ -106,7 +104,7 @@ def refuse_node_command(words: list[str]) -> str:
 def refuse_cdk(words: list[str]) -> str:
     """Say which context keys app.py does not know."""
     keys = {word.partition("=")[0] for before, word in itertools.pairwise(words) if before == "-c"}
-    return ", ".join(sorted(keys - set(CLUSTER_KEYS) - set(PLACE_KEYS) - STACK_KEYS))
+    return ", ".join(sorted(keys - PROPS - STACK_KEYS))
 
 
 def refuse_target(words: list[str]) -> str:

@@ -1,56 +1,41 @@
-"""The Lambda that adjusts the wanted capacity to what launched, and what wakes it."""
+"""The capacity adjuster: its Lambda function with its triggers, and the stack's request for capacity."""
 
-from aws_cdk import Aws, Duration
+from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
-from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
-from constructs import Construct, DependencyGroup, IDependable
+from constructs import Construct
 
+from deeplearning_cdk.capacity.cluster_function import ClusterFunction
 from deeplearning_cdk.coordination import Coordination
-from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.nodes.payload import pack_adjuster
-from deeplearning_cdk.operations.dead_letters import admit_rule, keep_dead_letters, keep_undelivered
-from deeplearning_cdk.operations.log_groups import make_log_group
-from deeplearning_cdk.operations.spending import NO_LIMIT, Spending
-from deeplearning_cdk.security.acknowledged_rules import acknowledge
+from deeplearning_cdk.operations.messages import allow_rule, keep_undelivered, subscribe_function
+from deeplearning_cdk.operations.spending import Spending
+from deeplearning_cdk.pseudo_parameters import REGION
 from deeplearning_cdk.security.encryption import ClusterEncryption
 from deeplearning_cdk.security.node_permissions import event_statement, group_arns, meeting_key_statements
-from deeplearning_cdk.security.node_roles import attach_rights
 from deeplearning_contract.cluster_event import EventKind
-from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.names import CLUSTER_TAG, FIRST_CANDIDATE
 from deeplearning_contract.settings import AdjusterSettings
 
-SETTLE_SECONDS = 10
+_SETTLE_SECONDS = 10
 """Time between the two equal reads that a decision needs."""
 _ALARM_MINUTES = 3
-"""One throttled or denied call mends itself in the next minute."""
+"""Minutes of failures before the alarm: the next invocation recovers from a single throttled or denied call."""
+_RESPONSE_TIME = Duration.minutes(10)
+"""Lambda retries a failed invocation twice, after one and two minutes; CloudFormation's default is an hour."""
 
 
-class CapacityAdjuster(Construct):
+class CapacityAdjuster(ClusterFunction):
     """
-    The capacity adjuster with its log, its rights, its subscription and its one-minute timer.
+    Capacity adjuster: a function that adjusts the capacity of the groups to the instances that launched.
 
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        cluster: The cluster's name, by whose tag the groups are found.
-        coordination: State item, queues and topic.
-        encryption: The cluster's key.
-        worker_min_capacity: Fewest workers with which the user wants the cluster.
-        capacity_reservation_id: The Capacity Block that the workers run in, whose end the nodes are told of.
-            Default: none.
-        spending: When the cluster stops. Default: never.
+    It is invoked by the events of the groups, every minute, and before the Capacity Block of the workers ends, of which
+    it notifies the nodes. It finds the groups by the tag of the cluster. The groups must depend on it, so that no event
+    and no minute is lost.
 
     Attributes:
-        function: The Lambda function.
-        role: Its role.
-        alarm: Goes off when the function fails for minutes; the next minute tries again by itself. Give it actions.
-        readiness: What must exist before the first group, so that no event and no minute is lost.
+        alarm: Alarm on minutes of failing invocations, without actions.
     """
 
     def __init__(
@@ -63,85 +48,67 @@ class CapacityAdjuster(Construct):
         encryption: ClusterEncryption,
         worker_min_capacity: int,
         capacity_reservation_id: str = "",
-        spending: Spending = NO_LIMIT,
+        spending: Spending,
     ) -> None:
-        super().__init__(scope, construct_id)
-        log_group = make_log_group(self, "Log", key=encryption.log_key)
-        self.role = self._make_role(cluster, coordination, encryption.key, log_group)
-        coordination.admit_sender(coordination.master_queue, self.role)
         settings = AdjusterSettings(
             cluster=cluster,
             state_table=coordination.state_table.table_name,
             master_queue_url=coordination.master_queue.queue_url,
             signal_url=coordination.signal_url,
             worker_min_capacity=worker_min_capacity,
-            settle_seconds=SETTLE_SECONDS,
+            settle_seconds=_SETTLE_SECONDS,
             capacity_reservation_id=capacity_reservation_id,
-            encryption_key=encryption.key.key_arn,
+            encryption_key=encryption.key_arn,
             stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
         )
-        self.function = lambda_.Function(
-            self,
-            "Function",
-            runtime=lambda_.Runtime.PYTHON_3_14,
+        super().__init__(
+            scope,
+            construct_id,
+            archive=pack_adjuster().path,
             handler="capacity_adjuster.handler.handle",
-            code=lambda_.Code.from_asset(pack_adjuster().path),
-            role=self.role,
-            environment=settings.to_environment(),
-            environment_encryption=encryption.key,
-            timeout=Duration.minutes(2),
-            memory_size=256,
-            log_group=log_group,
             description="Adjusts the capacity of a deep-learning cluster to what launched",
+            role_description="Capacity adjuster of a deep-learning cluster",
+            statements=_adjuster_statements(cluster, coordination, encryption.key_arn),
+            coordination=coordination,
+            encryption=encryption,
+            timeout=Duration.minutes(2),
+            memory_mib=256,
+            environment=settings.to_environment(),
         )
-        keep_dead_letters(self.function, coordination.dead_letters)
-        prune_dependencies(self.function)
-        acknowledge(self.function, "function-concurrency")
-        acknowledge(self.function, "function-outside-vpc")
-        self._wake_by_topic(coordination.topic, coordination.dead_letters)
-        self._wake_by_timer(coordination.dead_letters)
-        if capacity_reservation_id:
-            self._wake_by_end_of_block(capacity_reservation_id, coordination.dead_letters)
-        self.alarm = self._make_alarm()
-        self.readiness: IDependable = DependencyGroup(self)
-
-    def _wake_by_topic(self, topic: sns.ITopic, dead_letters: sqs.Queue) -> None:
-        # The ids that LambdaSubscription and the rule's target would give depend on the stack's name.
+        coordination.admit_sender(coordination.master_queue, self.role)
+        self._dead_letters = coordination.dead_letters
+        # The ids that LambdaSubscription and the rules' targets would give depend on the stack's name.
         self.function.add_permission(
-            "AllowTopic", principal=iam.ServicePrincipal("sns.amazonaws.com"), source_arn=topic.topic_arn
+            "AllowTopic", principal=iam.ServicePrincipal("sns.amazonaws.com"), source_arn=coordination.topic.topic_arn
         )
-        sns.Subscription(
-            self,
-            "Subscription",
-            topic=topic,
-            protocol=sns.SubscriptionProtocol.LAMBDA,
-            endpoint=self.function.function_arn,
-            dead_letter_queue=dead_letters,
-        )
+        subscribe_function(self, self.function, coordination.topic, self._dead_letters)
+        self._add_rule("Timer", schedule="rate(1 minute)")
+        if capacity_reservation_id:
+            self._add_rule("EndOfBlock", pattern=_block_end_pattern(capacity_reservation_id))
+        self.alarm = self._make_alarm()
 
-    def _wake_by_timer(self, dead_letters: sqs.Queue) -> None:
-        timer = events.CfnRule(
+    def _add_rule(
+        self, construct_id: str, *, schedule: str | None = None, pattern: dict[str, object] | None = None
+    ) -> None:
+        target = events.CfnRule.TargetProperty(
+            arn=self.function.function_arn, id="Adjuster", dead_letter_config=keep_undelivered(self._dead_letters)
+        )
+        rule = events.CfnRule(
             self,
-            "Timer",
-            schedule_expression="rate(1 minute)",
+            construct_id,
+            schedule_expression=schedule,
+            event_pattern=pattern,
             state="ENABLED",
-            targets=[self._make_target(dead_letters)],
+            targets=[target],
         )
-        self._admit(timer, "AllowTimer", dead_letters)
-
-    def _make_target(self, dead_letters: sqs.Queue) -> events.CfnRule.TargetProperty:
-        return events.CfnRule.TargetProperty(
-            arn=self.function.function_arn, id="Adjuster", dead_letter_config=keep_undelivered(dead_letters)
-        )
-
-    def _admit(self, rule: events.CfnRule, permission_id: str, dead_letters: sqs.Queue) -> None:
+        permission_id = f"Allow{construct_id}"
         self.function.add_permission(
             permission_id, principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=rule.attr_arn
         )
-        admit_rule(dead_letters, rule, self.function.node.find_child(permission_id))
+        allow_rule(self._dead_letters, rule, self.function.node.find_child(permission_id))
 
     def _make_alarm(self) -> cloudwatch.Alarm:
-        """Make an alarm about what goes on; an event that was lost is worth nothing, since the timer looks anew."""
+        # It is about lasting failures: a lost event does no harm, since the function reads the groups every minute.
         return cloudwatch.Alarm(
             self,
             "Errors",
@@ -152,71 +119,61 @@ class CapacityAdjuster(Construct):
             alarm_description="The capacity adjuster of a deep-learning cluster fails again and again",
         )
 
-    def _wake_by_end_of_block(self, reservation_id: str, dead_letters: sqs.Queue) -> None:
-        # The wording differs between AWS's own pages.
-        end = events.CfnRule(
-            self,
-            "EndOfBlock",
-            event_pattern={
-                "source": ["aws.ec2"],
-                "detail-type": [
-                    "Capacity Block Expiration Warning",
-                    "Capacity Block Reservation Expiration Warning",
-                ],
-                "detail": {"capacity-reservation-id": [reservation_id]},
-            },
-            state="ENABLED",
-            targets=[self._make_target(dead_letters)],
-        )
-        self._admit(end, "AllowEndOfBlock", dead_letters)
 
-    def _make_role(self, cluster: str, coordination: Coordination, key: kms.IKey, log_group: logs.LogGroup) -> iam.Role:
-        statements = [
-            iam.PolicyStatement(
-                actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
-            ),
-            iam.PolicyStatement(
-                actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
-            ),
-            iam.PolicyStatement(
-                # Lambda itself sends to the second, as the function's role.
-                actions=["sqs:SendMessage"],
-                resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
-            ),
-            *meeting_key_statements(key),
-            _environment_key_statement(key),
-            event_statement(cluster, EventKind.FAILED, EventKind.FINISHED),
-            iam.PolicyStatement(
-                # Describing groups takes no resource in IAM.
-                actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],
-                resources=["*"],
-            ),
-            iam.PolicyStatement(
-                actions=[
-                    "autoscaling:ResumeProcesses",
-                    "autoscaling:SetDesiredCapacity",
-                    "autoscaling:SuspendProcesses",
-                ],
-                resources=[group_arns()],
-                conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
-            ),
-        ]
-        role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            description="Capacity adjuster of a deep-learning cluster",
-        )
-        attach_rights(role, statements)
-        return role
-
-
-def _environment_key_statement(key: kms.IKey) -> iam.PolicyStatement:
+def request_capacity(scope: Construct, adjuster: CapacityAdjuster, worker_desired_capacity: int) -> CustomResource:
     """
-    Return the right to decrypt a function's environment, which Lambda does as the function's role.
+    Make the stack's request for capacity, which the adjuster carries out once all that it depends on exists.
 
-    Lambda grants it to the role by itself only where whoever deploys may `kms:CreateGrant`; the sources are in
-    security/test_permissions.py.
+    The groups are made without a desired capacity. A group is complete for CloudFormation "when the desired capacity is
+    reached" (`AWS::AutoScaling::AutoScalingGroup`, `DesiredCapacity`), so that a cluster that continues with fewer
+    nodes would fail there. Instead the adjuster raises the groups when CloudFormation creates this resource, and sets
+    them again when a count changes, each time once: a capacity that a user sets by hand since is kept.
     """
-    via_lambda = {"StringEquals": {"kms:ViaService": f"lambda.{Aws.REGION}.amazonaws.com"}}
-    return iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn], conditions=via_lambda)
+    return CustomResource(
+        Construct(scope, "RequestedCapacity"),
+        "Resource",
+        resource_type="Custom::RequestedCapacity",
+        service_token=adjuster.function.function_arn,
+        service_timeout=_RESPONSE_TIME,
+        properties={"Master": "1", "Workers": str(worker_desired_capacity), "Candidate": FIRST_CANDIDATE},
+    )
+
+
+def _block_end_pattern(reservation_id: str) -> dict[str, object]:
+    return {
+        "source": ["aws.ec2"],
+        # AWS's own pages differ in the wording.
+        "detail-type": ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"],
+        "detail": {"capacity-reservation-id": [reservation_id]},
+    }
+
+
+def _adjuster_statements(cluster: str, coordination: Coordination, key_arn: str) -> list[iam.PolicyStatement]:
+    return [
+        iam.PolicyStatement(
+            actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
+        ),
+        iam.PolicyStatement(
+            actions=["sqs:SendMessage"],
+            resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
+        ),
+        *meeting_key_statements(key_arn),
+        # Lambda decrypts the environment as the function's role. It grants that to the role by itself only where the
+        # deploying principal may `kms:CreateGrant`; the sources are in security/test_permissions.py.
+        iam.PolicyStatement(
+            actions=["kms:Decrypt"],
+            resources=[key_arn],
+            conditions={"StringEquals": {"kms:ViaService": f"lambda.{REGION}.amazonaws.com"}},
+        ),
+        event_statement(cluster, EventKind.FAILED, EventKind.FINISHED),
+        iam.PolicyStatement(
+            # IAM has no resource-level permissions for describing groups.
+            actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],
+            resources=["*"],
+        ),
+        iam.PolicyStatement(
+            actions=["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],
+            resources=[group_arns()],
+            conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
+        ),
+    ]

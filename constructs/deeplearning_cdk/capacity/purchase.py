@@ -1,4 +1,4 @@
-"""How nodes are paid for, and what launch template and Auto Scaling group say of it."""
+"""Purchase options of nodes, and their properties in launch template and Auto Scaling group."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -13,15 +13,15 @@ _Template = ec2.CfnLaunchTemplate
 _Group = autoscaling.CfnAutoScalingGroup
 PurchaseKind = Literal["on-demand", "spot", "reservation", "capacity-block"]
 _LEAST_PRICE = 0.001
-"""USD an hour; a launch template takes more than that (CloudFormation, LaunchTemplate SpotOptions)."""
+"""USD per hour; a launch template needs more than that (CloudFormation, LaunchTemplate SpotOptions)."""
 _MOST_PRICE = 1000
-"""Above every price of an instance; a typing error."""
+"""USD per hour; above the price of every instance, so more is a typing error."""
 _LIST = "list yours with `aws ec2 describe-capacity-reservations`"
 
 ReservationId = Annotated[
     str, matching(r"cr-[0-9a-f]{8,17}", "be cr- and 8 to 17 hex digits", _LIST, takes_tokens=True)
 ]
-"""Id of a reservation."""
+"""Id of a capacity reservation."""
 
 ResourceGroupArn = Annotated[
     str,
@@ -32,7 +32,7 @@ ResourceGroupArn = Annotated[
         takes_tokens=True,
     ),
 ]
-"""ARN of a resource group of reservations."""
+"""ARN of a resource group of capacity reservations."""
 
 PlacementGroupName = Annotated[
     str,
@@ -43,7 +43,7 @@ PlacementGroupName = Annotated[
         takes_tokens=True,
     ),
 ]
-"""Name of a placement group; it is written into the template alone."""
+"""Name of a placement group, which is written into the template only."""
 
 MaxPrice = Annotated[
     float,
@@ -53,24 +53,24 @@ MaxPrice = Annotated[
         is_kept=lambda price: _LEAST_PRICE < price <= _MOST_PRICE,
     ),
 ]
-"""The most that a spot instance may cost, in USD an hour."""
+"""Maximum price of a spot instance, in USD per hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
     """
-    How the nodes of a group are paid for; make one with `on_demand`, `spot`, `reservation`, `reservation_group` or
+    Purchase option of a node group, made with `on_demand`, `spot`, `reservation`, `reservation_group` or
     `capacity_block`.
 
     Attributes:
         kind: `on-demand`, `spot`, `reservation` or `capacity-block`.
-        reservation_id: Id of the reservation; empty without one, or for a group of them.
-        resource_group_arn: ARN of a resource group of On-Demand Capacity Reservations; empty without one.
-        max_price: The most that a spot instance may cost, in USD an hour; None for up to the on-demand price.
-        placement_group: The cluster placement group in which the reservation was made; empty without one.
+        reservation_id: Id of the capacity reservation. Default: none.
+        resource_group_arn: ARN of a resource group of On-Demand Capacity Reservations. Default: none.
+        max_price: Maximum price of a spot instance, in USD per hour. Default: the on-demand price.
+        placement_group: Cluster placement group in which the reservation was made. Default: none.
 
     Raises:
-        ValueError: The values contradict each other, or one does not have its form.
+        ValueError: A value is malformed, or does not belong to `kind`.
     """
 
     kind: PurchaseKind = "on-demand"
@@ -97,54 +97,54 @@ class Purchase:
 
     @classmethod
     def on_demand(cls) -> "Purchase":
-        """Pay by the second, for what EC2 has at the moment; an open reservation that matches is used."""
+        """Use on-demand instances, paid by the second. A matching open capacity reservation is used."""
         return cls()
 
     @classmethod
     def spot(cls, *, max_price: float | None = None) -> "Purchase":
         """
-        Take spare instances, which EC2 may take back.
+        Use spot instances, which EC2 can interrupt.
 
         Args:
-            max_price: USD an hour, over 0.001. Default: up to the on-demand price, which interrupts least.
+            max_price: USD per hour, over 0.001. Default: the on-demand price, which is interrupted least.
         """
         return cls(kind="spot", max_price=max_price)
 
     @classmethod
     def reservation(cls, reservation_id: str, *, placement_group: str = "") -> "Purchase":
         """
-        Launch in an On-Demand Capacity Reservation, and nowhere else.
+        Launch in an On-Demand Capacity Reservation only.
 
         Args:
-            reservation_id: Its id, `cr-…`; the cluster's `availability_zone` must be its zone.
-            placement_group: Name of the cluster placement group in which it was made. Default: in none.
+            reservation_id: Its id, `cr-…`; the cluster's `network.availability_zone` must be its zone.
+            placement_group: Name of the cluster placement group in which it was made. Default: none.
         """
         return cls(kind="reservation", reservation_id=reservation_id, placement_group=placement_group)
 
     @classmethod
     def reservation_group(cls, resource_group_arn: str, *, placement_group: str = "") -> "Purchase":
         """
-        Launch in the On-Demand Capacity Reservations of a resource group, and nowhere else.
+        Launch in the On-Demand Capacity Reservations of a resource group only.
 
         Args:
             resource_group_arn: The resource group; one of its reservations must be in the cluster's zone.
-            placement_group: Name of the cluster placement group in which they were made. Default: in none.
+            placement_group: Name of the cluster placement group in which they were made. Default: none.
         """
         return cls(kind="reservation", resource_group_arn=resource_group_arn, placement_group=placement_group)
 
     @classmethod
     def capacity_block(cls, reservation_id: str) -> "Purchase":
         """
-        Launch in a Capacity Block, which runs from its beginning to 30 minutes before its end.
+        Launch in a Capacity Block, whose instances can run from its start until 30 minutes before its end.
 
         Args:
-            reservation_id: Its id, `cr-…`; the cluster's `availability_zone` must be its zone.
+            reservation_id: Its id, `cr-…`; the cluster's `network.availability_zone` must be its zone.
         """
         return cls(kind="capacity-block", reservation_id=reservation_id)
 
     @property
     def is_reserved(self) -> bool:
-        """Whether nodes launch in what was reserved, and nowhere else."""
+        """Return whether nodes launch in reserved capacity only."""
         return self.kind in {"reservation", "capacity-block"}
 
     @property
@@ -155,19 +155,20 @@ class Purchase:
     @property
     def is_placeable(self) -> bool:
         """
-        Whether a placement group of the cluster's own helps.
+        Return whether the cluster can place the nodes in a placement group of its own.
 
-        A Capacity Block takes none (aws-parallelcluster 3.10 refuses it). With a reservation that was not made in it, a
-        launch can fail though capacity is left (aws-parallelcluster, PlacementGroupCapacityReservationValidator).
+        A Capacity Block supports none (aws-parallelcluster 3.10 refuses it). With a reservation that was not made in
+        the group, a launch can fail although capacity is left (aws-parallelcluster,
+        PlacementGroupCapacityReservationValidator).
         """
         return not self.is_reserved
 
     @property
     def market(self) -> ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty | None:
-        """The market of a launch template; None on demand and for a reservation, whose instances are on demand too."""
+        """Market options of the launch template; None for on-demand instances, also those in a reservation."""
         if self.kind not in {"spot", "capacity-block"}:
             return None
-        # An Auto Scaling group makes one-time requests only (CloudFormation, LaunchTemplate SpotOptions).
+        # An Auto Scaling group supports one-time requests only (CloudFormation, LaunchTemplate SpotOptions).
         options = (
             None
             if self.max_price is None
@@ -177,7 +178,7 @@ class Purchase:
 
     @property
     def template_reservation(self) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
-        """The reservation of a launch template, where a Capacity Block stands (EKS user guide, capacity-blocks)."""
+        """Reservation in the launch template, which is for a Capacity Block (EKS user guide, capacity-blocks)."""
         if not self.block_id:
             return None
         target = _Template.CapacityReservationTargetProperty(capacity_reservation_id=self.block_id)
@@ -186,9 +187,9 @@ class Purchase:
     @property
     def group_reservation(self) -> autoscaling.CfnAutoScalingGroup.CapacityReservationSpecificationProperty | None:
         """
-        The reservation of a group, where an On-Demand one stands.
+        Reservation in the Auto Scaling group, which is for an On-Demand Capacity Reservation.
 
-        Without the preference, launches that find no place in it would run on demand (Auto Scaling user guide,
+        Without the preference, instances for which it has no capacity would launch on demand (Auto Scaling user guide,
         target-capacity-reservations).
         """
         if self.kind != "reservation":
@@ -203,29 +204,25 @@ class Purchase:
 
 
 ChosenPurchase = Annotated[Purchase, "write e.g. Purchase.spot()"]
-"""How a user wants nodes to be paid for."""
+"""Purchase option as a prop."""
 
 ON_DEMAND = Purchase()
-"""The default of every group."""
+"""Default of every node group."""
 
 
 def check_purchase(prop: str, value: Purchase | None, availability_zone: str | None) -> Purchase:
     """
-    Check how nodes are to be paid for.
-
-    Args:
-        prop: The user's prop, for the error.
-        value: What the user gave it. Default: on demand.
-        availability_zone: The zone of the nodes; None when the user names none.
+    Return the purchase option of a prop, on demand by default.
 
     Raises:
-        ValueError: The zone of its reservation is not named.
+        ValueError: It has a reservation, and `network.availability_zone` is not given.
     """
     if value is None:
         return ON_DEMAND
     if value.reservation_id and availability_zone is None:
         raise ValueError(
-            f"availability_zone must be that of the reservation in {prop}, got none for {value.reservation_id}; "
-            f"read it with `aws ec2 describe-capacity-reservations --capacity-reservation-ids {value.reservation_id}`"
+            f"network.availability_zone must be that of the reservation in {prop}, got none for "
+            f"{value.reservation_id}; read it with `aws ec2 describe-capacity-reservations "
+            f"--capacity-reservation-ids {value.reservation_id}`"
         )
     return value

@@ -1,18 +1,15 @@
-"""The image that nodes start from: the user's if it fits the instance types, or one that drives them."""
+"""Choice of the machine image: the user's, checked against the instance types, or one that drives them."""
 
 from typing import Annotated
 
-from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.images.props import BASE_UBUNTU_ARM64
-from deeplearning_cdk.nodes.efa_choice import check_efa
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, NodeImage
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa
 
 ChosenImage = Annotated[
     NodeImage,
     "take a class method of NodeImage; an image of the CDK says neither who logs in nor which Python it has: "
     "NodeImage.from_machine_image(image, like=NodeImage.ubuntu())",
 ]
-"""The user's image."""
 
 # Families that the release notes of the x86 images with the open NVIDIA driver list (July 2026).
 DEEP_LEARNING_FAMILIES = frozenset(
@@ -22,62 +19,30 @@ DEEP_LEARNING_FAMILIES = frozenset(
 _EFS_UTILS = ("amazon-efs-utils",)
 """A package that Amazon Linux has in its own repositories, which nodes reach through the endpoint of S3."""
 
+_STOCK_UBUNTU = "/aws/service/canonical/"
+"""Images below it have no EFA software; AWS's deep-learning images have (DLAMI developer guide, "EFA")."""
 
-def take_image(
+
+def choose_image(
     image: NodeImage | None, workers: InstanceTypeFacts, master: InstanceTypeFacts, *, isolated: bool
 ) -> NodeImage:
     """
-    Check the user's image, or choose one.
-
-    Args:
-        image: The user's; None without.
-        workers: The workers' instance type.
-        master: The master's instance type.
-        isolated: Whether nodes have no route to the Internet.
+    Check the user's image against the instance types, or choose one for them.
 
     Raises:
         ValueError: It does not fit the types, or isolated nodes would have to install packages or EFA's software.
     """
-    taken = _check_architecture(workers, master, image or _choose(workers, master))
-    if isolated and not taken.has_packages and taken.packages and taken.packages.get("mount.efs") != _EFS_UTILS:
-        raise ValueError(
-            f"image must already have {', '.join(sorted(taken.packages))} with isolated, got one that installs what "
-            "is missing at boot; pass has_packages=True to the image if it has, or take "
-            "NodeImage.deep_learning_amazon_linux(), whose packages come through the endpoint of S3"
-        )
-    check_efa(workers, master, taken, isolated=isolated)
-    return taken
+    chosen = image or _find_default(workers, master)
+    _check_architecture(workers, master, chosen)
+    if isolated:
+        _check_packages(chosen)
+        _check_efa_software(workers, master, chosen)
+    return chosen
 
 
-def _choose(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:
-    """Choose by the type that asks for more: one that no ready image drives, then an accelerated one."""
-    named = (("worker_instance_type", workers), ("master_instance_type", master))
-    prop, facts = max(named, key=lambda pair: (pair[1].driver_branch is not None, pair[1].accelerator is not None))
-    return choose_image(prop, facts)
-
-
-def _check_architecture(workers: InstanceTypeFacts, master: InstanceTypeFacts, image: NodeImage) -> NodeImage:
-    if workers.architecture != master.architecture:
-        raise ValueError(
-            "master_instance_type must have the architecture of worker_instance_type, got "
-            f"{master.name} ({master.architecture}) with {workers.name} ({workers.architecture}); "
-            "take two types of one architecture, since all nodes start from one image"
-        )
-    if image.architecture != workers.architecture:
-        raise ValueError(
-            f"image must have the architecture of the instance types, got {image.architecture} with "
-            f"{workers.name} ({workers.architecture}); pass architecture={workers.architecture!r} to the image"
-        )
-    return image
-
-
-def choose_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
+def find_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
     """
-    Choose the image for a type whose user named none.
-
-    Args:
-        prop: The user's prop that named the type, for the error.
-        facts: The type.
+    Find the image that drives an instance type; the prop that named the type is for the error.
 
     Raises:
         ValueError: No image is known that drives the type's accelerators.
@@ -91,6 +56,54 @@ def choose_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
     if facts.family == "g5g":
         return NodeImage.deep_learning_ubuntu(BASE_UBUNTU_ARM64, architecture="arm64")
     raise ValueError(
-        f"image must be given for {prop} {facts.name}, got none; no image is known here that drives it: "
+        f"software.image must be given for {prop} {facts.name}, got none; no image is known here that drives it: "
         "pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
     )
+
+
+def _find_default(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:
+    """Choose by the type that needs more: one that no ready image drives, then an accelerated one."""
+    named = (("workers.instance_type", workers), ("master.instance_type", master))
+    prop, facts = max(named, key=lambda pair: (pair[1].driver_branch is not None, pair[1].accelerator is not None))
+    return find_image(prop, facts)
+
+
+def _check_architecture(workers: InstanceTypeFacts, master: InstanceTypeFacts, image: NodeImage) -> None:
+    if workers.architecture != master.architecture:
+        raise ValueError(
+            "master.instance_type must have the architecture of workers.instance_type, got "
+            f"{master.name} ({master.architecture}) with {workers.name} ({workers.architecture}); "
+            "take two types of one architecture, since all nodes start from one image"
+        )
+    if image.architecture != workers.architecture:
+        raise ValueError(
+            f"software.image must have the architecture of the instance types, got {image.architecture} with "
+            f"{workers.name} ({workers.architecture}); pass architecture={workers.architecture!r} to the image"
+        )
+
+
+def _check_packages(image: NodeImage) -> None:
+    if not image.has_packages and image.packages and image.packages.get("mount.efs") != _EFS_UTILS:
+        raise ValueError(
+            f"software.image must already have {', '.join(sorted(image.packages))} with network.isolated, got one that "
+            "installs what is missing at boot; pass has_packages=True to the image if it has, or take "
+            "NodeImage.deep_learning_amazon_linux(), whose packages come through the endpoint of S3"
+        )
+
+
+def _check_efa_software(workers: InstanceTypeFacts, master: InstanceTypeFacts, image: NodeImage) -> None:
+    """
+    Refuse isolated nodes that would have to download the EFA software.
+
+    Whether an image that is neither stock Ubuntu nor AWS's has it is not known here: its nodes check and report it as
+    part of their health.
+    """
+    if not image.parameter.startswith(_STOCK_UBUNTU):
+        return
+    for facts in (workers, master):
+        if has_efa(facts):
+            raise ValueError(
+                f"network.efa must be False with network.isolated and stock Ubuntu, got {facts.name}, whose nodes "
+                "would download the EFA software; pass efa=False to train over TCP, or an image of your own that has "
+                "it: NodeImage.from_ami_id with has_packages=True"
+            )

@@ -1,40 +1,36 @@
 """
-The endpoints through which nodes reach AWS without the Internet, and what each lets through.
+Endpoints that connect nodes to AWS without the Internet, the policy of each, and the warning about a missing one.
 
-An endpoint's policy grants nothing: roles do. It bounds what anybody behind it can do with credentials that somebody
-brought along, which is the way in which a stolen node could carry data out through AWS itself.
+An endpoint's policy grants nothing: roles do. It limits what anyone behind it can do with credentials from elsewhere,
+so that a compromised node cannot send data out of the account through AWS itself.
 """
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws, Fn
+import jsii
+from aws_cdk import Annotations, Aspects, Fn, IAspect, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from constructs import Construct, IDependable
+from constructs import Construct, IConstruct, IDependable
 
-from deeplearning_cdk.network.security_rules import admit
-from deeplearning_cdk.network.subnet_sizes import INTERFACE_ENDPOINTS
+from deeplearning_cdk.network.addresses import INTERFACE_ENDPOINTS
+from deeplearning_cdk.network.security_rules import allow_ingress
+from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID
+
+NO_S3_ENDPOINT = "deeplearning_cdk:noGatewayEndpoint"
 
 _PUBLIC_BUCKETS = (
     "amazonlinux-2-repos-${AWS::Region}",
     "al2023-repos-${AWS::Region}-de612dc2",
     "prod-${AWS::Region}-starport-layer-bucket",
 )
-"""Packages of Amazon Linux and layers of ECR images, which are read without a role (their user guides)."""
+"""Buckets of Amazon Linux packages and of layers of ECR images, which are read without a role (their user guides)."""
 
 
 def add_gateways(
     scope: Construct, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet], *, isolated: bool
 ) -> list[IDependable]:
-    """
-    Make the gateway endpoints of S3 and DynamoDB.
-
-    Args:
-        scope: The parent.
-        vpc: The VPC.
-        subnets: Subnets whose routes get them.
-        isolated: Nodes reach nothing else.
-    """
+    """Add the gateway endpoints of S3 and DynamoDB to the routes of subnets."""
     services = {"S3": ec2.GatewayVpcEndpointAwsService.S3, "DynamoDb": ec2.GatewayVpcEndpointAwsService.DYNAMODB}
     policies = {"S3": [_own_principals(), *_public_objects(isolated=isolated)], "DynamoDb": [_own_principals()]}
     endpoints: list[IDependable] = []
@@ -42,7 +38,7 @@ def add_gateways(
         endpoint = ec2.GatewayVpcEndpoint(
             scope, f"{name}Endpoint", vpc=vpc, service=service, subnets=[ec2.SubnetSelection(subnets=list(subnets))]
         )
-        _bound(endpoint, policies[name])
+        _set_endpoint_policy(endpoint, policies[name])
         endpoints.append(endpoint)
     return endpoints
 
@@ -50,20 +46,12 @@ def add_gateways(
 def add_interfaces(
     scope: Construct, vpc: ec2.IVpc, subnet: ec2.ISubnet, nodes: ec2.ISecurityGroup
 ) -> list[IDependable]:
-    """
-    Make the interface endpoints of the other services that nodes call; the nodes alone reach them, by HTTPS.
-
-    Args:
-        scope: The parent.
-        vpc: The VPC.
-        subnet: Where their interfaces are.
-        nodes: The nodes' security group.
-    """
+    """Add the interface endpoints of the other services that nodes call; only the nodes reach them, over HTTPS."""
     group = ec2.SecurityGroup(
         scope, "EndpointsSecurityGroup", vpc=vpc, allow_all_outbound=False, description="Endpoints of the nodes"
     )
     port = ec2.Port.tcp(443)
-    admit(group, "FromNodes", group=group, members=nodes, port=port, description="HTTPS from the nodes")
+    allow_ingress(group, "FromNodes", group=group, members=nodes, port=port, description="HTTPS from the nodes")
     endpoints: list[IDependable] = [group]
     for name in INTERFACE_ENDPOINTS:
         endpoint = ec2.InterfaceVpcEndpoint(
@@ -75,12 +63,22 @@ def add_interfaces(
             security_groups=[group],
             open=False,
         )
-        _bound(endpoint, [_own_principals()])
+        _set_endpoint_policy(endpoint, [_own_principals()])
         endpoints.append(endpoint)
     return endpoints
 
 
-def _bound(endpoint: ec2.VpcEndpoint, statements: Sequence[iam.PolicyStatement]) -> None:
+def warn_of_missing_gateway(scope: Construct, vpc: ec2.IVpc) -> None:
+    """
+    Warn when the app shows no gateway endpoint of S3 in a user's VPC: the traffic then uses a NAT gateway or no route.
+
+    The check runs when the app is synthesized, since the endpoint may be added after the cluster.
+    """
+    # On a construct without children, so that nothing else is visited.
+    Aspects.of(Construct(scope, "S3Route")).add(_GatewayAspect(scope, vpc))
+
+
+def _set_endpoint_policy(endpoint: ec2.VpcEndpoint, statements: Sequence[iam.PolicyStatement]) -> None:
     resource = endpoint.node.default_child
     assert isinstance(resource, ec2.CfnVPCEndpoint)
     # Minimized whatever the consumer's feature flags say, so that the template stays the same.
@@ -89,28 +87,28 @@ def _bound(endpoint: ec2.VpcEndpoint, statements: Sequence[iam.PolicyStatement])
 
 def _own_principals() -> iam.PolicyStatement:
     """
-    Admit whatever roles and users of this account may do.
+    Allow everything that roles and users of this account may do.
 
-    Not only the cluster's roles: private DNS names lead everything in the VPC to these endpoints, also what a user's
-    VPC holds beside the cluster. Nor only this account's resources: data may be in buckets of other accounts, and
-    the nodes' roles name the queues, tables and objects that they may touch.
+    Not only the cluster's roles: private DNS names route the calls of everything in the VPC to these endpoints, also of
+    what a user's VPC contains beside the cluster. Nor only this account's resources: data may be in buckets of other
+    accounts, and the nodes' roles name the queues, tables and objects that they may use.
     """
     return iam.PolicyStatement(
         principals=[iam.StarPrincipal()],
         actions=["*"],
         resources=["*"],
-        conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
+        conditions={"StringEquals": {"aws:PrincipalAccount": ACCOUNT_ID}},
     )
 
 
 def _public_objects(*, isolated: bool) -> list[iam.PolicyStatement]:
     """
-    Admit what goes to S3 without credentials of this account.
+    Allow the calls of S3 that are made without credentials of this account.
 
     The stack's wait is signalled by a URL that CloudFormation has signed. Packages, container layers, open data and
-    presigned URLs are read without credentials or with somebody else's: nodes with a route to the Internet keep
-    reading them, since the gateway takes all of S3's traffic in the region, but write nowhere. Isolated nodes, which
-    are not to reach the Internet, read packages of Amazon Linux and layers of ECR alone.
+    presigned URLs are read without credentials or with those of others: nodes with a route to the Internet can still
+    read them, since the gateway takes all of S3's traffic in the region, but cannot write. Isolated nodes, which must
+    not reach the Internet, read only packages of Amazon Linux and layers of ECR.
     """
     read = [Fn.sub(f"arn:${{AWS::Partition}}:s3:::{bucket}/*") for bucket in _PUBLIC_BUCKETS] if isolated else ["*"]
     signal = Fn.sub("arn:${AWS::Partition}:s3:::cloudformation-waitcondition-${AWS::Region}/*")
@@ -123,3 +121,35 @@ def _public_objects(*, isolated: bool) -> list[iam.PolicyStatement]:
         ),
         iam.PolicyStatement(principals=everyone, actions=["s3:PutObject"], resources=[signal]),
     ]
+
+
+@jsii.implements(IAspect)
+class _GatewayAspect:
+    def __init__(self, scope: Construct, vpc: ec2.IVpc) -> None:
+        self._scope, self._vpc = scope, vpc
+
+    def visit(self, node: IConstruct) -> None:
+        """Warn once; `node` is the construct that the aspect was added to."""
+        del node
+        if not _has_gateway(self._scope, self._vpc):
+            Annotations.of(self._scope).add_warning_v2(
+                NO_S3_ENDPOINT,
+                "this app shows no gateway endpoint of S3 in the vpc: data, packages and the agent then go through a "
+                "NAT gateway, which charges for each gigabyte, or have no route; an endpoint costs nothing: "
+                'vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3); acknowledge this '
+                "warning if the VPC has one",
+            )
+
+
+def _has_gateway(scope: Construct, vpc: ec2.IVpc) -> bool:
+    """Return whether an endpoint is in the VPC, beside it, or in the stack of either."""
+    places = [vpc, vpc.node.scope, Stack.of(vpc), Stack.of(scope)]
+    found = [child for place in places if place is not None for child in place.node.children]
+    return any(_is_gateway(child) for child in found)
+
+
+def _is_gateway(construct: IConstruct) -> bool:
+    resource = construct.node.default_child if isinstance(construct, ec2.GatewayVpcEndpoint) else construct
+    if not isinstance(resource, ec2.CfnVPCEndpoint):
+        return False
+    return ".s3" in str(Stack.of(resource).resolve(resource.service_name))

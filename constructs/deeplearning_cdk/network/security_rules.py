@@ -1,4 +1,4 @@
-"""Rules of security groups whose ids do not depend on the stack's name, as those of `add_ingress_rule` do."""
+"""Security group rules with logical ids that do not depend on the stack's name, unlike those of `add_ingress_rule`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 
-def admit(
+def allow_ingress(
     scope: Construct,
     construct_id: str,
     *,
@@ -15,17 +15,7 @@ def admit(
     port: ec2.Port,
     description: str,
 ) -> ec2.CfnSecurityGroupIngress:
-    """
-    Let the members of a security group open connections to those of another, or of the same.
-
-    Args:
-        scope: The parent of the rule.
-        construct_id: The id in the parent.
-        group: Whose members are reached.
-        members: Who may reach them.
-        port: Where.
-        description: Why.
-    """
+    """Allow `members` of a security group to open connections to those of `group`, which may be the same."""
     rule: dict[str, Any] = port.to_rule_json()
     return ec2.CfnSecurityGroupIngress(
         scope,

@@ -1,13 +1,13 @@
 """
-What EC2 instance types have: GPUs, architecture, network cards, EFA, placement.
+Facts of EC2 instance types: GPUs, architecture, network cards, EFA, placement.
 
-The facts are dated data beside this module, written by `constructs/write_instance_catalog.py`. AWS brings
-types faster than any release, so a user can describe a newer one with `InstanceTypeFacts`.
+The facts are dated data beside this module, written by `constructs/write_instance_catalog.py`. AWS adds types faster
+than this library is released, so a user can describe a newer one with `InstanceTypeFacts`.
 """
 
 import difflib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from aws_cdk import Token
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk.props.check import check_fields, show_value
-from deeplearning_cdk.props.rules import between, matching
+from deeplearning_cdk.props.rules import RegionName, between, matching
 
 Architecture = Literal["x86_64", "arm64"]
 Accelerator = Literal["NVIDIA", "AMD", "AWS", "Habana", "other"]
@@ -27,24 +27,17 @@ _LOOK = "look it up with `aws ec2 describe-instance-types`"
 InstanceTypeName = Annotated[
     str, matching(r"[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}", "be an instance type", "write e.g. p5.48xlarge")
 ]
-"""Name of an instance type."""
-
-RegionName = Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")]
-"""Name of a region."""
-
 DriverBranch = Annotated[int, between(390, 999, "write e.g. 580")]
-"""A branch of the NVIDIA driver."""
-
 ComputeCapability = Annotated[
     str, matching(r"([0-9]{1,2}\.[0-9])?", "be a compute capability", "write that of the GPU, e.g. 9.0")
 ]
-"""Which code an NVIDIA GPU runs; empty where it is not known."""
+"""Compute capability of an NVIDIA GPU, which decides the code that it runs; empty where it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceTypeFacts:
     """
-    What the constructs decide by. Describe a type with it that is newer than the catalogue.
+    Facts of an instance type that the constructs use. Describe a type with it that is newer than the catalogue.
 
     Attributes:
         name: The type, such as `p5.48xlarge`.
@@ -58,9 +51,9 @@ class InstanceTypeFacts:
         regions: Regions that offer it, where the catalogue knows. Default: not known.
         driver_branch: NVIDIA driver branch that a stock image needs, where no deep-learning image drives it.
             Default: none is needed.
-        successor: The type to take instead of one that AWS retired. Default: it is not retired.
-        compute_capability: Of its NVIDIA GPUs, such as `9.0`: which code they run. Default: not known, so that only
-            nodes find out whether a framework runs on them.
+        successor: Type that replaces one that AWS retired. Default: it is not retired.
+        compute_capability: Compute capability of its NVIDIA GPUs, such as `9.0`, which decides the code that they run.
+            Default: not known; whether a framework runs on them is then found out by the nodes alone.
     """
 
     name: InstanceTypeName
@@ -71,9 +64,7 @@ class InstanceTypeFacts:
     efa_cards: tuple[Annotated[int, between(0, 1023, _LOOK)], ...] = ()
     is_clusterable: bool = True
     is_burstable: bool = False
-    regions: tuple[
-        Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")], ...
-    ] = ()
+    regions: tuple[RegionName, ...] = ()
     driver_branch: DriverBranch | None = None
     successor: InstanceTypeName | None = None
     compute_capability: ComputeCapability = ""
@@ -95,19 +86,35 @@ class InstanceTypeFacts:
 
 
 NodeInstanceType = str | ec2.InstanceType | InstanceTypeFacts
-"""How a user may name an instance type."""
+"""An instance type by its name, as an object of the CDK, or described by its facts."""
+
+
+def has_efa(facts: InstanceTypeFacts) -> bool:
+    """Return whether nodes of a type get EFA: accelerated types with cards for it."""
+    return facts.accelerator is not None and bool(facts.efa_cards)
+
+
+def describe_types(
+    workers: NodeInstanceType | None, master: NodeInstanceType | None, default: NodeInstanceType, *, efa: bool
+) -> tuple[InstanceTypeFacts, InstanceTypeFacts]:
+    """
+    Return the facts of the workers' type and of the master's, which defaults to the workers'.
+
+    Without `efa`, a type counts as one that has none: one plain interface, and NCCL over TCP.
+
+    Raises:
+        ValueError: A type is a token, or not in the catalogue.
+    """
+    found = describe_instance_type("workers.instance_type", workers, default)
+    types = found, describe_instance_type("master.instance_type", master, found)
+    return types if efa else (_without_efa(types[0]), _without_efa(types[1]))
 
 
 def describe_instance_type(
     prop: str, instance_type: NodeInstanceType | None, default: NodeInstanceType = ""
 ) -> InstanceTypeFacts:
     """
-    Find what is known of a type.
-
-    Args:
-        prop: The user's prop, for the error.
-        instance_type: The type by name, or described by the user; None for the default.
-        default: The type where the user gives none. Default: the user must give one.
+    Return the facts of a type, or of the default where the user gives none; the prop is for the error.
 
     Raises:
         ValueError: The type is a token, or not in the catalogue.
@@ -147,7 +154,7 @@ def read_catalog() -> dict[str, InstanceTypeFacts]:
 
 
 def catalog_date() -> str:
-    """Return the day of the catalogue's data, as YYYY-MM-DD."""
+    """Return the date of the catalogue's data, as YYYY-MM-DD."""
     return str(_read_document()["date"])
 
 
@@ -157,36 +164,8 @@ def _read_document() -> dict[str, Any]:
     return document
 
 
-# By the GPUs of each family (EC2 user guide, "Accelerated computing"; K520, M60 and K80 of retired ones), which NVIDIA
-# lists on "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus) and its page of legacy GPUs. The A10G stands
-# there as A10, the T4G as T4.
-_COMPUTE_CAPABILITIES = {
-    "g2": "3.0",
-    "g3": "5.2",
-    "g3s": "5.2",
-    "g4dn": "7.5",
-    "g5": "8.6",
-    "g5g": "7.5",
-    "g6": "8.9",
-    "g6e": "8.9",
-    "g6f": "8.9",
-    "g7": "12.0",
-    "g7e": "12.0",
-    "gr6": "8.9",
-    "gr6f": "8.9",
-    "p2": "3.7",
-    "p3": "7.0",
-    "p3dn": "7.0",
-    "p4d": "8.0",
-    "p4de": "8.0",
-    "p5": "9.0",
-    "p5e": "9.0",
-    "p5en": "9.0",
-    "p6-b200": "10.0",
-    "p6-b300": "10.3",
-}
-# Volta has no open driver, so no deep-learning image drives it; R580 is the last branch that does.
-_VOLTA_FAMILIES = {"p3dn": 580}
+def _without_efa(facts: InstanceTypeFacts) -> InstanceTypeFacts:
+    return replace(facts, efa_cards=(), network_cards=1) if has_efa(facts) else facts
 
 
 def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
@@ -201,7 +180,7 @@ def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
         is_clusterable=entry.get("cluster_placement", True),
         is_burstable=entry.get("burstable", False),
         regions=tuple(entry.get("regions", ())),
-        driver_branch=entry.get("driver_branch", _VOLTA_FAMILIES.get(name.partition(".")[0])),
+        driver_branch=entry.get("driver_branch"),
         successor=entry.get("successor"),
-        compute_capability=_COMPUTE_CAPABILITIES.get(name.partition(".")[0], ""),
+        compute_capability=entry.get("compute_capability", ""),
     )

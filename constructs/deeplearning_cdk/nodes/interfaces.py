@@ -1,27 +1,22 @@
-"""The network interfaces of a node: one plain one, or EFA by the type's network cards, and what jobs are told of it."""
+"""Network interfaces of a node: one plain one, or EFA by the type's network cards, and the settings of its hardware."""
 
 from collections.abc import Sequence
 
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa
 from deeplearning_contract.setting_parts import HardwareSettings
 
 Interface = ec2.CfnLaunchTemplate.NetworkInterfaceProperty
 
 
-def has_efa(facts: InstanceTypeFacts) -> bool:
-    """Tell whether nodes of a type get EFA: accelerated types with cards for it."""
-    return facts.accelerator is not None and bool(facts.efa_cards)
-
-
 def needs_private_subnet(facts: InstanceTypeFacts) -> bool:
-    """Tell whether nodes of a type get several interfaces; EC2 gives such nodes no public address."""
+    """Return whether nodes of a type get several interfaces; EC2 gives such nodes no public address."""
     return has_efa(facts) and facts.network_cards > 1
 
 
 def describe_hardware(facts: InstanceTypeFacts) -> HardwareSettings:
-    """Return what nodes of a type have; CPU types that could have EFA get a plain interface."""
+    """Return the hardware settings of a type's nodes; CPU types that could have EFA get a plain interface."""
     is_nvidia = facts.accelerator == "NVIDIA"
     return HardwareSettings(
         instance_type=facts.name,
@@ -44,10 +39,7 @@ def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_publi
     one rule for all families. Its editions before 2026 put EFAs of further cards at device index 1; EC2 takes any index
     below a card's maximum of interfaces (eksctl#7520), which is 1 on some, so only 0 is right under both editions.
 
-    Args:
-        facts: The instance type.
-        groups: Ids of the security groups of every interface.
-        is_public: Whether the node gets a public address; only with one interface.
+    A public address is possible with one interface only.
     """
     is_multiple = needs_private_subnet(facts)
     first = Interface(
@@ -55,8 +47,8 @@ def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_publi
         network_card_index=0 if is_multiple else None,
         interface_type="efa" if has_efa(facts) and not is_multiple else None,
         groups=list(groups),
-        # Said even when not, because a subnet may give addresses by itself; with several interfaces EC2 gives none, and
-        # refuses to be told.
+        # Set even when False, because a subnet may assign addresses by default; with several interfaces EC2 assigns
+        # none, and refuses the setting.
         associate_public_ip_address=None if is_multiple else is_public,
         delete_on_termination=True,
     )

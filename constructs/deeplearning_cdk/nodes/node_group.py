@@ -4,24 +4,20 @@ from collections.abc import Sequence
 from typing import cast
 
 import jsii
-from aws_cdk import CfnAutoScalingScheduledAction, CfnUpdatePolicy, Duration, Size
+from aws_cdk import Duration, Size
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
-from deeplearning_cdk.capacity.purchase import ON_DEMAND, Purchase
-from deeplearning_cdk.cluster_props import VolumeSize
-from deeplearning_cdk.creation_order import prune_dependencies
 from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.nodes.interfaces import plan_interfaces
-from deeplearning_cdk.nodes.tag_keys import InstanceTags
+from deeplearning_cdk.nodes.plan import RolePlan
+from deeplearning_cdk.nodes.programs import NodeSite
+from deeplearning_cdk.nodes.tags import InstanceTags, name_tags, tag_launched
 from deeplearning_cdk.nodes.user_data import NodeUserData
-from deeplearning_cdk.operations.cost_tags import name_tags, tag_launched
 from deeplearning_cdk.props.rules import count_gibibytes
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_contract.names import NodeRole
@@ -50,26 +46,22 @@ class NodeGroup(Construct):
     changes nothing (UpdateAutoScalingGroup: "Any properties that you don't specify are not changed"). A literal 0 would
     be set again by the rollback of an update, in which CloudFormation ignores the update policy below.
 
+    Template and group are L1: the CDK's `LaunchTemplate` has no network interfaces and no capacity reservation, and its
+    `AutoScalingGroup` no placement group and no capacity reservation (aws-cdk-lib 2.275.0, launch-template.ts of
+    aws-ec2 and auto-scaling-group.ts of aws-autoscaling), so that most of both would be overrides.
+    `auto_scaling_group` is the group as the CDK's interface.
+
     Args:
         scope: The parent.
         construct_id: The id in the parent.
-        cluster: The cluster's name, for the tag.
-        node_role: What the nodes are for, for the tag.
-        facts: The instance type.
-        image: What the nodes start from.
-        role: The instances' role.
+        node_role: The nodes' role.
+        plan: Instance type, purchase option, capacity and volume of the nodes.
+        image: The nodes' image.
+        site: What they stand on.
+        role: The instances' IAM role.
         user_data: User data.
-        subnet: The subnet of all nodes.
         security_groups: Groups of every interface.
-        topic: Where the group's events go.
-        max_capacity: Most nodes that a user may scale to.
-        image_id: The id of the image, where it is pinned. Default: what the image's parameter names at each deployment.
-        purchase: How the nodes are paid for. Default: on demand.
-        is_public: Nodes get a public address. Default: they do not, whatever the subnet gives.
-        volume_size: Size of the root volume. Default: 150 GiB.
-        encryption_key: Encrypts the volumes. Default: the account's key for EBS.
-        key_name: EC2 key pair for the login user. Default: none.
-        placement_group_name: Where the nodes are placed. Default: anywhere in the zone.
+        placement_group_name: Placement group of the nodes. Default: anywhere in the zone.
 
     Attributes:
         role: The instances' role.
@@ -82,39 +74,32 @@ class NodeGroup(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster: str,
         node_role: NodeRole,
-        facts: InstanceTypeFacts,
+        plan: RolePlan,
         image: NodeImage,
+        site: NodeSite,
         role: iam.IRole,
         user_data: NodeUserData,
-        subnet: ec2.ISubnet,
         security_groups: Sequence[ec2.ISecurityGroup],
-        topic: sns.ITopic,
-        max_capacity: int,
-        image_id: str | None = None,
-        purchase: Purchase = ON_DEMAND,
-        is_public: bool = False,
-        volume_size: VolumeSize | None = None,
-        encryption_key: kms.IKey | None = None,
-        key_name: str | None = None,
         placement_group_name: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.role, self._user_data = role, user_data
         self._connections = ec2.Connections(security_groups=list(security_groups))
+        is_master, network = node_role is NodeRole.MASTER, site.network
+        is_public = is_master and network.has_public_master
         profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
         data = _Template.LaunchTemplateDataProperty(
-            block_device_mappings=[_describe_volume(image, volume_size, encryption_key)],
-            capacity_reservation_specification=purchase.template_reservation,
+            block_device_mappings=[_describe_volume(image, plan.volume_size, site.key_arn)],
+            capacity_reservation_specification=plan.purchase.template_reservation,
             iam_instance_profile=_Template.IamInstanceProfileProperty(arn=profile.attr_arn),
-            image_id=image_id or image.read_ami_id(self),
-            instance_market_options=purchase.market,
-            instance_type=facts.name,
-            key_name=key_name,
+            image_id=site.image_id,
+            instance_market_options=plan.purchase.market,
+            instance_type=plan.facts.name,
+            key_name=site.key_name,
             metadata_options=_METADATA,
             network_interfaces=plan_interfaces(
-                facts, [group.security_group_id for group in security_groups], is_public=is_public
+                plan.facts, [group.security_group_id for group in security_groups], is_public=is_public
             ),
             tag_specifications=tag_launched(lambda: self.group),
             user_data=user_data.base64,
@@ -122,24 +107,23 @@ class NodeGroup(Construct):
         self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
         if is_public:
             acknowledge(self.launch_template, "public-route")
-        tags = name_tags(cluster, node_role)
+        tags = name_tags(site.cluster, node_role)
         self.group = self.node.default_child = autoscaling.CfnAutoScalingGroup(
             self,
             "Group",
             min_size="0",
-            max_size=str(max_capacity),
+            max_size=str(plan.max_capacity),
             launch_template=autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
                 launch_template_id=self.launch_template.ref, version=self.launch_template.attr_latest_version_number
             ),
-            vpc_zone_identifier=[subnet.subnet_id],
+            vpc_zone_identifier=[(network.master_subnet if is_master else network.worker_subnet).subnet_id],
             placement_group=placement_group_name,
-            capacity_reservation_specification=purchase.group_reservation,
-            notification_configurations=[_notify(topic)],
+            capacity_reservation_specification=plan.purchase.group_reservation,
+            notification_configurations=[_notify(site.coordination.topic)],
             tags=[_propagate(key, value) for key, value in tags.items()],
         )
         self.group.node.add_validation(InstanceTags(self.group, tags))
         _keep_adjusted_capacity(self.group)
-        prune_dependencies(self.group)
 
     @property
     def connections(self) -> ec2.Connections:
@@ -171,7 +155,7 @@ class NodeGroup(Construct):
         Every node of the group runs them at its first boot and never again: as root, by `bash -eo pipefail`, before its
         agent starts, so without the shared file system. The first that fails is reported with the last lines of
         /var/log/deeplearning-bootstrap.log, and the node does not join. Nodes that run keep the user data that they
-        had. A `setup_script` has room for more than 16 KiB, and `deeplearning setup` runs it again.
+        had. A script of `setup_script` has room for more than 16 KiB, and `deeplearning setup` runs it again.
 
         Args:
             commands: Lines of shell; tokens are filled in at deployment.
@@ -218,7 +202,7 @@ class NodeGroup(Construct):
 
 
 def _describe_volume(
-    image: NodeImage, size: Size | int | None, key: kms.IKey | None
+    image: NodeImage, size: Size | int | None, key_arn: str
 ) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
     return _Template.BlockDeviceMappingProperty(
         device_name=image.root_device,
@@ -226,7 +210,7 @@ def _describe_volume(
             volume_size=count_gibibytes(DEFAULT_VOLUME_GIBIBYTES if size is None else size),
             volume_type="gp3",
             encrypted=True,
-            kms_key_id=key.key_arn if key else None,
+            kms_key_id=key_arn,
             delete_on_termination=True,
         ),
     )
@@ -244,6 +228,4 @@ def _notify(topic: sns.ITopic) -> autoscaling.CfnAutoScalingGroup.NotificationCo
 
 def _keep_adjusted_capacity(group: autoscaling.CfnAutoScalingGroup) -> None:
     """Without it a deployment would reset what the adjuster or the user has set since (aws-cdk#5215)."""
-    group.cfn_options.update_policy = CfnUpdatePolicy(
-        auto_scaling_scheduled_action=CfnAutoScalingScheduledAction(ignore_unmodified_group_size_properties=True)
-    )
+    group.add_override("UpdatePolicy.AutoScalingScheduledAction.IgnoreUnmodifiedGroupSizeProperties", True)  # noqa: FBT003

@@ -1,7 +1,7 @@
 """
-What nodes and Lambdas run, packed so that the same sources always give the same bytes.
+Programs of the nodes and Lambda functions, packed so that the same sources always produce the same bytes.
 
-In a wheel the sources lie beside this module as data; in a checkout they are the source folders.
+In a wheel the sources are package data beside this module; in a checkout they are the source folders.
 """
 
 import atexit
@@ -28,7 +28,7 @@ NODE_PACKAGES = (
     "deeplearning_provision",
 )
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest date that a zip can hold; a real one would change the bytes."""
+"""The earliest date in the zip format; the real date would change the bytes."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,12 @@ class Archive:
 
 def find_payload(name: str) -> Path:
     """
-    Find a file or folder that nodes or a Lambda run.
+    Find a file or folder by its name.
 
-    Args:
-        name: `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, `bootstrap.sh` or `fetch_agent.py`.
+    A name is `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, `bootstrap.sh` or `fetch_agent.py`.
 
     Raises:
-        ValueError: It is not there.
+        ValueError: It does not exist.
     """
     folder = {"vendor": "build", "capacity_adjuster": "lambda", "image_pin": "lambda"}.get(name, "userdata")
     path = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / folder / name
@@ -58,7 +57,7 @@ def find_payload(name: str) -> Path:
 
 @cache
 def pack_agent() -> Archive:
-    """Pack what runs on nodes, the contract and the boto3 that they carry; the archive's root is an import path."""
+    """Pack the programs of nodes, the contract and their boto3; the archive's root is an import path."""
     packages = [find_payload(name) for name in NODE_PACKAGES]
     return _pack("agent.zip", [*packages, _CONTRACT, *sorted(find_payload("vendor").iterdir())])
 
@@ -71,20 +70,15 @@ def pack_adjuster() -> Archive:
 
 @cache
 def pack_image_pin() -> Archive:
-    """Pack what pins the image, and the contract."""
+    """Pack the function that pins the image, and the contract."""
     return _pack("image-pin.zip", [find_payload("image_pin"), _CONTRACT])
 
 
 def keep_file(name: str, content: bytes) -> str:
     """
-    Write a file that CDK copies as an asset later in the life of the process.
+    Write a temporary file that the CDK copies as an asset at synthesis, and return its path.
 
-    Args:
-        name: The end of its name.
-        content: Its bytes, of which there is one file.
-
-    Returns:
-        Its path.
+    Its name is the SHA-256 of its content and `name`; it is deleted when the process ends.
     """
     path = _scratch() / f"{hashlib.sha256(content).hexdigest()}-{name}"
     path.write_bytes(content)
@@ -124,7 +118,7 @@ def _pack(name: str, sources: list[Path]) -> Archive:
 
 @cache
 def _scratch() -> Path:
-    """Make the folder that holds the archives until CDK has copied them, for the life of the process."""
+    """Create the temporary folder of the archives, which is deleted when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="deeplearning-cdk-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -1,104 +1,98 @@
-"""What nodes run: the agent, the user's scripts, and the settings that tell the agent about its cluster."""
+"""What nodes run: the agent, the user's scripts, and the settings that describe the cluster to the agent."""
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.images.node_image import NodeImage
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
-from deeplearning_cdk.nodes.user_data import AgentAsset, NodeUserData
-from deeplearning_cdk.nodes.user_scripts import ScriptAsset, SetupScripts
+from deeplearning_cdk.nodes.payload import keep_file, pack_agent
+from deeplearning_cdk.nodes.plan import NodePlan
+from deeplearning_cdk.nodes.user_data import NodeUserData
+from deeplearning_cdk.nodes.user_scripts import CompleteCommands
 from deeplearning_cdk.security.node_permissions import read_statement
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
-from deeplearning_cdk.software.job_environment import EnvironmentAsset, JobEnvironment
+from deeplearning_cdk.storage.cluster_storage import ClusterStorage
+from deeplearning_cdk.storage.data_source import DataSource
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
+from deeplearning_contract.setting_parts import EnvironmentSettings, JobNeeds, ScriptSettings
 from deeplearning_contract.settings import NodeSettings
 
 
-class NodePrograms(Construct):
-    """
-    The agent's zip, the user's scripts and the environment of jobs, as assets.
+@dataclass(frozen=True, kw_only=True)
+class NodeSite:
+    """What the nodes of both roles stand on."""
 
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        setup_scripts: What runs as root on the nodes of each role.
-        run_script: What runs on the formed master. Default: nothing.
-        environment: The software that jobs run in; None for the image's own.
-        environment_cache: Where it is kept for other clusters. Default: nowhere.
+    cluster: str
+    network: ClusterNetwork
+    storage: ClusterStorage
+    coordination: Coordination
+    log_group: logs.ILogGroup
+    key_arn: str
+    image_id: str
+    key_name: str | None
+    ssh_peer: ec2.IPeer | None
+    security_groups: tuple[ec2.ISecurityGroup, ...]
+    data: tuple[DataSource, ...]
+    environment_cache: EnvironmentCache | None
+    formation_seconds: int
+    stop_when_idle_seconds: int
 
-    Attributes:
-        environment: What nodes are told of it; None for the image's own.
-    """
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        setup_scripts: SetupScripts,
-        run_script: str | ec2.UserData | None = None,
-        environment: JobEnvironment | None = None,
-        environment_cache: EnvironmentCache | None = None,
-    ) -> None:
+class FileAsset(Construct):
+    """A file as an asset of the stack, and what nodes need to fetch and check it."""
+
+    def __init__(self, scope: Construct, construct_id: str, path: str) -> None:
         super().__init__(scope, construct_id)
-        self._agent = AgentAsset(self, "Agent")
-        self._setup = {role: self._add_script("setup_script", role, setup_scripts.of(role)) for role in NodeRole}
-        self._run = {NodeRole.MASTER: self._add_script("run_script", NodeRole.MASTER, run_script)}
-        cache = environment_cache.settings if environment_cache else None
-        file = EnvironmentAsset(self, "Environment", environment=environment, cache=cache) if environment else None
-        self.environment = file.settings if file else None
-        self._environment_asset = file.asset if file else None
+        self.asset = s3_assets.Asset(self, "Asset", path=path)
+        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        self.settings = ScriptSettings(bucket=self.asset.s3_bucket_name, key=self.asset.s3_object_key, sha256=digest)
+
+
+class NodePrograms(Construct):
+    """The agent's zip, the user's scripts and the file of the jobs' environment, as assets."""
+
+    def __init__(self, scope: Construct, construct_id: str, plan: NodePlan, site: NodeSite) -> None:
+        super().__init__(scope, construct_id)
+        self._plan, self._site, self._region = plan, site, Stack.of(self).region
+        self._agent = FileAsset(self, "Agent", pack_agent().path)
+        roles = plan.roles.items()
+        self._setup = {kind: self._add_script(kind, "setup_script", role.setup_script) for kind, role in roles}
+        self._run = {kind: self._add_script(kind, "run_script", role.run_script) for kind, role in roles}
+        path = plan.environment.path if plan.environment else ""
+        self._environment_file = FileAsset(self, "Environment", path) if path else None
 
     def read_statement(self, node_role: NodeRole) -> iam.PolicyStatement:
         """Return the right to read what nodes of a role run."""
-        scripts = [self._setup[node_role], self._run.get(node_role)]
-        assets = [self._agent.asset, *(script.asset for script in scripts if script)]
-        return read_statement([*assets, *([self._environment_asset] if self._environment_asset else [])])
+        files = [self._agent, self._setup[node_role], self._run[node_role], self._environment_file]
+        return read_statement([file.asset for file in files if file])
 
-    def user_data(
-        self,
-        *,
-        cluster: str,
-        node_role: NodeRole,
-        coordination: Coordination,
-        worker_role: iam.Role,
-        file_system: FileSystemSettings,
-        needs: JobNeeds,
-        facts: InstanceTypeFacts,
-        image: NodeImage,
-        worker_min_capacity: int,
-        setup_seconds: int,
-        log_group: str,
-        stop_when_idle_seconds: int = 0,
-    ) -> NodeUserData:
+    def user_data(self, node_role: NodeRole, worker_role: iam.Role) -> NodeUserData:
         """
         Render the user data of the nodes of a role.
 
         Args:
-            cluster: The cluster's name.
-            node_role: What the nodes are for.
-            coordination: State item, queues and signal.
-            worker_role: The role whose reports the master believes.
-            file_system: How the shared file system is mounted.
-            needs: What jobs find on the nodes.
-            facts: The instance type.
-            image: What the nodes start from.
-            worker_min_capacity: Fewest workers with which the cluster may form.
-            setup_seconds: Time that formation may take.
-            log_group: Name of the log group that nodes ship their log to.
-            stop_when_idle_seconds: How long the cluster may do nothing before it ends. Default: for ever.
+            node_role: The role.
+            worker_role: The IAM role whose reports the master believes.
         """
+        site, coordination, image = self._site, self._site.coordination, self._plan.image
+        facts = self._plan.roles[node_role].facts
         is_master = node_role is NodeRole.MASTER
+        setup, run = self._setup[node_role], self._run[node_role]
         settings = NodeSettings(
-            cluster=cluster,
+            cluster=site.cluster,
             role=node_role,
-            region=Stack.of(self).region,
+            region=self._region,
             state_table=coordination.state_table.table_name,
             master_queue_url=coordination.master_queue.queue_url,
             worker_queue_url=coordination.worker_queue.queue_url,
@@ -106,24 +100,50 @@ class NodePrograms(Construct):
             report_sender=worker_role.role_id if is_master else "",
             signal_url=coordination.signal_url if is_master else "",
             login_user=image.login_user,
-            file_system=file_system,
+            file_system=site.storage.settings,
             expected_gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
             packages=_list_packages(image, facts),
-            worker_min_capacity=worker_min_capacity,
-            setup_seconds=setup_seconds,
-            log_group=log_group,
-            setup_script=setup.settings if (setup := self._setup[node_role]) else None,
-            run_script=run.settings if (run := self._run.get(node_role)) else None,
-            needs=needs,
-            stop_when_idle_seconds=stop_when_idle_seconds if is_master else 0,
+            worker_min_capacity=self._plan.capacity.minimum,
+            setup_seconds=site.formation_seconds,
+            log_group=site.log_group.log_group_name,
+            setup_script=setup.settings if setup else None,
+            run_script=run.settings if run else None,
+            needs=JobNeeds(
+                hardware=self._plan.hardware,
+                data=tuple(source.settings for source in site.data),
+                environment=self._describe_environment(),
+                lustre=site.storage.lustre_settings,
+                has_head_node=self._plan.has_head_node,
+            ),
+            stop_when_idle_seconds=site.stop_when_idle_seconds if is_master else 0,
         )
-        return NodeUserData(self, settings, self._agent, image.interpreter)
+        return NodeUserData(self, settings, self._agent.settings, image.interpreter)
 
-    def _add_script(self, prop: str, role: NodeRole, script: str | ec2.UserData | None) -> ScriptAsset | None:
-        if script is None:
+    def _add_script(self, kind: NodeRole, prop: str, script: str | ec2.UserData | None) -> FileAsset | None:
+        construct_id = kind.value.title() + prop.title().replace("_", "")
+        if script is None or isinstance(script, str):
+            return FileAsset(self, construct_id, script) if script else None
+        content = script.render().encode()
+        asset = FileAsset(self, construct_id, keep_file("script.sh", content))
+        asset.node.add_validation(CompleteCommands(f"{_VALUES[kind]}.{prop}", script, content))
+        return asset
+
+    def _describe_environment(self) -> EnvironmentSettings | None:
+        chosen, file, cache = self._plan.environment, self._environment_file, self._site.environment_cache
+        if chosen is None:
             return None
-        name = role.value.title() + "".join(word.title() for word in prop.split("_"))
-        return ScriptAsset(self, name, prop=prop, script=script)
+        return EnvironmentSettings(
+            chosen.kind,
+            file.settings if file else None,
+            chosen.image,
+            chosen.horovod,
+            chosen.framework,
+            cache.settings if cache else None,
+        )
+
+
+_VALUES = {NodeRole.MASTER: "master", NodeRole.WORKER: "workers"}
+"""Name of the value of `TrainingCluster` that is about a role."""
 
 
 def _list_packages(image: NodeImage, facts: InstanceTypeFacts) -> Mapping[str, tuple[str, ...]]:

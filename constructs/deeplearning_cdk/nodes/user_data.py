@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import jsii
 from aws_cdk import Fn, IResolveContext, IStringProducer, Lazy, Stack
-from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
-from deeplearning_cdk.nodes.payload import find_payload, pack_agent
+from deeplearning_cdk.nodes.payload import find_payload
 from deeplearning_cdk.props.check import Rule, check_prop
+from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_contract.settings import NodeSettings
 
 LIMIT = 16 * 1024
@@ -36,29 +36,6 @@ Command = Annotated[
 """A command of the user's, or several lines of them, in bootstrap.sh's here-document."""
 
 
-class AgentAsset(Construct):
-    """
-    The agent's zip as an asset of the stack.
-
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-
-    Attributes:
-        asset: The asset.
-        sha256: Digest of its bytes, in hex; nodes check it.
-
-    Raises:
-        ValueError: What the agent is packed from is not there.
-    """
-
-    def __init__(self, scope: Construct, construct_id: str) -> None:
-        super().__init__(scope, construct_id)
-        archive = pack_agent()
-        self.asset = s3_assets.Asset(self, "Asset", path=archive.path)
-        self.sha256 = archive.sha256
-
-
 @jsii.implements(IStringProducer)
 class NodeUserData:
     """
@@ -77,7 +54,7 @@ class NodeUserData:
         ValueError: The text is over EC2's limit, or bootstrap.sh and this module name different placeholders.
     """
 
-    def __init__(self, scope: Construct, settings: NodeSettings, agent: AgentAsset, interpreter: str) -> None:
+    def __init__(self, scope: Construct, settings: NodeSettings, agent: ScriptSettings, interpreter: str) -> None:
         self._stack = Stack.of(scope)
         self._commands: list[str] = []
         self._text = fill(
@@ -86,8 +63,8 @@ class NodeUserData:
                 "__SETTINGS__": self._stack.to_json_string(settings.to_document()),
                 "__FETCH_AGENT__": find_payload("fetch_agent.py").read_text().rstrip("\n"),
                 "__PYTHON__": interpreter,
-                "__AGENT_BUCKET__": agent.asset.s3_bucket_name,
-                "__AGENT_KEY__": agent.asset.s3_object_key,
+                "__AGENT_BUCKET__": agent.bucket,
+                "__AGENT_KEY__": agent.key,
                 "__AGENT_SHA256__": agent.sha256,
                 "__REGION__": self._stack.region,
                 "__USER_DATA__": Lazy.uncached_string(self),
@@ -145,5 +122,6 @@ def check_size(resolved: Any) -> None:
     if size > LIMIT:
         raise ValueError(
             f"user data must be at most {LIMIT} bytes, got about {size}; "
-            "shorten paths and names in the props, and take long commands as setup_script"
+            "shorten paths and names in the props, and take long commands as workers.setup_script or "
+            "master.setup_script"
         )

@@ -1,20 +1,14 @@
-"""The user's scripts that nodes run: which file or user data, and on which role's nodes."""
+"""The user's scripts that nodes run: a file, or user data of the CDK."""
 
-import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import jsii
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_s3_assets as s3_assets
-from constructs import Construct, IValidation
+from constructs import IValidation
 
-from deeplearning_cdk.nodes.payload import keep_file
-from deeplearning_cdk.props.check import Rule, check_prop, is_token
+from deeplearning_cdk.props.check import Rule, is_token
 from deeplearning_cdk.props.rules import is_file
-from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import ScriptSettings
 
 _OPENINGS = (b"#!/", b"#! /")
 
@@ -68,62 +62,6 @@ ScriptCommands = Annotated[
 
 Script = ScriptFile | ScriptCommands
 """A script that nodes run."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetupScripts:
-    """
-    The set-up script of each role.
-
-    Attributes:
-        master: That of the master: a path, or `ec2.UserData` for Linux. Default: none.
-        worker: That of the workers. Default: none.
-    """
-
-    master: Script | None = None
-    worker: Script | None = None
-
-    def __post_init__(self) -> None:
-        """Check both."""
-        for role in NodeRole:
-            check_prop(f"setup_script.{role.value}", self.of(role), Script | None)
-
-    def of(self, role: NodeRole) -> str | ec2.UserData | None:
-        """Return the script of the nodes of a role."""
-        return self.master if role is NodeRole.MASTER else self.worker
-
-
-def take_setup(script: SetupScripts | str | ec2.UserData | None) -> SetupScripts:
-    """Return the set-up script of each role; a single one is that of all nodes."""
-    return script if isinstance(script, SetupScripts) else SetupScripts(master=script, worker=script)
-
-
-class ScriptAsset(Construct):
-    """
-    A user's script as an asset of the stack.
-
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        prop: The user's name for it.
-        script: The script.
-
-    Attributes:
-        asset: The asset.
-        settings: What nodes are told.
-    """
-
-    def __init__(self, scope: Construct, construct_id: str, *, prop: str, script: str | ec2.UserData) -> None:
-        super().__init__(scope, construct_id)
-        if isinstance(script, str):
-            content, path = Path(script).read_bytes(), script
-        else:
-            content = script.render().encode()
-            path = keep_file("script.sh", content)
-            self.node.add_validation(CompleteCommands(prop, script, content))
-        self.asset = s3_assets.Asset(self, "Asset", path=path)
-        digest = hashlib.sha256(content).hexdigest()
-        self.settings = ScriptSettings(bucket=self.asset.s3_bucket_name, key=self.asset.s3_object_key, sha256=digest)
 
 
 @jsii.implements(IValidation)

@@ -1,1 +1,1 @@
-"""Operations: logs, metrics, alarms, dashboard, events, dead letters, cost tags and spending limits."""
+"""Operations: logs, metrics, alarms, dashboard, events, dead letters and spending limits."""

@@ -1,4 +1,4 @@
-"""The alarms of a cluster: what a person should look at."""
+"""CloudWatch alarms of a cluster."""
 
 from dataclasses import dataclass
 
@@ -11,46 +11,37 @@ from constructs import Construct
 
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 
-IDLE_PERCENT = 5
+_IDLE_PERCENT = 5
 _FIVE_MINUTES = Duration.minutes(5)
-_ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
-_BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Watch:
+class AlarmSpec:
     """
-    What an alarm watches.
+    An alarm on a metric above its threshold.
 
-    Every alarm takes missing data as good: the numbers are written while there is something to tell. When the adjuster
-    itself falls silent, its own alarm goes off.
+    Missing data is not breaching for any of them: the metrics are published only while there is a value. If the
+    adjuster itself stops publishing, its own alarm goes off.
     """
 
     construct_id: str
     metric: cloudwatch.IMetric
-    threshold: float
     description: str
+    threshold: float = 0
     periods: int = 1
-    operator: cloudwatch.ComparisonOperator = _ABOVE
-    has_end: bool = True
+    operator: cloudwatch.ComparisonOperator = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+    notifies_recovery: bool = True
 
 
 class ClusterAlarms(Construct):
     """
-    Alarms that go to one topic, each when it goes off and, where that means something, when it is over.
+    Alarms that notify one topic when they go off and, where a recovery means something, when they are over.
 
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        metrics: The cluster's metrics.
-        dead_letters: Where messages end that nobody could read.
-        adjuster_errors: The adjuster's own alarm.
-        setup_seconds: How long a formation may take.
-        has_gpus: Whether any node has GPUs, which can be idle.
-        topic: Where the alarms go.
+    The adjuster's own alarm gets the same actions. `budget_used_up` is the topic of a budget that stops the cluster: a
+    notification of a budget can have one topic only, which is then the adjuster's, so an alarm notifies the user.
 
     Attributes:
-        alarms: All of them, for dashboards.
+        alarms: All alarms, for dashboards.
     """
 
     def __init__(
@@ -58,108 +49,90 @@ class ClusterAlarms(Construct):
         scope: Construct,
         construct_id: str,
         *,
+        topic: sns.ITopic,
+        adjuster_errors: cloudwatch.Alarm,
         metrics: ClusterMetrics,
         dead_letters: sqs.IQueue,
-        adjuster_errors: cloudwatch.Alarm,
         setup_seconds: int,
         has_gpus: bool,
-        topic: sns.ITopic,
+        budget_used_up: sns.ITopic | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._action = actions.SnsAction(topic)
         adjuster_errors.add_alarm_action(self._action)
         adjuster_errors.add_ok_action(self._action)
-        watches = [
-            _watch_launches(metrics),
-            _watch_nodes(metrics),
-            _watch_formation(metrics, setup_seconds),
-            _watch_letters(dead_letters),
-            *([_watch_gpus(metrics)] if has_gpus else []),
-        ]
-        self.alarms: list[cloudwatch.IAlarm] = [adjuster_errors, *(self._make(watch) for watch in watches)]
+        specs = _list_failures(metrics, dead_letters, setup_seconds)
+        if has_gpus:
+            specs.append(_idle_gpus(metrics))
+        if budget_used_up is not None:
+            specs.append(_used_up_budget(budget_used_up))
+        self.alarms: list[cloudwatch.IAlarm] = [adjuster_errors, *(self._make(spec) for spec in specs)]
 
-    def watch_budget(self, used_up: sns.ITopic) -> None:
-        """
-        Tell that the month's budget is used up, of a budget that stops the cluster.
-
-        A notification of a budget reaches one topic only, which is then the adjuster's.
-
-        Args:
-            used_up: The topic to which the budget publishes.
-        """
-        watch = _Watch(
-            construct_id="BudgetUsedUp",
-            metric=used_up.metric_number_of_messages_published(period=_FIVE_MINUTES, statistic="Sum"),
-            threshold=0,
-            description="The month's budget of a deep-learning cluster is used up; the cluster is being stopped",
-            has_end=False,
-        )
-        self.alarms.append(self._make(watch))
-
-    def _make(self, watch: _Watch) -> cloudwatch.Alarm:
+    def _make(self, spec: AlarmSpec) -> cloudwatch.Alarm:
         alarm = cloudwatch.Alarm(
             self,
-            watch.construct_id,
-            metric=watch.metric,
-            threshold=watch.threshold,
-            evaluation_periods=watch.periods,
-            comparison_operator=watch.operator,
+            spec.construct_id,
+            metric=spec.metric,
+            threshold=spec.threshold,
+            evaluation_periods=spec.periods,
+            comparison_operator=spec.operator,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=watch.description,
+            alarm_description=spec.description,
         )
         alarm.add_alarm_action(self._action)
-        if watch.has_end:
+        if spec.notifies_recovery:
             alarm.add_ok_action(self._action)
         return alarm
 
 
-def _watch_launches(metrics: ClusterMetrics) -> _Watch:
-    return _Watch(
-        construct_id="LaunchFailures",
-        metric=metrics.metric_launch_failures(period=_FIVE_MINUTES),
-        threshold=0,
-        description="Instances of a deep-learning cluster do not launch; `deeplearning-cdk status` says why",
-    )
+def _list_failures(metrics: ClusterMetrics, dead_letters: sqs.IQueue, setup_seconds: int) -> list[AlarmSpec]:
+    return [
+        AlarmSpec(
+            construct_id="LaunchFailures",
+            metric=metrics.metric_launch_failures(period=_FIVE_MINUTES),
+            description="Instances of a deep-learning cluster do not launch; `deeplearning-cdk status` says why",
+        ),
+        AlarmSpec(
+            construct_id="NodesLost",
+            metric=metrics.metric_nodes_lost(period=_FIVE_MINUTES),
+            description="A deep-learning cluster lost a node that nobody asked to end",
+            # The node is not back when no other node is lost.
+            notifies_recovery=False,
+        ),
+        AlarmSpec(
+            construct_id="FormationStuck",
+            metric=metrics.metric_formation_pending(),
+            threshold=setup_seconds,
+            # One late minute at the end of a slow formation is not stuck.
+            periods=3,
+            description=f"A deep-learning cluster has not formed for more than {setup_seconds} seconds",
+        ),
+        AlarmSpec(
+            construct_id="DeadLetters",
+            metric=dead_letters.metric_approximate_number_of_messages_visible(
+                period=_FIVE_MINUTES, statistic="Maximum"
+            ),
+            description="Messages of a deep-learning cluster were received again and again and could not be read",
+        ),
+    ]
 
 
-def _watch_nodes(metrics: ClusterMetrics) -> _Watch:
-    return _Watch(
-        construct_id="NodesLost",
-        metric=metrics.metric_nodes_lost(period=_FIVE_MINUTES),
-        threshold=0,
-        description="A deep-learning cluster lost a node that nobody asked to end",
-        # That nothing is lost any more does not bring the node back.
-        has_end=False,
-    )
-
-
-def _watch_formation(metrics: ClusterMetrics, setup_seconds: int) -> _Watch:
-    return _Watch(
-        construct_id="FormationStuck",
-        metric=metrics.metric_formation_pending(),
-        threshold=setup_seconds,
-        # One late minute at the end of a slow formation is not stuck.
-        periods=3,
-        description=f"A deep-learning cluster has not formed for more than {setup_seconds} seconds",
-    )
-
-
-def _watch_letters(dead_letters: sqs.IQueue) -> _Watch:
-    return _Watch(
-        construct_id="DeadLetters",
-        metric=dead_letters.metric_approximate_number_of_messages_visible(period=_FIVE_MINUTES, statistic="Maximum"),
-        threshold=0,
-        description="Messages of a deep-learning cluster were received again and again and could not be read",
-    )
-
-
-def _watch_gpus(metrics: ClusterMetrics) -> _Watch:
-    return _Watch(
+def _idle_gpus(metrics: ClusterMetrics) -> AlarmSpec:
+    return AlarmSpec(
         construct_id="IdleGpus",
         metric=metrics.metric_gpu_utilization(period=_FIVE_MINUTES),
-        threshold=IDLE_PERCENT,
-        operator=_BELOW,
-        # An hour; nodes that do not run say nothing, which is not idle.
+        threshold=_IDLE_PERCENT,
+        operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+        # An hour. Nodes that do not run publish no data, which is not idle.
         periods=12,
-        description=f"GPUs of a deep-learning cluster have been used below {IDLE_PERCENT} % for an hour, and cost",
+        description=f"GPUs of a deep-learning cluster have been used below {_IDLE_PERCENT} % for an hour, and cost",
+    )
+
+
+def _used_up_budget(topic: sns.ITopic) -> AlarmSpec:
+    return AlarmSpec(
+        construct_id="BudgetUsedUp",
+        metric=topic.metric_number_of_messages_published(period=_FIVE_MINUTES, statistic="Sum"),
+        description="The month's budget of a deep-learning cluster is used up; the cluster is being stopped",
+        notifies_recovery=False,
     )

@@ -1,24 +1,22 @@
-"""The dashboard of a cluster: what it is doing, how fast, and what broke."""
+"""CloudWatch dashboard of a cluster: formation, training, file systems, failures and warnings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from deeplearning_cdk.nodes.login_commands import session_command
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_contract.metrics import FORMATION_PHASES, GPU_UTILIZATION
 
 LEFT_OUT_WITHOUT_GPUS = (GPU_UTILIZATION,)
-"""What a dashboard of nodes without GPUs does not show; any other metric of a cluster is on every dashboard."""
+"""Metrics that a dashboard of nodes without GPUs leaves out; every dashboard has all others."""
 _WIDTH, _HEIGHT = 24, 6
 _SHOWN = Duration.hours(8)
-_FIVE_MINUTES, _HOUR = Duration.minutes(5), Duration.hours(1)
+_MINUTE, _FIVE_MINUTES, _HOUR = Duration.minutes(1), Duration.minutes(5), Duration.hours(1)
 _WARNINGS = """\
 fields @timestamp, level, role, node, message, reason, remedy
 | filter level in ["WARNING", "ERROR", "CRITICAL"]
@@ -26,84 +24,56 @@ fields @timestamp, level, role, node, message, reason, remedy
 | limit 50"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Watched:
-    """
-    What a dashboard shows besides the cluster's own metrics.
-
-    Attributes:
-        cluster: The cluster's name.
-        file_system_id: The shared file system.
-        adjuster: The capacity adjuster.
-        dead_letters: Where messages end that nobody could read.
-        log_groups: What adjuster and nodes log.
-        alarms: The cluster's alarms.
-        has_gpus: Whether any node has GPUs.
-    """
-
-    cluster: str
-    file_system_id: str
-    adjuster: lambda_.IFunction
-    dead_letters: sqs.IQueue
-    log_groups: Sequence[logs.ILogGroup]
-    alarms: Sequence[cloudwatch.IAlarm]
-    has_gpus: bool
-
-
 class ClusterDashboard(Construct):
     """
-    A CloudWatch dashboard of one cluster.
-
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        metrics: The cluster's metrics.
-        watched: What is shown besides.
+    CloudWatch dashboard of a cluster.
 
     Attributes:
         dashboard: The dashboard, to which widgets may be added.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, metrics: ClusterMetrics, watched: Watched) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        metrics: ClusterMetrics,
+        session_command: str,
+        file_system_id: str,
+        adjuster: lambda_.IFunction,
+        dead_letters: sqs.IQueue,
+        log_groups: Sequence[logs.ILogGroup],
+        alarms: Sequence[cloudwatch.IAlarm],
+        has_gpus: bool,
+    ) -> None:
         super().__init__(scope, construct_id)
-        region = Stack.of(self).region
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
-            # CloudFormation chooses a name: dashboards belong to the account, and one of the same name is written over.
+            # CloudFormation generates the name: dashboard names are unique in an account, and one of the same name is
+            # overwritten.
             default_interval=_SHOWN,
-        )
-        self.dashboard.add_widgets(_write_head(watched, region))
-        self.dashboard.add_widgets(
-            cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(watched.alarms), width=_WIDTH, height=3)
-        )
-        for row in (
-            _show_formation(metrics),
-            _show_training(metrics, has_gpus=watched.has_gpus),
-            _show_file_systems(metrics, watched.file_system_id),
-            _show_adjuster(watched),
-            _show_losses(metrics),
-        ):
-            self.dashboard.add_widgets(*row)
-        self.dashboard.add_widgets(
-            cloudwatch.LogQueryWidget(
-                title="Last warnings of nodes and adjuster",
-                log_group_names=[group.log_group_name for group in watched.log_groups],
-                query_string=_WARNINGS,
-                width=_WIDTH,
-                height=8,
-            )
+            widgets=[
+                [_show_introduction(metrics.cluster_name, session_command)],
+                [cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=_WIDTH, height=3)],
+                _show_formation(metrics),
+                _show_training(metrics, has_gpus=has_gpus),
+                _show_file_systems(metrics, file_system_id),
+                _show_adjuster(adjuster, dead_letters),
+                _show_losses(metrics),
+                [_show_warnings(log_groups)],
+            ],
         )
 
 
-def _write_head(watched: Watched, region: str) -> cloudwatch.TextWidget:
+def _show_introduction(cluster: str, session_command: str) -> cloudwatch.TextWidget:
     text = f"""\
-# Cluster {watched.cluster}
+# Cluster {cluster}
 
 A shell on the master:
 
 ```
-{session_command(watched.cluster, region)}
+{session_command}
 ```
 
 `deeplearning-cdk status`, `logs` and `ssh` with the stack's name show and reach it from outside. AWS keeps costs by \
@@ -114,16 +84,16 @@ account, late, and in us-east-1 only, so Node-hours stands for them here; Cost E
 
 def _show_formation(metrics: ClusterMetrics) -> list[cloudwatch.IWidget]:
     nodes = [
-        metrics.metric_capacity_asked().with_(label="asked"),
-        metrics.metric_capacity_launched().with_(label="launched"),
-        metrics.metric_nodes_formed().with_(label="formed"),
+        metrics.metric_capacity_asked(label="asked"),
+        metrics.metric_capacity_launched(label="launched"),
+        metrics.metric_nodes_formed(label="formed"),
     ]
     return [
         _graph("Nodes asked, launched, formed", nodes, unit="nodes", width=9),
         _graph("Generation", [metrics.metric_generation()], unit="", width=6),
         cloudwatch.GraphWidget(
             title="Formation: slowest node in each phase",
-            left=[metrics.metric_formation_phase(phase).with_(label=phase) for phase in FORMATION_PHASES],
+            left=[metrics.metric_formation_phase(phase, label=phase) for phase in FORMATION_PHASES],
             left_y_axis=cloudwatch.YAxisProps(label="seconds", min=0, show_units=False),
             view=cloudwatch.GraphWidgetView.BAR,
             set_period_to_time_range=True,
@@ -140,7 +110,7 @@ def _show_training(metrics: ClusterMetrics, *, has_gpus: bool) -> list[cloudwatc
     return [
         cloudwatch.GraphWidget(
             title="GPU utilisation, all nodes and each",
-            left=[metrics.metric_gpu_utilization().with_(label="all nodes"), metrics.metric_gpu_utilization_of_nodes()],
+            left=[metrics.metric_gpu_utilization(label="all nodes"), metrics.metric_gpu_utilization_of_nodes()],
             left_y_axis=cloudwatch.YAxisProps(label="%", min=0, max=100, show_units=False),
             width=12,
             height=_HEIGHT,
@@ -159,17 +129,17 @@ def _show_file_systems(metrics: ClusterMetrics, file_system_id: str) -> list[clo
                     metric_name=metric,
                     dimensions_map={"FileSystemId": file_system_id},
                     statistic="Sum",
-                    period=Duration.minutes(1),
+                    period=_MINUTE,
                 )
             },
             label=name,
-            period=Duration.minutes(1),
+            period=_MINUTE,
         )
         for name, metric in (("read", "DataReadIOBytes"), ("written", "DataWriteIOBytes"))
     ]
     seen = [
-        metrics.metric_file_system_read().with_(label="read"),
-        metrics.metric_file_system_write().with_(label="written"),
+        metrics.metric_file_system_read(label="read"),
+        metrics.metric_file_system_write(label="written"),
     ]
     return [
         _graph("EFS: served to all nodes", served, unit="MiB/s", width=12),
@@ -177,9 +147,8 @@ def _show_file_systems(metrics: ClusterMetrics, file_system_id: str) -> list[clo
     ]
 
 
-def _show_adjuster(watched: Watched) -> list[cloudwatch.IWidget]:
-    adjuster = watched.adjuster
-    letters = watched.dead_letters.metric_approximate_number_of_messages_visible(
+def _show_adjuster(adjuster: lambda_.IFunction, dead_letters: sqs.IQueue) -> list[cloudwatch.IWidget]:
+    letters = dead_letters.metric_approximate_number_of_messages_visible(
         period=_FIVE_MINUTES, statistic="Maximum", label="dead letters"
     )
     return [
@@ -202,14 +171,24 @@ def _show_losses(metrics: ClusterMetrics) -> list[cloudwatch.IWidget]:
         period=_HOUR,
     )
     failures = [
-        metrics.metric_launch_failures().with_(label="launches failed"),
-        metrics.metric_nodes_lost().with_(label="nodes lost"),
+        metrics.metric_launch_failures(label="launches failed"),
+        metrics.metric_nodes_lost(label="nodes lost"),
     ]
     return [
         _graph("Launch failures and nodes lost", failures, unit="", width=8),
         _graph("Forming for", [metrics.metric_formation_pending()], unit="seconds", width=8),
         _graph("Node-hours in the time shown", [node_hours], unit="hours", width=8),
     ]
+
+
+def _show_warnings(log_groups: Sequence[logs.ILogGroup]) -> cloudwatch.LogQueryWidget:
+    return cloudwatch.LogQueryWidget(
+        title="Last warnings of nodes and adjuster",
+        log_group_names=[group.log_group_name for group in log_groups],
+        query_string=_WARNINGS,
+        width=_WIDTH,
+        height=8,
+    )
 
 
 def _graph(title: str, left: Sequence[cloudwatch.IMetric], *, unit: str, width: int) -> cloudwatch.GraphWidget:

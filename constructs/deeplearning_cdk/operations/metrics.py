@@ -1,10 +1,9 @@
-"""The metrics of a cluster, for its own dashboard and alarms and for those of the user."""
+"""CloudWatch metrics of a cluster, for its dashboard and alarms and for those of the user."""
 
-from collections.abc import Mapping
+from typing import TypedDict, Unpack
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from constructs import Construct
 
 from deeplearning_contract import metrics
 from deeplearning_contract.metrics import Metric
@@ -12,117 +11,111 @@ from deeplearning_contract.metrics import Metric
 _MINUTE = Duration.minutes(1)
 
 
-class ClusterMetrics(Construct):
+class MetricOptions(TypedDict, total=False):
     """
-    The side of `ClusterMonitoring` that other dashboards and alarms use.
+    Options of a metric.
 
-    Each method takes a statistic and a period; by default the statistic is the one that the number is meant for, and
-    the period is a minute, since nodes and adjuster write once a minute.
+    Attributes:
+        statistic: Statistic of the data points. Default: the one that the method documents.
+        period: Length of a data point. Default: 1 minute, in which nodes and adjuster publish once.
+        label: Label in a graph. Default: the name of the metric.
     """
 
-    _cluster: str
+    statistic: str
+    period: Duration
+    label: str
 
-    def metric_capacity_asked(self, *, statistic: str = "Maximum", period: Duration | None = None) -> cloudwatch.Metric:
-        """Return how many nodes the groups are to have, master included."""
-        return self._make(metrics.CAPACITY_ASKED, statistic, period)
 
-    def metric_capacity_launched(
-        self, *, statistic: str = "Maximum", period: Duration | None = None
-    ) -> cloudwatch.Metric:
-        """Return how many instances the groups have, master included: those that cost."""
-        return self._make(metrics.CAPACITY_LAUNCHED, statistic, period)
+class ClusterMetrics:
+    """
+    Metrics of a cluster.
 
-    def metric_nodes_formed(self, *, statistic: str = "Maximum", period: Duration | None = None) -> cloudwatch.Metric:
-        """Return how many nodes the cluster consists of, master included."""
-        return self._make(metrics.NODES_FORMED, statistic, period)
+    Args:
+        cluster_name: Name of the cluster, the dimension of all its metrics.
+    """
 
-    def metric_generation(self, *, statistic: str = "Maximum", period: Duration | None = None) -> cloudwatch.Metric:
-        """Return the number of the membership, which grows with each that is formed anew."""
-        return self._make(metrics.GENERATION, statistic, period)
+    def __init__(self, cluster_name: str) -> None:
+        self.cluster_name = cluster_name
 
-    def metric_nodes_lost(self, *, statistic: str = "Sum", period: Duration | None = None) -> cloudwatch.Metric:
-        """Return how many nodes were lost that nobody asked to end."""
-        return self._make(metrics.NODES_LOST, statistic, period)
+    def metric_capacity_asked(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the desired capacity of both groups, including the master; maximum."""
+        return self._make(metrics.CAPACITY_ASKED, options)
 
-    def metric_launch_failures(
-        self, *, statistic: str = "Maximum", period: Duration | None = None
-    ) -> cloudwatch.Metric:
-        """Return how many launches the adjuster saw fail."""
-        return self._make(metrics.LAUNCH_FAILURES, statistic, period)
+    def metric_capacity_launched(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the number of instances in both groups, including the master, which are those that cost; maximum."""
+        return self._make(metrics.CAPACITY_LAUNCHED, options)
 
-    def metric_formation_pending(
-        self, *, statistic: str = "Maximum", period: Duration | None = None
-    ) -> cloudwatch.Metric:
-        """Return for how many seconds the cluster has been forming; 0 once it has formed."""
-        return self._make(metrics.FORMATION_PENDING_SECONDS, statistic, period)
+    def metric_nodes_formed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the number of nodes in the cluster's membership, including the master; maximum."""
+        return self._make(metrics.NODES_FORMED, options)
 
-    def metric_formation_phase(
-        self, phase: str, *, statistic: str = "Maximum", period: Duration | None = None
-    ) -> cloudwatch.Metric:
+    def metric_generation(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the generation of the membership, which increases with every new membership; maximum."""
+        return self._make(metrics.GENERATION, options)
+
+    def metric_nodes_lost(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the number of nodes that were lost without a request to terminate them; sum."""
+        return self._make(metrics.NODES_LOST, options, "Sum")
+
+    def metric_launch_failures(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the number of failed launches that the adjuster found; maximum."""
+        return self._make(metrics.LAUNCH_FAILURES, options)
+
+    def metric_formation_pending(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the time for which the cluster has been forming, in seconds, 0 once it has formed; maximum."""
+        return self._make(metrics.FORMATION_PENDING_SECONDS, options)
+
+    def metric_formation_phase(self, phase: str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """
-        Return how many seconds a phase of the formation took.
+        Return the duration of a phase of the formation on the slowest node, in seconds; maximum.
 
         Args:
             phase: One of `deeplearning_contract.metrics.FORMATION_PHASES`.
-            statistic: Default: the slowest node.
-            period: Default: a minute.
+            options: Statistic and period. Default: maximum, a minute.
 
         Raises:
             ValueError: There is no such phase.
         """
         if phase not in metrics.FORMATION_PHASES:
             raise ValueError(f"phase must be one of {', '.join(metrics.FORMATION_PHASES)}, got {phase!r}")
-        return self._make(metrics.FORMATION_SECONDS, statistic, period, {metrics.PHASE: phase})
+        return self._make(metrics.FORMATION_SECONDS, options, **{metrics.PHASE: phase})
 
-    def metric_gpu_utilization(
-        self, *, statistic: str = "Average", period: Duration | None = None
-    ) -> cloudwatch.Metric:
-        """Return how busy the GPUs of all nodes are, in percent."""
-        return self._make(metrics.GPU_UTILIZATION, statistic, period)
+    def metric_gpu_utilization(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the utilization of the GPUs of all nodes, in percent; average."""
+        return self._make(metrics.GPU_UTILIZATION, options, "Average")
 
-    def metric_gpu_utilization_of_nodes(
-        self, *, statistic: str = "Average", period: Duration | None = None
-    ) -> cloudwatch.MathExpression:
-        """Return how busy the GPUs of each node are, in percent: a line for every node; for dashboards only."""
+    def metric_gpu_utilization_of_nodes(self, **options: Unpack[MetricOptions]) -> cloudwatch.MathExpression:
+        """Return the utilization of each node's GPUs, in percent: one line a node, for dashboards only; average."""
         schema = f"{metrics.NAMESPACE},{metrics.CLUSTER},{metrics.NODE}"
-        found = f'{{{schema}}} MetricName="{metrics.GPU_UTILIZATION.name}" {metrics.CLUSTER}="{self._cluster}"'
-        length = period or _MINUTE
+        search = f'{{{schema}}} MetricName="{metrics.GPU_UTILIZATION.name}" {metrics.CLUSTER}="{self.cluster_name}"'
+        statistic, period = options.get("statistic", "Average"), options.get("period", Duration.minutes(1))
         return cloudwatch.MathExpression(
-            expression=f"SEARCH('{found}', '{statistic}', {length.to_seconds():.0f})",
+            expression=f"SEARCH('{search}', '{statistic}', {period.to_seconds():.0f})",
             using_metrics={},
             label="",
-            period=length,
+            period=period,
         )
 
-    def metric_file_system_read(
-        self, *, statistic: str = "Average", period: Duration | None = None
-    ) -> cloudwatch.Metric:
-        """Return what a node reads from the file systems, in MiB a second."""
-        return self._make(metrics.FILE_SYSTEM_READ, statistic, period)
+    def metric_file_system_read(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the read throughput of the file systems on a node, in MiB per second; average."""
+        return self._make(metrics.FILE_SYSTEM_READ, options, "Average")
 
-    def metric_file_system_write(
-        self, *, statistic: str = "Average", period: Duration | None = None
-    ) -> cloudwatch.Metric:
-        """Return what a node writes to the file systems, in MiB a second."""
-        return self._make(metrics.FILE_SYSTEM_WRITE, statistic, period)
+    def metric_file_system_write(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the write throughput of the file systems on a node, in MiB per second; average."""
+        return self._make(metrics.FILE_SYSTEM_WRITE, options, "Average")
 
-    def metric_training_throughput(
-        self, *, statistic: str = "Average", period: Duration | None = None
-    ) -> cloudwatch.Metric:
-        """Return how many samples a second a job trains on, while one reports it."""
-        return self._make(metrics.TRAINING_THROUGHPUT, statistic, period)
+    def metric_training_throughput(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the samples per second of a job, while it reports them; average."""
+        return self._make(metrics.TRAINING_THROUGHPUT, options, "Average")
 
     def _make(
-        self,
-        metric: Metric,
-        statistic: str,
-        period: Duration | None,
-        dimensions: Mapping[str, str] | None = None,
+        self, metric: Metric, options: MetricOptions, statistic: str = "Maximum", **dimensions: str
     ) -> cloudwatch.Metric:
         return cloudwatch.Metric(
             namespace=metrics.NAMESPACE,
             metric_name=metric.name,
-            dimensions_map={metrics.CLUSTER: self._cluster, **(dimensions or {})},
-            statistic=statistic,
-            period=period or _MINUTE,
+            dimensions_map={metrics.CLUSTER: self.cluster_name, **dimensions},
+            statistic=options.get("statistic", statistic),
+            period=options.get("period", _MINUTE),
+            label=options.get("label"),
         )

@@ -1,13 +1,14 @@
 """
-Checks props by their annotations: the type first, then the rules beside it, and every refusal has a way out.
+Checks of props by their annotations: the type first, then the rules beside it. Every error names a remedy.
 
-A rule stands with the type that it is about, `MountPoint = Annotated[str, matching(…)]`, so that a prop is defined in
-one place, whoever takes it. `@checked` checks the arguments of a function, `check_fields` the fields of a dataclass.
+A rule is defined with its type, `MountPoint = Annotated[str, matching(…)]`, so that a prop has one definition for all
+callables. `@checked` checks the arguments of a function, `check_fields` the fields of a dataclass.
 """
 
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -16,14 +17,16 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args,
 
 from aws_cdk import Duration, Size, SizeRoundingBehavior, Token
 
-from deeplearning_cdk.props.looked_up import is_stand_in
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+# aws-cdk-lib 2.275.0: DUMMY_VPC_PROPS of aws-ec2/lib/vpc.ts, StringParameter.valueFromLookup, LookupMachineImage.
+_DUMMY_VALUE = re.compile(r"1\.2\.3\.4/5|dummy1[a-z]|dummy-value-for-[A-Za-z0-9._/-]*|ami-1234")
 _LONGEST_SHOWN = 80
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", NoneType: "None"}
 _EXAMPLES = {
+    int: "write e.g. 3",
+    float: "write e.g. 1.5",
     Duration: "pass e.g. Duration.minutes(60)",
     Size: "pass e.g. Size.gibibytes(150)",
     bool: "pass True or False",
@@ -38,14 +41,14 @@ def _hints(definition: Any) -> dict[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """
-    What a value must be beyond its type.
+    Requirement of a value beyond its type.
 
     Attributes:
         must: The rule, as it follows "must" in the error.
-        remedy: What the user can do.
-        is_kept: Tells whether a value keeps the rule; it gets neither tokens nor None.
-        can_carry: Tells whether the template can carry a token, a value that is known at deployment only. Default:
-            it cannot, because the constructs decide by the value.
+        remedy: Text for the user, after the error's semicolon.
+        is_kept: Returns whether a value keeps the rule; it gets neither tokens nor None.
+        can_carry: Returns whether the template can carry a token, a value that is known only at deployment. Default:
+            it cannot, because the constructs need the value.
     """
 
     must: str
@@ -58,19 +61,19 @@ class Rule:
         Check a value of the right type.
 
         Raises:
-            ValueError: It breaks the rule, or is a token where one cannot be taken.
+            ValueError: It breaks the rule, or is a token that the template cannot carry.
         """
         if is_token(value):
             if self.can_carry is None:
                 raise ValueError(f"{prop} must be known at synth, got a token; pass the value itself")
             if not self.can_carry(value):
                 raise ValueError(f"{prop} must {self.must}, got a token that no template can carry; {self.remedy}")
-        elif not is_stand_in(value) and not self.is_kept(value):
+        elif not is_dummy_value(value) and not self.is_kept(value):
             raise ValueError(f"{prop} must {self.must}, got {show_value(value)}; {self.remedy}")
 
 
 def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Let a function check its arguments by their annotations before it runs."""
+    """Check the arguments of a function by their annotations before it runs."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -85,11 +88,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 def check_fields(instance: Any, prefix: str = "") -> None:
     """
-    Check the fields of a dataclass by their annotations.
-
-    Args:
-        instance: The dataclass.
-        prefix: What the names of its fields begin with in errors. Default: nothing.
+    Check the fields of a dataclass by their annotations; errors name them with the prefix.
 
     Raises:
         ValueError: A field is of another type, or breaks a rule.
@@ -103,15 +102,12 @@ def check_prop(prop: str, value: Any, annotation: Any) -> None:
     """
     Check one value: its type, then the rules of that type, then its items.
 
-    Args:
-        prop: The user's name for it.
-        value: The value.
-        annotation: Its type. In `Annotated`, a `Rule` is a rule, and a text is the remedy for another type.
+    In an `Annotated` type, a `Rule` is a rule, and a text is the remedy for a value of another type.
 
     Raises:
         ValueError: It is of another type, or breaks a rule.
     """
-    choices = _find_choices(annotation)
+    choices = find_choices(annotation)
     fitting = next(((kind, notes) for kind, notes in choices if _is_of(value, kind)), None)
     if fitting is None:
         raise ValueError(f"{prop} must be {_describe(choices)}, got {show_value(value)}; {_find_remedy(choices)}")
@@ -122,11 +118,21 @@ def check_prop(prop: str, value: Any, annotation: Any) -> None:
     _check_items(prop, value, kind)
 
 
+def is_dummy_value(value: object) -> bool:
+    """
+    Return whether a value is a dummy of the CDK, given until its CLI has looked the real value up in the account.
+
+    The CLI runs the app, looks up what the assembly lists as missing, writes it to `cdk.context.json` and runs the app
+    again. A check that refuses a dummy value would end the first run, and nothing would ever be looked up.
+    """
+    return isinstance(value, str) and _DUMMY_VALUE.fullmatch(value) is not None
+
+
 def is_token(value: Any) -> bool:
-    """Tell whether a value, or a part of it, is known at deployment only."""
+    """Return whether a value, or a part of it, is known only at deployment."""
     if isinstance(value, Duration | Size):
         return value.is_unresolved()
-    # Only what can be one is shown to the CDK, which ends its process at a NaN.
+    # Only possible tokens are passed to the CDK, whose process ends at a NaN.
     may_be = "Token[" in value if isinstance(value, str) else isinstance(value, float) and math.isfinite(value)
     return may_be and Token.is_unresolved(value)
 
@@ -149,12 +155,12 @@ def show_value(value: Any) -> str:
 
 
 @functools.cache
-def _find_choices(annotation: Any, notes: tuple[Any, ...] = ()) -> list[tuple[Any, tuple[Any, ...]]]:
+def find_choices(annotation: Any, notes: tuple[Any, ...] = ()) -> list[tuple[Any, tuple[Any, ...]]]:
     """Return each type of an annotation with the notes beside it."""
     if get_origin(annotation) is Annotated:
-        return _find_choices(annotation.__origin__, (*annotation.__metadata__, *notes))
+        return find_choices(annotation.__origin__, (*annotation.__metadata__, *notes))
     if get_origin(annotation) in (Union, UnionType):
-        return [choice for member in get_args(annotation) for choice in _find_choices(member, notes)]
+        return [choice for member in get_args(annotation) for choice in find_choices(member, notes)]
     return [(annotation, notes)]
 
 
@@ -174,7 +180,7 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def _implements(value: Any, interface: Any) -> bool:
-    """Tell whether an object has an interface of the CDK, which are protocols that `isinstance` does not know."""
+    """Return whether an object has an interface of the CDK: a protocol that `isinstance` does not support."""
     parts = getattr(value, "_delegates", [value]) if type(value).__module__.startswith("jsii") else [value]
     for klass in (klass for part in parts for klass in type(part).__mro__):
         declared = vars(klass).get("__jsii_ifaces__", ())
@@ -211,11 +217,16 @@ def _with_article(name: str) -> str:
 
 
 def _find_remedy(choices: list[tuple[Any, tuple[Any, ...]]]) -> str:
+    """Return the remedy for a value of another type: its text, an example, or else the remedy of a rule."""
     for kind, notes in choices:
-        for note in notes:
-            return note.remedy if isinstance(note, Rule) else str(note)
-        if kind in _EXAMPLES:
-            return _EXAMPLES[kind]
+        texts = [note for note in notes if isinstance(note, str)]
+        remedies = [note.remedy for note in notes if isinstance(note, Rule)]
+        # An example in a rule's remedy keeps the rule, which that of the type need not.
+        examples = [remedy for remedy in remedies if "e.g." in remedy] + (
+            [_EXAMPLES[kind]] if kind in _EXAMPLES else []
+        )
+        for remedy in (*texts, *examples, *remedies):
+            return remedy
         if get_origin(kind) is Literal:
             return "write one of them"
     return "pass one"

@@ -1,7 +1,9 @@
-"""The rules that props have in common: texts of a form, numbers, times and sizes between two ends."""
+"""Rules that props have in common: texts of a form, numbers, times and sizes in a range."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
 
 from aws_cdk import Duration, Size, SizeRoundingBehavior
 
@@ -13,52 +15,32 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:/@-]*")
 
 
 def matching(pattern: str, must: str, remedy: str, *, takes_tokens: bool = False) -> Rule:
-    """
-    Return the rule that a text is of a form.
-
-    Args:
-        pattern: The form as a regular expression.
-        must: The form in words.
-        remedy: What the user can do.
-        takes_tokens: Whether the template can carry it. Default: it must be known at synth.
-    """
+    """Return the rule that a text matches a regular expression, which `must` describes in words."""
     form = re.compile(pattern)
     return Rule(
         must=must,
         remedy=remedy,
         is_kept=lambda text: bool(form.fullmatch(text)),
-        # What stands beside the token is carried too.
+        # The template carries the text beside the token too.
         can_carry=_is_plain if takes_tokens else None,
     )
 
 
-def is_arn(service: str, text: str) -> bool:
-    """
-    Tell whether a text is the ARN of something of a service, or a token that may be one.
+RegionName = Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")]
 
-    Args:
-        service: The service's name in ARNs.
-        text: The text.
-    """
+
+def is_arn(service: str, text: str) -> bool:
+    """Return whether a text is an ARN of a service, by its name in ARNs, or a token that may be one."""
     return _is_plain(text) if is_token(text) else bool(_ARN.fullmatch(text)) and text.split(":")[2] == service
 
 
 def _is_plain(text: str) -> bool:
-    """Tell whether the rest of a text is plain beside its tokens."""
+    """Return whether a text is plain beside its tokens."""
     return bool(_PLAIN.fullmatch(_TOKEN.sub("", text)))
 
 
 def between(least: float, most: float, remedy: str, *, unit: str = "", takes_tokens: bool = False) -> Rule:
-    """
-    Return the rule that a number lies between two ends, which belong to it.
-
-    Args:
-        least: The lower end.
-        most: The upper end.
-        remedy: What the user can do.
-        unit: Unit of the number, for the error. Default: none.
-        takes_tokens: Whether the template can carry it. Default: it must be known at synth.
-    """
+    """Return the rule that a number is in a range, both ends included."""
     must = f"be from {least} to {most}{unit and ' '}{unit}"
     return Rule(
         must=must,
@@ -68,34 +50,19 @@ def between(least: float, most: float, remedy: str, *, unit: str = "", takes_tok
     )
 
 
-def lasting(least: Duration, most: Duration, remedy: str) -> Rule:
-    """
-    Return the rule that a time lies between two ends and is whole seconds, which is what AWS counts in.
-
-    Args:
-        least: The shortest.
-        most: The longest.
-        remedy: What the user can do.
-    """
-    ends = (least.to_milliseconds(), most.to_milliseconds())
+def lasting(least: str, most: str, remedy: str) -> Rule:
+    """Return the rule that a time is in a range, such as `10 minutes` to `12 hours`, and whole seconds, AWS's unit."""
+    first, last = (timedelta(**{unit: int(number)}).total_seconds() for number, unit in (least.split(), most.split()))
 
     def is_kept(time: Duration) -> bool:
-        milliseconds = time.to_seconds(integral=False) * 1000
-        return ends[0] <= milliseconds <= ends[1] and milliseconds % 1000 == 0
+        seconds = time.to_seconds(integral=False)
+        return first <= seconds <= last and seconds % 1 == 0
 
-    must = f"be whole seconds from {least.to_human_string()} to {most.to_human_string()}"
-    return Rule(must=must, remedy=remedy, is_kept=is_kept)
+    return Rule(must=f"be whole seconds from {least} to {most}", remedy=remedy, is_kept=is_kept)
 
 
 def sized(least: int, most: int, remedy: str) -> Rule:
-    """
-    Return the rule that a size is whole GiB between two ends; a template can carry a token of GiB.
-
-    Args:
-        least: The smallest, in GiB.
-        most: The largest, in GiB.
-        remedy: What the user can do.
-    """
+    """Return the rule that a size is whole GiB in a range of GiB; a template can carry a token of GiB."""
     return Rule(
         must=f"be whole GiB from {least} to {most}",
         remedy=remedy,
@@ -105,7 +72,7 @@ def sized(least: int, most: int, remedy: str) -> Rule:
 
 
 def count_gibibytes(size: Size | int) -> float:
-    """Return a size in GiB; a number is one already."""
+    """Return a size in GiB; a number is GiB already."""
     return size.to_gibibytes(rounding=SizeRoundingBehavior.NONE) if isinstance(size, Size) else size
 
 
@@ -115,7 +82,7 @@ def count_mebibytes(size: Size) -> float:
 
 
 def is_file(path: str) -> bool:
-    """Tell whether a text is the path of a file, whatever else it holds."""
+    """Return whether a text is the path of a file; any text is allowed."""
     try:
         return Path(path).is_file()
     except (OSError, ValueError):
@@ -123,7 +90,7 @@ def is_file(path: str) -> bool:
 
 
 def _is_of_gibibytes(size: Size) -> bool:
-    """Tell whether a size that is a token is one of GiB; the CDK converts no other."""
+    """Return whether a size that is a token is in GiB; the CDK converts no other."""
     try:
         size.to_gibibytes()
     except RuntimeError:

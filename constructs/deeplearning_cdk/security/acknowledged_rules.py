@@ -1,8 +1,8 @@
 """
-The few rules of security gates that a cluster does not follow, each with the reason.
+Rules of security gates that a cluster does not follow, each with the reason.
 
-Teams run cdk-nag, checkov and others over the stacks that they deploy. What these find in a cluster is mended; what
-cannot be is acknowledged here, on the one resource that it is about, so that nobody who imports the library has to.
+Teams run cdk-nag, checkov and others on the stacks that they deploy. Their findings in a cluster are fixed; those that
+cannot be are acknowledged here, each on its one resource, so that users of the library need not acknowledge them.
 """
 
 import json
@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from constructs import IConstruct
+
+from deeplearning_cdk.props.check import is_token
 
 _CHECKOV = "checkov"
 
@@ -22,15 +28,15 @@ class AcknowledgedRule:
     A rule that a cluster does not follow.
 
     Attributes:
-        reason: Why, and what holds instead.
+        reason: Why the rule is not followed, and which protection there is instead.
         nag_ids: Its ids in cdk-nag, by pack, without the pack's prefix.
-        checkov_ids: Its ids in checkov, each with the type of the resources that it is about.
-        is_granular: Whether cdk-nag names each finding by itself, so that each is acknowledged by itself.
+        checkov_ids: Its ids in checkov, each with the type of the resources that it checks.
+        is_granular: Whether cdk-nag reports each finding separately, so that each is acknowledged separately.
     """
 
     reason: str
     nag_ids: Mapping[str, str] = field(default_factory=dict)
-    checkov_ids: Mapping[str, str] = field(default_factory=dict)
+    checkov_ids: Mapping[str, type[CfnResource]] = field(default_factory=dict)
     is_granular: bool = False
 
 
@@ -42,7 +48,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "role in a key's policy; a condition or the beginning of the name then holds what may be matched."
         ),
         nag_ids={"AwsSolutions": "IAM5"},
-        checkov_ids={"CKV_AWS_33": "AWS::KMS::Key"},
+        checkov_ids={"CKV_AWS_33": kms.CfnKey},
         is_granular=True,
     ),
     "worker-doorbell-without-redrive": AcknowledgedRule(
@@ -59,7 +65,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "account with the smallest quota, where the cluster could then not be deployed."
         ),
         nag_ids={"NIST.800.53.R5": "LambdaConcurrency", "HIPAA.Security": "LambdaConcurrency"},
-        checkov_ids={"CKV_AWS_115": "AWS::Lambda::Function"},
+        checkov_ids={"CKV_AWS_115": lambda_.CfnFunction},
     ),
     "function-outside-vpc": AcknowledgedRule(
         reason=(
@@ -72,7 +78,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "HIPAA.Security": "LambdaInsideVPC",
             "PCI.DSS.321": "LambdaInsideVPC",
         },
-        checkov_ids={"CKV_AWS_117": "AWS::Lambda::Function"},
+        checkov_ids={"CKV_AWS_117": lambda_.CfnFunction},
     ),
     "members-say-anything": AcknowledgedRule(
         reason=(
@@ -107,7 +113,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "HIPAA.Security": "VPCNoUnrestrictedRouteToIGW",
             "PCI.DSS.321": "VPCNoUnrestrictedRouteToIGW",
         },
-        checkov_ids={"CKV_AWS_88": "AWS::EC2::LaunchTemplate"},
+        checkov_ids={"CKV_AWS_88": ec2.CfnLaunchTemplate},
     ),
     "log-group-default-encryption": AcknowledgedRule(
         reason=(
@@ -119,48 +125,56 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "HIPAA.Security": "CloudWatchLogGroupEncrypted",
             "PCI.DSS.321": "CloudWatchLogGroupEncrypted",
         },
-        checkov_ids={"CKV_AWS_158": "AWS::Logs::LogGroup"},
+        checkov_ids={"CKV_AWS_158": logs.CfnLogGroup},
     ),
 }
 
 
-def acknowledge(construct: IConstruct, rule_name: str, *, findings: Sequence[str] = ()) -> None:
+def acknowledge(construct: IConstruct, *rule_names: str, findings: Sequence[Any] = ()) -> None:
     """
-    Acknowledge a rule on one resource, for every tool that has it.
+    Acknowledge rules once on one resource, or on the default child of a construct, for every tool that has the rules.
 
-    Args:
-        construct: The resource, or the construct whose default child it is.
-        rule_name: Name of the rule in `ACKNOWLEDGED_RULES`.
-        findings: The resources with a wildcard, as they stand in the statements; each is acknowledged by itself.
-            Default: none, as for every rule but `wildcard-resources`.
+    The findings of a granular rule are the resources with a wildcard, resolved or as they are in the statements; other
+    rules have none.
 
     Raises:
-        ValueError: The rule is not in the table, or is granular and has no findings, or is not and has.
+        ValueError: A rule is not in the table, or its findings are missing or superfluous.
     """
-    rule = ACKNOWLEDGED_RULES.get(rule_name)
-    if rule is None:
-        raise ValueError(
-            f"rule_name must be one of {', '.join(ACKNOWLEDGED_RULES)}, got {rule_name!r}; mend the finding"
-        )
-    if rule.is_granular != bool(findings):
-        wanted = "name what has the wildcard" if rule.is_granular else "be left out"
-        raise ValueError(f"findings must {wanted} for {rule_name}, got {list(findings)!r}; see ACKNOWLEDGED_RULES")
+    rules = [_find_rule(name, findings) for name in rule_names]
     resource = _find_resource(construct)
-    endings = [f"[Resource::{_flatten(Stack.of(resource).resolve(finding))}]" for finding in findings] or [""]
-    ids = [f"{pack}::{pack}-{name}{ending}" for pack, name in rule.nag_ids.items() for ending in endings]
-    Validations.of(resource).acknowledge(*(Acknowledgment(id=each, reason=rule.reason) for each in ids))
+    # Each request to jsii counts at every synthesis: most findings are resolved already.
+    is_resolved = all(isinstance(finding, dict) or not is_token(finding) for finding in findings)
+    resolved = list(findings) if is_resolved else Stack.of(resource).resolve(list(findings))
+    endings = [f"[Resource::{text}]" for text in dict.fromkeys(map(_flatten, resolved))] or [""]
+    acknowledgments = [
+        Acknowledgment(id=f"{pack}::{pack}-{name}{ending}", reason=rule.reason)
+        for rule in rules
+        for pack, name in rule.nag_ids.items()
+        for ending in endings
+    ]
+    Validations.of(resource).acknowledge(*acknowledgments)
     skip = [
         {"id": each, "comment": rule.reason}
+        for rule in rules
         for each, kind in rule.checkov_ids.items()
-        if kind == resource.cfn_resource_type
+        if isinstance(resource, kind)
     ]
     if skip:
-        earlier = (resource.get_metadata(_CHECKOV) or {}).get("skip", [])
-        resource.add_metadata(_CHECKOV, {"skip": [*earlier, *skip]})
+        resource.add_metadata(_CHECKOV, {"skip": skip})
+
+
+def _find_rule(name: str, findings: Sequence[Any]) -> AcknowledgedRule:
+    rule = ACKNOWLEDGED_RULES.get(name)
+    if rule is None:
+        raise ValueError(f"rule_name must be one of {', '.join(ACKNOWLEDGED_RULES)}, got {name!r}; fix the finding")
+    if rule.is_granular != bool(findings):
+        wanted = "name what has the wildcard" if rule.is_granular else "be left out"
+        raise ValueError(f"findings must {wanted} for {name}, got {list(findings)!r}; see ACKNOWLEDGED_RULES")
+    return rule
 
 
 def _find_resource(construct: IConstruct) -> CfnResource:
-    child: Any = construct if CfnResource.is_cfn_resource(construct) else construct.node.default_child
+    child: Any = construct if isinstance(construct, CfnResource) else construct.node.default_child
     if not isinstance(child, CfnResource):
         raise ValueError(  # noqa: TRY004 - the user's construct is wrong, not its Python type.
             f"construct must be a resource or have one as its child Default or Resource, got {construct.node.path}; "
@@ -170,7 +184,7 @@ def _find_resource(construct: IConstruct) -> CfnResource:
 
 
 def _flatten(value: Any) -> str:
-    """Write a resolved text as cdk-nag does, in whose ids it stands: references between angle brackets."""
+    """Return a resolved text as cdk-nag writes it in its ids: references between angle brackets."""
     if isinstance(value, str):
         return value.replace("${", "<").replace("}", ">")
     if isinstance(value, dict):

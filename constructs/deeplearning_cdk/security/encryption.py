@@ -1,10 +1,15 @@
-"""The one key of a cluster, and what its policy must say."""
+"""KMS key of a cluster, and the statements that its policy needs."""
 
-from aws_cdk import Annotations, Aws, RemovalPolicy
+from typing import Annotated
+
+from aws_cdk import Annotations, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from deeplearning_cdk.props.check import Rule
+from deeplearning_cdk.props.rules import is_arn
+from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 
 IMPORTED_KEY_POLICY = "deeplearning_cdk:importedKeyPolicy"
@@ -14,23 +19,24 @@ _SPOT_ROLE = "aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 _DATA_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 _MESSAGE_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey*")
 
+EncryptionKey = Annotated[
+    kms.IKey,
+    Rule(
+        must="have a plain ARN",
+        remedy="write arn:aws:kms:region:account:key/id",
+        is_kept=lambda key: is_arn("kms", key.key_arn),
+    ),
+]
+"""A KMS key of the user's."""
+
 
 class ClusterEncryption(Construct):
     """
-    The key with which everything of a cluster is encrypted that can be: the user's, or one of the cluster's own.
+    KMS key for every encryptable resource of a cluster: the user's, or a new one that is rotated every year.
 
-    An own key stays when the stack is deleted, if a new file system does, and dies with a creation that fails.
-
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        key: The user's key. Default: one of the cluster's own, rotated every year.
-        is_kept: What is encrypted with it may outlive the stack, so that an own key must. Default: it does.
-        has_spot: Spot instances have volumes that are encrypted with it. Default: they have not.
-
-    Attributes:
-        key: The key.
-        log_key: The key of log groups, which outlive a rollback: the user's; None for CloudWatch's own.
+    A new key is retained when the stack is deleted if `is_kept`, since encrypted data may outlive the stack; a creation
+    that fails deletes it. `log_key` is the key of log groups, which outlive a rollback: the user's, or None for the key
+    of CloudWatch Logs.
     """
 
     def __init__(
@@ -44,56 +50,52 @@ class ClusterEncryption(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.log_key = key
+        statements = [*_scaling_statements(has_spot=has_spot), *_topic_statements(), _queue_statement()]
         self.key: kms.IKey = key or kms.Key(
             self,
             "Key",
             description=f"Data of the deep-learning cluster {scope.node.path}",
             enable_key_rotation=True,
-            policy=iam.PolicyDocument(statements=[_owner_statement()]),
+            policy=iam.PolicyDocument(statements=[_owner_statement(), *statements]),
             removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if is_kept else RemovalPolicy.DESTROY,
         )
-        if key is None:
-            acknowledge(self.key, "wildcard-resources", findings=["*"])
-        statements = [
-            *_scaling_statements(has_spot=has_spot),
-            *_topic_statements(),
-            _queue_statement(),
-            *([_log_statement()] if key else []),
-        ]
-        results = [self.key.add_to_resource_policy(statement) for statement in statements]
-        if not all(result.statement_added for result in results):
-            Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements, has_spot=has_spot))
-        else:
-            acknowledge(self.key, "wildcard-resources", findings=["*"])
+        self.key_arn = self.key.key_arn
+        if key is not None:
+            statements.append(_log_statement())
+            added = [key.add_to_resource_policy(statement).statement_added for statement in statements]
+            if not all(added):
+                Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements, has_spot=has_spot))
+                return
+        acknowledge(self.key, "wildcard-resources", findings=["*"])
 
 
 def _owner_statement() -> iam.PolicyStatement:
-    """Let the account's own policies decide who uses the key; CDK's default, whatever its feature flags say of ARNs."""
-    account = iam.ArnPrincipal(f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root")
+    """Delegate access to the key to the account's IAM policies: CDK's default, but the same with all feature flags."""
+    account = iam.ArnPrincipal(f"arn:{PARTITION}:iam::{ACCOUNT_ID}:root")
     return iam.PolicyStatement(principals=[account], actions=["kms:*"], resources=["*"])
 
 
 def scaling_role_arn() -> str:
-    """Return the ARN of the account's role as which Auto Scaling launches nodes and publishes events."""
+    """Return the ARN of the service-linked role with which Auto Scaling launches nodes and publishes events."""
     return _role_arn(_SCALING_ROLE)
 
 
 def _role_arn(path: str) -> str:
-    return f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{path}"
+    return f"arn:{PARTITION}:iam::{ACCOUNT_ID}:role/{path}"
 
 
 def _scaling_statements(*, has_spot: bool) -> list[iam.PolicyStatement]:
     """
-    Let Auto Scaling make encrypted volumes and publish to an encrypted topic.
+    Allow Auto Scaling to create encrypted volumes and publish to an encrypted topic.
 
-    The role is named by a condition, because an account that never used Auto Scaling has none yet, and KMS refuses a
-    policy that names an absent principal (EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with
+    A condition names the role, because an account that never used Auto Scaling does not have it yet, and KMS rejects a
+    policy with a principal that does not exist (EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with
     encrypted volumes"; SNS developer guide, "Enable compatibility between event sources and encrypted topics").
-    With encrypted images and snapshots, spot instances are launched by a role of their own (EC2 user guide, "Grant
-    access to customer managed keys for use with encrypted AMIs and EBS snapshots").
+    With encrypted images and snapshots, a role of its own launches spot instances (EC2 user guide, "Grant access to
+    customer managed keys for use with encrypted AMIs and EBS snapshots").
     """
     launchers = [scaling_role_arn(), _role_arn(_SPOT_ROLE)] if has_spot else scaling_role_arn()
-    is_scaling = {"aws:PrincipalArn": launchers, "kms:CallerAccount": Aws.ACCOUNT_ID}
+    is_scaling = {"aws:PrincipalArn": launchers, "kms:CallerAccount": ACCOUNT_ID}
     return [
         iam.PolicyStatement(
             sid="AutoScalingUsesTheKey",
@@ -114,19 +116,19 @@ def _scaling_statements(*, has_spot: bool) -> list[iam.PolicyStatement]:
 
 def _topic_statements() -> list[iam.PolicyStatement]:
     """
-    Let alarms, budgets and events publish to encrypted topics of this account.
+    Allow alarms, budgets and events to publish to encrypted topics of this account.
 
-    EventBridge tells KMS no source account (SNS developer guide, "Key management"), but every use of a topic's key
-    names the topic.
+    EventBridge passes no source account to KMS (SNS developer guide, "Key management"), but the encryption context of
+    every use of a topic's key has the topic's ARN.
     """
-    topics = f"arn:{Aws.PARTITION}:sns:{Aws.REGION}:{Aws.ACCOUNT_ID}:*"
+    topics = f"arn:{PARTITION}:sns:{REGION}:{ACCOUNT_ID}:*"
     return [
         iam.PolicyStatement(
             sid="AlarmsReachTopics",
             principals=[iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("budgets", "cloudwatch")],
             actions=list(_MESSAGE_ACTIONS),
             resources=["*"],
-            conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            conditions={"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}},
         ),
         iam.PolicyStatement(
             sid="EventsReachTopics",
@@ -140,13 +142,13 @@ def _topic_statements() -> list[iam.PolicyStatement]:
 
 def _queue_statement() -> iam.PolicyStatement:
     """
-    Let topics and rules send what they cannot deliver to the encrypted dead letters of this account.
+    Allow topics and rules to send undelivered messages to the encrypted dead-letter queues of this account.
 
     Both services need the key themselves (SNS developer guide, "Amazon SNS dead-letter queues"; SQS developer guide,
-    "Configure KMS permissions for AWS services"). What source EventBridge tells KMS there, no page says, and for topics
-    it tells none; but SQS names the queue in every use of its key.
+    "Configure KMS permissions for AWS services"). No page documents which source EventBridge passes to KMS for queues,
+    and for topics it passes none; but the encryption context of every use of a queue's key has the queue's ARN.
     """
-    queues = f"arn:{Aws.PARTITION}:sqs:{Aws.REGION}:{Aws.ACCOUNT_ID}:*"
+    queues = f"arn:{PARTITION}:sqs:{REGION}:{ACCOUNT_ID}:*"
     return iam.PolicyStatement(
         sid="UndeliveredReachesQueues",
         principals=[iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("events", "sns")],
@@ -157,10 +159,10 @@ def _queue_statement() -> iam.PolicyStatement:
 
 
 def _log_statement() -> iam.PolicyStatement:
-    groups = f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:*"
+    groups = f"arn:{PARTITION}:logs:{REGION}:{ACCOUNT_ID}:log-group:*"
     return iam.PolicyStatement(
         sid="LogGroupsUseTheKey",
-        principals=[iam.ServicePrincipal(f"logs.{Aws.REGION}.amazonaws.com")],
+        principals=[iam.ServicePrincipal(f"logs.{REGION}.amazonaws.com")],
         actions=list(_DATA_ACTIONS),
         resources=["*"],
         conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},

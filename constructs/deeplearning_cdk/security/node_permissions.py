@@ -1,30 +1,23 @@
-"""What the nodes of each role may do, and nothing besides."""
+"""Permissions of the nodes of each role."""
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws, Fn
+from aws_cdk import Fn
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 
 from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_contract.cluster_event import EventKind, name_source
 from deeplearning_contract.cluster_state import list_key_patterns
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 
 
-def master_statements(coordination: Coordination, cluster: str, key: kms.IKey) -> list[iam.PolicyStatement]:
-    """
-    Return what the master does with the meeting points, and with the groups of its cluster.
-
-    Args:
-        coordination: The meeting points.
-        cluster: The cluster's name, by whose tag its groups are known.
-        key: Encrypts the meeting points.
-    """
+def master_statements(coordination: Coordination, cluster: str, key_arn: str) -> list[iam.PolicyStatement]:
+    """Return the master's permissions for queues, state table and events, and for the groups with the cluster's tag."""
     return [
-        # Who ends the cluster from the master asks how large its groups are; that call takes no resource in IAM.
+        # `deeplearning end` on the master reads the size of its groups; that call takes no resource in IAM.
         iam.PolicyStatement(actions=["autoscaling:DescribeAutoScalingGroups"], resources=["*"]),
         iam.PolicyStatement(
             actions=["autoscaling:SetDesiredCapacity", "autoscaling:SetInstanceHealth"],
@@ -37,34 +30,27 @@ def master_statements(coordination: Coordination, cluster: str, key: kms.IKey) -
             resources=[coordination.master_queue.queue_arn, coordination.report_queue.queue_arn],
         ),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.worker_queue.queue_arn]),
-        *meeting_key_statements(key),
+        *meeting_key_statements(key_arn),
         event_statement(cluster, EventKind.FORMED, EventKind.DEGRADED, EventKind.FAILED, EventKind.FINISHED),
     ]
 
 
-def worker_statements(coordination: Coordination, cluster: str, key: kms.IKey) -> list[iam.PolicyStatement]:
-    """
-    Return what a worker does with the meeting points; it can neither write the state nor ring anyone.
-
-    Args:
-        coordination: The meeting points.
-        cluster: The cluster's name.
-        key: Encrypts the meeting points.
-    """
+def worker_statements(coordination: Coordination, cluster: str, key_arn: str) -> list[iam.PolicyStatement]:
+    """Return a worker's permissions; it can neither write the state nor notify other nodes."""
     return [
         _state_statement(coordination, cluster, "dynamodb:GetItem"),
         iam.PolicyStatement(actions=["sqs:ReceiveMessage"], resources=[coordination.worker_queue.queue_arn]),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.report_queue.queue_arn]),
-        *meeting_key_statements(key),
+        *meeting_key_statements(key_arn),
     ]
 
 
 def _state_statement(coordination: Coordination, cluster: str, *actions: str) -> iam.PolicyStatement:
     """
-    Return the right to the state item and its parts; the records beside them are the adjuster's alone.
+    Return the permission for the state item and its parts; the records beside them are only for the adjuster.
 
-    `ForAllValues` is true of a call without the key, so the key must be there, too (IAM user guide, "Multivalued
-    context keys").
+    `ForAllValues` matches a call without the key, so the key must be present too (IAM user guide, "Multivalued context
+    keys").
     """
     return iam.PolicyStatement(
         actions=list(actions),
@@ -76,27 +62,24 @@ def _state_statement(coordination: Coordination, cluster: str, *actions: str) ->
     )
 
 
-def meeting_key_statements(key: kms.IKey) -> list[iam.PolicyStatement]:
+def meeting_key_statements(key_arn: str) -> list[iam.PolicyStatement]:
     """
-    Return the right to use the key through DynamoDB and SQS, as whoever reads and sends there needs it.
+    Return the permission to use the key through DynamoDB and SQS, as callers of either need it.
 
-    SQS asks for a data key when it takes a message, and decrypts that of one that it gives (SQS developer guide, "Key
-    management"); DynamoDB decrypts the table's key at each read and write (DynamoDB developer guide, "Encryption at
-    rest").
-
-    Args:
-        key: The key.
+    SQS generates a data key when it receives a message, and decrypts that of a message that it delivers (SQS developer
+    guide, "Key management"); DynamoDB decrypts the table's key at each read and write (DynamoDB developer guide,
+    "Encryption at rest").
     """
-    queues, table = (f"{service}.{Aws.REGION}.amazonaws.com" for service in ("sqs", "dynamodb"))
+    queues, table = (f"{service}.{REGION}.amazonaws.com" for service in ("sqs", "dynamodb"))
     return [
         iam.PolicyStatement(
             actions=["kms:Decrypt"],
-            resources=[key.key_arn],
+            resources=[key_arn],
             conditions={"StringEquals": {"kms:ViaService": [table, queues]}},
         ),
         iam.PolicyStatement(
             actions=["kms:GenerateDataKey"],
-            resources=[key.key_arn],
+            resources=[key_arn],
             conditions={"StringEquals": {"kms:ViaService": queues}},
         ),
     ]
@@ -104,15 +87,15 @@ def meeting_key_statements(key: kms.IKey) -> list[iam.PolicyStatement]:
 
 def session_statements() -> list[iam.PolicyStatement]:
     """
-    Return what the agent of Session Manager does, and nothing else of AmazonSSMManagedInstanceCore.
+    Return the permissions of the agent of Session Manager, without the rest of AmazonSSMManagedInstanceCore.
 
-    Channels take no resource in IAM, but all of it knows from which instance the credentials came (Service
-    Authorization Reference, "AWS Systems Manager" and "Amazon Message Gateway Service"; IAM user guide,
-    `ec2:SourceInstanceArn`). That key names the caller, and none names the instance that a heartbeat is about, so that
-    a node may report another's; no tag is known to that call either.
+    Channels take no resource in IAM, but all these calls support the condition key of the instance whose credentials
+    are used (Service Authorization Reference, "AWS Systems Manager" and "Amazon Message Gateway Service"; IAM user
+    guide, `ec2:SourceInstanceArn`). That key names the caller. No key or tag names the instance that a heartbeat is
+    about, so a node can send the heartbeat of another.
     """
     channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
-    instances = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}:{Aws.ACCOUNT_ID}:instance/*"
+    instances = f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT_ID}:instance/*"
     from_here = {"ArnLike": {"ec2:SourceInstanceARN": instances}}
     return [
         iam.PolicyStatement(actions=["ssm:UpdateInstanceInformation"], resources=[instances], conditions=from_here),
@@ -122,10 +105,10 @@ def session_statements() -> list[iam.PolicyStatement]:
 
 def log_statement(log_group: logs.ILogGroup, node_role: NodeRole) -> iam.PolicyStatement:
     """
-    Return the right to write the streams of a role in a log group, which those of the other role are not.
+    Return the permission to write the log streams of a role, and not those of the other role.
 
-    It cannot be bound to the caller's own stream: the variables that name an instance, `aws:userid` and
-    `ec2:SourceInstanceARN`, have colons, which the name of a stream has not (CloudWatch Logs API, "CreateLogStream").
+    It cannot be limited to the caller's own stream: the variables that name an instance, `aws:userid` and
+    `ec2:SourceInstanceARN`, contain colons, which the name of a stream cannot (CloudWatch Logs API, "CreateLogStream").
     """
     return iam.PolicyStatement(
         actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[stream_arns(log_group, node_role)]
@@ -133,16 +116,16 @@ def log_statement(log_group: logs.ILogGroup, node_role: NodeRole) -> iam.PolicyS
 
 
 def stream_arns(log_group: logs.ILogGroup, node_role: NodeRole) -> str:
-    """Return the pattern of the log streams of a role's nodes, which are called `<role>/<instance id>`."""
+    """Return the pattern of the log streams of a role's nodes, whose names are `<role>/<instance id>`."""
     name = f"{log_group.log_group_name}:log-stream:{node_role.value}/*"
-    return f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:{name}"
+    return f"arn:{PARTITION}:logs:{REGION}:{ACCOUNT_ID}:log-group:{name}"
 
 
 def event_statement(cluster: str, *kinds: EventKind) -> iam.PolicyStatement:
-    """Return the right to send these events of a cluster to the account's default event bus, and no others."""
+    """Return the permission to send only these events of a cluster to the account's default event bus."""
     return iam.PolicyStatement(
         actions=["events:PutEvents"],
-        resources=[f"arn:{Aws.PARTITION}:events:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-bus/default"],
+        resources=[f"arn:{PARTITION}:events:{REGION}:{ACCOUNT_ID}:event-bus/default"],
         conditions={
             "StringEquals": {
                 "events:source": name_source(cluster),
@@ -153,13 +136,13 @@ def event_statement(cluster: str, *kinds: EventKind) -> iam.PolicyStatement:
 
 
 def group_arns() -> str:
-    """Return the pattern of all Auto Scaling groups here; a statement with it asks for the cluster's tag."""
+    """Return the pattern of all Auto Scaling groups of account and region; limit it by the cluster's tag."""
     return Fn.sub("arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*")
 
 
 def read_statement(assets: Sequence[s3_assets.Asset]) -> iam.PolicyStatement:
-    """Return the right to read these assets, and nothing else of their bucket."""
+    """Return the permission to read these assets, and nothing else in their bucket."""
     return iam.PolicyStatement(
         actions=["s3:GetObject"],
-        resources=[f"arn:{Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}" for asset in assets],
+        resources=[f"arn:{PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}" for asset in assets],
     )

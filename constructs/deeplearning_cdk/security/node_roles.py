@@ -1,13 +1,12 @@
-"""The roles of the nodes, made here or the user's, and the one principal that stands for both."""
+"""IAM roles of the nodes, new or the user's, and the principal that represents them in grants."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import jsii
 from aws_cdk import Annotations, Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct, DependencyGroup, IConstruct
 
@@ -16,59 +15,41 @@ from deeplearning_contract.names import NodeRole
 
 ROLE_NOT_CHANGED = "deeplearning_cdk:roleNotChanged"
 
+_ROLE_PROPS = {NodeRole.MASTER: "master.role", NodeRole.WORKER: "workers.role"}
+
 
 @dataclass(frozen=True)
 class NodeIdentity:
     """
-    The role of the nodes of a role.
+    IAM role of the master or of the workers.
 
-    Attributes:
-        role: The role.
-        home: Where its policies stand: the role itself, or a place of the cluster's for a role of the user's, which
-            another stack may have. Whoever waits for it waits for the rights too.
+    `policy_scope` is the scope of its policies: the role itself, or a construct of the cluster for a user's role, which
+    may belong to another stack. A resource that depends on the scope depends on the policies too.
     """
 
     role: iam.IRole
-    home: IConstruct
+    policy_scope: IConstruct
 
     @property
     def takes_policies(self) -> bool:
-        """Whether policies can be attached to it, which the user may have forbidden."""
+        """True unless the user imported the role as immutable."""
         return not is_immutable(self.role)
 
 
-@dataclass(frozen=True)
-class OwnAccess:
+def check_roles(master: iam.IRole | None, worker: iam.IRole | None) -> None:
     """
-    What nodes are to other services: the user's roles and security groups.
+    Check the user's roles; None for those that the cluster makes.
 
-    Attributes:
-        master_role: Role of the master; None for a new one.
-        worker_role: Role of the workers; None for a new one.
-        security_groups: Groups of which every node is a member too.
+    Raises:
+        ValueError: EC2 cannot assume one, or both are the same.
     """
-
-    master_role: iam.IRole | None = None
-    worker_role: iam.IRole | None = None
-    security_groups: tuple[ec2.ISecurityGroup, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse roles that EC2 cannot assume, and those by which a forged report could not be told from a worker's."""
-        for prop, role in (("master_role", self.master_role), ("worker_role", self.worker_role)):
-            _check_trust(prop, role)
-        master, worker = self.master_role, self.worker_role
-        if worker is None:
-            return
-        if master is not None and worker.node.path == master.node.path:
-            raise ValueError(
-                f"worker_role must not be that of the master, got {worker.node.path} twice; pass two roles, because "
-                "the master may do more than a worker"
-            )
-        if not isinstance(worker, iam.Role):
-            raise ValueError(  # noqa: TRY004 - a role of the wrong origin, not of the wrong type
-                "worker_role must be a role of this app, got an imported one; make it with iam.Role, because the "
-                "master believes the reports of workers by the role's unique id, which an imported role does not have"
-            )
+    for prop, role in (("master.role", master), ("workers.role", worker)):
+        _check_trust(prop, role)
+    if master is not None and worker is not None and worker.node.path == master.node.path:
+        raise ValueError(
+            f"workers.role must not be that of the master, got {worker.node.path} twice; pass two roles, because "
+            "the master may do more than a worker"
+        )
 
 
 def _check_trust(prop: str, role: iam.IRole | None) -> None:
@@ -89,16 +70,7 @@ def make_node_role(
     statements: Iterable[iam.PolicyStatement],
     own: iam.IRole | None = None,
 ) -> NodeIdentity:
-    """
-    Make the role of the nodes of a role, or take the user's, and give it its rights.
-
-    Args:
-        scope: The parent.
-        construct_id: The id in the parent.
-        node_role: What the nodes are for.
-        statements: What they may do.
-        own: The user's role. Default: a new one.
-    """
+    """Create the IAM role of a node role, or use the user's `own`, and attach the statements to it."""
     rights = list(statements)
     if own is None:
         role = iam.Role(
@@ -111,22 +83,23 @@ def make_node_role(
         return NodeIdentity(role, role)
     identity = NodeIdentity(own, Construct(scope, construct_id))
     if identity.takes_policies:
-        attach_rights(own, rights, identity.home)
+        attach_rights(own, rights, identity.policy_scope)
         return identity
     actions = sorted({action for statement in rights for action in statement.actions})
     Annotations.of(scope).add_warning_v2(
         f"{ROLE_NOT_CHANGED}:{node_role.value}",
-        f"{node_role.value}_role was imported as one that is not changed, so it must already allow "
-        f"{', '.join(actions)} on what this stack makes; import it with mutable=True, or pass a role of the app",
+        f"{_ROLE_PROPS[node_role]} was imported as immutable, so it must already allow "
+        f"{', '.join(actions)} on the resources of this stack; import it with mutable=True, or pass a role of the app",
     )
     return identity
 
 
 def is_immutable(role: iam.IRole) -> bool:
     """
-    Return whether the CDK leaves a role as it is.
+    Return whether the CDK ignores policies that are added to a role.
 
-    It exports no class of such roles, and names them and what they wrap (aws-cdk-lib 2.275.0, aws-iam/lib/role.ts).
+    It exports no class of such roles; they are recognized by the ids that it gives to them and to the roles that they
+    wrap (aws-cdk-lib 2.275.0, aws-iam/lib/role.ts).
     """
     scope = role.node.scope
     wraps = scope is not None and scope.node.try_find_child(f"MutableRole{role.node.id}") is not None
@@ -134,38 +107,33 @@ def is_immutable(role: iam.IRole) -> bool:
 
 
 def attach_rights(
-    role: iam.IRole, statements: Sequence[iam.PolicyStatement], home: IConstruct | None = None
+    role: iam.IRole, statements: Sequence[iam.PolicyStatement], scope: IConstruct | None = None
 ) -> iam.ManagedPolicy:
     """
-    Give a role its rights, in a managed policy below it: whoever waits for the role waits for its rights too.
+    Attach statements to a role, in a managed policy below `scope` or else below the role.
 
-    Args:
-        role: The role.
-        statements: What it may do.
-        home: Where the policy stands. Default: below the role.
+    A resource that depends on the role then depends on its permissions too.
     """
-    # Minimized whatever the consumer's feature flags say, so that the template stays the same.
+    # Minimized with any feature flags of the consumer, so that the template stays the same.
     document = iam.PolicyDocument(statements=list(statements), minimize=True)
-    policy = iam.ManagedPolicy(cast("Construct", home or role), "Rights", document=document, roles=[role])
-    resolve = Stack.of(policy).resolve
-    resources = [resource for statement in statements for resource in statement.resources]
-    wildcards = {json.dumps(resolve(resource)): resource for resource in resources if "*" in str(resolve(resource))}
-    if wildcards:
-        acknowledge(policy, "wildcard-resources", findings=list(wildcards.values()))
+    policy = iam.ManagedPolicy(cast("Construct", scope or role), "Rights", document=document, roles=[role])
+    resources = [resource for each in Stack.of(policy).resolve(document)["Statement"] for resource in _list(each)]
+    if wildcards := [resource for resource in resources if "*" in str(resource)]:
+        acknowledge(policy, "wildcard-resources", findings=wildcards)
     return policy
+
+
+def _list(statement: Mapping[str, Any]) -> list[Any]:
+    """Return the resources of a resolved statement, in which a single one is no list."""
+    resources = statement["Resource"]
+    return resources if isinstance(resources, list) else [resources]
 
 
 @jsii.implements(iam.IPrincipal)
 class NodesPrincipal:
-    """Stands for the roles of all nodes, so that a grant to the cluster reaches each of them."""
+    """Principal of the roles of all nodes, so that a grant to the cluster applies to each of them."""
 
     def __init__(self, identities: Sequence[NodeIdentity]) -> None:
-        """
-        Bundle roles.
-
-        Args:
-            identities: The roles, and where their policies stand.
-        """
         self._identities = list(identities)
         self._composite = iam.CompositePrincipal(*(iam.ArnPrincipal(each.role.role_arn) for each in identities))
         self._grants: list[iam.ManagedPolicy] = []
@@ -191,12 +159,7 @@ class NodesPrincipal:
         return self._identities[0].role.principal_account
 
     def add_to_principal_policy(self, statement: iam.PolicyStatement) -> iam.AddToPrincipalPolicyResult:
-        """
-        Add a statement to a policy of every role, a managed one, which is made for the first of them.
-
-        Args:
-            statement: The statement.
-        """
+        """Add a statement to the managed policy `Grants` of every role, which the first statement creates."""
         if not self._grants:
             self._grants = [_find_grants(each) for each in self._identities if each.takes_policies]
         for policy in self._grants:
@@ -204,18 +167,13 @@ class NodesPrincipal:
         return iam.AddToPrincipalPolicyResult(statement_added=True, policy_dependable=DependencyGroup(*self._grants))
 
     def add_to_policy(self, statement: iam.PolicyStatement) -> bool:
-        """
-        Add a statement to a policy of every role.
-
-        Args:
-            statement: The statement.
-        """
+        """Add a statement to a policy of every role."""
         return self.add_to_principal_policy(statement).statement_added
 
 
 def _find_grants(identity: NodeIdentity) -> iam.ManagedPolicy:
-    """Return the policy of a role's grants, which several principals may share."""
-    found = identity.home.node.try_find_child("Grants")
+    """Return the policy of a role's grants, which several principals can share."""
+    found = identity.policy_scope.node.try_find_child("Grants")
     if isinstance(found, iam.ManagedPolicy):
         return found
-    return iam.ManagedPolicy(cast("Construct", identity.home), "Grants", roles=[identity.role])
+    return iam.ManagedPolicy(cast("Construct", identity.policy_scope), "Grants", roles=[identity.role])

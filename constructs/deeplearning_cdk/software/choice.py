@@ -1,4 +1,4 @@
-"""The software that jobs run in: the user's if it can work on these nodes, or Horovod for what they have."""
+"""Choice of the jobs' software: the user's, checked against the nodes, or Horovod for their hardware."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,45 +6,38 @@ from pathlib import Path
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.props.check import show_value
-from deeplearning_cdk.software.environment_cache import ChosenCache
+from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import DEFAULT_ENVIRONMENT, JobEnvironment
 from deeplearning_cdk.software.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
 
 TORCH_OF_OLD_GPUS = "torch==2.7.1"
-"""The last whose wheels are of CUDA 12.6, for which Ubuntu 24.04 packages a compiler that knows Volta."""
+"""The last version with wheels of CUDA 12.6, for which Ubuntu 24.04 packages a compiler that supports Volta."""
 TORCH = "torch==2.13.0"
-"""The last whose headers ask for C++17, which g++ 12 and CMake of 2023 both know; 2.14 asks for C++20."""
+"""The last version with headers for C++17, which g++ 12 and CMake of 2023 support; 2.14 requires C++20."""
 _TURING = (7, 5)
 _OTHER_INDEX = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 _NO_ENVIRONMENT = "JobEnvironment.none() and bring the software in the image"
 
 
-def take_environment(
+def choose_environment(
     environment: JobEnvironment | None,
-    cache: ChosenCache | None,
+    cache: EnvironmentCache | None,
     types: tuple[InstanceTypeFacts, ...],
     image: NodeImage,
     *,
     isolated: bool,
 ) -> JobEnvironment | None:
     """
-    Check the user's environment, or choose one; None for the image's own software.
-
-    Args:
-        environment: The user's; None for the default.
-        cache: Where it is kept for other clusters; None for nowhere.
-        types: The instance types of all nodes.
-        image: What they start from.
-        isolated: Whether they have no route to the Internet.
+    Check the user's environment against image and instance types, or choose one; None for the image's own software.
 
     Raises:
-        ValueError: It cannot be had or cannot work there; the message names a way out.
+        ValueError: The nodes cannot get it, or it cannot work on them.
     """
     chosen = environment or _default_for(types)
     if cache is not None and chosen.kind in ("none", "container"):
         raise ValueError(
-            f"environment_cache must be left out with an environment of kind {chosen.kind}, got one; there is nothing "
-            "to keep: leave it out, or pass JobEnvironment.with_horovod()"
+            f"software.environment_cache must be left out with an environment of kind {chosen.kind}, got one; there is "
+            "nothing to cache: leave it out, or pass JobEnvironment.with_horovod()"
         )
     if chosen.kind == "horovod":
         _check_image(chosen, image)
@@ -57,7 +50,7 @@ def take_environment(
 
 
 def _default_for(types: tuple[InstanceTypeFacts, ...]) -> JobEnvironment:
-    """Horovod knows CPUs and NVIDIA's GPUs; the images of other accelerators bring their own software."""
+    """Horovod supports CPUs and NVIDIA's GPUs; the images of other accelerators bring their own software."""
     is_known = all(facts.accelerator in (None, "NVIDIA") for facts in types)
     return DEFAULT_ENVIRONMENT if is_known else JobEnvironment.none()
 
@@ -68,7 +61,7 @@ def _choose_framework(types: tuple[InstanceTypeFacts, ...]) -> str:
 
 
 def _check_image(environment: JobEnvironment, image: NodeImage) -> None:
-    """Refuse a framework that would not be installed, or has no wheel for the image's Python where that is known."""
+    """Refuse a framework that would not be installed, or has no wheel for the Python of a known image."""
     if environment.framework and "pytorch" in image.parameter:
         raise ValueError(
             f"framework must be left out with an image that has PyTorch, got {environment.framework!r} with "
@@ -86,8 +79,8 @@ def _check_image(environment: JobEnvironment, image: NodeImage) -> None:
 def _check_reach(*, isolated: bool, has_cache: bool) -> None:
     if isolated and not has_cache:
         raise ValueError(
-            "environment must not be built by isolated nodes, which reach no package index, got Horovod; pass "
-            f"{_NO_ENVIRONMENT}, or an environment_cache that a cluster with Internet access has filled"
+            "software.environment must not be built by isolated nodes, which reach no package index, got Horovod; pass "
+            f"{_NO_ENVIRONMENT}, or a software.environment_cache that a cluster with Internet access has filled"
         )
 
 
@@ -95,14 +88,14 @@ def _check_requirements(path: str, types: tuple[InstanceTypeFacts, ...]) -> None
     """
     Check an exact pin of PyTorch for all nodes.
 
-    Another index, or a local version such as `+cu126`, may have wheels of another CUDA, which nodes find out.
+    Another index, or a local version such as `+cu126`, may have wheels of another CUDA, which only nodes can check.
     """
     lines = [line.strip() for line in Path(path).read_text().splitlines()]
     has_other_index = any(line.startswith(_OTHER_INDEX) for line in lines)
     for number, line in enumerate(lines, start=1):
         found = TORCH_PIN.match(line)
         if found and not (has_other_index or "+" in found["rest"] or ";" in line.partition("#")[0]):
-            _check_torch("environment", found[0], f" in line {number} of {path!r}", types)
+            _check_torch("software.environment", found[0], f" in line {number} of {path!r}", types)
 
 
 def _check_torch(prop: str, pin: str, where: str, types: tuple[InstanceTypeFacts, ...]) -> None:
@@ -114,7 +107,7 @@ def _check_torch(prop: str, pin: str, where: str, types: tuple[InstanceTypeFacts
     if unfit is None:
         return
     fitting = suggest_versions(types)
-    remedy = f"take one of {fitting}" if fitting else f"no version has for all nodes: pass {_NO_ENVIRONMENT}"
+    remedy = f"take one of {fitting}" if fitting else f"no version has it for all nodes: pass {_NO_ENVIRONMENT}"
     raise ValueError(
         f"{prop} must have a torch whose wheel has code for the GPUs of {unfit.name} (compute capability "
         f"{unfit.compute_capability}), got {show_value(pin)}{where}, which has it for "

@@ -1,4 +1,4 @@
-"""A bucket that keeps finished environments of jobs for other clusters."""
+"""Cache of finished job environments in S3, shared by clusters."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,47 +19,46 @@ CachePrefix = Annotated[
         "write e.g. environments/",
     ),
 ]
-"""Below which keys the environments lie; it is written into policies and settings as it is."""
+"""Key prefix of the environments; it is written into policies and settings unchanged."""
 
 
 @dataclass(frozen=True)
 class EnvironmentCache:
     """
-    A place in S3 for finished environments: what one cluster built, every later one takes from there.
+    A cache in S3 for finished environments: later clusters download what an earlier one built.
 
-    The master reads and writes below the prefix, and nothing else of the bucket; workers read the shared file system.
-    Whoever can write there decides which code runs on the nodes of every cluster that reads it: give it to
-    clusters that trust each other.
+    The master reads and writes below the prefix only; workers read the shared file system. Anyone who can write to the
+    cache decides which code runs on the nodes of every cluster that reads it: share it only between clusters that trust
+    each other.
 
     Args:
-        bucket: The bucket, or its name; best in the clusters' region. With a key of the user's, pass a construct, whose
-            key the master may then use.
+        bucket: The bucket, or its name; best in the clusters' region. With a customer managed key, pass a construct,
+            whose key the master may then use.
         prefix: Folders that end with `/`. Default: environments/.
 
     Raises:
-        ValueError: A value cannot be what it is for.
+        ValueError: A value breaks its rule.
     """
 
     bucket: BucketName | s3.IBucket
     prefix: CachePrefix = "environments/"
 
     def __post_init__(self) -> None:
-        """Check the values, which are written into user data and policies as they are."""
-        check_fields(self, "environment_cache ")
+        check_fields(self, "software.environment_cache.")
 
     @property
     def settings(self) -> EnvironmentCacheSettings:
-        """What nodes are told."""
+        """Settings of the nodes."""
         name = self.bucket if isinstance(self.bucket, str) else self.bucket.bucket_name
         return EnvironmentCacheSettings(name, self.prefix)
 
     def master_statements(self) -> list[iam.PolicyStatement]:
         """
-        Return the rights of the master.
+        Return the permissions of the master.
 
-        A broken upload of many parts is ended, so that nobody pays for its parts (S3 user guide, "Aborting a multipart
-        upload"). A listing says whether an object is missing or forbidden: without one S3 answers 403 in both cases
-        (S3 API, "GetObject", permissions); it is asked with a prefix below the cache's own.
+        It aborts a failed multipart upload, so that its parts are not charged (S3 user guide, "Aborting a multipart
+        upload"). Permission to list the bucket distinguishes a missing object from a forbidden one: without it S3
+        returns 403 in both cases (S3 API, "GetObject", permissions); listings are limited to the cache's prefix.
         """
         bucket = name_bucket_arn(self.bucket)
         return [
@@ -76,18 +75,9 @@ class EnvironmentCache:
 
     def grant_key(self, grantee: iam.IGrantable) -> None:
         """
-        Let the master encrypt and decrypt, where the bucket is a construct with a key of the user's.
+        Allow the master to encrypt and decrypt, where the bucket is a construct with a customer managed key.
 
-        An upload of many parts needs both rights (S3 user guide, "Multipart upload API and permissions").
+        A multipart upload needs both permissions (S3 user guide, "Multipart upload API and permissions").
         """
         if not isinstance(self.bucket, str) and self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")
-
-
-ChosenCache = EnvironmentCache | s3.IBucket
-"""A cache, or a bucket that keeps one below the default prefix."""
-
-
-def take_cache(cache: ChosenCache | None) -> EnvironmentCache | None:
-    """Return the cache that the user chose."""
-    return cache if cache is None or isinstance(cache, EnvironmentCache) else EnvironmentCache(cache)

@@ -1,8 +1,8 @@
 """
-Which GPUs the wheels of PyTorch have code for, as far as it is known when an app is synthesized.
+Compute capabilities that the wheels of PyTorch have code for, as far as they are known at synthesis.
 
 A GPU runs code of its own major compute capability and of the same or an earlier minor one (CUDA C++ programming guide,
-"Binary Compatibility"). Wheels hold no code for others that a driver could compile, but for 12.0.
+"Binary Compatibility"). Wheels have no code for other GPUs that a driver could compile, except for 12.0.
 
 Sources: the "PyTorch CUDA Support Matrix" of pytorch's RELEASE.md and its changes for 2.9 (pull request 164471), 2.11
 (175253, which drops Volta of the CUDA 12.8 builds), 2.12 (182849) and 2.14 (197555, issue 190355);
@@ -19,19 +19,19 @@ from deeplearning_cdk.nodes.instance_catalog import Architecture, InstanceTypeFa
 Version = tuple[int, int]
 
 TORCH_PIN = re.compile(r"torch\s*==\s*(?P<major>\d+)\.(?P<minor>\d+)(?P<rest>[^\s;#,]*)")
-"""An exact pin of PyTorch; the rest is the patch, and a local version such as `+cu126`."""
+"""Exact pin of PyTorch; the rest is the patch, and a local version such as `+cu126`."""
 
 
 @dataclass(frozen=True)
 class _Wheels:
-    """Versions of PyTorch from one on, and the compute capabilities that their wheels on PyPI have code for."""
+    """Compute capabilities that the wheels on PyPI have code for, from one version of PyTorch on."""
 
     first: Version
     capabilities: tuple[str, ...]
 
 
 _OLDEST = (2, 1)
-"""Of those that are judged."""
+"""Oldest version that is checked."""
 _WHEELS: dict[Architecture, tuple[_Wheels, ...]] = {
     "x86_64": (
         _Wheels(_OLDEST, ("5.0", "6.0", "7.0", "7.5", "8.0", "8.6", "9.0")),
@@ -43,13 +43,7 @@ _WHEELS: dict[Architecture, tuple[_Wheels, ...]] = {
 
 
 def find_unfit(version: Version, types: tuple[InstanceTypeFacts, ...]) -> InstanceTypeFacts | None:
-    """
-    Return the first type whose GPUs the wheel of a version on PyPI has no code for; None where all fit or nobody knows.
-
-    Args:
-        version: Major and minor version of PyTorch.
-        types: The instance types.
-    """
+    """Return the first type whose GPUs the wheel of a version has no code for; None where all fit or none is known."""
     if version < _OLDEST:
         return None
     return next((facts for facts in types if facts.compute_capability and not _runs(version, facts)), None)

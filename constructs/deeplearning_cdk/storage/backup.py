@@ -48,13 +48,13 @@ class ClusterBackup(Construct):
         file_system_arn: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._key, self._table, self._file_system_arn = key, state_table, file_system_arn
+        self._key_arn, self._table_arn, self._file_system_arn = key.key_arn, state_table.table_arn, file_system_arn
         self.vault = backup.CfnBackupVault(
             self,
             "Vault",
             # The last part of a stack's id differs from that of every other stack, also of one that had its name.
             backup_vault_name=f"dl-{self.node.addr[-8:]}-{Fn.select(2, Fn.split('/', Aws.STACK_ID))}",
-            encryption_key_arn=key.key_arn,
+            encryption_key_arn=self._key_arn,
         )
         self.vault.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         plan = backup.CfnBackupPlan(
@@ -72,7 +72,7 @@ class ClusterBackup(Construct):
             backup_selection=backup.CfnBackupSelection.BackupSelectionResourceTypeProperty(
                 selection_name="deep-learning-cluster",
                 iam_role_arn=role.role_arn,
-                resources=[*([file_system_arn] if file_system_arn else []), state_table.table_arn],
+                resources=[*([file_system_arn] if file_system_arn else []), self._table_arn],
             ),
         )
         self.selection.node.add_dependency(policy)
@@ -118,7 +118,7 @@ class ClusterBackup(Construct):
                     "dynamodb:ListTagsOfResource",
                     "dynamodb:StartAwsBackupJob",
                 ],
-                self._table.table_arn,
+                self._table_arn,
             ),
             _allow(["dynamodb:DeleteBackup", "dynamodb:DescribeBackup"], self._backups_of_table()),
             # CreateBackupSelection refuses a role without it (hashicorp/terraform-provider-aws issue 10511).
@@ -127,11 +127,11 @@ class ClusterBackup(Construct):
             _allow(["backup:TagResource"], self._recovery_points()),
             _allow(
                 ["kms:Decrypt", "kms:GenerateDataKey"],
-                self._key.key_arn,
+                self._key_arn,
                 {"StringEquals": {"kms:ViaService": service}},
             ),
-            _allow(["kms:DescribeKey"], self._key.key_arn),
-            _allow(["kms:CreateGrant"], self._key.key_arn, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+            _allow(["kms:DescribeKey"], self._key_arn),
+            _allow(["kms:CreateGrant"], self._key_arn, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
         ]
         if self._file_system_arn is not None:
             actions = ["elasticfilesystem:Backup", "elasticfilesystem:DescribeTags"]
@@ -139,7 +139,7 @@ class ClusterBackup(Construct):
         return statements
 
     def _backups_of_table(self) -> str:
-        return Fn.join("", [self._table.table_arn, "/backup/*"])
+        return Fn.join("", [self._table_arn, "/backup/*"])
 
     def _recovery_points(self) -> str:
         return Fn.sub("arn:${AWS::Partition}:backup:${AWS::Region}:${AWS::AccountId}:recovery-point:*")

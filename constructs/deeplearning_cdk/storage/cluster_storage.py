@@ -1,190 +1,138 @@
-"""What the nodes of a cluster mount: the shared file system, its own or another cluster's, and FSx for Lustre."""
+"""What the nodes of a cluster mount: the shared file system, of the cluster or somebody else's, and FSx for Lustre."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import cast
 
 from aws_cdk import Annotations, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
-from deeplearning_cdk.cluster_props import FileSystemThroughput, check_throughput
 from deeplearning_cdk.coordination import name_cluster
 from deeplearning_cdk.images.node_image import FileSystemMode
-from deeplearning_cdk.network.cluster_network import ClusterNetwork, find_zone
-from deeplearning_cdk.operations.cost_tags import tag_costs
-from deeplearning_cdk.props.looked_up import is_stand_in
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.network.zones import find_zone
+from deeplearning_cdk.nodes.tags import tag_costs
+from deeplearning_cdk.props.check import is_dummy_value
 from deeplearning_cdk.storage.backup import ClusterBackup
-from deeplearning_cdk.storage.data_source import DataSource
-from deeplearning_cdk.storage.imported_efs import adopt_file_system
-from deeplearning_cdk.storage.lustre_file_system import LustreFileSystem
+from deeplearning_cdk.storage.lustre import Lustre, LustreFileSystem
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
+from deeplearning_cdk.values import Storage
 
 NO_BACKUP = "deeplearning_cdk:withoutBackup"
-
-
-@dataclass(frozen=True, kw_only=True)
-class StorageProps:
-    """The props of `TrainingCluster` about what nodes mount, and the mode and the data that go with them."""
-
-    mount_point: str = "/efs"
-    file_system: SharedFileSystem | efs.IFileSystem | None = None
-    file_system_id: str | None = None
-    throughput: FileSystemThroughput | None = None
-    mount_target_security_group: ec2.ISecurityGroup | None = None
-    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
-    lustre: LustreFileSystem | None = None
-    mode: FileSystemMode = "nfs4"
-    data: tuple[DataSource, ...] = ()
-    has_backup: bool = True
-
-    @property
-    def has_own_file_system(self) -> bool:
-        """Whether a file system is made for the cluster."""
-        return self.file_system is None and self.file_system_id is None
-
-    @property
-    def outlives_stack(self) -> bool:
-        """Whether something may outlive the stack that the cluster's key encrypts: a file system, Lustre, a vault."""
-        return self.has_own_file_system or self.lustre is not None or self.has_backup
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, what contradicts a shared file system, and what mounts one thing over the other."""
-        check_throughput(self.throughput, self.file_system_id)
-        own = {
-            "file_system_id": self.file_system_id,
-            "file_system_throughput": self.throughput,
-            "mount_target_security_group": self.mount_target_security_group,
-        }
-        if self.file_system is not None and (given := [prop for prop, value in own.items() if value is not None]):
-            raise ValueError(
-                f"{given[0]} must be left out with file_system, which has its own, got both; leave one of them out"
-            )
-        if self.lustre is not None:
-            points = sorted((f"{self.mount_point}/", f"{self.lustre.mount_point}/"))
-            if points[1].startswith(points[0]):
-                raise ValueError(
-                    "mount_point must lie beside that of lustre, got "
-                    f"{self.mount_point} and {self.lustre.mount_point}; give one of them another mount_point"
-                )
-
-    def check_new_vpc(self) -> None:
-        """
-        Refuse, beside a new VPC, a file system of the user's app, whose mount targets are in a VPC that exists.
-
-        Raises:
-            ValueError: There is one.
-        """
-        if self.file_system is not None and not isinstance(self.file_system, SharedFileSystem):
-            raise ValueError(
-                "vpc must be given with file_system, got none; pass the VPC in which its mount targets are"
-            )
+ANONYMOUS_ACCESS = "deeplearning_cdk:anonymousAccessDenied"
 
 
 class ClusterStorage:
     """
-    Makes or takes what nodes mount, and lets them in.
+    The file systems of a cluster, to which its nodes are admitted.
 
     Args:
         scope: The cluster.
-        props: What the user chose.
+        storage: The user's choice.
+        mode: How nodes mount the shared file system.
         network: Where the nodes live.
+        state_table: Holds the state item, which is backed up with a file system of the cluster's own.
         encryption_key: Encrypts a new file system and its backups.
 
     Attributes:
         file_system: The shared file system.
-        settings: How nodes mount it.
-        lustre: How nodes mount FSx for Lustre; None without.
-        readiness: What must exist before a node can mount either.
+        lustre: FSx for Lustre; None without.
+        settings: How nodes mount the shared file system.
+        lustre_settings: How nodes mount FSx for Lustre; None without.
+        readiness: What must exist before a node can mount them; with backups, also what makes these, so that a backup
+            that is refused costs nothing.
 
     Raises:
         ValueError: The shared file system cannot be mounted from there, or does not show the data.
     """
 
     def __init__(
-        self, scope: Construct, props: StorageProps, network: ClusterNetwork, encryption_key: kms.IKey
+        self,
+        scope: Construct,
+        storage: Storage,
+        *,
+        mode: FileSystemMode,
+        network: ClusterNetwork,
+        state_table: dynamodb.ITable,
+        encryption_key: kms.IKey,
     ) -> None:
-        self._scope, self._props, self._encryption_key = scope, props, encryption_key
-        if not isinstance(props.file_system, SharedFileSystem):
-            self.file_system = _make_file_system(scope, props, network, encryption_key)
-            self.readiness: list[IDependable] = [self.file_system.admit(network.security_group)]
-        else:
-            self.file_system = props.file_system
-            _check_shared(self.file_system, network, props.mode)
-            self.readiness = [self.file_system.admit(network.security_group, scope)]
-        self.settings = replace(self.file_system.mount_settings, mount_point=props.mount_point)
-        for source in props.data:
+        self._scope, self._storage, self._network, self._key = scope, storage, network, encryption_key
+        self.readiness: list[IDependable] = []
+        self.file_system = self._choose_file_system(mode)
+        self.settings = replace(self.file_system.mount_settings, mount_point=storage.mount_point)
+        for source in storage.data:
             if source.target == "efs":
-                self.file_system.stage(source.name, scope.node.path)
-        if props.lustre is not None:
-            shown = [source for source in props.data if source.target == "lustre"]
-            self.readiness.append(props.lustre.attach(scope, network, shown, encryption_key))
-            # It may stand beside the cluster; one that several clusters share counts for the last of them.
-            tag_costs(props.lustre, name_cluster(scope))
-        # It has its name once it has a network.
-        self.lustre = props.lustre.mount_settings if props.lustre else None
+                self.file_system.reserve_data_folder(source.name, scope.node.path)
+        self.lustre = self._choose_lustre()
+        self.lustre_settings = self.lustre.mount_settings if self.lustre else None
+        self._back_up(state_table)
 
-    def mount_statements(self) -> list[iam.PolicyStatement]:
-        """Return what a node's role needs to mount them; Lustre asks only the security groups."""
-        return self.file_system.mount_statements()
+    def _choose_file_system(self, mode: FileSystemMode) -> SharedFileSystem:
+        chosen, network = self._storage.file_system, self._network
+        if isinstance(chosen, SharedFileSystem):
+            _check_shared(chosen, network, mode)
+            self.readiness.append(chosen.admit(network.security_group, self._scope))
+            return chosen
+        own = None if chosen is None or isinstance(chosen, str) else chosen
+        shared = SharedFileSystem(
+            self._scope,
+            "FileSystem",
+            vpc=network.vpc,
+            subnet=network.worker_subnet,
+            mode=mode,
+            file_system_id=own.file_system_id if own else cast("str | None", chosen),
+            mount_target_security_group=_find_group(own, network.vpc) if own else None,
+            throughput=self._storage.throughput,
+            removal_policy=self._storage.removal_policy,
+            encryption_key=self._key,
+        )
+        if own:
+            shared.await_mount_targets(own.mount_targets_available)
+            _warn_of_policy(self._scope, own, mode)
+        self.readiness.append(shared.admit(network.security_group))
+        return shared
 
-    def back_up(self, state_table: dynamodb.ITable) -> list[IDependable]:
-        """
-        Back up the state, and a file system that was made for the cluster; a user's own is the user's to back up.
+    def _choose_lustre(self) -> LustreFileSystem | None:
+        chosen, network = self._storage.lustre, self._network
+        if chosen is None:
+            return None
+        if isinstance(chosen, Lustre):
+            # In a VPC that goes with the stack, a file system that stays would hold its subnet.
+            policy = RemovalPolicy.DESTROY if network.is_new else self._storage.removal_policy
+            chosen = LustreFileSystem(
+                self._scope,
+                "Lustre",
+                vpc=network.vpc,
+                subnet=network.worker_subnet,
+                configuration=chosen,
+                removal_policy=policy,
+            )
+        shown = [source for source in self._storage.data if source.target == "lustre"]
+        self.readiness.append(chosen.attach(self._scope, network.security_group, shown, self._key))
+        # It may stand beside the cluster; one that several clusters share counts for the last of them.
+        tag_costs(chosen, name_cluster(self._scope))
+        return chosen
 
-        Args:
-            state_table: Holds the state item.
-
-        Returns:
-            What must exist before the first node, so that a backup that is refused costs nothing; nothing without one.
-        """
-        if not self._props.has_backup:
+    def _back_up(self, state_table: dynamodb.ITable) -> None:
+        """Back up the state, and a file system of the cluster's own; any other is its owner's to back up."""
+        if not self._storage.backup:
             Annotations.of(self._scope).add_warning_v2(
                 NO_BACKUP,
                 "nothing of this cluster is backed up: what a job deletes by mistake is gone, and gates that ask for "
-                "backups find it; leave file_system_backup out, or name the file system in a plan of your own",
+                "backups find it; leave storage.backup out, or name the file system in a plan of your own",
             )
-            return []
+            return
         nightly = ClusterBackup(
             self._scope,
             "Backup",
-            key=self._encryption_key,
+            key=self._key,
             state_table=state_table,
-            file_system_arn=self.file_system.arn if self._props.has_own_file_system else None,
+            file_system_arn=self.file_system.arn if self._storage.has_own_file_system else None,
         )
-        return [nightly.selection]
-
-
-def _make_file_system(
-    scope: Construct, props: StorageProps, network: ClusterNetwork, encryption_key: kms.IKey
-) -> SharedFileSystem:
-    own = props.file_system
-    if own is not None:
-        assert not isinstance(own, SharedFileSystem)
-        return adopt_file_system(
-            scope,
-            "FileSystem",
-            own,
-            vpc=network.vpc,
-            subnet=network.worker_subnet,
-            mount_point=props.mount_point,
-            mode=props.mode,
-        )
-    return SharedFileSystem(
-        scope,
-        "FileSystem",
-        vpc=network.vpc,
-        subnet=network.worker_subnet,
-        mount_point=props.mount_point,
-        mode=props.mode,
-        file_system_id=props.file_system_id,
-        mount_target_security_group=props.mount_target_security_group,
-        throughput=props.throughput,
-        removal_policy=props.removal_policy,
-        encryption_key=encryption_key,
-    )
+        self.readiness.append(nightly.selection)
 
 
 def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: FileSystemMode) -> None:
@@ -192,15 +140,43 @@ def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: 
     resolve = Stack.of(network).resolve
     if resolve(file_system.vpc.vpc_id) != resolve(network.vpc.vpc_id):
         raise ValueError(
-            "vpc must be that of file_system, got another or none; pass vpc=<the other cluster>.network.vpc"
+            "network.vpc must be that of storage.file_system, got another or none; pass "
+            "Network(vpc=<the other cluster>.network.vpc)"
         )
-    theirs, ours = resolve(find_zone("subnet of file_system", file_system.subnet)), resolve(network.zone)
-    if theirs != ours and not is_stand_in(theirs) and not is_stand_in(ours):
+    theirs, ours = resolve(find_zone("subnet of storage.file_system", file_system.subnet)), resolve(network.zone)
+    if theirs != ours and not is_dummy_value(theirs) and not is_dummy_value(ours):
         raise ValueError(
-            f"worker_subnet must lie in the zone of file_system, got {ours} and {theirs}; pass a subnet of that zone"
+            f"network.worker_subnet must lie in the zone of storage.file_system, got {ours} and {theirs}; "
+            "pass a subnet of that zone"
         )
     if file_system.mode != mode:
         raise ValueError(
-            f"image must mount file_system as the cluster does that has made it, {file_system.mode}, got {mode}; "
-            "take images of one file_system_mode"
+            "software.image must mount storage.file_system as the cluster does that has made it, "
+            f"{file_system.mode}, got {mode}; take images of one file_system_mode"
+        )
+
+
+def _find_group(file_system: efs.IFileSystem, vpc: ec2.IVpc) -> ec2.ISecurityGroup:
+    """Return the group of a file system's mount targets, which must be in the nodes' VPC as far as the app shows."""
+    group = file_system.connections.security_groups[0]
+    made = group.node.default_child
+    if isinstance(made, ec2.CfnSecurityGroup):
+        theirs, ours = (Stack.of(vpc).resolve(vpc_id) for vpc_id in (made.vpc_id, vpc.vpc_id))
+        # One VPC may be known by its resource here and by its id there: only resources can be compared.
+        if theirs != ours and all(isinstance(vpc_id, dict) and set(vpc_id) == {"Ref"} for vpc_id in (theirs, ours)):
+            raise ValueError(
+                f"network.vpc must be that of storage.file_system, got {vpc.node.path}; pass the VPC in which its "
+                "mount targets are"
+            )
+    return group
+
+
+def _warn_of_policy(scope: Construct, file_system: efs.IFileSystem, mode: FileSystemMode) -> None:
+    made = file_system.node.default_child
+    if mode == "nfs4" and isinstance(made, efs.CfnFileSystem) and Stack.of(made).resolve(made.file_system_policy):
+        Annotations.of(scope).add_warning_v2(
+            ANONYMOUS_ACCESS,
+            f"{file_system.node.path} has a policy, and nodes with plain NFS reach it without a name, which the CDK's "
+            "own policy denies: make it with allow_anonymous_access=True, or take an image with efs-utils such as "
+            "NodeImage.deep_learning_amazon_linux()",
         )

@@ -1,16 +1,15 @@
 """Data in S3 that jobs read, and where on the nodes it is brought."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from deeplearning_cdk.props.check import Rule, check_fields, show_value
 from deeplearning_cdk.props.rules import matching
+from deeplearning_cdk.pseudo_parameters import PARTITION
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import DataSettings
 
@@ -165,27 +164,4 @@ class DataSource:
 
 def name_bucket_arn(bucket: str | s3.IBucket) -> str:
     """Return the ARN of a bucket that is given by name or as a construct."""
-    return f"arn:{Aws.PARTITION}:s3:::{bucket}" if isinstance(bucket, str) else bucket.bucket_arn
-
-
-def check_data(data: Sequence[DataSource], *, has_lustre: bool) -> tuple[DataSource, ...]:
-    """
-    Check the sources of a cluster together.
-
-    Args:
-        data: The sources.
-        has_lustre: Whether the cluster mounts FSx for Lustre.
-
-    Raises:
-        ValueError: Two have one name, or one wants a Lustre that is not there.
-    """
-    names = [source.name for source in data]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"data must have different names, got {twice[0]!r} twice; rename one")
-    for source in data:
-        if source.target == "lustre" and not has_lustre:
-            raise ValueError(
-                f"lustre must be given for data {source.name} with the target lustre, got none; "
-                "pass a LustreFileSystem, or take another target"
-            )
-    return tuple(data)
+    return f"arn:{PARTITION}:s3:::{bucket}" if isinstance(bucket, str) else bucket.bucket_arn

@@ -1,6 +1,6 @@
 """The file system that all nodes mount: a new EFS, or one of the user's."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jsii
 from aws_cdk import Aws, Fn, RemovalPolicy, Size, Stack
@@ -10,18 +10,66 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, DependencyGroup, IDependable
 
-from deeplearning_cdk.cluster_props import FileSystemId, FileSystemThroughput, NewRemovalPolicy, check_throughput
 from deeplearning_cdk.images.node_image import FileSystemMode
-from deeplearning_cdk.network.security_rules import admit
-from deeplearning_cdk.props.check import checked
-from deeplearning_cdk.props.rules import count_mebibytes
-from deeplearning_cdk.storage.mount_point import MountPoint
+from deeplearning_cdk.network.security_rules import allow_ingress
+from deeplearning_cdk.props.check import Rule, checked
+from deeplearning_cdk.props.rules import count_mebibytes, matching
+from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_contract.setting_parts import FileSystemSettings
 
 _NFS_PORT = 2049
 # AWS's recommended options for NFS clients of EFS (EFS user guide, mounting considerations).
 _NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 _LOGIN_USER_ID = "1000"
+_MOUNT_POINT = "/efs"
+"""Where the nodes of a cluster mount it unless `storage.mount_point` differs."""
+# EFS quotas: provisioned throughput.
+_LEAST_MEBIBYTES, _MOST_MEBIBYTES = 1, 3414
+
+FileSystemId = Annotated[
+    str,
+    matching(
+        r"fs-[0-9a-f]{8}([0-9a-f]{9})?",
+        "be fs- and 8 or 17 hex digits",
+        "list yours with `aws efs describe-file-systems`",
+        takes_tokens=True,
+    ),
+]
+"""Id of an existing file system."""
+
+AccessPointId = Annotated[
+    str,
+    matching(
+        r"fsap-[0-9a-f]{8,40}",
+        "be fsap- and hex digits",
+        "list yours with `aws efs describe-access-points`",
+        takes_tokens=True,
+    ),
+]
+"""Id of an existing access point."""
+
+FileSystemThroughput = (
+    Literal["elastic", "bursting"]
+    | Annotated[
+        Size,
+        Rule(
+            must=f"be from {_LEAST_MEBIBYTES} to {_MOST_MEBIBYTES} MiB each second",
+            remedy="write e.g. Size.mebibytes(128), or elastic for more",
+            is_kept=lambda size: _LEAST_MEBIBYTES <= count_mebibytes(size) <= _MOST_MEBIBYTES,
+        ),
+    ]
+)
+"""How the throughput of a new file system is provided; a size is what it provides each second."""
+
+NewRemovalPolicy = Annotated[
+    RemovalPolicy,
+    Rule(
+        must="not be SNAPSHOT",
+        remedy="file systems have none; pass RETAIN_ON_UPDATE_OR_DELETE, RETAIN or DESTROY",
+        is_kept=lambda policy: policy is not RemovalPolicy.SNAPSHOT,
+    ),
+]
+"""What becomes of a new file system with the stack."""
 
 
 @jsii.implements(ec2.IConnectable)
@@ -40,11 +88,11 @@ class SharedFileSystem(Construct):
         construct_id: The id in the parent.
         vpc: The VPC of the nodes.
         subnet: The subnet of the mount target.
-        mount_point: Where nodes mount it. Default: /efs.
         mode: How nodes mount it. Default: plain NFS 4.1.
         file_system_id: An existing file system. Default: a new one.
         mount_target_security_group: Group of the mount target that the existing file system already has in the
             nodes' zone; nodes are admitted to it. Default: a mount target is made.
+        access_point_id: An existing access point of the existing file system. Default: mode `efs` makes one.
         throughput: Of a new file system: `elastic` (as much as is used, paid by use), `bursting` (by its size), or a
             size for each second, which is provisioned. Default: elastic.
         removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
@@ -56,6 +104,7 @@ class SharedFileSystem(Construct):
         vpc: The VPC of its mount target.
         subnet: The subnet of its mount target.
         mode: How nodes mount it.
+        access_point_id: Id of the access point through which nodes mount it; None in mode `nfs4`.
         mount_settings: What nodes are told.
         readiness: What must exist before a node can mount it.
 
@@ -71,10 +120,10 @@ class SharedFileSystem(Construct):
         *,
         vpc: ec2.IVpc,
         subnet: ec2.ISubnet,
-        mount_point: MountPoint = "/efs",
         mode: FileSystemMode = "nfs4",
         file_system_id: FileSystemId | None = None,
         mount_target_security_group: ec2.ISecurityGroup | None = None,
+        access_point_id: AccessPointId | None = None,
         throughput: FileSystemThroughput | None = None,
         removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         encryption_key: kms.IKey | None = None,
@@ -84,7 +133,8 @@ class SharedFileSystem(Construct):
             raise ValueError(
                 "mount_target_security_group must come with file_system_id, got none; pass the id, or neither"
             )
-        check_throughput(throughput, file_system_id)
+        if throughput is not None and file_system_id is not None:
+            raise ValueError("throughput must be left out with file_system_id, got both; the file system has its own")
         self.vpc, self.subnet, self.mode = vpc, subnet, mode
         self._staged: dict[str, str] = {}
         self._readiness = DependencyGroup()
@@ -96,8 +146,53 @@ class SharedFileSystem(Construct):
         self._connections = ec2.Connections(
             security_groups=[self._security_group], default_port=ec2.Port.tcp(_NFS_PORT)
         )
-        self._access_point = self._make_access_point(is_new=file_system_id is None) if mode == "efs" else None
-        self.mount_settings = self._describe_mount(mount_point)
+        self.access_point_id = access_point_id
+        self._access_point_arn = (
+            f"arn:{PARTITION}:elasticfilesystem:{REGION}:{ACCOUNT_ID}:access-point/{access_point_id}"
+        )
+        if mode == "efs" and access_point_id is None:
+            self.access_point_id = self._make_access_point(is_new=file_system_id is None)
+        self.mount_settings = self._describe_mount()
+
+    @classmethod
+    @checked
+    def from_shared_file_system_attributes(
+        cls,
+        scope: Construct,
+        construct_id: str,
+        *,
+        file_system_id: FileSystemId,
+        vpc: ec2.IVpc,
+        subnet: ec2.ISubnet,
+        security_group: ec2.ISecurityGroup,
+        access_point_id: AccessPointId | None = None,
+    ) -> "SharedFileSystem":
+        """
+        Take the file system of a cluster in another app, where jobs of one name are one job; only rules are made.
+
+        Args:
+            scope: The parent.
+            construct_id: The id in the parent.
+            file_system_id: Its id, `file_system.file_system_id` of the other cluster.
+            vpc: The VPC of its mount target.
+            subnet: The subnet of its mount target.
+            security_group: Group of its mount target, `file_system.connections.security_groups[0]`.
+            access_point_id: Its access point, `file_system.access_point_id`, where the other cluster mounts with IAM
+                and TLS. Default: it mounts plain NFS 4.1.
+
+        Raises:
+            ValueError: An id is not one.
+        """
+        return cls(
+            scope,
+            construct_id,
+            vpc=vpc,
+            subnet=subnet,
+            mode="nfs4" if access_point_id is None else "efs",
+            file_system_id=file_system_id,
+            mount_target_security_group=security_group,
+            access_point_id=access_point_id,
+        )
 
     def await_mount_targets(self, *targets: IDependable) -> None:
         """Let whoever waits for the file system wait for mount targets that somebody else makes."""
@@ -119,7 +214,7 @@ class SharedFileSystem(Construct):
         Returns:
             What must exist before one of them can mount it.
         """
-        rule = admit(
+        rule = allow_ingress(
             scope or self,
             "FileSystemFromNodes" if scope else "FromNodes",
             group=self._security_group,
@@ -132,9 +227,9 @@ class SharedFileSystem(Construct):
         self._readiness.add(rule)
         return self.readiness
 
-    def stage(self, name: str, cluster: str) -> None:
+    def reserve_data_folder(self, name: str, cluster: str) -> None:
         """
-        Note that a cluster brings data here, so that no two write to one folder.
+        Reserve the folder of data for the cluster that brings it, so that no two write to it.
 
         Args:
             name: The data's name.
@@ -146,19 +241,20 @@ class SharedFileSystem(Construct):
         other = self._staged.setdefault(name, cluster)
         if other != cluster:
             raise ValueError(
-                f"data must be staged by one cluster of a file system, got {name!r} from {cluster} and {other}; "
-                f"declare it on one, and let the jobs of both read it in data/{name} of the file system, or rename one"
+                f"storage.data must be staged by one cluster of a file system, got {name!r} from {cluster} and "
+                f"{other}; declare it on one, and let the jobs of both read it in data/{name} of the file system, "
+                "or rename one"
             )
 
     def mount_statements(self) -> list[iam.PolicyStatement]:
         """Return what a node's role needs to mount it; nothing in mode `nfs4`."""
-        if self._access_point is None:
+        if self.access_point_id is None:
             return []
         return [
             iam.PolicyStatement(
                 actions=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
                 resources=[self.arn],
-                conditions={"StringEquals": {"elasticfilesystem:AccessPointArn": self._access_point.attr_arn}},
+                conditions={"StringEquals": {"elasticfilesystem:AccessPointArn": self._access_point_arn}},
             )
         ]
 
@@ -205,7 +301,7 @@ class SharedFileSystem(Construct):
         self._readiness.add(target)
         return group
 
-    def _make_access_point(self, *, is_new: bool) -> efs.CfnAccessPoint:
+    def _make_access_point(self, *, is_new: bool) -> str:
         # EFS makes a missing root directory with this owner; "/" always exists and belongs to root.
         owner = efs.CfnAccessPoint.CreationInfoProperty(
             owner_uid=_LOGIN_USER_ID, owner_gid=_LOGIN_USER_ID, permissions="0755"
@@ -220,14 +316,15 @@ class SharedFileSystem(Construct):
             ),
         )
         self._readiness.add(access_point)
-        return access_point
+        self._access_point_arn = access_point.attr_arn
+        return access_point.ref
 
-    def _describe_mount(self, mount_point: str) -> FileSystemSettings:
-        if self._access_point is not None:
-            options = Fn.join("", ["tls,iam,accesspoint=", self._access_point.ref])
-            return FileSystemSettings("efs", f"{self.file_system_id}:/", options, mount_point)
+    def _describe_mount(self) -> FileSystemSettings:
+        if self.access_point_id is not None:
+            options = Fn.join("", ["tls,iam,accesspoint=", self.access_point_id])
+            return FileSystemSettings("efs", f"{self.file_system_id}:/", options, _MOUNT_POINT)
         source = f"{self.file_system_id}.efs.{Stack.of(self).region}.{Aws.URL_SUFFIX}:/"
-        return FileSystemSettings("nfs4", source, _NFS_OPTIONS, mount_point)
+        return FileSystemSettings("nfs4", source, _NFS_OPTIONS, _MOUNT_POINT)
 
 
 _ENCRYPTED_ONLY: dict[str, Any] = {

@@ -91,7 +91,7 @@ def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Ite
     least = max(1, shortfall.minimum)
     what = f"launched workers must be at least {least}, got {shortfall.launched} of {shortfall.requested}"
     if 0 < shortfall.launched < shortfall.minimum and not classify_failure(failure.message).is_configuration:
-        remedy += ", or lower worker_min_capacity"
+        remedy += ", or lower workers.min_capacity"
     return _compose(what, failure, remedy)
 
 

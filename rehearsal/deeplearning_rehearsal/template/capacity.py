@@ -58,6 +58,6 @@ def require_worker_minimum(template: Mapping[str, Any], nodes: int | None) -> No
         fewest = variables.get(WORKER_MINIMUM_VARIABLE)
         if isinstance(fewest, str) and fewest.isdigit() and nodes - 1 < int(fewest):
             raise UnavailableError(
-                f"--nodes must be at least {int(fewest) + 1}, the master and the stack's worker_min_capacity of "
-                f"{fewest}, got {nodes}; raise it, or synthesize with a lower worker_min_capacity"
+                f"--nodes must be at least {int(fewest) + 1}, the master and the stack's workers.min_capacity of "
+                f"{fewest}, got {nodes}; raise it, or synthesize with a lower workers.min_capacity"
             )

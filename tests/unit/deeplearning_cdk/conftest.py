@@ -18,6 +18,7 @@ from jsii._runtime import python_jsii_mapping
 from deeplearning_cdk import TrainingCluster
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import NodeSettings
+from tests.unit.deeplearning_cdk.clusters import props_of
 
 
 @dataclass
@@ -215,7 +216,7 @@ def synthesize(
         key = repr((stack_name, region, sorted(props.items(), key=lambda item: item[0])))
         if key not in known:
             stack = cdk.Stack(make_app(), stack_name, env=cdk.Environment(region=region))
-            TrainingCluster(stack, "Cluster", **props)
+            TrainingCluster(stack, "Cluster", **props_of(props))
             known[key] = read_stack(stack)
         return known[key]
 

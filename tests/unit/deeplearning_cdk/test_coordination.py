@@ -6,21 +6,10 @@ from typing import Any
 import pytest
 from aws_cdk import aws_kms as kms
 
-from deeplearning_cdk import JobEnvironment, NodeImage, TrainingCluster
+from deeplearning_cdk import TrainingCluster
+from tests.unit.deeplearning_cdk.clusters import props_of
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
-CPU = {"worker_instance_type": "m5.large"}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
-    "isolated": {
-        "isolated": True,
-        "environment": JobEnvironment.none(),
-        "image": NodeImage.ubuntu(has_packages=True),
-        **CPU,
-    },
-    "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
-    "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
-}
 every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
 ROLE = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
 SCALING_ROLE = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":iam::", {"Ref": "AWS::AccountId"}, f":{ROLE}"]]}
@@ -73,7 +62,7 @@ def test_every_queue_topic_and_table_is_encrypted_with_the_clusters_key(synthesi
 def test_a_key_of_the_users_takes_the_place_of_the_clusters(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     key = kms.Key.from_key_arn(stack, "Mine", "arn:aws:kms:us-east-1:111122223333:key/mine")
-    TrainingCluster(stack, "Cluster", encryption_key=key, **CPU)
+    TrainingCluster(stack, "Cluster", **props_of({"encryption_key": key, "workers.instance_type": "m5.large"}))
     synthesis = read_stack(stack)
     assert not synthesis.of_type("AWS::KMS::Key")
     for kind in ("AWS::SQS::Queue", "AWS::SNS::Topic"):

@@ -1,5 +1,6 @@
 """What users import and what their templates are made of changes only on purpose."""
 
+import dataclasses
 import inspect
 import json
 import re
@@ -11,29 +12,32 @@ import aws_cdk as cdk
 import pytest
 
 import deeplearning_cdk
-from deeplearning_cdk import JobEnvironment, NodeImage, Purchase, Spending, TrainingCluster
+from deeplearning_cdk import JobEnvironment, Lustre, NodeImage, Purchase, Spending, TrainingCluster
+from tests.unit.deeplearning_cdk.clusters import VALUES, props_of, warn
 
 ROOT = Path(__file__).parents[3]
 CLI_FLAGS = ROOT / "build/node/node_modules/aws-cdk/lib/init-templates/.recommended-feature-flags.json"
+MISLEADING_NAME = "master-WorkerAutoScalingGroup"
+"""Name of a stack from which nobody may read a role."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
-    "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
-    "isolated": {
-        "isolated": True,
-        "environment": JobEnvironment.none(),
-        "image": NodeImage.ubuntu(has_packages=True),
-        "worker_instance_type": "m5.large",
+    "amazon-linux": {"software.image": NodeImage.deep_learning_amazon_linux(), "workers.instance_type": "g5.12xlarge"},
+    "network.isolated": {
+        "network.isolated": True,
+        "software.environment": JobEnvironment.none(),
+        "software.image": NodeImage.ubuntu(has_packages=True),
+        "workers.instance_type": "m5.large",
     },
-    "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", "worker_instance_type": "m5.large"},
+    "public-master": {"master.ssh_peer": "203.0.113.7/32", "key_pair": "mine", "workers.instance_type": "m5.large"},
     "guarded-spending": {
         "spending": Spending(monthly_budget_usd=5000, budget_stops=True),
-        "worker_instance_type": "m5.large",
+        "workers.instance_type": "m5.large",
     },
     "capacity-block": {
-        "worker_purchase": Purchase.capacity_block("cr-0123456789abcdef0"),
-        "availability_zone": "us-east-1a",
+        "workers.purchase": Purchase.capacity_block("cr-0123456789abcdef0"),
+        "network.availability_zone": "us-east-1a",
         "spending": Spending(monthly_budget_usd=5000),
-        "worker_instance_type": "p5.48xlarge",
+        "workers.instance_type": "p5.48xlarge",
     },
 }
 
@@ -51,35 +55,43 @@ def test_every_prop_is_keyword_only_documented_and_has_a_default() -> None:
         assert re.search(rf"(?m)^    {parameter.name}: (?s:.*?)Default: ", documented), parameter.name
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("value", [*VALUES.values(), Lustre])
+def test_every_field_of_a_value_is_keyword_only_documented_and_has_a_default(value: type) -> None:
+    section = (inspect.getdoc(value) or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
+    lines = re.split(r"(?m)^    (?=\w+: )", section)
+    documented = {name: text for name, _, text in (line.partition(": ") for line in lines[1:])}
+    assert list(documented) == [field.name for field in dataclasses.fields(value)]
+    for field in dataclasses.fields(value):
+        assert field.kw_only
+        assert field.default is not dataclasses.MISSING
+        assert "Default: " in re.sub(r"\s+", " ", documented[field.name]), field.name
+
+
+@pytest.mark.parametrize("variant", ["default", "public-master"])
 def test_logical_ids_do_not_depend_on_the_stacks_name(synthesize: Any, variant: str) -> None:
-    named = synthesize(stack_name="another", **VARIANTS[variant]).template["Resources"]
+    named = synthesize(stack_name=MISLEADING_NAME, **VARIANTS[variant]).template["Resources"]
     assert set(named) == set(synthesize(**VARIANTS[variant]).template["Resources"])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("region", [None, "eu-west-1"])
+@pytest.mark.parametrize(("variant", "region"), [*((variant, None) for variant in VARIANTS), ("default", "eu-west-1")])
 def test_feature_flags_of_the_users_app_change_nothing(
-    make_stack: Callable[..., cdk.Stack], read_stack: Any, variant: str, region: str | None
+    synthesize: Any, make_stack: Callable[..., cdk.Stack], read_stack: Any, variant: str, region: str | None
 ) -> None:
-    flags = json.loads((ROOT / "cdk.json").read_text())["context"]
-    props, templates = VARIANTS[variant], []
-    if region and "availability_zone" in props:
-        props = {**props, "availability_zone": f"{region}a"}
-    for context in ({}, flags):
-        stack = make_stack(region=region, **context)
-        TrainingCluster(stack, "Cluster", **props)
-        templates.append(read_stack(stack).template["Resources"])
-    assert templates[0] == templates[1]
+    stack = make_stack(region=region, **json.loads((ROOT / "cdk.json").read_text())["context"])
+    TrainingCluster(stack, "Cluster", **props_of(VARIANTS[variant]))
+    assert read_stack(stack).template == synthesize(region=region, **VARIANTS[variant]).template
 
 
 def test_flags_of_cdk_json_are_those_that_the_pinned_cli_recommends() -> None:
     assert json.loads((ROOT / "cdk.json").read_text())["context"] == json.loads(CLI_FLAGS.read_text())
 
 
-def test_warnings_have_ids_that_users_can_acknowledge(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+def test_warnings_have_ids_that_users_can_acknowledge(make_stack: Callable[..., cdk.Stack], synthesize: Any) -> None:
     stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster")
-    cdk.Annotations.of(cluster).acknowledge_warning("deeplearning_cdk:imageNotTried", "our own trial")
-    cdk.Annotations.of(cluster).acknowledge_warning("deeplearning_cdk:neverStops", "somebody watches it")
-    assert read_stack(stack).warnings == []
+    ids = ["deeplearning_cdk:imageNotTried", "deeplearning_cdk:neverStops"]
+    assert [warning.rpartition("[ack: ")[2] for warning in sorted(synthesize().warnings)] == [
+        f"{name}]" for name in ids
+    ]
+    for name in ids:
+        cdk.Annotations.of(stack).acknowledge_warning(name, "our own trial")
+    assert warn(stack, {}) == []

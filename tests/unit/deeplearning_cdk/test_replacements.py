@@ -12,30 +12,41 @@ from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import NodeImage, Spending, TrainingCluster
 from deeplearning_cli.template_changes import STATEFUL, Effect, compare_templates
+from tests.unit.deeplearning_cdk.clusters import props_of
 
-CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
+CPU: dict[str, Any] = {"workers.instance_type": "m5.large"}
 SPENDING = Spending(
     stop_when_idle=cdk.Duration.minutes(30),
     stop_after=cdk.Duration.hours(48),
     monthly_budget_usd=500,
     budget_stops=True,
 )
-CHANGES: dict[str, dict[str, Any]] = {
-    "more workers at least": {"worker_min_capacity": 2},
-    "more workers": {"worker_desired_capacity": 5, "worker_max_capacity": 8},
-    "no workers": {"worker_desired_capacity": 0},
-    "other workers": {"worker_instance_type": "c5.large"},
-    "another master": {"master_instance_type": "c5.2xlarge"},
-    "another image": {"image": replace(NodeImage.ubuntu(), parameter="/team/images/ubuntu")},
-    "a newer release of the image": {"image_release": "2026-11-22"},
-    "larger volumes": {"volume_size": cdk.Size.gibibytes(300)},
-    "a budget and times to stop": {"spending": SPENDING},
-    "no backups": {"file_system_backup": False},
+SCRIPTS = ("workers.setup_script", "master.setup_script", "master.run_script")
+EXAMPLES = Path(__file__).parents[3] / "examples"
+CHANGED: dict[str, Any] = {
+    "workers.instance_type": "c5.large",
+    "workers.min_capacity": 2,
+    "workers.desired_capacity": 5,
+    "workers.max_capacity": 8,
+    "workers.volume_size": 300,
+    "master.instance_type": "c5.2xlarge",
+    "software.image": replace(NodeImage.ubuntu(), parameter="/team/images/ubuntu"),
+    "software.image_release": "2026-11-22",
+    **dict.fromkeys(SCRIPTS, str(EXAMPLES / "run_elastic.sh")),
+    "spending": SPENDING,
 }
-"""A change of props that a running cluster takes, by what the user wants."""
-
-KEPT = {"no backups": {"AWS::Backup::BackupVault"}}
-"""The types of what leaves the template and stays in the account."""
+"""What a user changes on a running cluster: all of it at once, since each would lose its data alone too."""
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
+    "everything": (CPU, CPU | CHANGED, set()),
+    "other scripts": (
+        CPU | CHANGED,
+        CPU | CHANGED | dict.fromkeys(SCRIPTS, str(EXAMPLES / "run_on_every_node.sh")),
+        set(),
+    ),
+    "no workers": (CPU, CPU | {"workers.desired_capacity": 0}, set()),
+    "no backups": (CPU, CPU | {"storage.backup": False}, {"AWS::Backup::BackupVault"}),
+}
+"""Before, after, and the types of what leaves the template and stays in the account."""
 
 
 def _check(before: Any, after: Any, kept: set[str]) -> None:
@@ -49,55 +60,41 @@ def _check(before: Any, after: Any, kept: set[str]) -> None:
 
 
 @pytest.mark.fault(67)
-@pytest.mark.parametrize("wish", CHANGES)
-def test_a_change_of_a_running_cluster_replaces_nothing_that_holds_data(synthesize: Any, wish: str) -> None:
-    before, after = synthesize(**CPU).template, synthesize(**CPU | CHANGES[wish]).template
-    _check(before, after, KEPT.get(wish, set()))
-    _check(after, before, set())
+@pytest.mark.parametrize(("before", "after", "kept"), CHANGES.values(), ids=CHANGES)
+def test_a_change_of_a_running_cluster_replaces_nothing_that_holds_data(
+    synthesize: Any, before: dict[str, Any], after: dict[str, Any], kept: set[str]
+) -> None:
+    first, second = synthesize(**before).template, synthesize(**after).template
+    _check(first, second, kept)
+    _check(second, first, set())
 
 
-@pytest.mark.fault(67)
-@pytest.mark.parametrize("prop", ["setup_script", "run_script"])
-def test_another_script_replaces_nothing_that_holds_data(synthesize: Any, tmp_path: Path, prop: str) -> None:
-    scripts = [tmp_path / "first.sh", tmp_path / "second.sh"]
-    for script in scripts:
-        script.write_text(f"#!/bin/bash\n# {script.name}\n")
-    without, first, second = (
-        synthesize(**CPU, **more).template for more in ({}, *({prop: str(script)} for script in scripts))
-    )
-    _check(without, first, set())
-    _check(first, second, set())
-
-
-def _synthesize_stack(make_stack: Any, read_stack: Any, wish: str = "") -> Any:
+def _synthesize_with(make_stack: Any, read_stack: Any, **more: Any) -> Any:
     """Return the template of a cluster with what only a stack of its own can have."""
     stack = make_stack()
-    props: dict[str, Any] = {}
-    if wish == "alarm_topic":
-        props["alarm_topic"] = sns.Topic.from_topic_arn(stack, "Mine", "arn:aws:sns:us-east-1:111122223333:mine")
-    if wish == "encryption_key":
-        key = "arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab"
-        props["encryption_key"] = kms.Key.from_key_arn(stack, "Mine", key)
-    if wish == "tags":
-        cdk.Tags.of(stack).add("team", "vision")
-    TrainingCluster(stack, "Cluster", **CPU, **props)
+    props = {prop: make(stack, "Mine", arn) for prop, (make, arn) in more.items()}
+    cdk.Tags.of(stack).add("team", "vision")
+    TrainingCluster(stack, "Cluster", **props_of({**CPU, **props}))
     return read_stack(stack).template
 
 
 @pytest.mark.fault(67)
-@pytest.mark.parametrize("wish", ["alarm_topic", "tags"])
 def test_another_topic_and_more_tags_replace_nothing_that_holds_data(
-    make_stack: Any, read_stack: Any, wish: str
+    synthesize: Any, make_stack: Any, read_stack: Any
 ) -> None:
-    before, after = _synthesize_stack(make_stack, read_stack), _synthesize_stack(make_stack, read_stack, wish)
+    topic = (sns.Topic.from_topic_arn, "arn:aws:sns:us-east-1:111122223333:mine")
+    before, after = synthesize(**CPU).template, _synthesize_with(make_stack, read_stack, alarm_topic=topic)
     _check(before, after, set())
     _check(after, before, set())
 
 
 @pytest.mark.fault(67)
-def test_another_key_is_seen_to_replace_the_file_system_and_the_vault(make_stack: Any, read_stack: Any) -> None:
-    before = _synthesize_stack(make_stack, read_stack)
-    changes = compare_templates(before, _synthesize_stack(make_stack, read_stack, "encryption_key"))
+def test_another_key_is_seen_to_replace_the_file_system_and_the_vault(
+    synthesize: Any, make_stack: Any, read_stack: Any
+) -> None:
+    key = (kms.Key.from_key_arn, "arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab")
+    after = _synthesize_with(make_stack, read_stack, encryption_key=key)
+    changes = compare_templates(synthesize(**CPU).template, after)
     lost = {(change.resource_type, change.effect) for change in changes if change.loses_data}
     assert {("AWS::EFS::FileSystem", Effect.REPLACE), ("AWS::Backup::BackupVault", Effect.REPLACE)} <= lost
 

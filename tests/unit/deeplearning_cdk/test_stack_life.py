@@ -8,24 +8,24 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from deeplearning_cdk import JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import NodeImage
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import WITH_LUSTRE
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS as PRESETS
 
+FUNCTION = "AWS::Lambda::Function"
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 REQUEST = "Custom::RequestedCapacity"
 MOST_SECONDS_TO_ANSWER = 600
-CPU = {"worker_instance_type": "m5.large"}
+CPU = {"workers.instance_type": "m5.large"}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "amazon-linux": {"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"},
-    "isolated": {
-        "isolated": True,
-        "environment": JobEnvironment.none(),
-        "image": NodeImage.ubuntu(has_packages=True),
-        **CPU,
-    },
-    "public-master": {"ssh_peer": "203.0.113.7/32", "key_pair": "mine", **CPU},
-    "existing-file-system": {"file_system_id": "fs-0123456789abcdef0", **CPU},
+    **{name: PRESETS[name] for name in ("default", "amazon-linux", "network.isolated", "public-master")},
+    "existing-file-system": {"storage.file_system": "fs-0123456789abcdef0", **CPU},
+}
+LASTING_CHANGES = {
+    "setup_timeout": cdk.Duration.minutes(20),
+    "storage.removal_policy": cdk.RemovalPolicy.DESTROY,
+    **CPU,
 }
 OTHER_IMAGE = replace(NodeImage.ubuntu(), parameter="/team/images/ubuntu")
 every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
@@ -127,23 +127,20 @@ def test_without_backups_and_with_a_file_system_of_the_users_a_deleted_stack_lea
     synthesize: Any,
 ) -> None:
     props = VARIANTS["existing-file-system"]
-    assert _staying(synthesize(file_system_backup=False, **props)) == LOGS | PIN
-    assert _staying(synthesize(file_system_backup=False, **CPU)) == LOGS | PIN | FILE_SYSTEM | {
+    assert _staying(synthesize(**{"storage.backup": False}, **props)) == LOGS | PIN
+    assert _staying(synthesize(**{"storage.backup": False}, **CPU)) == LOGS | PIN | FILE_SYSTEM | {
         "ClusterEncryptionKey": STAYS_UNLESS_ITS_CREATION_FAILS
     }
 
 
 @pytest.mark.fault(66)
 def test_a_file_system_goes_with_the_stack_when_asked_but_its_backups_do_not(synthesize: Any) -> None:
-    props = {"removal_policy": cdk.RemovalPolicy.DESTROY, **CPU}
-    assert _staying(synthesize(**props)) == LOGS | PIN | VAULT
+    assert _staying(synthesize(**LASTING_CHANGES)) == LOGS | PIN | VAULT
 
 
 @pytest.mark.fault(66)
-def test_lustre_goes_with_the_network_that_it_stands_in(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre"), **CPU)
-    assert _staying(read_stack(stack)) == LOGS | PIN | VAULT | FILE_SYSTEM
+def test_lustre_goes_with_the_network_that_it_stands_in(synthesize: Any) -> None:
+    assert _staying(synthesize(**WITH_LUSTRE)) == LOGS | PIN | VAULT | FILE_SYSTEM
 
 
 @pytest.mark.fault(66)
@@ -191,14 +188,14 @@ def _changes(before: Any, after: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("change", "changed"),
     [
-        ({"image": OTHER_IMAGE}, {"Custom::PinnedImage", "AWS::IAM::ManagedPolicy"}),
-        ({"image_release": "2026-11-22"}, {"Custom::PinnedImage"}),
-        ({"worker_instance_type": "c5.large"}, {"AWS::EC2::LaunchTemplate"}),
-        ({"volume_size": cdk.Size.gibibytes(300)}, {"AWS::EC2::LaunchTemplate"}),
-        ({"key_pair": "mine"}, {"AWS::EC2::LaunchTemplate"}),
-        ({"worker_desired_capacity": 5}, {GROUP, REQUEST}),
-        ({"worker_desired_capacity": 0}, {GROUP, REQUEST, "AWS::EC2::LaunchTemplate", "AWS::Lambda::Function"}),
-        ({"worker_min_capacity": 2}, {"AWS::EC2::LaunchTemplate", "AWS::Lambda::Function"}),
+        ({"software.image": OTHER_IMAGE}, {"Custom::PinnedImage", "AWS::IAM::ManagedPolicy"}),
+        (
+            {"workers.volume_size": 300, "key_pair": "mine", "software.image_release": "2026-11-22"},
+            {"AWS::EC2::LaunchTemplate", "Custom::PinnedImage"},
+        ),
+        ({"workers.instance_type": "c5.large", "workers.min_capacity": 2}, {"AWS::EC2::LaunchTemplate", FUNCTION}),
+        ({"workers.desired_capacity": 5}, {GROUP, REQUEST}),
+        ({"workers.desired_capacity": 0}, {GROUP, REQUEST, "AWS::EC2::LaunchTemplate", FUNCTION}),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -210,22 +207,17 @@ def test_an_update_of_a_running_cluster_touches_only_what_new_nodes_start_from(
 
 @pytest.mark.fault(67)
 def test_new_programs_of_nodes_touch_nothing_that_a_running_cluster_stands_on(synthesize: Any, tmp_path: Path) -> None:
-    scripts = [tmp_path / "first.sh", tmp_path / "second.sh"]
-    for script in scripts:
-        script.write_text(f"#!/bin/bash\n# {script.name}\n")
-    first, second = (synthesize(setup_script=str(script), **CPU) for script in scripts)
+    script = tmp_path / "setup.sh"
+    script.write_text("#!/bin/bash\n")
     # The roles may read the new script, and new nodes start from it.
-    assert _changes(first, second) == {"AWS::EC2::LaunchTemplate", "AWS::IAM::ManagedPolicy"}
+    changed = _changes(synthesize(**CPU), synthesize(**{"workers.setup_script": str(script)}, **CPU))
+    assert changed == {"AWS::EC2::LaunchTemplate", "AWS::IAM::ManagedPolicy"}
 
 
 @pytest.mark.fault(67)
-@pytest.mark.parametrize(
-    "change",
-    [{"setup_timeout": cdk.Duration.minutes(20)}, {"removal_policy": cdk.RemovalPolicy.DESTROY}],
-    ids=["wait", "file system"],
-)
-def test_a_change_of_what_lasts_would_be_seen(synthesize: Any, change: dict[str, Any]) -> None:
-    assert _changes(synthesize(**CPU), synthesize(**CPU, **change)) & set(LASTING)
+def test_a_change_of_what_lasts_would_be_seen(synthesize: Any) -> None:
+    changed = _changes(synthesize(**CPU), synthesize(**LASTING_CHANGES))
+    assert changed & set(LASTING) == {"AWS::CloudFormation::WaitCondition", "AWS::EFS::FileSystem"}
 
 
 # --- Who may reach it ---------------------------------------------------------------------------------

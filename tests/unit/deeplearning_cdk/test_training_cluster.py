@@ -5,23 +5,25 @@ Two defects of the predecessor cannot occur: nothing is written to the file syst
 conda environment of the image is touched (D66).
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, NodeImage, TrainingCluster
+from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, NodeImage, TrainingCluster, Workers
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import EVERYTHING, plan, props_of, warn
+from tests.unit.deeplearning_cdk.test_public_api import MISLEADING_NAME, VARIANTS
 
 ROLES = tuple(NodeRole)
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
+CPU = {"workers.instance_type": "m5.large"}
 
 
 # --- Groups -------------------------------------------------------------------------------------------
@@ -37,40 +39,57 @@ def test_groups_have_a_minimum_of_zero_and_keep_an_adjusted_capacity(synthesize:
     assert "CreationPolicy" not in group
 
 
+@pytest.mark.fault(12)
 @pytest.mark.parametrize(
-    ("props", "desired", "most"),
+    ("fields", "capacity"),
     [
-        ({}, "3", "3"),
-        ({"worker_desired_capacity": 0}, "0", "0"),
-        ({"worker_desired_capacity": 1}, "1", "1"),
-        ({"worker_desired_capacity": 40}, "40", "40"),
-        ({"worker_desired_capacity": 2, "worker_max_capacity": 8}, "2", "8"),
-        ({"worker_min_capacity": 5}, "5", "5"),
-        ({"worker_max_capacity": 2}, "2", "2"),
+        ({}, (1, 3, 3)),
+        ({"desired_capacity": 0}, (0, 0, 0)),
+        ({"desired_capacity": 1}, (1, 1, 1)),
+        ({"desired_capacity": 40}, (1, 40, 40)),
+        ({"desired_capacity": 2, "max_capacity": 8}, (1, 2, 8)),
+        ({"min_capacity": 2}, (2, 3, 3)),
+        ({"min_capacity": 5}, (5, 5, 5)),
+        ({"max_capacity": 2}, (1, 2, 2)),
+        ({"max_capacity": 0}, (0, 0, 0)),
+        ({"min_capacity": 0}, (0, 3, 3)),
     ],
 )
 def test_d67_workers_have_the_capacity_asked_for_and_may_grow(
-    synthesize: Any, props: dict[str, int], desired: str, most: str
+    fields: dict[str, int], capacity: tuple[int, int, int]
+) -> None:
+    assert Workers(**fields).capacity == capacity
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"min_capacity": 3, "desired_capacity": 2},
+            r"min_capacity must not exceed workers\.desired_capacity, got 3 > 2",
+        ),
+        (
+            {"desired_capacity": 3, "max_capacity": 2},
+            r"desired_capacity must not exceed workers\.max_capacity, got 3 > 2",
+        ),
+        ({"min_capacity": 3, "max_capacity": 2}, r"desired_capacity must not exceed workers\.max_capacity, got 3 > 2"),
+    ],
+)
+def test_capacities_that_contradict_each_other_are_refused(fields: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^workers.{message}; lower it or raise workers"):
+        Workers(**fields)
+
+
+@pytest.mark.parametrize(("props", "wanted"), [({}, ("1", "3", "3")), (EVERYTHING, ("2", "4", "8"))])
+def test_the_adjuster_holds_the_users_capacities_and_there_is_one_master_however_many_workers(
+    synthesize: Any, props: dict[str, Any], wanted: tuple[str, str, str]
 ) -> None:
     synthesis = synthesize(**props)
-    workers = synthesis.group(NodeRole.WORKER)["Properties"]
-    assert (_request(synthesis)["Workers"], workers["MaxSize"]) == (desired, most)
-
-
-@pytest.mark.fault(12)
-@pytest.mark.parametrize(
-    ("props", "fewest"), [({}, "1"), ({"worker_desired_capacity": 0}, "0"), ({"worker_min_capacity": 2}, "2")]
-)
-def test_adjuster_holds_the_users_minimum(synthesize: Any, props: dict[str, int], fewest: str) -> None:
-    variables = synthesize(**props).part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"][
-        "Variables"
-    ]
-    assert variables["DEEPLEARNING_WORKER_MIN_CAPACITY"] == fewest
-
-
-def test_there_is_one_master_however_many_workers(synthesize: Any) -> None:
-    synthesis = synthesize(worker_desired_capacity=40)
-    assert (_request(synthesis)["Master"], synthesis.group(NodeRole.MASTER)["Properties"]["MaxSize"]) == ("1", "1")
+    function = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]
+    fewest = function["Environment"]["Variables"]["DEEPLEARNING_WORKER_MIN_CAPACITY"]
+    workers, master = (synthesis.group(role)["Properties"]["MaxSize"] for role in (NodeRole.WORKER, NodeRole.MASTER))
+    assert (fewest, _request(synthesis)["Workers"], workers) == wanted
+    assert (_request(synthesis)["Master"], master) == ("1", "1")
 
 
 def _request(synthesis: Any) -> Any:
@@ -79,8 +98,8 @@ def _request(synthesis: Any) -> Any:
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("workers", [0, 3])
-def test_no_group_asks_for_capacity_by_itself(synthesize: Any, role: NodeRole, workers: int) -> None:
+@pytest.mark.parametrize("props", [{}, {**CPU, "workers.desired_capacity": 0}], ids=["some workers", "none"])
+def test_no_group_asks_for_capacity_by_itself(synthesize: Any, role: NodeRole, props: dict[str, Any]) -> None:
     """
     A group is complete for CloudFormation "when the desired capacity is reached", by default its minimum.
 
@@ -88,7 +107,7 @@ def test_no_group_asks_for_capacity_by_itself(synthesize: Any, role: NodeRole, w
     `IgnoreUnmodifiedGroupSizeProperties` for all sizes together, and by the rollback of an update, in which it "is
     ignored" (`UpdatePolicy`); what is left out "will remain untouched" (aws/aws-cdk#5507).
     """
-    properties = synthesize(worker_desired_capacity=workers).group(role)["Properties"]
+    properties = synthesize(**props).group(role)["Properties"]
     assert "DesiredCapacity" not in properties
     assert properties["MinSize"] == "0"
     assert {"Key": "deeplearning:candidate", "PropagateAtLaunch": True, "Value": "0"} in properties["Tags"]
@@ -125,17 +144,12 @@ def test_groups_tell_the_topic_of_launches_terminations_and_their_errors(synthes
 @pytest.mark.fault(25)
 @pytest.mark.parametrize("role", ROLES)
 def test_d14_role_is_a_tag_even_under_a_misleading_stack_name(synthesize: Any, role: NodeRole) -> None:
-    synthesis = synthesize(stack_name="master-WorkerAutoScalingGroup")
+    synthesis = synthesize(stack_name=MISLEADING_NAME)
     tags = {tag["Key"]: tag for tag in synthesis.group(role)["Properties"]["Tags"]}
     assert tags["deeplearning:role"]["Value"] == role.value
-    assert tags["deeplearning:cluster"]["Value"].startswith("master-WorkerAutoScalingGroup-")
+    assert tags["deeplearning:cluster"]["Value"].startswith(f"{MISLEADING_NAME}-")
     assert all(tag["PropagateAtLaunch"] for tag in tags.values())
     assert synthesis.settings(role).role is role
-
-
-def test_d24_two_clusters_of_one_stack_have_different_names(make_stack: Callable[..., cdk.Stack]) -> None:
-    stack = make_stack()
-    assert TrainingCluster(stack, "First").cluster_name != TrainingCluster(stack, "Second").cluster_name
 
 
 def test_d48_every_group_uses_a_launch_template_and_none_a_launch_configuration(synthesize: Any) -> None:
@@ -153,11 +167,9 @@ def test_instances_ask_for_imdsv2_with_one_hop_and_read_their_tags(synthesize: A
     }
 
 
-@pytest.mark.parametrize(
-    ("image", "device"), [(None, "/dev/sda1"), (NodeImage.deep_learning_amazon_linux(), "/dev/xvda")]
-)
-def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: Any, image: Any, device: str) -> None:
-    synthesis = synthesize(image=image, volume_size=cdk.Size.gibibytes(500))
+@pytest.mark.parametrize(("variant", "device"), [("default", "/dev/sda1"), ("amazon-linux", "/dev/xvda")])
+def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: Any, variant: str, device: str) -> None:
+    synthesis = synthesize(**VARIANTS[variant])
     (volume,) = synthesis.launch_data(NodeRole.WORKER)["BlockDeviceMappings"]
     (key,) = synthesis.of_type("AWS::KMS::Key")
     assert volume == {
@@ -166,7 +178,7 @@ def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: A
             "DeleteOnTermination": True,
             "Encrypted": True,
             "KmsKeyId": {"Fn::GetAtt": [key, "Arn"]},
-            "VolumeSize": 500,
+            "VolumeSize": 150,
             "VolumeType": "gp3",
         },
     }
@@ -174,9 +186,9 @@ def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: A
 
 @pytest.mark.fault(10)
 def test_all_nodes_live_in_one_subnet_of_one_zone(synthesize: Any) -> None:
-    synthesis = synthesize(availability_zone="us-east-1b", region="us-east-1")
+    synthesis = synthesize(**VARIANTS["capacity-block"])
     zones = {subnet["Properties"]["AvailabilityZone"] for subnet in synthesis.of_type("AWS::EC2::Subnet").values()}
-    assert zones == {"us-east-1b"}
+    assert zones == {"us-east-1a"}
     subnets = [json.dumps(group["Properties"]["VPCZoneIdentifier"]) for group in synthesis.of_type(GROUP).values()]
     assert len(set(subnets)) == 1
     # A group of one subnet has nothing to rebalance.
@@ -235,116 +247,114 @@ def test_d43_wait_starts_with_the_groups_and_never_waits_for_them(synthesize: An
 
 
 def test_nothing_depends_on_itself(synthesize: Any) -> None:
-    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
+    synthesis = synthesize(**VARIANTS["amazon-linux"])
     assert not [name for name in synthesis.template["Resources"] if name in synthesis.before(name)]
 
 
 @pytest.mark.fault(63)
 def test_wait_ends_with_the_setup_timeout_and_nodes_stop_before_it(synthesize: Any) -> None:
-    synthesis = synthesize(setup_timeout=cdk.Duration.minutes(20))
+    synthesis = synthesize(**EVERYTHING)
     wait = synthesis.only("AWS::CloudFormation::WaitCondition")
     assert (wait["Timeout"], wait["Count"]) == ("1200", 1)
     assert 0 < synthesis.settings(NodeRole.MASTER).setup_seconds < 1200
 
 
-def test_grants_of_users_come_before_the_nodes(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    s3.Bucket(stack, "Data").grant_read(TrainingCluster(stack, "Cluster"))
-    synthesis = read_stack(stack)
-    granted = {name for name in synthesis.of_type("AWS::IAM::ManagedPolicy") if "Grants" in name}
-    assert len(granted) == len(ROLES)
-    for role in ROLES:
-        assert granted <= synthesis.before(synthesis.group_id(role))
-
-
 # --- What users do with a cluster ---------------------------------------------------------------------
 
 
-def test_grant_to_the_cluster_reaches_both_roles(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster")
-    s3.Bucket(stack, "Data").grant_read(cluster)
-    s3.Bucket(stack, "More").grant_read(cluster)
-    synthesis = read_stack(stack)
-    assert not synthesis.of_type("AWS::IAM::Policy")
-    for part in ("MasterRole", "WorkerRole"):
-        (granted,) = (policy for policy in synthesis.policies(part) if "s3:GetObject*" in json.dumps(policy))
-        assert re.findall(r'"(Data|More)[0-9A-F]{8}"', json.dumps(granted)) == ["Data", "Data", "More", "More"]
-
-
-def test_grant_to_one_node_group_reaches_its_role_alone(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    s3.Bucket(stack, "Data").grant_write(TrainingCluster(stack, "Cluster").master)
-    (policy,) = read_stack(stack).of_type("AWS::IAM::Policy").values()
-    assert "MasterRole" in policy["Properties"]["Roles"][0]["Ref"]
-
-
-def test_resource_policy_names_both_roles(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster")
-    bucket = s3.Bucket(stack, "Data")
-    bucket.add_to_resource_policy(
-        cdk.aws_iam.PolicyStatement(
-            actions=["s3:GetObject"], resources=[bucket.arn_for_objects("*")], principals=[cluster.grant_principal]
-        )
+@pytest.fixture(scope="module")
+def used(make_app: Any, read_stack: Any) -> Any:
+    """Return a synthesized cluster with which its user has done all of this."""
+    stack = cdk.Stack(make_app(), "Stack")
+    cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
+    buckets = {name: s3.Bucket(stack, name) for name in ("Data", "More", "Own", "Named")}
+    for name in ("Data", "More"):
+        buckets[name].grant_read(cluster)
+    buckets["Own"].grant_write(cluster.master)
+    principals = [cluster.grant_principal]
+    everything = buckets["Named"].arn_for_objects("*")
+    buckets["Named"].add_to_resource_policy(
+        iam.PolicyStatement(actions=["s3:GetObject"], resources=[everything], principals=principals)
     )
-    (statement,) = read_stack(stack).only("AWS::S3::BucketPolicy")["PolicyDocument"]["Statement"]
+    cluster.connections.allow_from(ec2.Peer.ipv4("192.0.2.0/24"), ec2.Port.tcp(8265))
+    client = ec2.SecurityGroup(stack, "Client", vpc=cluster.network.vpc)
+    cluster.file_system.connections.allow_default_port_from(client)
+    cdk.Tags.of(cluster).add("team:name", "vision")
+    return read_stack(stack)
+
+
+def test_grants_of_users_reach_both_roles_before_the_nodes(used: Any) -> None:
+    made = {name for name in used.of_type("AWS::IAM::ManagedPolicy") if "Grants" in name}
+    assert len(made) == len(ROLES)
+    for role in ROLES:
+        assert made <= used.before(used.group_id(role))
+        found = used.policies(f"{role.value.title()}Role")
+        (policy,) = (each for each in found if "s3:GetObject*" in json.dumps(each))
+        assert re.findall(r'"(Data|More)[0-9A-F]{8}"', json.dumps(policy)) == ["Data", "Data", "More", "More"]
+
+
+def test_grant_to_one_node_group_reaches_its_role_alone(used: Any) -> None:
+    policy = used.only("AWS::IAM::Policy")
+    assert "MasterRole" in policy["Roles"][0]["Ref"]
+    assert re.search(r'"Own[0-9A-F]{8}"', json.dumps(policy))
+
+
+def test_resource_policy_names_both_roles(used: Any) -> None:
+    (statement,) = used.only("AWS::S3::BucketPolicy")["PolicyDocument"]["Statement"]
     assert len(statement["Principal"]["AWS"]) == 2
 
 
-def test_connections_of_the_cluster_are_those_of_every_node(
-    make_stack: Callable[..., cdk.Stack], read_stack: Any
-) -> None:
-    stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster")
-    cluster.connections.allow_from(ec2.Peer.ipv4("192.0.2.0/24"), ec2.Port.tcp(8265))
-    nodes = read_stack(stack).part("AWS::EC2::SecurityGroup", "NodesSecurityGroup")
+def test_connections_of_the_cluster_are_those_of_every_node(used: Any) -> None:
+    nodes = used.part("AWS::EC2::SecurityGroup", "NodesSecurityGroup")
     assert nodes["Properties"]["SecurityGroupIngress"][0]["FromPort"] == 8265
 
 
-def test_file_system_admits_other_clients_by_its_connections(
-    make_stack: Callable[..., cdk.Stack], read_stack: Any
-) -> None:
-    stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster")
-    other = ec2.SecurityGroup(stack, "Other", vpc=cluster.network.vpc)
-    cluster.file_system.connections.allow_default_port_from(other)
-    rules = read_stack(stack).of_type("AWS::EC2::SecurityGroupIngress").values()
+def test_file_system_admits_other_clients_by_its_connections(used: Any) -> None:
+    rules = used.of_type("AWS::EC2::SecurityGroupIngress").values()
     assert sum(rule["Properties"].get("FromPort") == 2049 for rule in rules) == 2
 
 
-def test_metrics_are_of_the_group(make_stack: Callable[..., cdk.Stack]) -> None:
-    stack = make_stack()
-    workers = TrainingCluster(stack, "Cluster").workers
-    for metric in (workers.metric_cpu_utilization(), workers.metric_network_in(), workers.metric_network_out()):
-        assert metric.namespace == "AWS/EC2"
-        assert stack.resolve(metric.dimensions["AutoScalingGroupName"]) == stack.resolve(workers.group.ref)
-
-
-def test_d67_commands_say_how_to_log_in(make_stack: Callable[..., cdk.Stack]) -> None:
-    stack = make_stack(region="eu-west-1")
-    quiet = TrainingCluster(stack, "Quiet")
-    assert quiet.session_command.startswith("aws ssm start-session --region eu-west-1 --target $(aws ec2 ")
-    assert f"Values={quiet.cluster_name} " in quiet.session_command
-    assert quiet.ssh_command is None
-    open_ = TrainingCluster(stack, "Open", ssh_peer="203.0.113.7/32", key_pair="mine")
-    assert open_.ssh_command is not None
-    assert open_.ssh_command.startswith("ssh ubuntu@$(aws ec2 ")
-    assert "PublicIpAddress" in open_.ssh_command
+def test_other_tags_of_users_reach_the_instances(used: Any) -> None:
+    tags = used.group(NodeRole.WORKER)["Properties"]["Tags"]
+    assert {"Key": "team:name", "PropagateAtLaunch": True, "Value": "vision"} in tags
 
 
 def test_tag_key_that_would_fail_every_launch_is_refused(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
     stack = make_stack()
-    cdk.Tags.of(TrainingCluster(stack, "Cluster")).add("team/name", "vision")
+    cdk.Tags.of(TrainingCluster(stack, "Cluster", **props_of(CPU))).add("team/name", "vision")
     with pytest.raises(RuntimeError, match="got 'team/name'; rename the tag"):
         read_stack(stack)
 
 
-def test_other_tags_of_users_reach_the_instances(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    cdk.Tags.of(TrainingCluster(stack, "Cluster")).add("team:name", "vision")
-    tags = read_stack(stack).group(NodeRole.WORKER)["Properties"]["Tags"]
-    assert {"Key": "team:name", "PropagateAtLaunch": True, "Value": "vision"} in tags
+@pytest.fixture(scope="module")
+def two_clusters(make_app: Any) -> tuple[TrainingCluster, TrainingCluster]:
+    """Return a cluster without and one with SSH in one stack."""
+    stack = cdk.Stack(make_app(), "Stack", env=cdk.Environment(region="eu-west-1"))
+    open_ = props_of({**CPU, "master.ssh_peer": "203.0.113.7/32", "key_pair": "mine"})
+    return TrainingCluster(stack, "Quiet", **props_of(CPU)), TrainingCluster(stack, "Open", **open_)
+
+
+def test_d24_two_clusters_of_one_stack_have_different_names(two_clusters: Any) -> None:
+    names = [cluster.cluster_name for cluster in two_clusters]
+    assert len(set(names)) == len(names)
+    assert [cluster.metrics.cluster_name for cluster in two_clusters] == names
+
+
+def test_metrics_are_of_the_group(two_clusters: Any) -> None:
+    workers = two_clusters[0].workers
+    resolve = cdk.Stack.of(workers).resolve
+    for metric in (workers.metric_cpu_utilization(), workers.metric_network_in(), workers.metric_network_out()):
+        assert metric.namespace == "AWS/EC2"
+        assert resolve(metric.dimensions["AutoScalingGroupName"]) == resolve(workers.group.ref)
+
+
+def test_d67_commands_say_how_to_log_in(two_clusters: Any) -> None:
+    quiet, open_ = two_clusters
+    assert quiet.session_command.startswith("aws ssm start-session --region eu-west-1 --target $(aws ec2 ")
+    assert f"Values={quiet.cluster_name} " in quiet.session_command
+    assert quiet.ssh_command is None
+    assert open_.ssh_command.startswith("ssh ubuntu@$(aws ec2 ")
+    assert "PublicIpAddress" in open_.ssh_command
 
 
 # --- Images and instance types ------------------------------------------------------------------------
@@ -372,13 +382,18 @@ def _image_parameter(synthesis: Any) -> str:
         ),
     ],
 )
-def test_default_image_follows_the_family(synthesize: Any, instance_type: str, parameter: str) -> None:
-    synthesis = synthesize(worker_instance_type=instance_type, environment=JobEnvironment.none())
-    assert _image_parameter(synthesis) == parameter
+def test_default_image_follows_the_family(instance_type: str, parameter: str) -> None:
+    props = {"workers.instance_type": instance_type, "software.environment": JobEnvironment.none()}
+    assert plan(props).image.parameter == parameter
+
+
+@pytest.mark.parametrize("variant", ["default", "amazon-linux", "capacity-block"])
+def test_nodes_start_from_the_image_of_the_plan(synthesize: Any, variant: str) -> None:
+    assert _image_parameter(synthesize(**VARIANTS[variant])) == plan(VARIANTS[variant]).image.parameter
 
 
 def test_p3_gets_the_proprietary_driver_and_a_warning_that_it_was_not_tried(synthesize: Any) -> None:
-    synthesis = synthesize(worker_instance_type="p3dn.24xlarge")
+    synthesis = synthesize()
     packages = synthesis.settings(NodeRole.WORKER).packages["nvidia-smi"]
     assert "nvidia-headless-580-server" in packages
     # The driver is compiled at boot, for the kernel that runs and not for the archive's newest.
@@ -387,51 +402,71 @@ def test_p3_gets_the_proprietary_driver_and_a_warning_that_it_was_not_tried(synt
 
 
 @pytest.mark.parametrize("name", ["p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p2.xlarge", "g3.4xlarge"])
-def test_retired_type_is_taken_with_a_warning_that_names_its_successor(synthesize: Any, name: str) -> None:
-    synthesis = synthesize(worker_instance_type=name, environment=JobEnvironment.none())
-    assert synthesis.launch_data(NodeRole.WORKER)["InstanceType"] == name
-    assert [text for text in synthesis.warnings if f"AWS has retired {name}" in text and "; take " in text]
+def test_retired_type_is_taken_with_a_warning_that_names_its_successor(make_stack: Any, name: str) -> None:
+    props = {"workers.instance_type": name, "software.environment": JobEnvironment.none()}
+    assert plan(props).workers.name == name
+    assert [text for text in warn(make_stack(), props) if f"AWS has retired {name}" in text and "; take " in text]
 
 
-def test_type_that_a_region_did_not_offer_is_warned_about(synthesize: Any) -> None:
-    assert [t for t in synthesize(region="eu-north-1").warnings if "p3dn.24xlarge was not offered in eu-north-1" in t]
-    assert not [t for t in synthesize(region="us-east-1").warnings if "was not offered" in t]
+@pytest.mark.parametrize(("region", "is_warned"), [("eu-north-1", True), ("us-east-1", False), (None, False)])
+def test_type_that_a_region_did_not_offer_is_warned_about(
+    make_stack: Any, region: str | None, *, is_warned: bool
+) -> None:
+    warnings = warn(make_stack(region=region), {})
+    assert bool([text for text in warnings if f"p3dn.24xlarge was not offered in {region}" in text]) is is_warned
 
 
-def test_cpu_cluster_warns_of_nothing_and_expects_no_gpu(synthesize: Any) -> None:
-    synthesis = synthesize(worker_instance_type="m5.large", region="us-east-1")
-    assert synthesis.warnings == []
-    assert synthesis.settings(NodeRole.WORKER).expected_gpu_count == 0
+def test_cpu_cluster_warns_of_nothing_and_expects_no_gpu(synthesize: Any, make_stack: Any) -> None:
+    assert warn(make_stack(region="us-east-1"), CPU) == synthesize(**CPU).warnings == []
+    assert synthesize(**CPU).settings(NodeRole.WORKER).expected_gpu_count == 0
 
 
-def test_type_newer_than_the_catalogue_is_taken_when_described(synthesize: Any) -> None:
+def test_type_newer_than_the_catalogue_is_taken_when_described() -> None:
     newer = InstanceTypeFacts(name="p9.48xlarge", gpu_count=16, network_cards=2, efa_cards=(0, 1))
-    synthesis = synthesize(worker_instance_type=newer, image=NodeImage.deep_learning_ubuntu())
-    assert synthesis.launch_data(NodeRole.MASTER)["InstanceType"] == "p9.48xlarge"
-    assert synthesis.settings(NodeRole.WORKER).expected_gpu_count == 16
+    found = plan({"workers.instance_type": newer, "software.image": NodeImage.deep_learning_ubuntu()})
+    assert (found.master, found.workers) == (newer, newer)
+
+
+def test_nodes_expect_the_gpus_of_their_type(synthesize: Any) -> None:
+    assert [synthesize(**EVERYTHING).settings(role).expected_gpu_count for role in ROLES] == [0, 8]
 
 
 def test_master_has_the_workers_type_unless_told_otherwise(synthesize: Any) -> None:
-    assert synthesize(worker_instance_type="m5.large").launch_data(NodeRole.MASTER)["InstanceType"] == "m5.large"
-    mixed = synthesize(worker_instance_type="p5.48xlarge", master_instance_type="m5.large")
-    assert mixed.launch_data(NodeRole.MASTER)["InstanceType"] == "m5.large"
-    assert "pytorch" in _image_parameter(mixed)
+    assert synthesize(**CPU).launch_data(NodeRole.MASTER)["InstanceType"] == "m5.large"
+    mixed = plan({"workers.instance_type": "p5.48xlarge", "master.instance_type": "m5.large"})
+    assert mixed.master.name == "m5.large"
+    assert "pytorch" in mixed.image.parameter
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "is_placed"),
-    [("p5.48xlarge", True), ("t3.micro", False), ("m5.large", False)],
+    ("props", "placed"),
+    [
+        ({"workers.instance_type": "p5.48xlarge"}, ROLES),
+        ({"workers.instance_type": "t3.micro"}, ()),
+        ({"workers.instance_type": "m5.large"}, ()),
+        # Near each other, without a master that does not train.
+        ({"workers.instance_type": "g5.12xlarge", "master.instance_type": "m5.large"}, (NodeRole.WORKER,)),
+        ({"workers.instance_type": "m5.large", "master.instance_type": "g5.12xlarge"}, ()),
+        (VARIANTS["capacity-block"], ()),
+    ],
 )
 def test_d60_only_types_that_gain_by_it_are_placed_together(
-    synthesize: Any, instance_type: str, *, is_placed: bool
+    props: dict[str, Any], placed: tuple[NodeRole, ...]
 ) -> None:
-    synthesis = synthesize(worker_instance_type=instance_type)
-    assert bool(synthesis.of_type("AWS::EC2::PlacementGroup")) is is_placed
-    assert ("PlacementGroup" in synthesis.group(NodeRole.WORKER)["Properties"]) is is_placed
+    assert plan(props).placed_roles == placed
+
+
+@pytest.mark.parametrize(("props", "placed"), [({}, ROLES), (CPU, ()), (EVERYTHING, (NodeRole.WORKER,))])
+def test_the_nodes_that_are_placed_together_are_in_a_placement_group(
+    synthesize: Any, props: dict[str, Any], placed: tuple[NodeRole, ...]
+) -> None:
+    synthesis = synthesize(**props)
+    assert bool(synthesis.of_type("AWS::EC2::PlacementGroup")) is bool(placed)
+    assert tuple(role for role in ROLES if "PlacementGroup" in synthesis.group(role)["Properties"]) == placed
 
 
 def test_amazon_linux_mounts_with_iam_and_tls_through_an_access_point(synthesize: Any) -> None:
-    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux(), worker_instance_type="g5.12xlarge")
+    synthesis = synthesize(**VARIANTS["amazon-linux"])
     settings = synthesis.settings(NodeRole.WORKER)
     (access_point,) = synthesis.of_type("AWS::EFS::AccessPoint")
     assert settings.file_system.kind == "efs"
@@ -466,37 +501,14 @@ def test_only_the_master_holds_the_signal_url_and_whom_to_believe(synthesize: An
     assert (worker.signal_url, worker.report_sender) == ("", "")
 
 
-def test_scripts_of_users_are_assets_with_their_digest(synthesize: Any, tmp_path: Path) -> None:
-    setup, run = tmp_path / "setup.sh", tmp_path / "run.sh"
-    setup.write_text("#!/bin/bash\ntrue\n")
-    run.write_text("#!/bin/bash\nfalse\n")
-    synthesis = synthesize(setup_script=str(setup), run_script=str(run))
-    master, worker = (synthesis.settings(role) for role in ROLES)
-    assert master.setup_script == worker.setup_script
-    assert master.run_script is not None
-    assert master.run_script.sha256 == hashlib.sha256(run.read_bytes()).hexdigest()
-    assert worker.run_script is None
-
-
 # --- File system --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file_system_id", ["fs-0123abcd", "fs-0123456789abcdef0"])
-def test_d52_existing_file_system_is_taken_by_its_id(synthesize: Any, file_system_id: str) -> None:
-    synthesis = synthesize(file_system_id=file_system_id)
+def test_d52_existing_file_system_is_taken_by_its_id(synthesize: Any) -> None:
+    synthesis = synthesize(**CPU, **{"storage.file_system": "fs-0123abcd"})
     assert not synthesis.of_type("AWS::EFS::FileSystem")
-    assert synthesis.only("AWS::EFS::MountTarget")["FileSystemId"] == file_system_id
-    assert synthesis.settings(NodeRole.MASTER).file_system.source.startswith(f"{file_system_id}.efs.")
-
-
-def test_d53_existing_mount_target_is_used_when_its_group_is_given(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
-    TrainingCluster(stack, "Cluster", file_system_id="fs-0123abcd", mount_target_security_group=group)
-    synthesis = read_stack(stack)
-    assert not synthesis.of_type("AWS::EFS::MountTarget")
-    rules = synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()
-    assert [r for r in rules if r["Properties"]["GroupId"] == "sg-0123456789abcdef0"]
+    assert synthesis.only("AWS::EFS::MountTarget")["FileSystemId"] == "fs-0123abcd"
+    assert synthesis.settings(NodeRole.MASTER).file_system.source.startswith("fs-0123abcd.efs.")
 
 
 @pytest.mark.fault(62, 66)
@@ -508,8 +520,7 @@ def test_d54_new_file_system_is_encrypted_elastic_and_kept_but_not_after_a_faile
 
 
 def test_file_system_goes_with_the_stack_when_asked(synthesize: Any) -> None:
-    (entry,) = synthesize(removal_policy=cdk.RemovalPolicy.DESTROY).of_type("AWS::EFS::FileSystem").values()
-    assert entry["DeletionPolicy"] == "Delete"
+    assert synthesize(**EVERYTHING).part("AWS::EFS::FileSystem", "")["DeletionPolicy"] == "Delete"
 
 
 # --- Encryption and names -----------------------------------------------------------------------------
@@ -545,28 +556,27 @@ NEURON = NodeImage.from_ssm_parameter("/team/neuron", login_user="ubuntu")
 @pytest.mark.parametrize(
     ("types", "leads"),
     [
-        ({"worker_instance_type": "g5.12xlarge", "master_instance_type": "m5.large"}, True),
-        ({"worker_instance_type": "trn1.32xlarge", "master_instance_type": "m5.large", "image": NEURON}, True),
-        ({"worker_instance_type": "g5.12xlarge"}, False),
-        ({"worker_instance_type": "g5.12xlarge", "master_instance_type": "g5.xlarge"}, False),
-        ({"worker_instance_type": "m5.large", "master_instance_type": "g5.xlarge"}, False),
-        ({"worker_instance_type": "m5.large"}, False),
+        ({"workers.instance_type": "g5.12xlarge", "master.instance_type": "m5.large"}, True),
+        (
+            {"workers.instance_type": "trn1.32xlarge", "master.instance_type": "m5.large", "software.image": NEURON},
+            True,
+        ),
+        ({"workers.instance_type": "g5.12xlarge"}, False),
+        ({"workers.instance_type": "g5.12xlarge", "master.instance_type": "g5.xlarge"}, False),
+        ({"workers.instance_type": "m5.large", "master.instance_type": "g5.xlarge"}, False),
+        ({"workers.instance_type": "m5.large"}, False),
     ],
 )
 def test_a_master_without_the_workers_accelerators_leads_and_does_not_train(
-    synthesize: Any, types: dict[str, Any], *, leads: bool
+    types: dict[str, Any], *, leads: bool
 ) -> None:
-    synthesis = synthesize(**types)
-    assert {synthesis.settings(role).needs.has_head_node for role in NodeRole} == {leads}
+    assert plan(types).has_head_node is leads
 
 
-def test_workers_are_near_each_other_without_a_master_that_does_not_train(synthesize: Any) -> None:
-    synthesis = synthesize(worker_instance_type="g5.12xlarge", master_instance_type="m5.large")
-    assert "PlacementGroup" in synthesis.group(NodeRole.WORKER)["Properties"]
-    assert "PlacementGroup" not in synthesis.group(NodeRole.MASTER)["Properties"]
-
-
-def test_a_master_without_gpus_installs_no_driver(synthesize: Any) -> None:
-    synthesis = synthesize(worker_instance_type="p3dn.24xlarge", master_instance_type="m5.large")
-    assert "nvidia-smi" in synthesis.settings(NodeRole.WORKER).packages
-    assert "nvidia-smi" not in synthesis.settings(NodeRole.MASTER).packages
+@pytest.mark.parametrize(("props", "leads"), [(EVERYTHING, True), ({}, False)])
+def test_nodes_are_told_whether_the_master_leads_and_only_those_with_gpus_install_a_driver(
+    synthesize: Any, props: dict[str, Any], *, leads: bool
+) -> None:
+    master, worker = (synthesize(**props).settings(role) for role in ROLES)
+    assert (master.needs.has_head_node, worker.needs.has_head_node) == (leads, leads)
+    assert ("nvidia-smi" in master.packages, "nvidia-smi" in worker.packages) == (not leads, True)

@@ -79,8 +79,8 @@ def test_fewer_nodes_than_the_stack_is_content_with_are_refused_before_anything_
     with pytest.raises(UnavailableError) as caught:
         require_worker_minimum(_template("2"), 2)
     assert str(caught.value) == (
-        "--nodes must be at least 3, the master and the stack's worker_min_capacity of 2, got 2; "
-        "raise it, or synthesize with a lower worker_min_capacity"
+        "--nodes must be at least 3, the master and the stack's workers.min_capacity of 2, got 2; "
+        "raise it, or synthesize with a lower workers.min_capacity"
     )
 
 

@@ -63,7 +63,7 @@ def test_the_stacks_reason_comes_first_and_the_launches_that_it_names_are_not_to
     assert NO_CAPACITY[:-1] in problem.cause
     assert (
         problem.remedy
-        == "try again later, choose another availability_zone, region or instance type, or reserve capacity"
+        == "try again later, choose another network.availability_zone, region or instance type, or reserve capacity"
     )
 
 

@@ -4,14 +4,14 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from deeplearning_cdk.cluster_plan import plan_cluster
+from deeplearning_cdk import Master
 from deeplearning_command.main import make_parser
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "run_on_every_node.sh"
 
 
 def test_it_is_a_run_script_that_a_shell_reads():
-    assert plan_cluster(run_script=str(SCRIPT)).run_script == str(SCRIPT)
+    assert Master(run_script=str(SCRIPT)).run_script == str(SCRIPT)
     assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0
 
 

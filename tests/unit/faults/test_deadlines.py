@@ -15,7 +15,7 @@ from deeplearning_agent.coordination import stack_signal as signals
 from deeplearning_agent.master import Master
 from deeplearning_agent.membership import formation_outcome as outcome
 from deeplearning_agent.membership.formation import reserve_seconds
-from deeplearning_cdk.cluster_props import count_setup_seconds
+from deeplearning_cdk.training_cluster import _count_formation_seconds
 from deeplearning_contract import stack_signal
 from deeplearning_node.aws_clients import ANSWER_SECONDS, CREDENTIALS_SECONDS, LONGEST_CALL_SECONDS, call_until
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Clock, Deadline
@@ -49,7 +49,7 @@ class VirtualClock(Clock):
 @settings(max_examples=100, deadline=None)
 @given(timeouts)
 def test_the_set_up_time_leaves_room_for_the_boot_and_a_signal(minutes):
-    left = minutes * 60 - count_setup_seconds(Duration.minutes(minutes))
+    left = minutes * 60 - _count_formation_seconds(Duration.minutes(minutes))
     assert left >= BOOT_SECONDS + stack_signal.SIGNAL_TIMEOUT_SECONDS
 
 
@@ -58,7 +58,7 @@ def test_the_set_up_time_leaves_room_for_the_boot_and_a_signal(minutes):
 @given(timeouts)
 def test_what_a_node_waits_for_before_it_can_report_fits_into_the_set_up_time(minutes):
     """Identity and credentials; whatever comes after them ends with the set-up time, in tests of their own."""
-    setup = count_setup_seconds(Duration.minutes(minutes))
+    setup = _count_formation_seconds(Duration.minutes(minutes))
     assert setup > LIMIT_SECONDS + CREDENTIALS_SECONDS + 2 * LONGEST_PAUSE_SECONDS
     assert 0 < reserve_seconds(setup) < setup / 5
     assert reserve_seconds(setup) / 2 > 20, "time to ring the workers and hear of them after somebody is left out"
@@ -98,7 +98,7 @@ def test_the_master_signals_its_failure_before_the_stack_gives_up_even_without_a
     """DynamoDB has been silent since before the set-up time ended; CloudFormation's URL still answers."""
     sent = []
     monkeypatch.setattr(signals, "send_signal", lambda url, body: sent.append(clock.now))
-    setup = count_setup_seconds(Duration.minutes(minutes))
+    setup = _count_formation_seconds(Duration.minutes(minutes))
     agent = Master(machine.node(setup_seconds=setup, signal_url="http://127.0.0.1:9/"), silent_table, 0)
     began = clock.now
     agent.report_failure(StageFailure("workers are missing", "", stage="form the cluster"))

@@ -120,7 +120,7 @@ def _check_room(folder: Path) -> None:
     if free < LEAST_FREE_BYTES:
         raise StageFailure(
             f"the EFA software needs {LEAST_FREE_BYTES // 1024**3} GiB of disk, {free / 1024**3:.1f} are free",
-            "give nodes a larger volume_size",
+            "give nodes a larger workers.volume_size",
         )
 
 

@@ -72,7 +72,9 @@ def run_setup(options: argparse.Namespace, root: Path, programs: Programs) -> in
     limit = options.timeout + KILL_SECONDS + CONNECTION_SECONDS
     results = remote.run_all(hosts, write_text(options.timeout), seconds=limit, on_result=tell)
     if all(map(_has_none, results)):
-        raise RefusedError("these nodes must have a set-up script, got none; set setup_script and deploy")
+        raise RefusedError(
+            "these nodes must have a set-up script, got none; set setup_script of workers or master, and deploy"
+        )
     sys.stdout.write(_draw_table(results, options.timeout))
     return ALL_WELL if all(result.status == 0 or _has_none(result) for result in results) else SOME_FAILED
 

@@ -17,7 +17,7 @@ FAULT_FILE = f"{STATE_DIRECTORY}/efa-fault"
 """Why the agent could not install the EFA software; absent when it could, or need not."""
 PROVIDER_SECONDS = 10
 LIBRARY_SECONDS = 3
-REMEDY = "read the agent's log on the node, or deploy with efa=False to train over TCP on purpose"
+REMEDY = "read the agent's log on the node, or deploy with network.efa=False to train over TCP on purpose"
 
 _DEVICES = "sys/class/infiniband"
 _PLUGIN = "libnccl-net"

@@ -36,7 +36,7 @@ CUDA_BYTES = 9 * GIB
 BUILD_INODES = 60_000
 """PyTorch with CUDA has 28,000 files, and Horovod's sources with their objects 10,000."""
 COMPILE_REMEDY = "pin another version of the framework, or declare no Horovod and use torchrun (all of it is in {})"
-ROOM_REMEDY = "give the nodes a larger volume_size, or free the disk"
+ROOM_REMEDY = "give the nodes a larger workers.volume_size, or free the disk"
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def explain_failure(error: ProgramError, what: str, log: Path) -> ProvisionFailu
     if any(mark in error.output for mark in _COMPILER_MARKS):
         return ProvisionFailure(MISSING_COMPILERS, COMPILER_REMEDY, output=told)
     if "No space left on device" in error.output:
-        return ProvisionFailure(f"the disk is full during pip {what}", "give a larger volume_size", output=told)
+        return ProvisionFailure(f"the disk is full during pip {what}", "give a larger workers.volume_size", output=told)
     if error.is_late:
         return ProvisionFailure(f"pip {what} took longer than {STEP_SECONDS} s", f"read {log}", output=told)
     return ProvisionFailure(f"pip {what} failed", f"correct the requirements (all of it is in {log})", output=told)

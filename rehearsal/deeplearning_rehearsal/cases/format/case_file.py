@@ -189,15 +189,15 @@ def _require_sense(case: Case, table: Table) -> None:
     seen, is_trained = case.seen, case.expect == "trained"
     if not case.injections and not case.cloud.is_any and not case.context and case.nodes is None:
         table.refuse("inject", "must be given unless [cloud], context or nodes make the case")
-    if case.nodes is not None and "worker_desired_capacity" in case.context:
-        table.refuse("nodes", "must be left out with context.worker_desired_capacity; keep one of the two")
+    if case.nodes is not None and "workers.desired_capacity" in case.context:
+        table.refuse("nodes", "must be left out with context.'workers.desired_capacity'; keep one of the two")
     if case.job != "digits" and not is_trained:
         table.refuse("job", f"must be left out with expect = {case.expect!r}, which trains nothing")
     _require_sense_of_launchers(case, table)
     if case.arguments and not case.is_elastic:
         table.refuse("arguments", "must be left out unless job = 'elastic', whose program takes them")
-    if case.is_elastic and "run_script" in case.context:
-        table.refuse("context.run_script", "must be left out with job = 'elastic', which is a run script")
+    if case.is_elastic and "master.run_script" in case.context:
+        table.refuse("context.'master.run_script'", "must be left out with job = 'elastic', which is a run script")
     for index, injection in enumerate(case.injections):
         if injection.when.kind == "commit" and not case.is_elastic:
             table.refuse(f"inject[{index}].when", "must not wait for training unless job = 'elastic'")

@@ -14,7 +14,7 @@ from deeplearning_rehearsal.checks.training import example_folder
 
 ELASTIC_LAUNCHER = "run_elastic.sh"
 ELASTIC_PROGRAM = "train_elastic.py"
-_ENVIRONMENT = "environment"
+_ENVIRONMENT = "software.environment"
 _WORDS = ("horovod", "none")
 """What an environment may be without a file."""
 
@@ -44,7 +44,7 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
     if _ENVIRONMENT in case.context:
         context[_ENVIRONMENT] = _find_environment(case.context[_ENVIRONMENT])
     if case.is_elastic:
-        context["run_script"] = str(_write_launcher(case, folder))
+        context["master.run_script"] = str(_write_launcher(case, folder))
     environment = os.environ | {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
     try:
         answer = subprocess.run(shlex.split(app), env=environment, capture_output=True, text=True, check=False)

@@ -41,7 +41,7 @@ def estimate(case: Case, last: Result | None) -> Wanted:
         case: The case.
         last: Its last result.
     """
-    nodes = 0 if case.expect == "failed" else case.nodes or int(case.context.get("worker_desired_capacity", 3)) + 1
+    nodes = 0 if case.expect == "failed" else case.nodes or int(case.context.get("workers.desired_capacity", 3)) + 1
     usual = {"seconds": _UNKNOWN_SECONDS, "peak_memory_mib": _CLOUD_MIB + nodes * _NODE_MIB}
     known = usual | ({} if last is None else {name: last[name] for name in usual if last.get(name)})
     return Wanted(case.name, known["seconds"], int(known["peak_memory_mib"]), case.is_alone, case.after)

@@ -55,7 +55,7 @@ class NeedsSight:
 
 def list_sources(case: Case) -> Mapping[str, DataObject]:
     """Return the sources of data in the case's context by name, with the object that each brings."""
-    entries = case.context.get("data", "[]")
+    entries = case.context.get("storage.data", "[]")
     document = json.loads(entries) if isinstance(entries, str) else entries
     objects = {(item.bucket, item.key): item for item in case.objects}
     found = ((entry["name"], objects.get((entry["bucket"], entry.get("key", "")))) for entry in document)

@@ -117,7 +117,7 @@ def test_suspends_only_what_nobody_has_suspended(judge):
 @pytest.mark.fault(2)
 def test_fails_with_the_reason_below_the_minimum(judge):
     decision = judge(SHORT, minimum=3)
-    assert_failed(decision, "launched workers must be at least 3, got 2 of 3", "lower worker_min_capacity", LACK[:-1])
+    assert_failed(decision, "launched workers must be at least 3, got 2 of 3", "lower workers.min_capacity", LACK[:-1])
     assert decision.state.expected == ()
     assert decision.state.requested == 4
 

@@ -55,7 +55,7 @@ def test_says_how_far_it_came_why_and_what_to_do():
     assert reason == (
         "launched workers must be at least 2, got 1 of 4: InsufficientFreeAddressesInSubnet in us-east-1a: There are "
         "not enough free addresses in subnet 'subnet-1' to satisfy the requested number of instances; free addresses "
-        "in the subnet, or take a larger one, or lower worker_min_capacity"
+        "in the subnet, or take a larger one, or lower workers.min_capacity"
     )
 
 

@@ -3,16 +3,18 @@
 from typing import Any
 
 import pytest
+from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import Purchase
-from deeplearning_cdk.cluster_plan import plan_cluster
+from deeplearning_cdk import Purchase, Spending
+from deeplearning_cdk.warnings import add_warnings
 from deeplearning_contract.names import NodeRole
-from stacks.context import read_choices
+from stacks.reader import read_props
+from tests.unit.deeplearning_cdk.clusters import plan
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 RESERVATION = "cr-0123456789abcdef0"
 GROUP_ARN = "arn:aws:resource-groups:us-east-1:111122223333:group/p5-reservations"
-ZONE = {"availability_zone": "us-east-1a", "region": "us-east-1"}
-GPUS = {"worker_instance_type": "p5.48xlarge"}
+GPUS = {"workers.instance_type": "p5.48xlarge", "network.availability_zone": "us-east-1a"}
 MARKET, RESERVED = "InstanceMarketOptions", "CapacityReservationSpecification"
 
 
@@ -22,59 +24,56 @@ def _market(synthesis: Any, role: NodeRole = NodeRole.WORKER) -> tuple[Any, Any,
     return data.get(MARKET), data.get(RESERVED), group.get(RESERVED)
 
 
-@pytest.mark.parametrize("purchase", [None, Purchase.on_demand()])
-def test_nodes_launch_on_demand_by_default(synthesize: Any, purchase: Purchase | None) -> None:
-    synthesis = synthesize(worker_purchase=purchase)
+def test_nodes_launch_on_demand_by_default(synthesize: Any) -> None:
+    synthesis = synthesize()
     assert _market(synthesis) == _market(synthesis, NodeRole.MASTER) == (None, None, None)
     assert (
         "DEEPLEARNING_CAPACITY_RESERVATION_ID"
         not in synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
     )
+    assert {role.purchase for role in plan().roles.values()} == {Purchase.on_demand()}
 
 
+# A highest price goes with one-time requests, as groups make them.
 @pytest.mark.fault(50)
 def test_only_the_workers_are_spot_instances(synthesize: Any) -> None:
-    synthesis = synthesize(worker_purchase=Purchase.spot())
-    assert _market(synthesis) == ({"MarketType": "spot"}, None, None)
+    synthesis = synthesize(**{"workers.purchase": Purchase.spot(max_price=12.5)})
+    options = {"MaxPrice": "12.500000", "SpotInstanceType": "one-time"}
+    assert _market(synthesis) == ({"MarketType": "spot", "SpotOptions": options}, None, None)
     assert _market(synthesis, NodeRole.MASTER) == (None, None, None)
     assert synthesis.of_type("AWS::EC2::PlacementGroup")
 
 
-def test_a_highest_price_goes_with_one_time_requests_as_groups_make_them(synthesize: Any) -> None:
-    synthesis = synthesize(worker_purchase=Purchase.spot(max_price=12.5))
-    options = {"MaxPrice": "12.500000", "SpotInstanceType": "one-time"}
-    assert _market(synthesis) == ({"MarketType": "spot", "SpotOptions": options}, None, None)
+def test_spot_instances_have_no_highest_price_by_default() -> None:
+    expected = ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty(market_type="spot", spot_options=None)
+    assert Purchase.spot().market == expected
 
 
 # "capacity-reservations-only - Auto Scaling will only launch instances into a Capacity Reservation or Capacity
 # Reservation resource group" (CloudFormation, AWS::AutoScaling::AutoScalingGroup CapacityReservationSpecification).
-@pytest.mark.parametrize(
-    ("purchase", "target"),
-    [
-        (Purchase.reservation(RESERVATION), {"CapacityReservationIds": [RESERVATION]}),
-        (Purchase.reservation_group(GROUP_ARN), {"CapacityReservationResourceGroupArns": [GROUP_ARN]}),
-    ],
-)
-def test_a_reservation_is_the_groups_and_no_other_market(
-    synthesize: Any, purchase: Purchase, target: dict[str, Any]
-) -> None:
-    synthesis = synthesize(worker_purchase=purchase, **GPUS, **ZONE)
-    wanted = {"CapacityReservationPreference": "capacity-reservations-only", "CapacityReservationTarget": target}
-    assert _market(synthesis) == (None, None, wanted)
+def test_a_reservation_is_the_groups_and_no_other_market(synthesize: Any) -> None:
+    own, shared = Purchase.reservation(RESERVATION, placement_group="team-p5"), Purchase.reservation_group(GROUP_ARN)
+    synthesis = synthesize(**{"workers.purchase": own, "master.purchase": shared}, **GPUS)
+    for role, target, placement in (
+        (NodeRole.WORKER, {"CapacityReservationIds": [RESERVATION]}, "team-p5"),
+        (NodeRole.MASTER, {"CapacityReservationResourceGroupArns": [GROUP_ARN]}, None),
+    ):
+        wanted = {"CapacityReservationPreference": "capacity-reservations-only", "CapacityReservationTarget": target}
+        assert _market(synthesis, role) == (None, None, wanted)
+        assert synthesis.group(role)["Properties"].get("PlacementGroup") == placement
     assert not synthesis.of_type("AWS::EC2::PlacementGroup")
     assert not [name for name in synthesis.of_type("AWS::Events::Rule") if "EndOfBlock" in name]
 
 
-def test_a_reservation_in_a_placement_group_is_launched_in_that_group(synthesize: Any) -> None:
-    purchase = Purchase.reservation(RESERVATION, placement_group="team-p5")
-    synthesis = synthesize(worker_purchase=purchase, **GPUS, **ZONE)
-    assert synthesis.group(NodeRole.WORKER)["Properties"]["PlacementGroup"] == "team-p5"
-    assert "PlacementGroup" not in synthesis.group(NodeRole.MASTER)["Properties"]
+@pytest.mark.parametrize("make", [Purchase.reservation, Purchase.capacity_block])
+def test_reserved_nodes_are_in_no_placement_group_of_the_clusters(make: Any) -> None:
+    assert NodeRole.WORKER in plan(GPUS).placed_roles
+    assert plan({"workers.purchase": make(RESERVATION), **GPUS}).placed_roles == ()
 
 
 def test_a_capacity_block_is_targeted_and_placed_by_itself(synthesize: Any) -> None:
     """MarketType and target as in the EKS user guide, capacity-blocks; no placement group, as ParallelCluster 3.10."""
-    synthesis = synthesize(worker_purchase=Purchase.capacity_block(RESERVATION), **GPUS, **ZONE)
+    synthesis = synthesize(**VARIANTS["capacity-block"])
     target = {"CapacityReservationTarget": {"CapacityReservationId": RESERVATION}}
     assert _market(synthesis) == ({"MarketType": "capacity-block"}, target, None)
     assert _market(synthesis, NodeRole.MASTER) == (None, None, None)
@@ -82,7 +81,7 @@ def test_a_capacity_block_is_targeted_and_placed_by_itself(synthesize: Any) -> N
 
 
 def test_the_end_of_a_capacity_block_wakes_the_adjuster_that_knows_it(synthesize: Any) -> None:
-    synthesis = synthesize(worker_purchase=Purchase.capacity_block(RESERVATION), **GPUS, **ZONE)
+    synthesis = synthesize(**VARIANTS["capacity-block"])
     variables = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
     assert variables["DEEPLEARNING_CAPACITY_RESERVATION_ID"] == RESERVATION
     rule = synthesis.part("AWS::Events::Rule", "EndOfBlock")["Properties"]
@@ -92,51 +91,59 @@ def test_the_end_of_a_capacity_block_wakes_the_adjuster_that_knows_it(synthesize
         "detail": {"capacity-reservation-id": [RESERVATION]},
     }
     assert len(synthesis.of_type("AWS::Lambda::Permission")) == 3
+    # What a purchase warns of, asked of its values below, stands at the cluster.
+    assert [text for text in synthesis.warnings if "launch only while it is active" in text]
 
 
 @pytest.mark.parametrize("purchase", [Purchase.reservation(RESERVATION), Purchase.capacity_block(RESERVATION)])
-@pytest.mark.parametrize("prop", ["worker_purchase", "master_purchase"])
-def test_the_zone_of_a_reservation_must_be_named(prop: str, purchase: Purchase) -> None:
+@pytest.mark.parametrize("prop", ["workers.purchase", "master.purchase"])
+def test_the_zone_of_a_reservation_must_be_named(make_stack: Any, prop: str, purchase: Purchase) -> None:
+    stack = make_stack()
+    vpc = ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"])
     with pytest.raises(
-        ValueError, match=f"availability_zone must be that of the reservation in {prop}, got none for cr-"
+        ValueError, match=f"network.availability_zone must be that of the reservation in {prop}, got none for cr-"
     ):
-        plan_cluster(**{prop: purchase})
-    plan_cluster(**{prop: purchase}, availability_zone="us-east-1a")
+        plan({prop: purchase, "network.vpc": vpc})
+    plan({prop: purchase, "network.availability_zone": "us-east-1a"})
+    subnet = ec2.Subnet.from_subnet_attributes(stack, "Subnet", subnet_id="subnet-1", availability_zone="us-east-1a")
+    plan({prop: purchase, "network.vpc": vpc, "network.worker_subnet": subnet})
+
+
+@pytest.fixture
+def warn(make_stack: Any) -> Any:
+    """Return a function from props to the warnings about them."""
+
+    def make(**props: Any) -> list[str]:
+        stack = make_stack()
+        add_warnings(stack, plan({**GPUS, **props}), Spending(), isolated=False, has_lustre=False)
+        return [str(entry.data) for entry in stack.node.metadata]
+
+    return make
 
 
 @pytest.mark.parametrize("make", [Purchase.reservation, Purchase.capacity_block])
 def test_a_master_like_its_reserved_workers_is_warned_about_until_it_has_a_place_of_its_own(
-    synthesize: Any, make: Any
+    warn: Any, make: Any
 ) -> None:
-    def warnings(**props: Any) -> list[str]:
-        synthesis = synthesize(worker_purchase=make(RESERVATION), **GPUS, **ZONE, **props)
-        return [text for text in synthesis.warnings if text.startswith("the master is a ")]
-
-    (text,) = warnings()
-    assert text.startswith(f"the master is a p5.48xlarge outside the workers' {make(RESERVATION).kind}")
-    assert warnings(master_purchase=make(RESERVATION)) == []
+    reserved, start = make(RESERVATION), "the master is a "
+    (text,) = (text for text in warn(**{"workers.purchase": reserved}) if text.startswith(start))
+    assert text.startswith(f"{start}p5.48xlarge outside the workers' {reserved.kind}")
+    for more in ({"master.purchase": reserved}, {"master.instance_type": "m5.large"}):
+        assert not [text for text in warn(**{"workers.purchase": reserved, **more}) if text.startswith(start)]
 
 
-def test_a_master_in_the_reservation_has_the_workers_target(synthesize: Any) -> None:
-    purchase = Purchase.reservation(RESERVATION)
-    synthesis = synthesize(worker_purchase=purchase, master_purchase=purchase, **GPUS, **ZONE)
-    assert _market(synthesis, NodeRole.MASTER) == _market(synthesis)
-
-
-def test_workers_of_a_capacity_block_that_launch_at_once_are_warned_about(synthesize: Any) -> None:
-    def warnings(**props: Any) -> list[str]:
-        synthesis = synthesize(worker_purchase=Purchase.capacity_block(RESERVATION), **GPUS, **ZONE, **props)
-        return [text for text in synthesis.warnings if "launch only while it is active" in text]
-
-    (text,) = warnings()
-    assert "worker_min_capacity=0, worker_desired_capacity=0 and worker_max_capacity=3" in text
-    assert warnings(worker_min_capacity=0, worker_desired_capacity=0, worker_max_capacity=3) == []
+def test_workers_of_a_capacity_block_that_launch_at_once_are_warned_about(warn: Any) -> None:
+    block, part = {"workers.purchase": Purchase.capacity_block(RESERVATION)}, "launch only while it is active"
+    (text,) = (text for text in warn(**block) if part in text)
+    assert "workers.min_capacity=0, workers.desired_capacity=0 and workers.max_capacity=3" in text
+    waiting = {"workers.min_capacity": 0, "workers.desired_capacity": 0, "workers.max_capacity": 3}
+    assert not [text for text in warn(**block, **waiting) if part in text]
 
 
 @pytest.mark.parametrize("value", ["spot", "on-demand", RESERVATION, 7])
 def test_what_is_not_a_purchase_is_refused_with_one(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"worker_purchase must be a Purchase, got .*; write e.g. Purchase.spot\(\)"):
-        plan_cluster(worker_purchase=value)
+    with pytest.raises(ValueError, match=r"workers\.purchase must be a Purchase, got .*; write e.g. Purchase.spot\(\)"):
+        plan({"workers.purchase": value})
 
 
 @pytest.mark.parametrize(
@@ -170,38 +177,31 @@ def test_contradictions_are_refused(values: dict[str, Any], message: str) -> Non
         Purchase(**values)
 
 
-def _read(text: str) -> Purchase:
-    (choice,) = read_choices({"worker_purchase": text, "availability_zone": "us-east-1a"})
-    purchase = choice.cluster["worker_purchase"]
-    assert isinstance(purchase, Purchase)
-    return purchase
+@pytest.fixture
+def read(make_stack: Any) -> Any:
+    """Return a function from a text of the context to the purchase."""
+    return lambda text: read_props(make_stack(), {"workers.purchase": text})["workers"].purchase
 
 
-def test_the_context_has_a_text_for_each_purchase() -> None:
-    assert _read("on-demand") == Purchase.on_demand()
-    assert _read("spot") == Purchase.spot()
-    assert _read('{"kind": "spot", "max_price": 12.5}') == Purchase.spot(max_price=12.5)
-    assert _read(f"reservation:{RESERVATION}") == Purchase.reservation(RESERVATION)
-    assert _read(f"reservation:{GROUP_ARN}") == Purchase.reservation_group(GROUP_ARN)
-    assert _read(f"capacity-block:{RESERVATION}") == Purchase.capacity_block(RESERVATION)
+def test_the_context_has_a_text_for_each_purchase(read: Any) -> None:
+    assert read("on-demand") == Purchase.on_demand()
+    assert read("spot") == Purchase.spot()
+    assert read('{"kind": "spot", "max_price": 12.5}') == Purchase.spot(max_price=12.5)
+    assert read(f"reservation:{RESERVATION}") == Purchase.reservation(RESERVATION)
+    assert read(f"reservation:{GROUP_ARN}") == Purchase.reservation_group(GROUP_ARN)
+    assert read(f"capacity-block:{RESERVATION}") == Purchase.capacity_block(RESERVATION)
 
 
-def test_a_reservation_of_no_kind_is_refused_with_both_remedies() -> None:
+def test_a_reservation_of_no_kind_is_refused_with_both_remedies(read: Any) -> None:
     """An On-Demand reservation and a Capacity Block have ids of one form, and want different launch templates."""
     remedy = f"write reservation:{RESERVATION} for .*, or capacity-block:{RESERVATION}"
-    with pytest.raises(ValueError, match=f"worker_purchase must name the kind of a reservation, got .*; {remedy}"):
-        _read(RESERVATION)
+    with pytest.raises(ValueError, match=rf"workers\.purchase must name the kind of a reservation, got .*; {remedy}"):
+        read(RESERVATION)
 
 
 @pytest.mark.parametrize("text", ["cheap", "ON-DEMAND", "spot:1", "reservation", "capacity-block", "reservation:cr-"])
-def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"worker_purchase (must be on-demand, spot, reservation:)|must"):
-        _read(text)
-
-
-def test_a_vpc_of_the_users_names_the_zone_of_a_reservation() -> None:
-    ids = {"vpc_id": "vpc-0123456789abcdef0", "availability_zone": "us-east-1a", "worker_subnet_id": "subnet-01234567"}
-    context = {"worker_purchase": f"reservation:{RESERVATION}"}
-    read_choices(context | {"vpc": ids})
-    with pytest.raises(ValueError, match="availability_zone must be that of the reservation"):
-        read_choices(context)
+def test_other_texts_are_refused(read: Any, text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"^workers\.purchase(: reservation_id)? must be (on-demand, spot, res|cr- and)"
+    ):
+        read(text)

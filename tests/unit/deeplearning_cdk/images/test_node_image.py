@@ -8,8 +8,10 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_cdk import NodeImage, Software, TrainingCluster
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import plan, props_of
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 
 @pytest.mark.parametrize("user", ["", "Root", "ubuntu\nSETTINGS", "a b", "$(id)", "x" * 33])
@@ -36,7 +38,7 @@ def test_parameter_must_be_a_full_name() -> None:
 
 
 def test_image_without_an_id_is_refused() -> None:
-    with pytest.raises(ValueError, match="image must come from one source, got several or none"):
+    with pytest.raises(ValueError, match=r"software\.image must come from one source, got several or none"):
         NodeImage(login_user="ubuntu")
 
 
@@ -67,17 +69,10 @@ def test_id_of_the_stacks_region_is_taken(make_stack: Callable[..., cdk.Stack]) 
 
 def test_region_without_an_id_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
     image = NodeImage.from_ami_id({"us-east-1": "ami-00000001"}, login_user="ubuntu")
-    with pytest.raises(ValueError, match="image must have an AMI id for eu-west-1"):
+    with pytest.raises(ValueError, match=r"software\.image must have an AMI id for eu-west-1"):
         image.read_ami_id(make_stack(region="eu-west-1"))
-    with pytest.raises(ValueError, match="image must have one AMI id in a stack without a region"):
+    with pytest.raises(ValueError, match=r"software\.image must have one AMI id in a stack without a region"):
         image.read_ami_id(make_stack())
-
-
-def test_pinned_id_needs_no_parameter(synthesize: Any) -> None:
-    image = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
-    synthesis = synthesize(image=image)
-    assert "ami-0123456789abcdef0" in str(synthesis.template["Resources"])
-    assert not [name for name in synthesis.template.get("Parameters", {}) if name.startswith("Ssm")]
 
 
 def test_d65_images_are_found_in_any_region() -> None:
@@ -93,29 +88,25 @@ def test_d51_packages_are_named_by_what_the_image_lacks() -> None:
 # --- Images of the CDK --------------------------------------------------------------------------------
 
 
-def test_an_image_of_the_cdk_is_taken_with_the_system_of_another(make_stack: Any, read_stack: Any) -> None:
+def test_an_image_of_the_cdk_is_taken_with_the_system_of_another(make_stack: Any) -> None:
     machine = ec2.MachineImage.generic_linux({"us-east-1": "ami-0123456789abcdef0"})
-    stack = make_stack(region="us-east-1")
-    image = NodeImage.from_machine_image(machine, like=NodeImage.deep_learning_amazon_linux())
-    TrainingCluster(stack, "Cluster", image=image, worker_instance_type="m5.large")
-    synthesis = read_stack(stack)
-    data = synthesis.launch_data(NodeRole.WORKER)
-    assert data["ImageId"] == "ami-0123456789abcdef0"
-    assert data["BlockDeviceMappings"][0]["DeviceName"] == "/dev/xvda"
-    settings = synthesis.settings(NodeRole.MASTER)
-    assert (settings.login_user, settings.file_system.kind) == ("ec2-user", "efs")
-    # Nothing is read, so nothing is pinned.
-    assert not synthesis.of_type("Custom::PinnedImage")
+    like = NodeImage.deep_learning_amazon_linux()
+    image = NodeImage.from_machine_image(machine, like=like)
+    assert (image.login_user, image.root_device, image.file_system_mode) == ("ec2-user", "/dev/xvda", "efs")
+    assert (image.interpreter, image.packages) == (like.interpreter, like.packages)
+    assert image.read_ami_id(make_stack(region="us-east-1")) == "ami-0123456789abcdef0"
 
 
 def test_an_image_of_a_parameter_of_the_cdk_is_read_by_the_template(make_stack: Any, read_stack: Any) -> None:
     machine = ec2.MachineImage.from_ssm_parameter("/team/image", os=ec2.OperatingSystemType.LINUX)
     stack = make_stack()
     image = NodeImage.from_machine_image(machine, like=NodeImage.ubuntu())
-    TrainingCluster(stack, "Cluster", image=image, worker_instance_type="m5.large")
+    TrainingCluster(stack, "Cluster", **props_of({"software.image": image, "workers.instance_type": "m5.large"}))
     synthesis = read_stack(stack)
     reference = synthesis.launch_data(NodeRole.WORKER)["ImageId"]["Ref"]
     assert synthesis.template["Parameters"][reference]["Default"] == "/team/image"
+    # Nothing is read by a function, so nothing is pinned.
+    assert not synthesis.of_type("Custom::PinnedImage")
 
 
 def test_another_source_takes_the_place_of_an_image_of_the_cdk() -> None:
@@ -129,41 +120,49 @@ def test_another_source_takes_the_place_of_an_image_of_the_cdk() -> None:
 def test_an_image_of_windows_is_refused(make_stack: Any) -> None:
     windows = ec2.MachineImage.generic_windows({"us-east-1": "ami-0123456789abcdef0"})
     image = NodeImage.from_machine_image(windows, like=NodeImage.ubuntu())
-    with pytest.raises(ValueError, match="image must be of Linux, got one of Windows; take Ubuntu"):
-        TrainingCluster(make_stack(region="us-east-1"), "Cluster", image=image, worker_instance_type="m5.large")
+    with pytest.raises(ValueError, match=r"software\.image must be of Linux, got one of Windows; take Ubuntu"):
+        image.read_ami_id(make_stack(region="us-east-1"))
 
 
 @pytest.mark.parametrize("image", [ec2.MachineImage.latest_amazon_linux2023(), ec2.MachineImage.lookup(name="ubuntu*")])
-def test_an_image_that_does_not_say_who_logs_in_is_refused_with_the_way_to_say_it(make_stack: Any, image: Any) -> None:
-    expected = r"image must be a NodeImage, got an? \w+; .*NodeImage\.from_machine_image\(image, like="
+def test_an_image_that_does_not_say_who_logs_in_is_refused_with_the_way_to_say_it(image: Any) -> None:
+    expected = r"software\.image must be a NodeImage, got an? \w+; .*NodeImage\.from_machine_image\(image, like="
     with pytest.raises(ValueError, match=expected):
-        TrainingCluster(make_stack(), "Cluster", image=image, worker_instance_type="m5.large")
+        Software(image=image)
 
 
-IMAGES = {
-    "stock": NodeImage.ubuntu,
-    "ubuntu": NodeImage.deep_learning_ubuntu,
-    "amazon-linux": NodeImage.deep_learning_amazon_linux,
-    "own-of-amazon-linux": lambda: NodeImage.from_ami_id(
-        "ami-0123456789abcdef0", login_user="ec2-user", like=NodeImage.deep_learning_amazon_linux()
-    ),
+CLUSTERS = {
+    "stock": VARIANTS["default"],
+    "ubuntu": VARIANTS["capacity-block"],
+    "amazon-linux": VARIANTS["amazon-linux"],
+    "own-of-amazon-linux": {
+        "software.image": NodeImage.from_ami_id(
+            "ami-0123456789abcdef0", login_user="ec2-user", like=NodeImage.deep_learning_amazon_linux()
+        )
+    },
 }
 ROOT_DEVICES = {"ubuntu": "/dev/sda1", "ec2-user": "/dev/xvda"}
 
 
 @pytest.mark.defect("D50")
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", CLUSTERS)
 def test_every_image_that_can_be_chosen_has_its_id_its_familys_device_and_its_interpreter(
     synthesize: Any, name: str
 ) -> None:
     """The predecessor had a choice of two images, one of which had no id, and one device for both."""
-    image = IMAGES[name]()
-    synthesis = synthesize(image=image, worker_instance_type="g5.12xlarge", volume_size=cdk.Size.gibibytes(200))
+    image, synthesis = plan(CLUSTERS[name]).image, synthesize(**CLUSTERS[name])
+    pins = synthesis.of_type("Custom::PinnedImage")
+    assert [pin["Properties"]["Parameter"] for pin in pins.values()] == ([image.parameter] if image.parameter else [])
     for role in NodeRole:
         launch = synthesis.launch_data(role)
-        assert launch["ImageId"]
+        assert launch["ImageId"] == ({"Fn::GetAtt": [next(iter(pins)), "ImageId"]} if pins else "ami-0123456789abcdef0")
         assert [volume["DeviceName"] for volume in launch["BlockDeviceMappings"]] == [ROOT_DEVICES[image.login_user]]
         assert image.interpreter in json.dumps(launch["UserData"])
+        settings = synthesis.settings(role)
+        assert (settings.login_user, settings.file_system.kind) == (image.login_user, image.file_system_mode)
+    # A parameter of the template would be read anew at each deployment.
+    assert not [each for each in synthesis.template.get("Parameters", {}).values() if "Image" in str(each)]
+    assert "{{resolve:ssm" not in str(synthesis.template)
 
 
 @pytest.mark.defect("D50")

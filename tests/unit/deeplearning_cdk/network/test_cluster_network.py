@@ -8,18 +8,16 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import ClusterNetwork, JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import JobEnvironment, Network, NodeImage, TrainingCluster
+from deeplearning_cdk.network.addresses import check_subnet
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import WITH_LUSTRE, plan, props_of
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 ZONE = "us-east-1a"
-CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
-HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
-ISOLATED: dict[str, Any] = {
-    "isolated": True,
-    "image": HAS_PACKAGES,
-    "environment": JobEnvironment.none(),
-    "worker_instance_type": "m5.large",
-}
+CPU: dict[str, Any] = {"workers.instance_type": "m5.large"}
+ISOLATED = VARIANTS["network.isolated"]
 
 
 def _import_vpc(scope: cdk.Stack, *, cidr: str | None = None, zones: tuple[str, ...] = (ZONE,)) -> ec2.IVpc:
@@ -89,37 +87,33 @@ AMONG_NODES = ("Nodes", "Nodes", "-1", None, None)
 NFS_FROM_NODES = ("FileSystem", "Nodes", "tcp", 2049, 2049)
 
 
+LUSTRE = {
+    (*pair, "tcp", *ports)
+    for pair in (("Lustre", "Lustre"), ("Lustre", "Nodes"), ("Nodes", "Lustre"))
+    for ports in ((988, 988), (1018, 1023))
+}
+
+
 @pytest.mark.parametrize(
     ("props", "more"),
     [
         ({}, set()),
-        ({"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"}, set()),
-        ({"file_system_id": "fs-0123456789abcdef0"}, set()),
-        (
-            ISOLATED,
-            {("Endpoints", "Nodes", "tcp", 443, 443)},
-        ),
-        ({"ssh_peer": "203.0.113.7/32"}, {("Master", "203.0.113.7/32", "tcp", 22, 22)}),
+        (VARIANTS["amazon-linux"], set()),
+        ({"storage.file_system": "fs-0123456789abcdef0", **CPU}, set()),
+        (ISOLATED, {("Endpoints", "Nodes", "tcp", 443, 443)}),
+        (VARIANTS["public-master"], {("Master", "203.0.113.7/32", "tcp", 22, 22)}),
+        (WITH_LUSTRE, LUSTRE),
     ],
-    ids=["default", "amazon-linux", "existing-file-system", "isolated", "ssh-peer"],
+    ids=["default", "amazon-linux", "existing-file-system", "isolated", "ssh-peer", "lustre"],
 )
 @pytest.mark.defect("D61")
 def test_these_are_all_the_doors_of_a_cluster(synthesize: Any, props: dict[str, Any], more: set[Any]) -> None:
     assert _ingress(synthesize(**props)) == {AMONG_NODES, NFS_FROM_NODES} | more
 
 
-def test_these_are_the_doors_of_a_cluster_with_lustre(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre"), worker_instance_type="m5.large")
-    pairs = [("Lustre", "Lustre"), ("Lustre", "Nodes"), ("Nodes", "Lustre")]
-    ports = [(988, 988), (1018, 1023)]
-    lustre = {(*pair, "tcp", *range_) for pair in pairs for range_ in ports}
-    assert _ingress(read_stack(stack)) == {AMONG_NODES, NFS_FROM_NODES} | lustre
-
-
 @pytest.mark.parametrize("isolated", [False, True])
 def test_a_new_vpc_records_all_its_traffic_in_a_log_group_that_stays(synthesize: Any, isolated: bool) -> None:  # noqa: FBT001
-    synthesis = synthesize(**(ISOLATED if isolated else CPU))
+    synthesis = synthesize(**(ISOLATED if isolated else {}))
     (vpc,) = synthesis.of_type("AWS::EC2::VPC")
     log = synthesis.part("AWS::EC2::FlowLog", "FlowLog")
     group, role, policy = (
@@ -183,7 +177,7 @@ def test_d59_members_say_anything_to_each_other_in_both_directions(synthesize: A
 
 
 def test_ssh_peer_puts_the_master_alone_into_the_public_subnet(synthesize: Any) -> None:
-    synthesis = synthesize(ssh_peer="203.0.113.7/32", key_pair="mine")
+    synthesis = synthesize(**VARIANTS["public-master"])
     (subnet,) = synthesis.group(NodeRole.MASTER)["Properties"]["VPCZoneIdentifier"]
     assert "PublicSubnet" in subnet["Ref"]
     (interface,) = _interfaces(synthesis, NodeRole.MASTER)
@@ -194,13 +188,33 @@ def test_ssh_peer_puts_the_master_alone_into_the_public_subnet(synthesize: Any) 
     assert synthesis.launch_data(NodeRole.MASTER)["KeyName"] == "mine"
 
 
-def test_public_master_with_several_cards_is_refused(synthesize: Any) -> None:
-    with pytest.raises(ValueError, match=r"one network card in a public subnet, got p5\.48xlarge with 32; leave ssh"):
-        synthesize(worker_instance_type="p5.48xlarge", ssh_peer="203.0.113.7/32")
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        (
+            {"workers.instance_type": "p5.48xlarge", "master.ssh_peer": "203.0.113.7/32"},
+            "master.instance_type must have one network card in a public subnet, got p5.48xlarge with 32; leave ",
+        ),
+        (
+            {"workers.max_capacity": 40, "network.cidr": "10.0.0.0/26", **CPU},
+            "the 25 addresses that network.worker_subnet 10.0.0.0/27 has for workers, got 40; lower workers.max_",
+        ),
+        (
+            {"workers.max_capacity": 20, "network.cidr": "10.0.0.0/26", **ISOLATED},
+            "the 19 addresses that network.worker_subnet 10.0.0.0/27 has for workers, got 20; lower workers.max_",
+        ),
+    ],
+    ids=["several cards", "too many", "too many beside endpoints"],
+)
+def test_nodes_that_their_subnets_cannot_have_are_refused(
+    make_stack: Callable[..., cdk.Stack], props: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TrainingCluster(make_stack(), "Cluster", **props_of(props))
 
 
 def test_isolated_vpc_has_no_way_out_and_the_endpoints_that_nodes_call(synthesize: Any) -> None:
-    synthesis = synthesize(**ISOLATED, region="us-east-1")
+    synthesis = synthesize(**ISOLATED)
     for kind in ("NatGateway", "InternetGateway", "Route", "EIP"):
         assert not synthesis.of_type(f"AWS::EC2::{kind}")
     endpoints = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
@@ -244,7 +258,7 @@ def _endpoint_statements(synthesis: Any) -> dict[str, list[Any]]:
 
 def test_endpoints_of_a_new_vpc_let_anyone_read_public_objects_and_only_this_account_do_more(synthesize: Any) -> None:
     read = _allow(["s3:GetObject", "s3:GetObjectVersion", "s3:ListBucket"], "*")
-    assert _endpoint_statements(synthesize(region="us-east-1")) == {
+    assert _endpoint_statements(synthesize()) == {
         "dynamodb": [OWN_PRINCIPALS],
         "s3": [OWN_PRINCIPALS, read, SIGNAL],
     }
@@ -253,7 +267,7 @@ def test_endpoints_of_a_new_vpc_let_anyone_read_public_objects_and_only_this_acc
 def test_endpoints_of_isolated_nodes_let_only_this_account_in_but_for_packages_layers_and_the_signal(
     synthesize: Any,
 ) -> None:
-    statements = _endpoint_statements(synthesize(**ISOLATED, region="us-east-1"))
+    statements = _endpoint_statements(synthesize(**ISOLATED))
     public = [
         _bucket("amazonlinux-2-repos-${AWS::Region}"),
         _bucket("al2023-repos-${AWS::Region}-de612dc2"),
@@ -270,21 +284,20 @@ def test_endpoints_of_isolated_nodes_let_only_this_account_in_but_for_packages_l
 @pytest.mark.parametrize(
     ("props", "lacks"),
     [
-        ({"worker_instance_type": "m5.large"}, "mount.nfs4"),
-        ({"worker_instance_type": "g5.12xlarge"}, "mount.nfs4"),
-        ({"worker_instance_type": "p3dn.24xlarge"}, "mount.nfs4, nvidia-smi"),
-        ({"image": NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")}, "mount.nfs4"),
+        ({"workers.instance_type": "m5.large"}, "mount.nfs4"),
+        ({"workers.instance_type": "g5.12xlarge"}, "mount.nfs4"),
+        ({"workers.instance_type": "p3dn.24xlarge"}, "mount.nfs4, nvidia-smi"),
+        ({"software.image": NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")}, "mount.nfs4"),
     ],
     ids=["stock ubuntu", "deep learning", "driver at boot", "own image"],
 )
-def test_isolated_nodes_that_would_install_packages_are_refused(
-    synthesize: Any, props: dict[str, Any], lacks: str
-) -> None:
+def test_isolated_nodes_that_would_install_packages_are_refused(props: dict[str, Any], lacks: str) -> None:
     expected = re.escape(
-        f"image must already have {lacks} with isolated, got one that installs what is missing at boot; "
+        f"software.image must already have {lacks} with network.isolated, got one that installs what is missing at "
+        "boot; "
     )
     with pytest.raises(ValueError, match=expected + "pass has_packages=True to the image if it has"):
-        synthesize(isolated=True, **props)
+        plan({"network.isolated": True, **props})
 
 
 @pytest.mark.parametrize(
@@ -298,57 +311,65 @@ def test_isolated_nodes_that_would_install_packages_are_refused(
     ],
     ids=["deep learning", "own id", "own parameter", "amazon linux"],
 )
-def test_isolated_nodes_may_start_from_an_image_that_has_its_packages_or_reaches_them(
-    synthesize: Any, image: NodeImage
+def test_isolated_nodes_may_start_from_an_image_that_has_its_packages_or_reaches_them(image: NodeImage) -> None:
+    props = {"software.image": image, "workers.instance_type": "g5.12xlarge"}
+    planned = plan({"network.isolated": True, "software.environment": JobEnvironment.none(), **props})
+    assert planned.image is image
+
+
+def test_isolated_and_ssh_peer_contradict_each_other() -> None:
+    with pytest.raises(
+        ValueError, match=r"master\.ssh_peer must be left out with network\.isolated, got both; log in "
+    ):
+        plan({"master.ssh_peer": "203.0.113.7/32", **ISOLATED})
+
+
+# --- Own VPC ------------------------------------------------------------------------------------------
+
+
+def _choose(stack: cdk.Stack, *, public_master: bool = False, **values: Any) -> ClusterNetwork:
+    return ClusterNetwork(stack, "Network", Network(**values), public_master=public_master)
+
+
+def test_own_vpc_is_taken_as_it_is_and_nodes_live_in_the_wanted_zone(
+    make_stack: Callable[..., cdk.Stack], read_stack: Any
 ) -> None:
-    synthesis = synthesize(
-        isolated=True,
-        image=image,
-        environment=JobEnvironment.none(),
-        worker_instance_type="g5.12xlarge",
-        region="us-east-1",
-    )
-    assert not [text for text in synthesis.warnings if "packages" in text]
-
-
-def test_isolated_and_ssh_peer_contradict_each_other(synthesize: Any) -> None:
-    with pytest.raises(ValueError, match="ssh_peer must be left out with isolated"):
-        synthesize(**ISOLATED, ssh_peer="203.0.113.7/32")
-
-
-def test_own_private_vpc_is_taken_as_it_is(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
     stack = make_stack()
-    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), worker_instance_type="m5.large")
+    vpc = _import_vpc(stack, zones=("us-east-1a", "us-east-1b"))
+    props = {"network.vpc": vpc, "network.availability_zone": "us-east-1b", "master.ssh_peer": "203.0.113.0/24", **CPU}
+    TrainingCluster(stack, "Cluster", **props_of(props))
     synthesis = read_stack(stack)
     for kind in ("VPC", "Subnet", "NatGateway", "VPCEndpoint", "Route", "FlowLog"):
         assert not synthesis.of_type(f"AWS::EC2::{kind}")
-    for role in NodeRole:
-        assert synthesis.group(role)["Properties"]["VPCZoneIdentifier"] == ["subnet-00"]
-
-
-def test_own_isolated_vpc_gets_the_endpoints(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), **ISOLATED)
-    synthesis = read_stack(stack)
-    assert len(synthesis.of_type("AWS::EC2::VPCEndpoint")) == 8
-    gateways = [e["Properties"] for e in synthesis.of_type("AWS::EC2::VPCEndpoint").values()]
-    assert [e["RouteTableIds"] for e in gateways if e["VpcEndpointType"] == "Gateway"] == [["rtb-00"], ["rtb-00"]]
-
-
-def test_subnets_of_the_wanted_zone_are_chosen(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    vpc = _import_vpc(stack, zones=("us-east-1a", "us-east-1b"))
-    TrainingCluster(stack, "Cluster", vpc=vpc, availability_zone="us-east-1b", ssh_peer="203.0.113.0/24")
-    synthesis = read_stack(stack)
     assert synthesis.group(NodeRole.WORKER)["Properties"]["VPCZoneIdentifier"] == ["subnet-01"]
     assert synthesis.group(NodeRole.MASTER)["Properties"]["VPCZoneIdentifier"] == ["subnet-11"]
     assert synthesis.only("AWS::EFS::MountTarget")["SubnetId"] == "subnet-01"
 
 
+def test_without_a_wanted_zone_all_nodes_live_in_the_first_private_subnet(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    network = _choose(stack, vpc=_import_vpc(stack, zones=("us-east-1a", "us-east-1b")))
+    assert (network.worker_subnet.subnet_id, network.master_subnet.subnet_id) == ("subnet-00", "subnet-00")
+    assert (network.zone, network.is_new, network.has_public_master) == ("us-east-1a", False, False)
+
+
+def test_a_new_vpc_lies_in_the_wanted_zone(make_stack: Callable[..., cdk.Stack]) -> None:
+    network = _choose(make_stack(), availability_zone=ZONE)
+    assert (network.zone, network.worker_subnet.availability_zone, network.is_new) == (ZONE, ZONE, True)
+
+
+def test_own_isolated_vpc_gets_the_endpoints(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    _choose(stack, vpc=_import_vpc(stack), isolated=True)
+    endpoints = [entry["Properties"] for entry in read_stack(stack).of_type("AWS::EC2::VPCEndpoint").values()]
+    assert len(endpoints) == 8
+    assert [e["RouteTableIds"] for e in endpoints if e["VpcEndpointType"] == "Gateway"] == [["rtb-00"], ["rtb-00"]]
+
+
 def test_vpc_of_the_same_app_is_ready_before_the_nodes(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
     stack = make_stack()
     vpc = ec2.Vpc(stack, "Mine", max_azs=2, nat_gateways=1, restrict_default_security_group=False)
-    TrainingCluster(stack, "Cluster", vpc=vpc, ssh_peer="203.0.113.0/24")
+    TrainingCluster(stack, "Cluster", **props_of({"network.vpc": vpc, "master.ssh_peer": "203.0.113.0/24", **CPU}))
     synthesis = read_stack(stack)
     for role in NodeRole:
         assert set(synthesis.of_type("AWS::EC2::Route")) <= set(synthesis.group(role)["DependsOn"])
@@ -360,12 +381,11 @@ def test_vpc_of_the_same_app_is_ready_before_the_nodes(make_stack: Callable[...,
     assert len(zones) == 1
 
 
-@pytest.mark.parametrize("zones", [("us-east-1a", "us-east-1b")])
-def test_subnets_of_two_zones_are_refused(make_stack: Callable[..., cdk.Stack], zones: tuple[str, ...]) -> None:
+def test_subnets_of_two_zones_are_refused(make_stack: Callable[..., cdk.Stack]) -> None:
     stack = make_stack()
-    vpc = _import_vpc(stack, zones=zones)
+    vpc = _import_vpc(stack, zones=("us-east-1a", "us-east-1b"))
     with pytest.raises(ValueError, match=r"one availability zone, got \['us-east-1a', 'us-east-1b'\]"):
-        TrainingCluster(stack, "Cluster", vpc=vpc, master_subnet=vpc.private_subnets[1])
+        _choose(stack, vpc=vpc, master_subnet=vpc.private_subnets[1])
 
 
 def test_subnets_of_two_zones_are_refused_when_only_their_positions_are_known(
@@ -374,26 +394,26 @@ def test_subnets_of_two_zones_are_refused_when_only_their_positions_are_known(
     stack = make_stack()
     vpc = ec2.Vpc(stack, "Mine", max_azs=2, restrict_default_security_group=False)
     with pytest.raises(ValueError, match="one availability zone"):
-        TrainingCluster(stack, "Cluster", vpc=vpc, master_subnet=vpc.private_subnets[1])
+        _choose(stack, vpc=vpc, master_subnet=vpc.private_subnets[1])
 
 
 def test_zone_without_a_subnet_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
     stack = make_stack()
-    with pytest.raises(
-        ValueError, match="worker_subnet must be given when the vpc has no private subnet in us-east-1z"
-    ):
-        TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), availability_zone="us-east-1z")
+    said = r"network\.worker_subnet must be given when network\.vpc has no private subnet in us-east-1z"
+    with pytest.raises(ValueError, match=said):
+        _choose(stack, vpc=_import_vpc(stack), availability_zone="us-east-1z")
 
 
 def test_a_subnet_that_does_not_name_its_zone_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
     stack = make_stack()
     vpc, subnet = _import_vpc(stack), ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-2a")
-    for prop, others in (("worker_subnet", {}), ("master_subnet", {"worker_subnet": vpc.private_subnets[0]})):
-        said = f"{prop} must name its availability zone, got none; import it by ec2.Subnet.from_subnet_attributes"
-        with pytest.raises(ValueError, match=said):
-            ClusterNetwork(cdk.Stack(stack, f"Network{prop}"), "Network", vpc=vpc, **others, **{prop: subnet})
-        with pytest.raises(ValueError, match=said):
-            TrainingCluster(cdk.Stack(stack, f"Cluster{prop}"), "Cluster", vpc=vpc, **others, **{prop: subnet})
+    said = "must name its availability zone, got none; import it by ec2.Subnet.from_subnet_attributes"
+    with pytest.raises(ValueError, match=rf"^network\.worker_subnet {said}"):
+        plan({"network.vpc": vpc, "network.worker_subnet": subnet})
+    with pytest.raises(ValueError, match=rf"^network\.worker_subnet {said}"):
+        _choose(cdk.Stack(stack, "Workers"), vpc=vpc, worker_subnet=subnet)
+    with pytest.raises(ValueError, match=rf"^network\.master_subnet {said}"):
+        _choose(cdk.Stack(stack, "Master"), vpc=vpc, worker_subnet=vpc.private_subnets[0], master_subnet=subnet)
 
 
 def test_a_vpc_whose_zones_are_one_list_of_the_deployment_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
@@ -401,72 +421,63 @@ def test_a_vpc_whose_zones_are_one_list_of_the_deployment_is_refused(make_stack:
     vpc = ec2.Vpc.from_vpc_attributes(
         stack, "Mine", vpc_id="vpc-1", availability_zones=cdk.Fn.get_azs(), private_subnet_ids=["subnet-1"]
     )
-    with pytest.raises(ValueError, match=r"^worker_subnet must name its availability zone, got a list of tokens; "):
-        TrainingCluster(stack, "Cluster", vpc=vpc, **CPU)
+    said = r"^network\.worker_subnet must name its availability zone, got a list of tokens; "
+    with pytest.raises(ValueError, match=said):
+        _choose(stack, vpc=vpc)
 
 
-@pytest.mark.parametrize("isolated", [False, True])
+@pytest.mark.parametrize(("public_master", "master"), [(False, "subnet-2a"), (True, "subnet-10")])
 def test_a_subnet_that_does_not_name_its_zone_lies_in_the_wanted_zone(
     make_stack: Callable[..., cdk.Stack],
-    read_stack: Any,
-    isolated: bool,  # noqa: FBT001
+    public_master: bool,  # noqa: FBT001
+    master: str,
 ) -> None:
     stack = make_stack(region="us-east-1")
     # Endpoints want to know the route table, too.
     subnet = ec2.Subnet.from_subnet_attributes(stack, "Subnet", subnet_id="subnet-2a", route_table_id="rtb-2a")
-    props = ISOLATED if isolated else {"ssh_peer": "203.0.113.7/32"}
-    TrainingCluster(
-        stack, "Cluster", vpc=_import_vpc(stack), availability_zone=ZONE, worker_subnet=subnet, **CPU | props
-    )
-    synthesis = read_stack(stack)
-    assert synthesis.group(NodeRole.WORKER)["Properties"]["VPCZoneIdentifier"] == ["subnet-2a"]
-    master = "subnet-2a" if isolated else "subnet-10"
-    assert synthesis.group(NodeRole.MASTER)["Properties"]["VPCZoneIdentifier"] == [master]
+    values = {"vpc": _import_vpc(stack), "availability_zone": ZONE, "worker_subnet": subnet}
+    network = _choose(stack, public_master=public_master, isolated=not public_master, **values)
+    assert (network.worker_subnet.subnet_id, network.master_subnet.subnet_id) == ("subnet-2a", master)
+    assert (network.zone, network.has_public_master) == (ZONE, public_master)
 
 
 def test_a_subnet_in_another_zone_than_the_wanted_one_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
     stack = make_stack(region="us-east-1")
     vpc = _import_vpc(stack, zones=(ZONE, "us-east-1b"))
     nameless = ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-2a")
+    subnets = {"worker_subnet": nameless, "master_subnet": vpc.private_subnets[1]}
     with pytest.raises(ValueError, match="must lie in one availability zone"):
-        TrainingCluster(
-            stack,
-            "Cluster",
-            vpc=vpc,
-            availability_zone=ZONE,
-            worker_subnet=nameless,
-            master_subnet=vpc.private_subnets[1],
-        )
+        _choose(stack, vpc=vpc, availability_zone=ZONE, **subnets)
 
 
-def test_zone_of_another_region_is_refused(synthesize: Any) -> None:
-    with pytest.raises(ValueError, match="availability_zone must lie in the stack's region us-east-1, got eu-west-1a"):
-        synthesize(region="us-east-1", availability_zone="eu-west-1a")
+def test_zone_of_another_region_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    said = r"network\.availability_zone must lie in the stack's region us-east-1, got eu-west-1a"
+    with pytest.raises(ValueError, match=said):
+        _choose(make_stack(region="us-east-1"), availability_zone="eu-west-1a")
 
 
-def test_subnet_without_its_vpc_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
-    stack = make_stack()
-    subnet = _import_vpc(stack).private_subnets[0]
-    with pytest.raises(ValueError, match="vpc must be given with worker_subnet"):
-        TrainingCluster(stack, "Cluster", worker_subnet=subnet)
+@pytest.mark.parametrize("prop", ["worker_subnet", "master_subnet"])
+def test_subnet_without_its_vpc_is_refused(make_stack: Callable[..., cdk.Stack], prop: str) -> None:
+    subnet = _import_vpc(make_stack()).private_subnets[0]
+    with pytest.raises(ValueError, match=r"network\.vpc must be given with network\.worker_subnet or network\.master_"):
+        Network(**{prop: subnet})
 
 
 def test_addresses_of_an_own_vpc_are_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    with pytest.raises(
+        ValueError, match=r"network\.cidr must be left out with network\.vpc, got '10\.0\.0\.0/16'; the "
+    ):
+        Network(vpc=_import_vpc(make_stack()), cidr="10.0.0.0/16")
+
+
+def test_d58_own_subnet_is_taken_when_it_is_just_large_enough_for_the_workers(
+    make_stack: Callable[..., cdk.Stack],
+) -> None:
     stack = make_stack()
-    with pytest.raises(ValueError, match="vpc_cidr must be left out with vpc"):
-        TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack), vpc_cidr="10.0.0.0/16")
-
-
-def test_d58_own_subnet_too_small_for_the_workers_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
-    stack = make_stack()
-    vpc = _import_vpc(stack, cidr="10.1.0.0/27")
-    with pytest.raises(ValueError, match=r"must not exceed the 25 addresses that worker_subnet 10\.1\.0\.0/27 has"):
-        TrainingCluster(stack, "Cluster", vpc=vpc, worker_desired_capacity=26)
-
-
-def test_d58_own_subnet_of_just_the_right_size_is_taken(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
-    stack = make_stack()
-    TrainingCluster(stack, "Cluster", vpc=_import_vpc(stack, cidr="10.1.0.0/27"), worker_desired_capacity=25)
-    resources = read_stack(stack).template["Resources"].values()
-    (request,) = (each["Properties"] for each in resources if each["Type"] == "Custom::RequestedCapacity")
-    assert request["Workers"] == "25"
+    subnet = _import_vpc(stack, cidr="10.1.0.0/27").private_subnets[0]
+    fits = {"master": plan(CPU).master, "is_public": False, "isolated": False}
+    check_subnet(subnet, has_master=True, most_workers=25, **fits)
+    with pytest.raises(
+        ValueError, match=r"the 25 addresses that network\.worker_subnet 10\.1\.0\.0/27 has for workers"
+    ):
+        check_subnet(subnet, has_master=True, most_workers=26, **fits)

@@ -1,18 +1,20 @@
 """The catalogue says what the constructs decide by, and refuses what it does not know."""
 
 import gzip
+import importlib.util
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from aws_cdk import Aws
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk import InstanceTypeFacts
-from deeplearning_cdk.cluster_plan import plan_cluster
-from deeplearning_cdk.images.choice import DEEP_LEARNING_FAMILIES, choose_image
-from deeplearning_cdk.nodes.instance_catalog import describe_instance_type, read_catalog
+from deeplearning_cdk.images.choice import DEEP_LEARNING_FAMILIES, find_image
+from deeplearning_cdk.nodes.instance_catalog import catalog_date, describe_instance_type, read_catalog
 from deeplearning_cdk.nodes.interfaces import describe_hardware
+from tests.unit.deeplearning_cdk.clusters import plan
 
 
 # GPUs, network cards and EFA cards as EC2's pages on accelerated types give them.
@@ -36,7 +38,7 @@ from deeplearning_cdk.nodes.interfaces import describe_hardware
     ],
 )
 def test_d33_types_have_the_gpus_and_cards_that_ec2_says(name: str, gpus: int, cards: int, efa: int) -> None:
-    facts = describe_instance_type("worker_instance_type", name)
+    facts = describe_instance_type("workers.instance_type", name)
     assert (facts.gpu_count, facts.network_cards, len(facts.efa_cards)) == (gpus, cards, efa)
 
 
@@ -94,23 +96,26 @@ def test_arm_and_burstable_types_are_told_apart() -> None:
 
 
 def test_types_may_be_objects_of_cdk() -> None:
-    assert describe_instance_type("worker_instance_type", ec2.InstanceType("m5.large")).name == "m5.large"
+    assert describe_instance_type("workers.instance_type", ec2.InstanceType("m5.large")).name == "m5.large"
 
 
 def test_type_that_is_known_only_at_deployment_is_refused() -> None:
-    with pytest.raises(ValueError, match="worker_instance_type must be known at synth, got a token"):
-        describe_instance_type("worker_instance_type", Aws.STACK_NAME)
+    with pytest.raises(ValueError, match=r"workers\.instance_type must be known at synth, got a token"):
+        describe_instance_type("workers.instance_type", Aws.STACK_NAME)
 
 
-@pytest.mark.parametrize("prop", ["worker_instance_type", "master_instance_type"])
-def test_an_empty_type_is_not_the_default_type(prop: str) -> None:
-    with pytest.raises(ValueError, match=f"^{prop} must be an instance type of the catalogue of .*, got ''; "):
-        plan_cluster(**{prop: ""})
+@pytest.mark.parametrize(
+    ("prop", "named"),
+    [("workers.instance_type", "workers.instance_type"), ("master.instance_type", "master.instance_type")],
+)
+def test_an_empty_type_is_not_the_default_type(prop: str, named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named} must be an instance type of the catalogue of .*, got ''; "):
+        plan({prop: ""})
 
 
 def test_unknown_family_names_its_nearest() -> None:
     with pytest.raises(ValueError, match=r"got 'p55\.48xlarge'; take one of p5"):
-        describe_instance_type("worker_instance_type", "p55.48xlarge")
+        describe_instance_type("workers.instance_type", "p55.48xlarge")
 
 
 def test_retired_types_are_no_longer_current_and_name_a_current_successor() -> None:
@@ -128,9 +133,9 @@ def test_no_type_with_gpus_gets_an_image_without_a_driver() -> None:
     for facts in read_catalog().values():
         if facts.gpu_count:
             try:
-                image = choose_image("worker_instance_type", facts)
+                image = find_image("workers.instance_type", facts)
             except ValueError as error:
-                assert "image must be given" in str(error)  # noqa: PT017 - most types do get one
+                assert "software.image must be given" in str(error)  # noqa: PT017 - most types do get one
             else:
                 assert "nvidia" in image.parameter or "nvidia-smi" in image.packages, facts.name
 
@@ -152,3 +157,10 @@ def test_described_type_must_make_sense(facts: dict[str, object], message: str) 
 def test_described_type_with_gpus_is_nvidias_unless_told_otherwise() -> None:
     assert InstanceTypeFacts(name="p9.48xlarge", gpu_count=8).accelerator == "NVIDIA"
     assert InstanceTypeFacts(name="c9.large").accelerator is None
+
+
+def test_the_catalogue_is_the_output_of_its_script() -> None:
+    path = Path(__file__).parents[4] / "constructs" / "write_instance_catalog.py"
+    script = importlib.util.module_from_spec(importlib.util.spec_from_file_location("writer", path))
+    script.__spec__.loader.exec_module(script)
+    assert script.TARGET.read_text() == script.render(catalog_date())

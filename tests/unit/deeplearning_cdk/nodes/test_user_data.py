@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from aws_cdk import Aws, Token
 from aws_cdk import aws_s3 as s3
@@ -16,6 +17,7 @@ from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.nodes.payload import find_payload, pack_agent
 from deeplearning_cdk.nodes.user_data import LIMIT, check_size, fill
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import EVERYTHING, props_of
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
@@ -31,15 +33,13 @@ def test_user_data_carries_the_program_that_fetches_the_agent_unchanged(synthesi
     assert find_payload("fetch_agent.py").read_text() in synthesize().user_data(NodeRole.WORKER)
 
 
-def test_nodes_are_told_the_digest_of_the_bytes_that_the_asset_has(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    TrainingCluster(stack, "Cluster")
+def test_nodes_are_told_the_digest_of_the_bytes_that_the_asset_has(synthesize: Any) -> None:
     digest = hashlib.sha256(Path(pack_agent().path).read_bytes()).hexdigest()
-    assert f'"{digest}"' in read_stack(stack).user_data(NodeRole.MASTER)
+    assert f'"{digest}"' in synthesize().user_data(NodeRole.MASTER)
 
 
 def test_settings_are_one_line_of_a_quoted_here_document(synthesize: Any) -> None:
-    text = synthesize(stack_name="quoting").user_data(NodeRole.MASTER)
+    text = synthesize().user_data(NodeRole.MASTER)
     (line,) = (line for line in text.splitlines() if line.startswith('{"cluster":'))
     assert line.endswith("}")
     assert "<<'SETTINGS'" in text
@@ -75,13 +75,11 @@ def test_bytes_are_counted_not_characters() -> None:
         check_size("ü" * (LIMIT // 2))
 
 
-def test_longest_props_still_fit(synthesize: Any, tmp_path: Any) -> None:
-    script = tmp_path / "script.sh"
-    script.write_text("#!/bin/bash\n")
-    synthesize(stack_name="s" * 128, mount_point="/" + "m" * 100, setup_script=str(script), run_script=str(script))
+def test_longest_props_still_fit(make_app: Any) -> None:
+    TrainingCluster(cdk.Stack(make_app(), "s" * 128), "Cluster", **props_of(EVERYTHING))
 
 
-CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
+CPU: dict[str, Any] = {"workers.instance_type": "m5.large"}
 
 
 def _commands(text: str) -> str:
@@ -94,9 +92,12 @@ def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_or
     make_stack: Any, read_stack: Any
 ) -> None:
     stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster", **CPU)
+    bucket = s3.Bucket(stack, "Models")
+    cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
     cluster.workers.add_user_data("echo one", "echo \"two\" 'and' $HOME `x` \\ && cat <<EOF\n${HOME}\nEOF")
     cluster.workers.add_user_data("echo __REGION__ and é")
+    # A token is filled in at deployment.
+    cluster.master.add_user_data(f"aws s3 cp s3://{bucket.bucket_name}/model . --region {Aws.REGION}")
     synthesis = read_stack(stack)
     assert _commands(synthesis.user_data(NodeRole.WORKER)).splitlines()[1:] == [
         "echo one",
@@ -105,17 +106,18 @@ def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_or
         "EOF",
         "echo __REGION__ and é",
     ]
-    assert _commands(synthesis.user_data(NodeRole.MASTER)) == ""
-
-
-def test_a_token_in_a_command_is_filled_in_at_deployment(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    bucket = s3.Bucket(stack, "Models")
-    cluster = TrainingCluster(stack, "Cluster", **CPU)
-    cluster.master.add_user_data(f"aws s3 cp s3://{bucket.bucket_name}/model . --region {Aws.REGION}")
     name = stack.get_logical_id(bucket.node.default_child)
     command = f"aws s3 cp s3://<{name}>/model . --region <AWS::Region>"
-    assert _commands(read_stack(stack).user_data(NodeRole.MASTER)).splitlines()[1:] == [command]
+    assert _commands(synthesis.user_data(NodeRole.MASTER)).splitlines()[1:] == [command]
+
+
+def test_without_commands_there_are_none(synthesize: Any) -> None:
+    assert _commands(synthesize().user_data(NodeRole.MASTER)) == ""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_app: Any) -> TrainingCluster:
+    return TrainingCluster(cdk.Stack(make_app(), "Stack"), "Cluster", **props_of(CPU))
 
 
 @pytest.mark.parametrize(
@@ -131,16 +133,16 @@ def test_a_token_in_a_command_is_filled_in_at_deployment(make_stack: Any, read_s
     ],
 )
 def test_a_command_that_would_not_reach_the_node_as_it_is_is_refused(
-    make_stack: Any, command: Any, message: str
+    cluster: TrainingCluster, command: Any, message: str
 ) -> None:
-    cluster = TrainingCluster(make_stack(), "Cluster", **CPU)
     with pytest.raises(ValueError, match="must") as caught:
         cluster.workers.add_user_data("true", command)
     assert message in str(caught.value)
 
 
-def test_commands_count_for_the_limit(make_stack: Any) -> None:
-    cluster = TrainingCluster(make_stack(), "Cluster", **CPU)
-    cluster.workers.add_user_data("true " + "x" * 1000)
-    with pytest.raises(ValueError, match=f"at most {LIMIT} bytes, got about .*take long commands as setup_script"):
-        cluster.workers.add_user_data("true " + "x" * LIMIT)
+def test_commands_count_for_the_limit(cluster: TrainingCluster) -> None:
+    cluster.master.add_user_data("true " + "x" * 1000)
+    with pytest.raises(
+        ValueError, match=rf"at most {LIMIT} bytes, got about .*take long commands as workers\.setup_script or master\."
+    ):
+        cluster.master.add_user_data("true " + "x" * LIMIT)

@@ -1,19 +1,20 @@
-"""The user's scripts: for all nodes or for each role, from a file or as user data of the CDK."""
+"""The user's scripts: one for each role and one to run, from a file or as user data of the CDK."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import assertions
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import SetupScripts, TrainingCluster
-from deeplearning_cdk.cluster_plan import plan_cluster
+from deeplearning_cdk import TrainingCluster
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import EVERYTHING, plan, props_of
 
-CPU: dict[str, Any] = {"worker_instance_type": "m5.large"}
+PROPS = ("workers.setup_script", "master.setup_script", "master.run_script")
+every_prop = pytest.mark.parametrize("prop", PROPS)
 
 
 @pytest.fixture
@@ -23,79 +24,74 @@ def commands() -> ec2.UserData:
     return made
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> str:
-    path = tmp_path / "setup.sh"
-    path.write_text("#!/bin/bash\ntrue\n")
-    return str(path)
+def _digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def test_each_role_has_its_own_scripts_with_their_digests_and_reads_no_other(synthesize: Any) -> None:
+    synthesis = synthesize(**EVERYTHING)
+    master, workers = (synthesis.settings(role) for role in NodeRole)
+    scripts = (workers.setup_script, master.setup_script, master.run_script)
+    assert [script.sha256 for script in scripts] == [_digest(EVERYTHING[prop]) for prop in PROPS]
+    assert workers.run_script is None
+    reads = [
+        json.dumps(synthesis.statements(f"{role.value.title()}Role")) for role in (NodeRole.WORKER, NodeRole.MASTER)
+    ]
+    assert [[script.key in text for script in scripts] for text in reads] == [[True, False, False], [False, True, True]]
 
 
-def test_each_role_has_its_own_set_up_script_and_reads_no_other(
-    synthesize: Any, script: str, commands: ec2.UserData
+@every_prop
+def test_a_role_may_be_without_what_another_has(prop: str) -> None:
+    roles = plan({prop: EVERYTHING[prop]}).roles
+    found = {
+        f"{value}.{script}"
+        for value, role in (("workers", NodeRole.WORKER), ("master", NodeRole.MASTER))
+        for script in ("setup_script", "run_script")
+        if getattr(roles[role], script)
+    }
+    assert found == {prop}
+
+
+def test_user_data_of_linux_is_an_asset_of_what_it_renders_until_it_is_added_to(
+    make_stack: Any, read_stack: Any, commands: ec2.UserData
 ) -> None:
-    synthesis = synthesize(setup_script=SetupScripts(master=script, worker=commands), **CPU)
-    found = {role: synthesis.settings(role).setup_script for role in NodeRole}
-    assert found[NodeRole.MASTER].sha256 == _digest(Path(script).read_bytes())
-    assert found[NodeRole.WORKER].sha256 == _digest(commands.render().encode())
-    for role in NodeRole:
-        reads = str(synthesis.statements(f"{role.value.title()}Role")[-1])
-        other = found[NodeRole.WORKER if role is NodeRole.MASTER else NodeRole.MASTER]
-        assert found[role].key in reads
-        assert other.key not in reads
+    stack = make_stack()
+    TrainingCluster(
+        stack, "Cluster", **props_of(dict.fromkeys(PROPS, commands) | {"workers.instance_type": "m5.large"})
+    )
+    synthesis = read_stack(stack)
+    found = [synthesis.settings(role) for role in NodeRole]
+    assets = json.loads((Path(stack.node.root.synth().directory) / "Stack.assets.json").read_text())["files"]
+    for script in (*(each.setup_script for each in found), found[0].run_script):
+        (source,) = (asset["source"]["path"] for name, asset in assets.items() if script.key.startswith(name))
+        assert Path(source).read_text() == commands.render() == "#!/bin/bash\napt-get install -y htop\necho ready"
+        assert script.sha256 == _digest(source)
+    commands.add_commands("echo late")
+    with pytest.raises(RuntimeError, match="must be complete when the cluster is made, got commands") as caught:
+        read_stack(stack)
+    assert all(prop in str(caught.value) for prop in PROPS)
 
 
-@pytest.mark.parametrize("role", NodeRole)
-def test_a_role_may_be_without_a_set_up_script(synthesize: Any, script: str, role: NodeRole) -> None:
-    synthesis = synthesize(setup_script=SetupScripts(**{role.value: script}), **CPU)
-    assert {each for each in NodeRole if synthesis.settings(each).setup_script} == {role}
-
-
-@pytest.mark.parametrize("prop", ["setup_script", "run_script"])
-def test_user_data_of_linux_is_a_script(synthesize: Any, prop: str, commands: ec2.UserData) -> None:
-    found = getattr(synthesize(**{prop: commands}, **CPU).settings(NodeRole.MASTER), prop)
-    assert found.sha256 == _digest(b"#!/bin/bash\napt-get install -y htop\necho ready")
-
-
-def test_the_asset_of_user_data_is_what_it_renders(commands: ec2.UserData, tmp_path: Path) -> None:
-    stack = cdk.Stack(cdk.App(analytics_reporting=False, outdir=str(tmp_path)), "Stack")
-    TrainingCluster(stack, "Cluster", run_script=commands, **CPU)
-    cdk.App.of(stack).synth()
-    (asset,) = tmp_path.glob("asset.*.sh")
-    assert asset.read_text() == commands.render()
-
-
-@pytest.mark.parametrize("prop", ["setup_script", "run_script"])
+@every_prop
 def test_user_data_that_linux_would_not_run_is_refused(prop: str) -> None:
     for made in (ec2.UserData.for_windows(), ec2.MultipartUserData(), ec2.UserData.custom("echo hello")):
-        with pytest.raises(ValueError, match=rf"{prop} must begin with #! and its interpreter, got a \w+; take ec2"):
-            plan_cluster(**{prop: made})
+        with pytest.raises(ValueError, match=rf"^{prop} must begin with #! and its interpreter, got a \w+; take ec2"):
+            plan({prop: made})
 
 
 def test_user_data_with_the_line_ends_of_windows_is_refused(commands: ec2.UserData) -> None:
     commands.add_commands("echo one\r\necho two")
-    with pytest.raises(ValueError, match="run_script must end its lines as Linux does"):
-        plan_cluster(run_script=commands)
+    with pytest.raises(ValueError, match=r"^master\.run_script must end its lines as Linux does"):
+        plan({"master.run_script": commands})
 
 
 def test_user_data_that_is_known_at_deployment_only_is_refused(commands: ec2.UserData) -> None:
     commands.add_commands(f"echo {cdk.Aws.REGION}")
-    with pytest.raises(ValueError, match=r"run_script must be known at synth, got .*; let it read"):
-        plan_cluster(run_script=commands)
+    with pytest.raises(ValueError, match=r"^master\.run_script must be known at synth, got .*; let it read"):
+        plan({"master.run_script": commands})
 
 
-def test_commands_that_are_added_too_late_are_refused(make_stack: Any, commands: ec2.UserData) -> None:
-    stack = make_stack()
-    TrainingCluster(stack, "Cluster", setup_script=commands, **CPU)
-    commands.add_commands("echo late")
-    with pytest.raises(RuntimeError, match="setup_script must be complete when the cluster is made, got commands"):
-        assertions.Template.from_stack(stack)
-
-
-def test_a_script_of_a_role_is_checked_by_its_name(tmp_path: Path) -> None:
-    absent = str(tmp_path / "absent.sh")
-    with pytest.raises(ValueError, match=r"setup_script\.worker must be a file, got .*absent"):
-        SetupScripts(worker=absent)
+@every_prop
+def test_a_script_that_is_no_file_is_refused_by_its_name(tmp_path: Path, prop: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{prop} must be a file, got .*absent"):
+        plan({prop: str(tmp_path / "absent.sh")})

@@ -4,20 +4,10 @@ from typing import Any
 
 import pytest
 
-from deeplearning_cdk import Purchase, Spending
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
-CPU = {"worker_instance_type": "m5.large"}
-BLOCK = {
-    "worker_instance_type": "p5.48xlarge",
-    "worker_purchase": Purchase.capacity_block("cr-0123456789abcdef0"),
-    "availability_zone": "us-east-1a",
-}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "capacity-block": BLOCK,
-    "budget": {"spending": Spending(monthly_budget_usd=100, budget_stops=True), **CPU},
-}
 every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS)
+"""With a Capacity Block there are more rules, with a budget that stops there is one more topic."""
 
 
 def _dead_letters(synthesis: Any) -> dict[str, list[str]]:

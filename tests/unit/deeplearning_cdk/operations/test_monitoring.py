@@ -2,27 +2,29 @@
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 
-from deeplearning_cdk import NodeImage, Spending, TrainingCluster
-from deeplearning_cdk.operations.alarm_topic import NO_POLICY
+from deeplearning_cdk import NodeImage, TrainingCluster
 from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_GPUS
+from deeplearning_cdk.operations.messages import NO_POLICY, allow_publishers
+from deeplearning_cdk.operations.metrics import ClusterMetrics
+from deeplearning_cdk.operations.spending import ClusterBudget
 from deeplearning_contract.cluster_event import DETAIL_TYPES, name_source
 from deeplearning_contract.metrics import CLUSTER, METRICS, NAMESPACE, NODE, PHASE
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.settings import AdjusterSettings
+from tests.unit.deeplearning_cdk.clusters import plan
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 TOPIC = "MonitoringAlarms"
+CPU = {"workers.instance_type": "m5.large"}
 IMAGE = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
-CPU = {"worker_instance_type": "m5.large"}
-ALONE = {"worker_instance_type": "g5.xlarge", "worker_min_capacity": 0, "worker_desired_capacity": 0}
-BUDGET = {"spending": Spending(monthly_budget_usd=5000)}
-STOPPING = {"spending": Spending(monthly_budget_usd=5000, budget_stops=True)}
+BUDGET, STOPPING = VARIANTS["capacity-block"], VARIANTS["guarded-spending"]
 
 # Metric, statistic, period, periods, comparison, threshold, whether its end is told.
 ABOVE, BELOW = "GreaterThanThreshold", "LessThanThreshold"
@@ -79,13 +81,10 @@ def _cluster_metrics(synthesis: Any) -> set[tuple[str, frozenset[str]]]:
     [
         ({}, EVERYWHERE | IDLE),
         (CPU, EVERYWHERE),
-        (ALONE, EVERYWHERE | IDLE),
-        ({**CPU, "master_instance_type": "g5.xlarge"}, EVERYWHERE | IDLE),
-        ({"worker_instance_type": "trn1.32xlarge", "image": IMAGE}, EVERYWHERE),
         (BUDGET, EVERYWHERE | IDLE),
-        (STOPPING, EVERYWHERE | IDLE | USED_UP),
+        (STOPPING, EVERYWHERE | USED_UP),
     ],
-    ids=["default", "cpu", "no-workers", "gpu-master", "trainium", "budget", "budget-stops"],
+    ids=["default", "cpu", "budget", "budget-stops"],
 )
 def test_alarms_are_exactly_these(synthesize: Any, props: dict[str, Any], expected: dict[str, Any]) -> None:
     found = _alarms(synthesize(**props))
@@ -102,6 +101,29 @@ def test_alarms_are_exactly_these(synthesize: Any, props: dict[str, Any], expect
         )
         for name, alarm in found.items()
     } == expected
+
+
+@pytest.mark.parametrize(
+    ("props", "has_gpus"),
+    [
+        ({"workers.instance_type": "g5.xlarge", "workers.desired_capacity": 0}, True),
+        ({"workers.instance_type": "g5.xlarge", "master.instance_type": "m5.large"}, True),
+        (
+            {
+                "workers.instance_type": "g5.xlarge",
+                "master.instance_type": "m5.large",
+                "workers.min_capacity": 0,
+                "workers.max_capacity": 0,
+            },
+            False,
+        ),
+        ({**CPU, "master.instance_type": "g5.xlarge"}, True),
+        ({"workers.instance_type": "trn1.32xlarge", "software.image": IMAGE}, False),
+    ],
+    ids=["no-workers", "gpu-workers", "never-workers", "gpu-master", "trainium"],
+)
+def test_gpus_are_watched_where_a_node_can_have_some_of_nvidia(props: dict[str, Any], *, has_gpus: bool) -> None:
+    assert plan(props).has_gpus is has_gpus
 
 
 def test_every_alarm_goes_to_the_topic_and_takes_silence_as_good_and_aws_takes_its_times(synthesize: Any) -> None:
@@ -132,11 +154,9 @@ def test_alarms_go_to_the_users_topic_which_is_opened_to_them(make_stack: Any, r
 
 def test_imported_topic_is_warned_about_since_its_policy_cannot_be_changed(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
-    arn = "arn:aws:sns:us-east-1:111122223333:on-call"
-    TrainingCluster(stack, "Cluster", alarm_topic=sns.Topic.from_topic_arn(stack, "OnCall", arn))
-    synthesis = read_stack(stack)
-    assert all(alarm["AlarmActions"] == [arn] for alarm in _alarms(synthesis).values())
-    (warning,) = (warning for warning in synthesis.warnings if "alarm_topic" in warning)
+    allow_publishers(stack, sns.Topic.from_topic_arn(stack, "OnCall", "arn:aws:sns:us-east-1:111122223333:on-call"))
+    (warning,) = read_stack(stack).warnings
+    assert "alarm_topic" in warning
     assert "events.amazonaws.com (without a condition)" in warning
     assert NO_POLICY in warning
 
@@ -193,30 +213,28 @@ def test_dashboard_begins_with_the_way_in_and_ends_with_the_last_warnings(synthe
     assert all(widget["x"] + widget["width"] <= 24 for widget in _widgets(synthesis))
 
 
-def test_metrics_of_users_dashboards_are_the_clusters(make_stack: Any) -> None:
-    stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster")
-    monitoring = cluster.monitoring
+def test_metrics_of_users_dashboards_are_the_clusters() -> None:
+    metrics = ClusterMetrics("mine")
     made = [
-        monitoring.metric_capacity_asked(),
-        monitoring.metric_capacity_launched(),
-        monitoring.metric_nodes_formed(),
-        monitoring.metric_generation(),
-        monitoring.metric_nodes_lost(),
-        monitoring.metric_launch_failures(),
-        monitoring.metric_formation_pending(),
-        monitoring.metric_formation_phase("boot"),
-        monitoring.metric_gpu_utilization(),
-        monitoring.metric_file_system_read(),
-        monitoring.metric_file_system_write(),
-        monitoring.metric_training_throughput(),
+        metrics.metric_capacity_asked(),
+        metrics.metric_capacity_launched(),
+        metrics.metric_nodes_formed(),
+        metrics.metric_generation(),
+        metrics.metric_nodes_lost(),
+        metrics.metric_launch_failures(),
+        metrics.metric_formation_pending(),
+        metrics.metric_formation_phase("boot"),
+        metrics.metric_gpu_utilization(),
+        metrics.metric_file_system_read(),
+        metrics.metric_file_system_write(),
+        metrics.metric_training_throughput(),
     ]
     assert {metric.metric_name for metric in made} == {metric.name for metric in METRICS}
     for metric in made:
-        wanted = {CLUSTER: cluster.cluster_name} | ({PHASE: "boot"} if metric.metric_name == "FormationSeconds" else {})
+        wanted = {CLUSTER: "mine"} | ({PHASE: "boot"} if metric.metric_name == "FormationSeconds" else {})
         assert (metric.namespace, dict(metric.dimensions)) == (NAMESPACE, wanted)
     with pytest.raises(ValueError, match=r"phase must be one of boot, .*, got 'sleep'"):
-        monitoring.metric_formation_phase("sleep")
+        metrics.metric_formation_phase("sleep")
 
 
 def test_what_went_wrong_is_told_in_words(synthesize: Any) -> None:
@@ -281,7 +299,7 @@ def test_used_up_budget_reaches_the_adjuster_which_knows_its_topic(synthesize: A
     ]
     (adjuster,) = (name for name in synthesis.of_type("AWS::Lambda::Function") if "AdjusterFunction" in name)
     function = {"Fn::GetAtt": [adjuster, "Arn"]}
-    subscription = synthesis.part("AWS::SNS::Subscription", "MonitoringBudget")["Properties"]
+    subscription = dict(synthesis.part("AWS::SNS::Subscription", "MonitoringBudget")["Properties"])
     assert subscription.pop("RedrivePolicy")["deadLetterTargetArn"]["Fn::GetAtt"][0].startswith(
         "ClusterCoordinationDeadLetters"
     )
@@ -303,8 +321,17 @@ def test_cluster_without_a_budget_has_none(synthesize: Any) -> None:
 
 
 @pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", "eusc-de-east-1"])
-def test_budget_is_refused_where_aws_budgets_counts_no_dollars(
-    make_stack: Callable[..., cdk.Stack], region: str
-) -> None:
-    with pytest.raises(ValueError, match=f"monthly_budget_usd must be left out in {region}"):
-        TrainingCluster(make_stack(region=region), "Cluster", **BUDGET)
+def test_budget_is_refused_where_aws_budgets_counts_no_dollars(make_stack: Any, region: str) -> None:
+    stack = make_stack(region=region)
+    topic, queue, key = sns.Topic(stack, "Topic"), sqs.Queue(stack, "Queue"), kms.Key(stack, "Key")
+    with pytest.raises(ValueError, match=rf"^spending\.monthly_budget_usd must be left out in {region}"):
+        ClusterBudget(
+            stack,
+            "Budget",
+            cluster="mine",
+            monthly_usd=5000,
+            alarm_topic=topic,
+            stopped_by=None,
+            dead_letters=queue,
+            encryption_key=key,
+        )

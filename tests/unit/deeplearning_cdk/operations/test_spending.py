@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from aws_cdk import Duration
 
-from deeplearning_cdk import Spending
-from deeplearning_cdk.operations.spending import check_spending
+from deeplearning_cdk import Spending, TrainingCluster
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import EVERYTHING, warn
 
 HOUR = Duration.hours(1)
 
@@ -18,16 +18,14 @@ def _adjuster_variables(synthesis: Any) -> dict[str, Any]:
 
 
 def test_the_adjuster_is_told_the_deadline_and_the_master_alone_the_idle_time(synthesize: Any) -> None:
-    synthesis = synthesize(
-        worker_instance_type="m5.large", spending=Spending(stop_when_idle=Duration.minutes(30), stop_after=HOUR)
-    )
+    synthesis = synthesize(**EVERYTHING)
     assert _adjuster_variables(synthesis)["DEEPLEARNING_STOP_AFTER_SECONDS"] == "3600"
     assert synthesis.settings(NodeRole.MASTER).stop_when_idle_seconds == 1800
     assert synthesis.settings(NodeRole.WORKER).stop_when_idle_seconds == 0
 
 
 def test_without_an_end_nobody_is_told_of_one(synthesize: Any) -> None:
-    synthesis = synthesize(worker_instance_type="m5.large")
+    synthesis = synthesize()
     assert "DEEPLEARNING_STOP_AFTER_SECONDS" not in _adjuster_variables(synthesis)
     assert synthesis.settings(NodeRole.MASTER).stop_when_idle_seconds == 0
 
@@ -35,31 +33,39 @@ def test_without_an_end_nobody_is_told_of_one(synthesize: Any) -> None:
 @pytest.mark.parametrize(
     ("instance_type", "spending", "count"),
     [
-        ("p5.48xlarge", None, 1),
+        ("p5.48xlarge", Spending(), 1),
         ("p5.48xlarge", Spending(monthly_budget_usd=9), 1),
         ("p5.48xlarge", Spending(stop_when_idle=HOUR), 0),
         ("p5.48xlarge", Spending(stop_after=HOUR), 0),
         ("p5.48xlarge", Spending(monthly_budget_usd=9, budget_stops=True), 0),
-        ("m5.large", None, 0),
+        ("m5.large", Spending(), 0),
     ],
 )
 def test_accelerators_that_nothing_stops_are_warned_about(
-    synthesize: Any, instance_type: str, spending: Spending | None, count: int
+    make_stack: Any, instance_type: str, spending: Spending, count: int
 ) -> None:
-    warnings = synthesize(worker_instance_type=instance_type, spending=spending).warnings
+    warnings = warn(make_stack(), {"workers.instance_type": instance_type, "spending": spending})
     found = [text for text in warnings if "nothing stops this cluster" in text]
     assert len(found) == count
-    assert all("-c stop_when_idle_minutes=60" in text and "spending=Spending(" in text for text in found)
+    assert all("-c spending.stop_when_idle=1h" in text and "spending=Spending(" in text for text in found)
 
 
-def test_a_cluster_is_not_stopped_while_it_forms() -> None:
-    short = Spending(stop_after=Duration.minutes(30))
-    assert check_spending(short, Duration.minutes(29)) is short
-    with pytest.raises(ValueError, match=r"stop_after must be more than setup_timeout \(55 minutes\), got 30 minutes"):
-        check_spending(short, Duration.minutes(55))
+def test_a_cluster_is_not_stopped_while_it_forms(make_stack: Any) -> None:
+    props = {"spending": Spending(stop_after=Duration.minutes(30))}
+    message = r"^spending\.stop_after must be more than setup_timeout \({} minutes\), got 30 minutes; "
+    for timeout, found in ((None, 55), (Duration.minutes(30), 30)):
+        with pytest.raises(ValueError, match=message.format(found)):
+            TrainingCluster(make_stack(), "Cluster", setup_timeout=timeout, **props)
+    TrainingCluster(make_stack(), "Cluster", setup_timeout=Duration.minutes(29), **props)
 
 
-@pytest.mark.parametrize("props", [{"stop_after": Duration.minutes(9)}, {"stop_when_idle": Duration.minutes(9)}])
-def test_times_too_short_to_work_in_are_refused(props: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be whole seconds from 10 minutes to 365 days, got 9 minutes; leave"):
-        Spending(**props)
+@pytest.mark.parametrize("prop", ["stop_after", "stop_when_idle"])
+def test_times_too_short_to_work_in_are_refused(prop: str) -> None:
+    message = rf"^spending\.{prop} must be whole seconds from 10 minutes to 365 days, got 9 minutes; leave"
+    with pytest.raises(ValueError, match=message):
+        Spending(**{prop: Duration.minutes(9)})
+
+
+def test_a_budget_that_stops_has_a_sum() -> None:
+    with pytest.raises(ValueError, match=r"^spending\.monthly_budget_usd must be given with spending\.budget_stops"):
+        Spending(budget_stops=True)

@@ -3,17 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
-from aws_cdk import Aws, Duration, Token
+from aws_cdk import Duration, Token
 from aws_cdk import aws_ec2 as ec2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_cdk import JobEnvironment, NodeImage
-from deeplearning_cdk.cluster_plan import plan_cluster
-from deeplearning_cdk.cluster_props import check_capacity, count_setup_seconds, make_peer
+from deeplearning_cdk import Lustre, Master, Network, NodeImage, Purchase, Spending, Storage, TrainingCluster, Workers
+from deeplearning_cdk.training_cluster import _check_timeout, _count_formation_seconds
+from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import plan, props_of
 
-HAS_PACKAGES = NodeImage.ubuntu(has_packages=True)
 COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
 
 
@@ -21,132 +22,107 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
     ("props", "message"),
     [
         (
-            {"worker_min_capacity": 5, "worker_desired_capacity": 4},
+            {"workers.min_capacity": 5, "workers.desired_capacity": 4},
             (
-                "worker_min_capacity must not exceed worker_desired_capacity, got 5 > 4; "
-                "lower it or raise worker_desired_capacity"
+                "workers.min_capacity must not exceed workers.desired_capacity, got 5 > 4; "
+                "lower it or raise workers.desired_capacity"
             ),
         ),
         (
-            {"worker_desired_capacity": 5, "worker_max_capacity": 4},
+            {"workers.desired_capacity": 5, "workers.max_capacity": 4},
             (
-                "worker_desired_capacity must not exceed worker_max_capacity, got 5 > 4; "
-                "lower it or raise worker_max_capacity"
+                "workers.desired_capacity must not exceed workers.max_capacity, got 5 > 4; "
+                "lower it or raise workers.max_capacity"
             ),
         ),
         (
-            {"worker_min_capacity": 3, "worker_max_capacity": 2},
+            {"workers.min_capacity": 3, "workers.max_capacity": 2},
             (
-                "worker_desired_capacity must not exceed worker_max_capacity, got 3 > 2; "
-                "lower it or raise worker_max_capacity"
+                "workers.desired_capacity must not exceed workers.max_capacity, got 3 > 2; "
+                "lower it or raise workers.max_capacity"
             ),
         ),
         (
-            {"worker_min_capacity": -1},
-            "worker_min_capacity must not be negative, got -1; pass 0 or more",
+            {"workers.min_capacity": -1},
+            "workers.min_capacity must not be negative, got -1; pass 0 or more",
         ),
         (
-            {"worker_min_capacity": "2"},
-            "worker_min_capacity must be a whole number, got '2'; pass 0 or more",
+            {"workers.min_capacity": "2"},
+            "workers.min_capacity must be a whole number, got '2'; write e.g. 3",
         ),
         (
-            {"worker_max_capacity": 65532},
-            "worker_max_capacity must be from 0 to 65531, got 65532; all workers live in one subnet, so take fewer",
+            {"workers.max_capacity": 65532},
+            "workers.max_capacity must be from 0 to 65531, got 65532; all workers live in one subnet, so take fewer",
         ),
         (
-            {"vpc_cidr": "10.0.0.0/33"},
-            "vpc_cidr must be an IPv4 network with its host bits 0, got '10.0.0.0/33'; write e.g. 10.0.0.0/16",
+            {"network.cidr": "10.0.0.0/33"},
+            "network.cidr must be an IPv4 network with its host bits 0, got '10.0.0.0/33'; write e.g. 10.0.0.0/16",
         ),
         (
-            {"vpc_cidr": "10.0.0.1/16"},
-            "vpc_cidr must be an IPv4 network with its host bits 0, got '10.0.0.1/16'; write e.g. 10.0.0.0/16",
+            {"network.cidr": "10.0.0.1/16"},
+            "network.cidr must be an IPv4 network with its host bits 0, got '10.0.0.1/16'; write e.g. 10.0.0.0/16",
         ),
         (
-            {"vpc_cidr": "10.0.0.0/8"},
-            "vpc_cidr must be from /16 to /26, got '10.0.0.0/8'; a VPC takes no more, and two subnets must fit",
+            {"network.cidr": "10.0.0.0/8"},
+            "network.cidr must be from /16 to /26, got '10.0.0.0/8'; a VPC takes no more, and two subnets must fit",
         ),
         (
-            {"worker_desired_capacity": 40, "vpc_cidr": "10.0.0.0/26"},
+            {"storage.mount_point": "efs"},
             (
-                "worker_max_capacity must not exceed the 25 addresses that the private subnet of 10.0.0.0/26 has for "
-                "workers, got 40; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"
+                "storage.mount_point must be an absolute path of at most 128 letters, digits and ._- without '..' or a "
+                "last slash, got 'efs'; write e.g. /efs or /mnt/efs"
             ),
         ),
         (
-            {
-                "worker_desired_capacity": 23,
-                "vpc_cidr": "10.0.0.0/26",
-                "isolated": True,
-                "efa": False,
-                "image": HAS_PACKAGES,
-                "environment": JobEnvironment.none(),
-            },
+            {"storage.mount_point": "/usr"},
             (
-                "worker_max_capacity must not exceed the 19 addresses that the private subnet of 10.0.0.0/26 has for "
-                "workers, got 23; lower worker_max_capacity or worker_desired_capacity, or take a larger subnet"
-            ),
-        ),
-        (
-            {"mount_point": "efs"},
-            (
-                "mount_point must be an absolute path of at most 128 letters, digits and ._- without '..' or a last "
-                "slash, got 'efs'; write e.g. /efs or /mnt/efs"
-            ),
-        ),
-        (
-            {"mount_point": "/usr"},
-            (
-                "mount_point must not be or lie in a folder of the system, nor be a home, got '/usr'; "
+                "storage.mount_point must not be or lie in a folder of the system, nor be a home, got '/usr'; "
                 "write e.g. /efs or /mnt/efs"
             ),
         ),
         (
-            {"file_system_id": "fs-123"},
+            {"storage.file_system": "fs-123"},
             (
-                "file_system_id must be fs- and 8 or 17 hex digits, got 'fs-123'; "
+                "storage.file_system must be fs- and 8 or 17 hex digits, got 'fs-123'; "
                 "list yours with `aws efs describe-file-systems`"
             ),
         ),
         (
-            {"setup_timeout": Duration.minutes(2)},
+            {"master.ssh_peer": "0.0.0.0/0"},
+            "master.ssh_peer must not be everyone, got '0.0.0.0/0'; name your own network, e.g. 203.0.113.7/32",
+        ),
+        (
+            {"master.ssh_peer": "my laptop"},
             (
-                "setup_timeout must be whole seconds from 10 minutes to 12 hours, got 2 minutes; "
-                "the default is 55 minutes"
+                "master.ssh_peer must be an IPv4 network or the id of a prefix list, got 'my laptop'; "
+                "write e.g. 203.0.113.7/32"
             ),
         ),
         (
-            {"ssh_peer": "0.0.0.0/0"},
-            "ssh_peer must not be everyone, got '0.0.0.0/0'; name your own network, e.g. 203.0.113.7/32",
-        ),
-        (
-            {"ssh_peer": "my laptop"},
-            ("ssh_peer must be an IPv4 network or the id of a prefix list, got 'my laptop'; write e.g. 203.0.113.7/32"),
-        ),
-        (
-            {"worker_instance_type": "m5.large", "master_instance_type": "c7g.large"},
+            {"workers.instance_type": "m5.large", "master.instance_type": "c7g.large"},
             (
-                "master_instance_type must have the architecture of worker_instance_type, got c7g.large (arm64) with "
+                "master.instance_type must have the architecture of workers.instance_type, got c7g.large (arm64) with "
                 "m5.large (x86_64); take two types of one architecture, since all nodes start from one image"
             ),
         ),
         (
-            {"worker_instance_type": "c7g.large", "image": NodeImage.deep_learning_ubuntu()},
+            {"workers.instance_type": "c7g.large", "software.image": NodeImage.deep_learning_ubuntu()},
             (
-                "image must have the architecture of the instance types, got x86_64 with c7g.large (arm64); "
+                "software.image must have the architecture of the instance types, got x86_64 with c7g.large (arm64); "
                 "pass architecture='arm64' to the image"
             ),
         ),
         (
-            {"worker_instance_type": "trn1.32xlarge"},
+            {"workers.instance_type": "trn1.32xlarge"},
             (
-                "image must be given for worker_instance_type trn1.32xlarge, got none; no image is known "
+                "software.image must be given for workers.instance_type trn1.32xlarge, got none; no image is known "
                 "here that drives it: pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
             ),
         ),
         (
-            {"worker_instance_type": "p5.4800xlarge"},
+            {"workers.instance_type": "p5.4800xlarge"},
             (
-                "worker_instance_type must be an instance type of the catalogue of 2026-08-02, got 'p5.4800xlarge'; "
+                "workers.instance_type must be an instance type of the catalogue of 2026-08-02, got 'p5.4800xlarge'; "
                 "take one of p5.48xlarge, p5.4xlarge, or describe a newer type with "
                 "InstanceTypeFacts(name='p5.4800xlarge', …)"
             ),
@@ -155,7 +131,7 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
 )
 def test_props_that_cannot_work_are_refused(props: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
-        plan_cluster(**props)
+        plan(props)
     assert str(caught.value) == message
 
 
@@ -164,19 +140,19 @@ def test_props_that_cannot_work_are_refused(props: dict[str, Any], message: str)
     ["", "/", "/efs/", "//efs", "/efs/../etc", "/efs data", "/efs\nSETTINGS\nreboot", "/efs'", "/efs$(id)", "/.hidden"],
 )
 def test_mount_point_that_could_leave_its_place_in_user_data_is_refused(mount_point: str) -> None:
-    with pytest.raises(ValueError, match="mount_point must"):
-        plan_cluster(mount_point=mount_point)
+    with pytest.raises(ValueError, match=r"storage.mount_point must"):
+        plan({"storage.mount_point": mount_point})
 
 
 @pytest.mark.parametrize("mount_point", ["/efs", "/mnt/efs", "/home/ubuntu/data-1", "/srv/a.b_c"])
 def test_clean_mount_points_are_taken(mount_point: str) -> None:
-    plan_cluster(mount_point=mount_point)
+    plan({"storage.mount_point": mount_point})
 
 
 @given(COUNTS, COUNTS, COUNTS)
 def test_capacities_are_in_order_or_refused(minimum: int | None, desired: int | None, maximum: int | None) -> None:
     try:
-        found = check_capacity(minimum, desired, maximum)
+        found = Workers(min_capacity=minimum, desired_capacity=desired, max_capacity=maximum).capacity
     except ValueError:
         given_ = [value for value in (minimum, desired, maximum) if value is not None]
         assert given_ != sorted(given_)
@@ -188,26 +164,182 @@ def test_capacities_are_in_order_or_refused(minimum: int | None, desired: int | 
 
 
 def test_capacity_that_is_known_only_at_deployment_is_refused() -> None:
-    with pytest.raises(ValueError, match="worker_desired_capacity must be known at synth, got a token"):
-        plan_cluster(worker_desired_capacity=Token.as_number({"Ref": "Workers"}))
+    with pytest.raises(ValueError, match=r"workers\.desired_capacity must be known at synth, got a token"):
+        Workers(desired_capacity=Token.as_number({"Ref": "Workers"}))
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ((None, None, None), (1, 3, 3)),
+        ((5, None, None), (5, 5, 5)),
+        ((None, None, 2), (1, 2, 2)),
+        ((None, None, 8), (1, 3, 8)),
+        ((None, 0, None), (0, 0, 0)),
+    ],
+)
+def test_capacities_that_are_left_out_are_the_nearest_to_three_workers(
+    given_: tuple[int | None, ...], expected: tuple[int, ...]
+) -> None:
+    minimum, desired, maximum = given_
+    assert Workers(min_capacity=minimum, desired_capacity=desired, max_capacity=maximum).capacity == expected
 
 
 @pytest.mark.fault(63)
 @pytest.mark.parametrize("minutes", [10, 12, 55, 720])
 def test_nodes_stop_at_least_a_minute_before_the_stack(minutes: int) -> None:
-    assert 60 <= minutes * 60 - count_setup_seconds(Duration.minutes(minutes)) <= 300
+    assert 60 <= minutes * 60 - _count_formation_seconds(Duration.minutes(minutes)) <= 300
 
 
-def test_default_setup_timeout_is_55_minutes() -> None:
-    assert plan_cluster().setup_timeout.to_minutes() == 55
+@pytest.mark.fault(63)
+def test_default_setup_timeout_is_55_minutes(synthesize: Any) -> None:
+    assert synthesize().only("AWS::CloudFormation::WaitCondition")["Timeout"] == str(55 * 60)
+
+
+def test_a_cluster_stops_later_than_its_stack_gives_up() -> None:
+    hour = Duration.hours(1)
+    assert _check_timeout(hour, Spending(stop_after=Duration.minutes(61))) is hour
+    with pytest.raises(
+        ValueError, match=r"spending\.stop_after must be more than setup_timeout \(60 minutes\), got 60 "
+    ):
+        _check_timeout(hour, Spending(stop_after=hour))
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        (
+            {"setup_timeout": Duration.minutes(2)},
+            "setup_timeout must be whole seconds from 10 minutes to 12 hours, got 2 minutes; the default is 55 minutes",
+        ),
+        (
+            {"setup_timeout": Duration.hours(2), "spending": Spending(stop_after=Duration.hours(1))},
+            (
+                "spending.stop_after must be more than setup_timeout (120 minutes), got 60 minutes; a cluster that "
+                "stops while it forms fails its stack, so shorten setup_timeout or stop later"
+            ),
+        ),
+        (
+            {"key_pair": "mine$"},
+            (
+                "key_pair must be the name of an EC2 key pair of letters, digits and ._:/=+@-, got 'mine$'; pass "
+                "ec2.KeyPair.from_key_pair_name for a name with others"
+            ),
+        ),
+        ({"workers": {"instance_type": "m5.large"}}, "workers must be a Workers, got a dict; pass one"),
+    ],
+)
+def test_a_cluster_refuses_its_own_props_before_anything_is_made(
+    make_stack: Any, props: dict[str, Any], message: str
+) -> None:
+    stack = make_stack()
+    with pytest.raises(ValueError, match="must") as caught:
+        TrainingCluster(stack, "Cluster", **props)
+    assert str(caught.value) == message
+    assert not stack.node.children
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda vpc, _: Network(vpc=vpc, cidr="10.0.0.0/16"),
+            "network.cidr must be left out with network.vpc, got '10.0.0.0/16'; the VPC has its own addresses",
+        ),
+        (
+            lambda _, subnet: Network(worker_subnet=subnet),
+            (
+                "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
+                "subnets' VPC"
+            ),
+        ),
+        (
+            lambda _, subnet: Network(master_subnet=subnet),
+            (
+                "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
+                "subnets' VPC"
+            ),
+        ),
+        (
+            lambda *_: plan({"network.isolated": True, "master.ssh_peer": "203.0.113.7/32"}),
+            "master.ssh_peer must be left out with network.isolated, got both; log in through Session Manager",
+        ),
+        (
+            lambda *_: Storage(file_system="fs-01234567", throughput="bursting"),
+            "storage.throughput must be left out with storage.file_system, got both; the file system has its own",
+        ),
+        (
+            lambda *_: Storage(mount_point="/fsx/shared", lustre=Lustre()),
+            (
+                "storage.mount_point must lie beside that of storage.lustre, got /fsx/shared and /fsx; give one of "
+                "them another mount_point"
+            ),
+        ),
+        (
+            lambda *_: Lustre(deployment="scratch", throughput=125),
+            (
+                "lustre.throughput must be left out with deployment scratch, which has its own, got one; leave it out, "
+                "or take a persistent one"
+            ),
+        ),
+    ],
+)
+def test_choices_that_contradict_each_other_are_refused(
+    imported: tuple[ec2.IVpc, ec2.ISubnet], make: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        make(*imported)
+    assert str(caught.value) == message
+
+
+@pytest.fixture(scope="module")
+def imported(make_app: Any) -> tuple[ec2.IVpc, ec2.ISubnet]:
+    """Return a VPC, and a subnet in us-east-1b."""
+    stack = cdk.Stack(make_app(), "Stack")
+    vpc = ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"])
+    subnet = ec2.Subnet.from_subnet_attributes(
+        stack, "Subnet", subnet_id="subnet-01234567", availability_zone="us-east-1b"
+    )
+    return vpc, subnet
+
+
+def test_the_zone_of_the_nodes_is_what_is_written_or_that_of_their_subnet(
+    imported: tuple[ec2.IVpc, ec2.ISubnet],
+) -> None:
+    vpc, subnet = imported
+    assert Network().zone is None
+    assert Network(availability_zone="us-east-1a").zone == "us-east-1a"
+    assert Network(vpc=vpc, worker_subnet=subnet).zone == "us-east-1b"
+    # That the two differ is refused when the network is made.
+    assert Network(vpc=vpc, worker_subnet=subnet, availability_zone="us-east-1a").zone == "us-east-1a"
+
+
+def test_what_the_key_of_a_cluster_encrypts_may_outlive_its_stack_unless_it_is_somebody_elses() -> None:
+    assert Storage().has_own_file_system
+    assert Storage(backup=False).outlives_stack
+    others = Storage(file_system="fs-01234567")
+    assert not others.has_own_file_system
+    assert others.outlives_stack
+    assert Storage(file_system="fs-01234567", backup=False, lustre=Lustre()).outlives_stack
+    assert not Storage(file_system="fs-01234567", backup=False).outlives_stack
+
+
+def test_the_master_is_like_a_worker_until_it_is_chosen() -> None:
+    found = plan({"workers.instance_type": "m5.large", "workers.volume_size": 300, "workers.purchase": Purchase.spot()})
+    master, worker = (found.roles[role] for role in (NodeRole.MASTER, NodeRole.WORKER))
+    assert (master.facts, master.volume_size, master.max_capacity) == (worker.facts, 300, 1)
+    assert (master.purchase.kind, worker.purchase.kind) == ("on-demand", "spot")
+    assert plan({"workers.volume_size": 300, "master.volume_size": 200}).roles[NodeRole.MASTER].volume_size == 200
 
 
 def test_peers_may_be_objects_prefix_lists_or_networks() -> None:
     peer = ec2.Peer.ipv4("203.0.113.0/24")
-    assert make_peer(peer) is peer
-    assert make_peer("pl-0123456789abcdef0").unique_id == "pl-0123456789abcdef0"
-    assert make_peer("203.0.113.0/24").unique_id == "203.0.113.0/24"
-    assert make_peer(None) is None
+    assert Master(ssh_peer=peer).peer is peer
+    for text in ("pl-0123456789abcdef0", "203.0.113.0/24"):
+        found = Master(ssh_peer=text).peer
+        assert found is not None
+        assert found.unique_id == text
+    assert Master().peer is None
 
 
 @pytest.mark.parametrize(
@@ -228,30 +360,31 @@ def test_peers_may_be_objects_prefix_lists_or_networks() -> None:
     ids=lambda peer: peer if isinstance(peer, str) else peer.unique_id,
 )
 def test_d61_peer_that_is_everyone_is_refused_in_every_form(everyone: str | ec2.IPeer) -> None:
-    with pytest.raises(ValueError, match="ssh_peer must not be everyone"):
-        plan_cluster(ssh_peer=everyone)
+    with pytest.raises(ValueError, match=r"master\.ssh_peer must not be everyone"):
+        Master(ssh_peer=everyone)
 
 
 def test_peer_may_be_a_security_group_or_a_wide_network_of_ones_own(make_stack: Any) -> None:
     group = ec2.SecurityGroup.from_security_group_id(make_stack(), "Bastion", "sg-0123456789abcdef0")
     for peer in (group, ec2.Peer.ipv4("10.0.0.0/8"), ec2.Peer.ipv6("fd00::/16"), ec2.Peer.prefix_list("pl-0123abcd")):
-        assert make_peer(peer) is peer
+        assert Master(ssh_peer=peer).peer is peer
 
 
-def test_file_system_id_that_is_known_only_at_deployment_is_taken() -> None:
-    plan_cluster(file_system_id=Aws.NO_VALUE)
-
-
-@pytest.mark.parametrize("prop", ["setup_script", "run_script"])
+@pytest.mark.parametrize("prop", ["workers.setup_script", "master.setup_script", "master.run_script"])
 def test_script_must_be_a_file_that_says_what_runs_it(prop: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"{prop} must be a file, got"):
-        plan_cluster(**{prop: str(tmp_path / "absent.sh")})
+        plan({prop: str(tmp_path / "absent.sh")})
     silent = tmp_path / "silent.sh"
     silent.write_text("echo hello\n")
     with pytest.raises(ValueError, match=f"{prop} must say what runs it"):
-        plan_cluster(**{prop: str(silent)})
+        plan({prop: str(silent)})
 
 
-def test_key_pair_may_be_an_object(make_stack: Any) -> None:
-    pair = ec2.KeyPair.from_key_pair_name(make_stack(), "Pair", "mine")
-    assert plan_cluster(key_pair=pair).key_name == "mine"
+def test_addresses_of_a_new_vpc_are_counted_when_it_is_made(make_stack: Any) -> None:
+    props = props_of({"workers.instance_type": "m5.large", "workers.max_capacity": 26, "network.cidr": "10.0.0.0/26"})
+    with pytest.raises(ValueError, match="must") as caught:
+        TrainingCluster(make_stack(), "Cluster", **props)
+    assert str(caught.value) == (
+        "workers.max_capacity must not exceed the 25 addresses that network.worker_subnet 10.0.0.0/27 has for workers, "
+        "got 26; lower workers.max_capacity or workers.desired_capacity, or take a larger subnet"
+    )

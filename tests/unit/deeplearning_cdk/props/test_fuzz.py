@@ -1,10 +1,11 @@
 """
 Whatever a public prop is given, it is taken or refused in one line that names the prop, the rule and a way out.
 
-The props are found by the signatures, so that a new one is tried without being named here. Most is tried without a
-synthesis: `plan_cluster` and `Place` check all props of `TrainingCluster`.
+The props are found by the signatures, so that a new one is tried without being named here. Nothing is synthesized:
+a value of a cluster is made and planned with, and `TrainingCluster` checks its own props before it makes anything.
 """
 
+import contextlib
 import inspect
 import math
 import re
@@ -23,22 +24,29 @@ from aws_cdk import aws_sns as sns
 
 import deeplearning_cdk
 from deeplearning_cdk import (
-    ClusterNetwork,
     DataSource,
     EnvironmentCache,
     InstanceTypeFacts,
     JobEnvironment,
+    Lustre,
     LustreFileSystem,
+    Master,
+    Network,
     NodeImage,
     Purchase,
-    SetupScripts,
     SharedFileSystem,
+    Software,
     Spending,
+    Storage,
     TrainingCluster,
+    Workers,
+    training_cluster,
 )
-from deeplearning_cdk.cluster_plan import plan_cluster
-from deeplearning_cdk.network.cluster_network import Place
+from deeplearning_cdk.nodes.plan import plan_nodes
 from deeplearning_cdk.props.check import show_value
+from deeplearning_cdk.props.rules import count_gibibytes
+from tests.unit.deeplearning_cdk.clusters import VALUES, plan
+from tests.unit.deeplearning_cdk.clusters import props_of as cluster_props
 
 FORM = re.compile(r"[A-Za-z_][\w .\[\]'-]* must .+, got .+; .+")
 HOSTILE_TEXTS = ("a\n", "a\0b", "$(reboot)", "/efs$(reboot)", "ami-01234567\n", "fs-01234567\0")
@@ -51,8 +59,12 @@ ODD_SIZES = (Size.gibibytes(0), Size.mebibytes(1536), Size.kibibytes(1), Size.te
 
 # Each callable with the props that it needs, to which one hostile value is added.
 PLAIN: dict[Callable[..., Any], dict[str, Any]] = {
-    plan_cluster: {"worker_instance_type": "m5.large"},
-    Place: {},
+    Workers: {"instance_type": "m5.large"},
+    Master: {"instance_type": "m5.large"},
+    Network: {},
+    Software: {},
+    Storage: {},
+    Lustre: {},
     DataSource: {"name": "train", "bucket": "team-data"},
     EnvironmentCache: {"bucket": "team-bucket"},
     JobEnvironment: {"kind": "container"},
@@ -63,7 +75,6 @@ PLAIN: dict[Callable[..., Any], dict[str, Any]] = {
     JobEnvironment.from_container: {"image": "x"},
     InstanceTypeFacts: {"name": "m5.large"},
     Spending: {},
-    SetupScripts: {},
     Purchase: {},
     Purchase.on_demand: {},
     Purchase.spot: {},
@@ -81,19 +92,18 @@ PLAIN: dict[Callable[..., Any], dict[str, Any]] = {
     },
     NodeImage.from_ami_id: {"ami_id": "ami-01234567", "login_user": "ubuntu"},
 }
-# Constructs, which are made in a stack of their own; TrainingCluster is covered by plan_cluster and Place.
+# Constructs with what they need beside the fixture's objects: they are made in a stack, if they take the value at all.
 CONSTRUCTS: dict[Callable[..., Any], dict[str, Any]] = {
     LustreFileSystem: {},
     LustreFileSystem.from_attributes: {"dns_name": "fs.example.com", "mount_name": "abc"},
     SharedFileSystem: {},
-    ClusterNetwork: {},
+    SharedFileSystem.from_shared_file_system_attributes: {"file_system_id": "fs-01234567"},
 }
-MADE_BY_THE_CLUSTER = {"CapacityAdjuster", "Coordination", "NodeGroup"}
 
 
 @pytest.fixture(scope="module")
-def stack() -> cdk.Stack:
-    return cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+def stack(make_app: Callable[..., cdk.App]) -> cdk.Stack:
+    return cdk.Stack(make_app(), "Stack")
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +138,16 @@ def objects(stack: cdk.Stack) -> dict[str, Any]:
 
 def props_of(callee: Callable[..., Any]) -> list[str]:
     """Return the props of a callable; of a construct without its place in the tree."""
-    made = callee.__init__ if callee in CONSTRUCTS and inspect.isclass(callee) else callee
+    made = callee.__init__ if callee is TrainingCluster or callee in (SharedFileSystem, LustreFileSystem) else callee
     return [name for name in inspect.signature(made).parameters if name not in {"self", "scope", "construct_id"}]
+
+
+def make_and_plan(callee: Callable[..., Any], props: dict[str, Any]) -> None:
+    made = callee(**props)
+    name = next((name for name, value in VALUES.items() if value is callee), None)
+    if name in inspect.signature(plan_nodes).parameters:
+        values = {value: VALUES[value]() for value in inspect.signature(plan_nodes).parameters}
+        plan_nodes(**values | {"workers": Workers(instance_type="m5.large"), str(name): made})
 
 
 def try_prop(call: Callable[[], Any], where: str) -> str:
@@ -158,7 +176,9 @@ def label(callee: Callable[..., Any]) -> str:
 def test_a_prop_takes_any_value_or_refuses_it_in_one_line(callee: Any, prop: str, objects: dict[str, Any]) -> None:
     values = [*TEXTS, *NUMBERS, *OTHERS, *ODD_TIMES, *ODD_SIZES, *objects.values()]
     for value in values:
-        refusal = try_prop(lambda value=value: callee(**PLAIN[callee] | {prop: value}), f"{prop}={show_value(value)}")
+        refusal = try_prop(
+            lambda value=value: make_and_plan(callee, PLAIN[callee] | {prop: value}), f"{prop}={show_value(value)}"
+        )
         if isinstance(value, str) and value in HOSTILE_TEXTS:
             assert refusal, f"{prop} takes {value!r}"
 
@@ -167,19 +187,44 @@ def test_a_prop_takes_any_value_or_refuses_it_in_one_line(callee: Any, prop: str
     ("callee", "prop"),
     [pytest.param(callee, prop, id=f"{label(callee)}-{prop}") for callee in CONSTRUCTS for prop in props_of(callee)],
 )
-def test_a_prop_of_a_construct_refuses_what_is_wrong(callee: Any, prop: str, objects: dict[str, Any]) -> None:
-    needed = {"security_group": objects["group"]} if callee == LustreFileSystem.from_attributes else {}
-    if callee is SharedFileSystem:
-        needed = {"vpc": objects["vpc"], "subnet": objects["subnet"]}
-    for value in (*HOSTILE_TEXTS, b"x", 10**5000, math.nan, object(), {}, RemovalPolicy.SNAPSHOT, objects["parameter"]):
-        place = cdk.Stack()
-        call = lambda value=value, place=place: callee(place, "X", **CONSTRUCTS[callee] | needed | {prop: value})  # noqa: E731
+def test_a_prop_of_a_construct_refuses_what_is_wrong(
+    callee: Any, prop: str, objects: dict[str, Any], stack: cdk.Stack
+) -> None:
+    needed = {"vpc": objects["vpc"], "subnet": objects["subnet"], "security_group": objects["group"]}
+    known = CONSTRUCTS[callee] | {name: value for name, value in needed.items() if name in props_of(callee)}
+    for index, value in enumerate(
+        (*HOSTILE_TEXTS, b"x", 10**5000, math.nan, object(), {}, RemovalPolicy.SNAPSHOT, objects["parameter"])
+    ):
+        identity = f"{label(callee)}-{prop}-{index}"
+        call = lambda value=value, identity=identity: callee(stack, identity, **known | {prop: value})  # noqa: E731
         assert try_prop(call, f"{prop}={show_value(value)}"), f"{prop} takes {show_value(value)}"
 
 
+class PropsTakenError(Exception):
+    """Raised where a cluster has taken its props and would be made."""
+
+
+@pytest.mark.parametrize("prop", props_of(TrainingCluster))
+def test_a_prop_of_a_cluster_takes_any_value_or_refuses_it_in_one_line(
+    prop: str, objects: dict[str, Any], stack: cdk.Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> None:
+        raise PropsTakenError
+
+    def make(value: Any) -> None:
+        with contextlib.suppress(PropsTakenError):
+            TrainingCluster(stack, "Cluster", **{prop: value})
+
+    monkeypatch.setattr(training_cluster, "plan_nodes", stop)
+    values = [*TEXTS, *NUMBERS, *OTHERS, *ODD_TIMES, *ODD_SIZES, *objects.values()]
+    refused = [value for value in values if try_prop(lambda value=value: make(value), f"{prop}={show_value(value)}")]
+    assert all(text in refused for text in HOSTILE_TEXTS)
+    assert stack.node.try_find_child("Cluster") is None
+
+
 def test_every_public_class_is_fuzzed() -> None:
-    tried = {label(callee).partition(".")[0] for callee in (*PLAIN, *CONSTRUCTS)} | {"TrainingCluster"}
-    assert set(deeplearning_cdk.__all__) == (tried - {"plan_cluster", "Place"}) | MADE_BY_THE_CLUSTER
+    tried = {label(callee).partition(".")[0] for callee in (*PLAIN, *CONSTRUCTS, TrainingCluster)}
+    assert set(deeplearning_cdk.__all__) == tried
 
 
 def test_every_way_to_make_a_value_is_fuzzed() -> None:
@@ -190,26 +235,22 @@ def test_every_way_to_make_a_value_is_fuzzed() -> None:
                 assert any(label(callee) == f"{name}.{method}" for callee in (*PLAIN, *CONSTRUCTS)), f"{name}.{method}"
 
 
-def test_the_plan_and_the_place_have_every_prop_of_a_cluster() -> None:
-    assert set(props_of(TrainingCluster.__init__)) - {"self"} <= set(props_of(plan_cluster)) | set(props_of(Place))
-
-
-def test_tokens_that_the_template_can_carry_are_taken(synthesize: Any) -> None:
-    number = cdk.Token.as_number({"Ref": "Size"})
-    made = synthesize(
-        worker_instance_type="m5.large",
-        volume_size=number,
-        key_pair=cdk.Token.as_string({"Ref": "Pair"}),
-        file_system_id=cdk.Token.as_string({"Ref": "FileSystem"}),
-        image=NodeImage.from_ami_id(cdk.Token.as_string({"Ref": "Image"}), login_user="ubuntu"),
-        data=[DataSource("train", cdk.Token.as_string({"Ref": "Bucket"}))],
-    )
-    text = str(made.template["Resources"])
+def test_tokens_that_the_template_can_carry_are_taken(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    props = {
+        "workers.instance_type": "m5.large",
+        "workers.volume_size": cdk.Token.as_number({"Ref": "Size"}),
+        "storage.file_system": cdk.Token.as_string({"Ref": "FileSystem"}),
+        "software.image": NodeImage.from_ami_id(cdk.Token.as_string({"Ref": "Image"}), login_user="ubuntu"),
+        "storage.data": [DataSource("train", cdk.Token.as_string({"Ref": "Bucket"}))],
+        "key_pair": ec2.KeyPair.from_key_pair_name(stack, "Pair", cdk.Token.as_string({"Ref": "Pair"})),
+    }
+    TrainingCluster(stack, "Cluster", **cluster_props(props))
+    text = str(read_stack(stack).template["Resources"])
     assert all(f"{{'Ref': '{name}'}}" in text for name in ("Size", "Pair", "FileSystem", "Image", "Bucket"))
 
 
 @pytest.mark.parametrize("size", [300, Size.gibibytes(300), Size.mebibytes(300 * 1024)])
-def test_a_volume_is_as_large_as_asked_in_any_unit(size: Any, synthesize: Any) -> None:
-    templates = synthesize(worker_instance_type="m5.large", volume_size=size).of_type("AWS::EC2::LaunchTemplate")
-    mappings = [entry["Properties"]["LaunchTemplateData"]["BlockDeviceMappings"] for entry in templates.values()]
-    assert [mapping["Ebs"]["VolumeSize"] for (mapping,) in mappings] == [300, 300]
+def test_a_volume_is_as_large_as_asked_in_any_unit(size: Any) -> None:
+    roles = plan({"workers.volume_size": size}).roles
+    assert [count_gibibytes(role.volume_size) for role in roles.values()] == [300, 300]

@@ -16,8 +16,8 @@ PACKS = {"AwsSolutions", "NIST.800.53.R5", "HIPAA.Security", "PCI.DSS.321"}
 
 
 @pytest.fixture
-def stack():
-    return cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+def stack(make_stack):
+    return make_stack()
 
 
 def _acknowledged(construct):
@@ -62,8 +62,7 @@ def test_a_rule_is_acknowledged_on_the_resource_alone(stack):
 
 def test_two_rules_of_one_resource_stand_side_by_side(stack):
     function = lambda_.CfnFunction(stack, "Function", code=lambda_.CfnFunction.CodeProperty(zip_file="x"), role="role")
-    acknowledge(function, "function-concurrency")
-    acknowledge(function, "function-outside-vpc")
+    acknowledge(function, "function-concurrency", "function-outside-vpc")
     skips = function.get_metadata("checkov")["skip"]
     assert [skip["id"] for skip in skips] == ["CKV_AWS_115", "CKV_AWS_117"]
     assert all(len(skip["comment"].split()) >= LEAST_WORDS for skip in skips)

@@ -11,6 +11,7 @@ from aws_cdk import aws_kms as kms
 
 from deeplearning_cdk import Purchase, TrainingCluster
 from deeplearning_cdk.security.encryption import IMPORTED_KEY_POLICY, ClusterEncryption
+from tests.unit.deeplearning_cdk.clusters import EVERYTHING, plan, props_of
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "encryption.md"
 ROLE = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
@@ -33,8 +34,8 @@ def _plain(value: Any) -> Any:
     return {name: _plain(entry) for name, entry in value.items()}
 
 
-def _read_policy(stack: cdk.Stack, read_stack: Any, part: str) -> list[Any]:
-    key = read_stack(stack).part("AWS::KMS::Key", part)["Properties"]
+def _policy(synthesis: Any, part: str) -> list[Any]:
+    key = synthesis.part("AWS::KMS::Key", part)["Properties"]
     return list(_plain(key["KeyPolicy"]["Statement"]))
 
 
@@ -94,19 +95,15 @@ LOGS = _allow(
 )
 
 
-def test_the_clusters_own_key_admits_auto_scaling_by_condition_and_what_publishes(
-    make_stack: Any, read_stack: Any
-) -> None:
-    stack = make_stack()
-    TrainingCluster(stack, "Cluster", worker_instance_type="m5.large")
+def test_the_clusters_own_key_admits_auto_scaling_by_condition_and_what_publishes(synthesize: Any) -> None:
     # Its log groups have CloudWatch's key, since they must outlive it.
-    assert _read_policy(stack, read_stack, "Encryption") == [ADMINISTRATION, *SCALING, *TOPICS]
+    assert _policy(synthesize(), "Encryption") == [ADMINISTRATION, *SCALING, *TOPICS]
 
 
 def test_every_statement_with_any_principal_names_one_role_of_the_account(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     ClusterEncryption(stack, "Encryption")
-    open_to_all = [each for each in _read_policy(stack, read_stack, "Key") if each["Principal"] == {"AWS": "*"}]
+    open_to_all = [each for each in _policy(read_stack(stack), "Key") if each["Principal"] == {"AWS": "*"}]
     assert len(open_to_all) == 2
     for statement in open_to_all:
         assert statement["Condition"]["StringEquals"] == IS_SCALING
@@ -131,9 +128,10 @@ def test_the_clusters_own_key_goes_with_the_stack_when_it_encrypts_nothing_that_
 def test_a_key_of_the_same_app_gets_the_statements_and_nobody_is_warned(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     key = kms.Key(stack, "Mine")
-    TrainingCluster(stack, "Cluster", encryption_key=key, worker_instance_type="m5.large")
-    assert _read_policy(stack, read_stack, "Mine") == [ADMINISTRATION, *SCALING, *TOPICS, LOGS]
-    assert not read_stack(stack).warnings
+    TrainingCluster(stack, "Cluster", **props_of({"encryption_key": key, "workers.instance_type": "m5.large"}))
+    synthesis = read_stack(stack)
+    assert _policy(synthesis, "Mine") == [ADMINISTRATION, *SCALING, *TOPICS, LOGS]
+    assert not synthesis.warnings
 
 
 def test_a_warning_tells_all_that_the_policy_of_an_imported_key_must_say(make_stack: Any, read_stack: Any) -> None:
@@ -169,15 +167,16 @@ def test_the_document_names_everything_that_is_encrypted(part: str) -> None:
     assert part in DOCUMENT.read_text()
 
 
-@pytest.mark.parametrize("buyer", ["worker_purchase", "master_purchase"])
-def test_with_spot_instances_the_key_admits_the_role_that_launches_them(
-    make_stack: Any, read_stack: Any, buyer: str
-) -> None:
+@pytest.mark.parametrize("buyer", ["workers.purchase", "master.purchase"])
+def test_either_role_may_buy_spot_instances(buyer: str) -> None:
+    assert plan({buyer: Purchase.spot()}).has_spot
+    assert not plan({buyer: Purchase.on_demand()}).has_spot
+
+
+def test_with_spot_instances_the_key_admits_the_role_that_launches_them(synthesize: Any) -> None:
     """EC2 user guide, "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots"."""
-    stack, bought = make_stack(), {buyer: Purchase.spot()}
-    TrainingCluster(stack, "Cluster", worker_instance_type="m5.large", **bought)
     spot = "arn:aws:iam::111122223333:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
-    _, *scaling = _read_policy(stack, read_stack, "Encryption")[: 1 + len(SCALING)]
+    _, *scaling = _policy(synthesize(**EVERYTHING), "Encryption")[: 1 + len(SCALING)]
     for statement, without_spot in zip(scaling, SCALING, strict=True):
         named = statement["Condition"]["StringEquals"].pop("aws:PrincipalArn")
         assert named == [IS_SCALING["aws:PrincipalArn"], spot]

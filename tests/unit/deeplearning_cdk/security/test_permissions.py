@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import DataSource, EnvironmentCache, TrainingCluster
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import EVERYTHING, props_of
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 ASSETS = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
 GROUPS = "arn:${AWS::Partition}:autoscaling:${AWS::Region}:${AWS::AccountId}:autoScalingGroup:*"
@@ -20,12 +22,7 @@ CHANNELS = [
     "ssmmessages:OpenDataChannel",
 ]
 ROLES = ("MasterRole", "WorkerRole")
-ISOLATED: dict[str, Any] = {
-    "isolated": True,
-    "image": NodeImage.ubuntu(has_packages=True),
-    "environment": JobEnvironment.none(),
-    "worker_instance_type": "m5.large",
-}
+ISOLATED, AMAZON_LINUX = VARIANTS["network.isolated"], VARIANTS["amazon-linux"]
 MOST_POLICY_CHARACTERS = 6144
 """IAM's limit on a managed policy, which counts no white space."""
 OURS = (*ROLES, "CapacityAdjusterRole")
@@ -206,7 +203,7 @@ def test_no_role_has_a_policy_inside_or_one_of_aws_and_none_may_hand_out_rights(
 
 
 def test_every_action_of_the_clusters_roles_is_known(synthesize: Any) -> None:
-    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
+    synthesis = synthesize(**AMAZON_LINUX)
     actions: dict[str, list[str]] = {}
     for part in OURS:
         found = [statement["Action"] for statement in synthesis.statements(part)]
@@ -256,7 +253,7 @@ def test_every_action_of_the_clusters_roles_is_known(synthesize: Any) -> None:
 
 @pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
 def test_nodes_mount_through_their_access_point_only_where_the_image_has_iam(synthesize: Any, role: str) -> None:
-    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
+    synthesis = synthesize(**AMAZON_LINUX)
     (file_system,) = synthesis.of_type("AWS::EFS::FileSystem")
     (access_point,) = synthesis.of_type("AWS::EFS::AccessPoint")
     prefix = "arn:${AWS::Partition}:elasticfilesystem:${AWS::Region}:${AWS::AccountId}:file-system/${Id}"
@@ -267,14 +264,6 @@ def test_nodes_mount_through_their_access_point_only_where_the_image_has_iam(syn
             "StringEquals": {"elasticfilesystem:AccessPointArn": {"Fn::GetAtt": [access_point, "Arn"]}},
         },
     )
-
-
-def test_only_the_master_reads_the_run_script(synthesize: Any, tmp_path: Any) -> None:
-    for name in ("setup.sh", "run.sh"):
-        (tmp_path / name).write_text(f"#!/bin/bash\n# {name}\n")
-    synthesis = synthesize(setup_script=str(tmp_path / "setup.sh"), run_script=str(tmp_path / "run.sh"))
-    assert sorted(_read_assets(synthesis.statements("MasterRole")[-1])) == ["sh", "sh", "zip"]
-    assert sorted(_read_assets(synthesis.statements("WorkerRole")[-1])) == ["sh", "zip"]
 
 
 @pytest.mark.fault(24)
@@ -310,7 +299,7 @@ def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize:
 
 
 def test_d62_the_only_star_is_for_calls_that_take_no_resource(synthesize: Any) -> None:
-    synthesis = synthesize(image=NodeImage.deep_learning_amazon_linux())
+    synthesis = synthesize(**AMAZON_LINUX)
     stars = {
         part: [statement["Action"] for statement in synthesis.statements(part) if statement["Resource"] == "*"]
         for part in OURS
@@ -325,20 +314,20 @@ def test_d62_the_only_star_is_for_calls_that_take_no_resource(synthesize: Any) -
 
 # --- Data and environment -----------------------------------------------------------------------------
 
-DATA = (
-    DataSource("train", "team-data", "coco/train.tar.gz"),
-    DataSource("images", "team-data", "images/", target="local"),
-    DataSource("all", "other-data", target="stream"),
-)
-
 
 def _s3(path: str) -> dict[str, Any]:
     return {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, f":s3:::{path}"]]}
 
 
-@pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
-def test_nodes_read_exactly_the_data_that_was_named(synthesize: Any, role: str) -> None:
-    statements = [entry for entry in synthesize(data=DATA).statements(role) if "s3:" in json.dumps(entry["Action"])]
+CACHE = "team-environments"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nodes_read_exactly_the_data_that_was_named_and_nothing_that_lustre_reads_for_them(
+    synthesize: Any, role: str
+) -> None:
+    synthesis = synthesize(**EVERYTHING)
+    statements = [entry for entry in synthesis.statements(role) if "s3:" in json.dumps(entry["Action"])]
     (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject")
     # What goes to the shared file system is read by the master alone.
     archive = [_s3("team-data/coco/train.tar.gz"), _s3("team-data/coco/train.tar.gz.sha256")]
@@ -347,7 +336,7 @@ def test_nodes_read_exactly_the_data_that_was_named(synthesize: Any, role: str) 
         *(archive if role == "MasterRole" else []),
         _s3("team-data/images/*"),
     ]
-    listed = [entry for entry in statements if entry != read]
+    listed = [entry for entry in statements if entry != read and CACHE not in json.dumps(entry)]
     assert {entry["Action"] for entry in listed} == {"s3:ListBucket"}
     coco = (":s3:::team-data", '{"StringLike": {"s3:prefix": "coco/train.tar.gz*"}}')
     assert sorted((entry["Resource"]["Fn::Join"][1][2], json.dumps(entry.get("Condition"))) for entry in listed) == [
@@ -355,82 +344,70 @@ def test_nodes_read_exactly_the_data_that_was_named(synthesize: Any, role: str) 
         *([coco] if role == "MasterRole" else []),
         (":s3:::team-data", '{"StringLike": {"s3:prefix": "images/*"}}'),
     ]
+    assert "linked-data" in json.dumps(synthesis.of_type("AWS::FSx::DataRepositoryAssociation"))
+    assert "linked-data" not in json.dumps(synthesis.of_type("AWS::IAM::ManagedPolicy"))
 
 
-def test_nodes_may_decrypt_with_the_key_of_a_bucket_that_is_a_construct(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    bucket = s3.Bucket(stack, "Data", encryption=s3.BucketEncryption.KMS)
-    data = [DataSource("train", bucket, "train/"), DataSource("images", bucket, "images/", target="local")]
-    TrainingCluster(stack, "Cluster", data=data)
-    synthesis = read_stack(stack)
-    granted = {name: entry for name, entry in synthesis.of_type("AWS::IAM::ManagedPolicy").items() if "Grants" in name}
-    statements = [entry["Properties"]["PolicyDocument"]["Statement"] for entry in granted.values()]
-    assert statements == [[_allow("kms:Decrypt", _arn(synthesis, "AWS::KMS::Key", "DataKey"))]] * 2
-    # A node that starts before it may decrypt would fail for good.
-    for node_role in NodeRole:
-        assert set(granted) <= synthesis.before(synthesis.group_id(node_role))
-
-
-def test_nodes_read_nothing_that_lustre_reads_for_them(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    lustre = LustreFileSystem(stack, "Lustre")
-    TrainingCluster(stack, "Cluster", lustre=lustre, data=[DataSource("train", "team-data", "train/", "lustre")])
-    synthesis = read_stack(stack)
-    assert "team-data" in json.dumps(synthesis.of_type("AWS::FSx::DataRepositoryAssociation"))
-    assert "team-data" not in json.dumps(synthesis.of_type("AWS::IAM::ManagedPolicy"))
-
-
-@pytest.mark.parametrize("role", ["MasterRole", "WorkerRole"])
-def test_every_node_reads_the_file_of_the_environment(synthesize: Any, tmp_path: Any, role: str) -> None:
-    (tmp_path / "requirements.txt").write_text("torch==2.9.1\n")
-    environment = JobEnvironment.from_requirements(str(tmp_path / "requirements.txt"))
-    assert sorted(_read_assets(synthesize(environment=environment).statements(role)[-1])) == ["txt", "zip"]
-
-
-CACHE = EnvironmentCache("team-environments")
-HOROVOD = JobEnvironment.with_horovod()
+@pytest.mark.parametrize(
+    ("role", "endings"), [("MasterRole", ["sh", "sh", "txt", "zip"]), ("WorkerRole", ["sh", "txt", "zip"])]
+)
+def test_every_node_reads_its_scripts_and_the_file_of_the_environment(
+    synthesize: Any, role: str, endings: list[str]
+) -> None:
+    statements = synthesize(**EVERYTHING).statements(role)
+    (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject")
+    assets = [resource for resource in read["Resource"] if ASSETS in json.dumps(resource)]
+    assert sorted(_read_assets({**read, "Resource": assets})) == endings
 
 
 def test_the_master_reads_and_writes_below_the_caches_prefix_and_deletes_nothing(synthesize: Any) -> None:
-    statements = synthesize(environment=HOROVOD, environment_cache=CACHE).statements("MasterRole")
-    cached = [entry for entry in statements if "team-environments" in json.dumps(entry["Resource"])]
+    synthesis = synthesize(**EVERYTHING)
+    cached = [entry for entry in synthesis.statements("MasterRole") if CACHE in json.dumps(entry["Resource"])]
     assert cached == [
-        _allow(["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"], _s3("team-environments/environments/*")),
-        _allow(
-            "s3:ListBucket",
-            _s3("team-environments"),
-            Condition={"StringLike": {"s3:prefix": "environments/*"}},
-        ),
+        _allow(["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"], _s3(f"{CACHE}/environments/*")),
+        _allow("s3:ListBucket", _s3(CACHE), Condition={"StringLike": {"s3:prefix": "environments/*"}}),
     ]
+    # Workers do nothing with it.
+    assert CACHE not in json.dumps(synthesis.policies("WorkerRole"))
 
 
-def test_workers_do_nothing_with_the_cache(synthesize: Any) -> None:
-    found = synthesize(environment=HOROVOD, environment_cache=CACHE)
-    assert found.statements("WorkerRole") == synthesize(environment=HOROVOD).statements("WorkerRole")
-
-
-def test_the_master_alone_uses_the_key_of_a_cache_that_is_a_construct(make_stack: Any, read_stack: Any) -> None:
+def test_nodes_use_the_keys_of_the_buckets_that_are_constructs_each_for_what_it_does_there(
+    make_stack: Any, read_stack: Any
+) -> None:
     stack = make_stack()
-    bucket = s3.Bucket(stack, "Cache", encryption=s3.BucketEncryption.KMS)
-    TrainingCluster(stack, "Cluster", environment=HOROVOD, environment_cache=bucket)
+    buckets = [s3.Bucket(stack, name, encryption=s3.BucketEncryption.KMS) for name in ("Data", "Cache")]
+    props = {
+        "workers.instance_type": "m5.large",
+        "storage.data": [
+            DataSource("train", buckets[0], "train/"),
+            DataSource("images", buckets[0], "images/", "local"),
+        ],
+        "software.environment_cache": EnvironmentCache(buckets[1]),
+    }
+    TrainingCluster(stack, "Cluster", **props_of(props))
     synthesis = read_stack(stack)
-    (grants,) = (entry for name, entry in synthesis.of_type("AWS::IAM::ManagedPolicy").items() if "Grants" in name)
-    (role,) = grants["Properties"]["Roles"]
-    assert "MasterRole" in role["Ref"]
-    assert grants["Properties"]["PolicyDocument"]["Statement"] == [
-        _allow(["kms:Decrypt", "kms:GenerateDataKey"], _arn(synthesis, "AWS::KMS::Key", "CacheKey"))
-    ]
-    settings = synthesis.settings(NodeRole.MASTER).needs.environment
-    assert settings is not None
-    assert settings.cache is not None
-    assert settings.cache.bucket.startswith("<Cache")
-    assert settings.cache.prefix == "environments/"
+    granted = {name: entry for name, entry in synthesis.of_type("AWS::IAM::ManagedPolicy").items() if "Grants" in name}
+    found = {
+        re.sub(".*Nodes|[0-9A-F]{8}$", "", entry["Properties"]["Roles"][0]["Ref"]): entry["Properties"][
+            "PolicyDocument"
+        ]["Statement"]
+        for entry in granted.values()
+    }
+    read = _allow("kms:Decrypt", _arn(synthesis, "AWS::KMS::Key", "DataKey"))
+    keep = _allow(["kms:Decrypt", "kms:GenerateDataKey"], _arn(synthesis, "AWS::KMS::Key", "CacheKey"))
+    assert found == {"MasterRole": [read, keep], "WorkerRole": [read]}
+    # A node that starts before it may decrypt would fail for good.
+    for node_role in NodeRole:
+        assert set(granted) <= synthesis.before(synthesis.group_id(node_role))
+    cache = synthesis.settings(NodeRole.MASTER).needs.environment.cache
+    assert cache.bucket.startswith("<Cache")
+    assert cache.prefix == "environments/"
 
 
 @pytest.mark.defect("D57")
-@pytest.mark.parametrize("isolated", [False, True])
-def test_data_comes_through_the_s3_endpoint_which_shuts_no_bucket_out(synthesize: Any, *, isolated: bool) -> None:
-    endpoints = synthesize(**ISOLATED | {"isolated": isolated}, data=DATA).of_type("AWS::EC2::VPCEndpoint")
+@pytest.mark.parametrize("props", [{}, ISOLATED], ids=["default", "isolated"])
+def test_data_comes_through_the_s3_endpoint_which_shuts_no_bucket_out(synthesize: Any, props: dict[str, Any]) -> None:
+    endpoints = synthesize(**props).of_type("AWS::EC2::VPCEndpoint")
     (gateway,) = (entry["Properties"] for name, entry in endpoints.items() if "S3Endpoint" in name)
     assert gateway["VpcEndpointType"] == "Gateway"
     # It admits whatever a role of this account may do: assets and the data, in whosever bucket they are.

@@ -5,21 +5,30 @@ from typing import Any
 
 import pytest
 
-from deeplearning_cdk import EnvironmentCache, InstanceTypeFacts, JobEnvironment, NodeImage
-from deeplearning_cdk.cluster_plan import plan_cluster
+from deeplearning_cdk import EnvironmentCache, InstanceTypeFacts, JobEnvironment, NodeImage, Spending
 from deeplearning_cdk.nodes.instance_catalog import read_catalog
 from deeplearning_cdk.software.torch_wheels import find_unfit, suggest_versions
+from deeplearning_cdk.warnings import add_warnings
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import EnvironmentCacheSettings, EnvironmentSettings
+from deeplearning_contract.setting_parts import EnvironmentSettings
+from tests.unit.deeplearning_cdk.clusters import plan
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 HOROVOD = JobEnvironment.with_horovod()
 STOCK = NodeImage.ubuntu()
 OWN = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
-ISOLATED = {"isolated": True, "image": NodeImage.ubuntu(has_packages=True), "worker_instance_type": "m5.large"}
+ISOLATED = {
+    "network.isolated": True,
+    "software.image": NodeImage.ubuntu(has_packages=True),
+    "workers.instance_type": "m5.large",
+}
 
 
-def _choose(worker: str, environment: JobEnvironment | None = None, **props: Any) -> JobEnvironment:
-    chosen = plan_cluster(worker_instance_type=worker, environment=environment, **props).environment
+def _choose(
+    worker: str, environment: JobEnvironment | None = None, *, image: NodeImage | None = None, master: str | None = None
+) -> JobEnvironment:
+    software = {"software.environment": environment, "software.image": image}
+    chosen = plan({"workers.instance_type": worker, "master.instance_type": master, **software}).environment
     assert chosen is not None
     return chosen
 
@@ -43,23 +52,17 @@ def test_the_framework_that_is_installed_fits_the_gpus(worker: str, framework: s
 
 
 def test_the_gpus_of_the_master_count_too() -> None:
-    assert _choose("p5.48xlarge", master_instance_type="m5.large").framework == "torch==2.13.0"
-    assert _choose("m5.large", master_instance_type="p3dn.24xlarge").framework == "torch==2.7.1"
+    assert _choose("p5.48xlarge", master="m5.large").framework == "torch==2.13.0"
+    assert _choose("m5.large", master="p3dn.24xlarge").framework == "torch==2.7.1"
     with pytest.raises(
         ValueError, match=r"^framework must have a torch .* of p6-b200\.48xlarge \(compute capability 10"
     ):
-        _choose("p6-b200.48xlarge", master_instance_type="p3dn.24xlarge")
+        _choose("p6-b200.48xlarge", master="p3dn.24xlarge")
 
 
-def test_nodes_are_told_framework_and_cache(synthesize: Any) -> None:
-    cache = EnvironmentCache("team-environments", "train/")
-    found = synthesize(worker_instance_type="m5.large", environment=HOROVOD, environment_cache=cache)
-    expected = EnvironmentSettings(
-        "horovod",
-        horovod="0.28.1",
-        framework="torch==2.13.0",
-        cache=EnvironmentCacheSettings("team-environments", "train/"),
-    )
+def test_nodes_are_told_horovod_and_the_framework(synthesize: Any) -> None:
+    found = synthesize(**VARIANTS["guarded-spending"])
+    expected = EnvironmentSettings("horovod", horovod="0.28.1", framework="torch==2.13.0")
     assert {found.settings(role).needs.environment for role in NodeRole} == {expected}
 
 
@@ -160,7 +163,7 @@ def test_a_torch_without_code_for_the_gpus_is_refused_with_versions_that_have_it
 
 @pytest.mark.parametrize("worker", ["g5g.xlarge", "p2.xlarge"])
 def test_gpus_for_which_no_wheel_has_code_are_refused_with_another_way(worker: str) -> None:
-    with pytest.raises(ValueError, match=r"no version has for all nodes: pass JobEnvironment\.none\(\) and bring "):
+    with pytest.raises(ValueError, match=r"no version has it for all nodes: pass JobEnvironment\.none\(\) and bring "):
         _choose(worker)
 
 
@@ -168,9 +171,12 @@ def test_a_type_that_the_user_describes_is_judged_by_what_is_said_of_it() -> Non
     pinned = JobEnvironment.with_horovod(framework="torch==2.7.1")
     unknown = InstanceTypeFacts(name="p9.48xlarge", gpu_count=8)
     known = InstanceTypeFacts(name="p9.48xlarge", gpu_count=8, compute_capability="13.0")
-    assert plan_cluster(worker_instance_type=unknown, image=STOCK, environment=pinned).environment == pinned
+    assert (
+        plan({"workers.instance_type": unknown, "software.image": STOCK, "software.environment": pinned}).environment
+        == pinned
+    )
     with pytest.raises(ValueError, match=r"code for the GPUs of p9\.48xlarge \(compute capability 13\.0\)"):
-        plan_cluster(worker_instance_type=known, image=STOCK, environment=pinned)
+        plan({"workers.instance_type": known, "software.image": STOCK, "software.environment": pinned})
 
 
 @pytest.mark.parametrize(
@@ -195,7 +201,9 @@ def test_an_exact_torch_of_a_requirements_file_is_judged_unless_another_index_ma
     if fits:
         assert _choose("p3dn.24xlarge", environment) == environment
         return
-    with pytest.raises(ValueError, match=r"^environment must have a torch .* got 'torch ?== ?2\.1.* in line [12] of '"):
+    with pytest.raises(
+        ValueError, match=r"^software\.environment must have a torch .* got 'torch ?== ?2\.1.* in line [12] of '"
+    ):
         _choose("p3dn.24xlarge", environment)
 
 
@@ -204,36 +212,38 @@ def test_an_exact_torch_of_a_requirements_file_is_judged_unless_another_index_ma
 
 def test_isolated_nodes_do_not_build_horovod() -> None:
     with pytest.raises(ValueError, match="must not be built by isolated nodes") as caught:
-        plan_cluster(**ISOLATED)
+        plan(ISOLATED)
     assert str(caught.value) == (
-        "environment must not be built by isolated nodes, which reach no package index, got Horovod; pass "
-        "JobEnvironment.none() and bring the software in the image, or an environment_cache that a cluster with "
-        "Internet access has filled"
+        "software.environment must not be built by isolated nodes, which reach no package index, got Horovod; pass "
+        "JobEnvironment.none() and bring the software in the image, or a software.environment_cache that a cluster "
+        "with Internet access has filled"
     )
-    assert plan_cluster(environment=JobEnvironment.none(), **ISOLATED).environment is None
+    assert plan({"software.environment": JobEnvironment.none(), **ISOLATED}).environment is None
 
 
-def test_isolated_nodes_take_horovod_from_a_cache_with_a_warning(synthesize: Any) -> None:
-    synthesis = synthesize(environment=HOROVOD, environment_cache=EnvironmentCache("team-environments"), **ISOLATED)
-    (warning,) = (text for text in synthesis.warnings if "environmentWithoutInternet" in text)
+def test_isolated_nodes_take_horovod_from_a_cache_with_a_warning(make_stack: Any) -> None:
+    cache, stack = EnvironmentCache("team-environments"), make_stack()
+    found = plan({"software.environment": HOROVOD, "software.environment_cache": cache, **ISOLATED})
+    add_warnings(stack, found, Spending(), isolated=True, has_lustre=False)
+    (warning,) = (str(entry.data) for entry in stack.node.metadata if "environmentWithoutInternet" in str(entry.data))
     assert "cannot build it: a cluster with Internet access" in warning
 
 
 @pytest.mark.parametrize("environment", [JobEnvironment.none(), JobEnvironment.from_container("team/train:1")])
 def test_a_cache_without_anything_to_keep_is_refused(environment: JobEnvironment) -> None:
     with pytest.raises(
-        ValueError, match=f"^environment_cache must be left out with .* kind {environment.kind}, got one;"
+        ValueError, match=rf"^software\.environment_cache must be left out with .* kind {environment.kind}, got one;"
     ):
-        plan_cluster(environment=environment, environment_cache=EnvironmentCache("team-environments"))
+        plan({"software.environment": environment, "software.environment_cache": EnvironmentCache("team-environments")})
 
 
 @pytest.mark.parametrize("prefix", ["", "/", "a", "a//", "../", "a/../", "a b/", "*/", "x" * 300 + "/"])
 def test_a_prefix_is_plain_folders(prefix: str) -> None:
-    with pytest.raises(ValueError, match=r"^environment_cache prefix must be folders of letters, digits and "):
+    with pytest.raises(ValueError, match=r"^software\.environment_cache\.prefix must be folders of letters, digits "):
         EnvironmentCache("team-environments", prefix)
 
 
 def test_other_accelerators_have_their_images_own_software_unless_the_user_wants_horovod() -> None:
     neuron = NodeImage.from_ssm_parameter("/team/neuron", login_user="ubuntu")
-    assert plan_cluster(worker_instance_type="trn1.32xlarge", image=neuron).environment is None
+    assert plan({"workers.instance_type": "trn1.32xlarge", "software.image": neuron}).environment is None
     assert _choose("trn1.32xlarge", HOROVOD, image=neuron).kind == "horovod"

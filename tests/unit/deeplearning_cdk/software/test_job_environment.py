@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from deeplearning_cdk import JobEnvironment, NodeImage
+from deeplearning_cdk import EnvironmentCache, JobEnvironment, NodeImage, Spending
+from deeplearning_cdk.warnings import add_warnings
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_contract.setting_parts import EnvironmentCacheSettings, EnvironmentSettings
+from tests.unit.deeplearning_cdk.clusters import plan
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 
 @pytest.fixture
@@ -18,31 +21,35 @@ def requirements(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("role", list(NodeRole))
-def test_the_file_is_an_asset_with_its_digest(synthesize: Any, requirements: Path, role: NodeRole) -> None:
+def test_nodes_are_told_the_cache_and_the_file_which_is_an_asset_with_its_digest(
+    synthesize: Any, requirements: Path
+) -> None:
     environment = JobEnvironment.from_requirements(str(requirements), horovod="0.28.1")
-    found = synthesize(environment=environment).settings(role).needs.environment
-    assert found is not None
-    assert (found.kind, found.image, found.horovod) == ("requirements", "", "0.28.1")
-    assert found.file is not None
-    assert found.file.sha256 == hashlib.sha256(requirements.read_bytes()).hexdigest()
-    assert found.file.key.endswith(".txt")
+    cache = EnvironmentCache("team-environments", "train/")
+    synthesis = synthesize(**{"software.environment": environment, "software.environment_cache": cache})
+    for role in NodeRole:
+        found = synthesis.settings(role).needs.environment
+        assert found is not None
+        assert (found.kind, found.image, found.horovod) == ("requirements", "", "0.28.1")
+        assert found.cache == EnvironmentCacheSettings("team-environments", "train/")
+        assert found.file is not None
+        assert found.file.sha256 == hashlib.sha256(requirements.read_bytes()).hexdigest()
+        assert found.file.key.endswith(".txt")
 
 
 def test_conda_files_and_containers_are_told_as_what_they_are(synthesize: Any, tmp_path: Path) -> None:
     path = tmp_path / "environment.yml"
     path.write_text("name: train\n")
-    conda = synthesize(environment=JobEnvironment.from_conda(str(path))).settings(NodeRole.MASTER).needs.environment
+    conda = plan({"software.environment": JobEnvironment.from_conda(str(path))}).environment
     assert conda is not None
-    assert (conda.kind, conda.file is not None, conda.image) == ("conda", True, "")
+    assert (conda.kind, conda.path, conda.image) == ("conda", str(path), "")
     image = "registry.example.com:5000/team/train@sha256:" + "0" * 64
-    container = synthesize(environment=JobEnvironment.from_container(image)).settings(NodeRole.WORKER)
+    container = synthesize(**{"software.environment": JobEnvironment.from_container(image)}).settings(NodeRole.WORKER)
     assert container.needs.environment == EnvironmentSettings("container", image=image)
 
 
 def test_without_an_environment_nodes_use_the_images_own(synthesize: Any) -> None:
-    none = synthesize(environment=JobEnvironment.none(), worker_instance_type="m5.large")
-    assert none.settings(NodeRole.MASTER).needs.environment is None
+    assert synthesize(**VARIANTS["network.isolated"]).settings(NodeRole.MASTER).needs.environment is None
 
 
 @pytest.mark.parametrize(
@@ -68,14 +75,15 @@ def test_what_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> 
     with pytest.raises(ValueError, match="path must be a file of text that is not empty, got "):
         JobEnvironment.from_requirements(str(requirements))
     for image in ("", "two words", "$(id)"):
-        with pytest.raises(ValueError, match="image must be the name of an image, got "):
+        with pytest.raises(ValueError, match=r"^image must be the name of an image, got "):
             JobEnvironment.from_container(image)
 
 
-def test_isolated_nodes_are_warned_that_they_reach_no_index(synthesize: Any, requirements: Path) -> None:
-    environment = JobEnvironment.from_requirements(str(requirements))
+def test_isolated_nodes_are_warned_that_they_reach_no_index(make_stack: Any, requirements: Path) -> None:
     image = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu", has_packages=True)
-    props = {"worker_instance_type": "m5.large", "environment": environment, "image": image}
-    warnings = synthesize(isolated=True, **props).warnings
-    assert [text for text in warnings if "no public package index" in text]
-    assert not [text for text in synthesize(**props).warnings if "no public package index" in text]
+    environment = JobEnvironment.from_requirements(str(requirements))
+    props = {"workers.instance_type": "m5.large", "software.environment": environment, "software.image": image}
+    for isolated in (True, False):
+        stack, found = make_stack(), plan({"network.isolated": isolated, **props})
+        add_warnings(stack, found, Spending(), isolated=isolated, has_lustre=False)
+        assert any("no public package index" in str(entry.data) for entry in stack.node.metadata) is isolated

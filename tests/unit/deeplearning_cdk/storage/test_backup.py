@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from aws_cdk import Tags
 
-from deeplearning_cdk import JobEnvironment, NodeImage, TrainingCluster
+from deeplearning_cdk import TrainingCluster
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import props_of
+from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
-CPU = {"worker_instance_type": "m5.large"}
+CPU = {"workers.instance_type": "m5.large"}
 VAULT, PLAN, SELECTION = (f"AWS::Backup::Backup{part}" for part in ("Vault", "Plan", "Selection"))
 NO_BACKUP = "deeplearning_cdk:withoutBackup"
 
@@ -106,27 +108,23 @@ def test_the_role_of_the_backups_may_back_up_these_two_and_nothing_else(synthesi
 
 
 def test_a_file_system_of_the_users_is_the_users_to_back_up(synthesize: Any) -> None:
-    synthesis = synthesize(file_system_id="fs-0123456789abcdef0", **CPU)
+    synthesis = synthesize(**{"storage.file_system": "fs-0123456789abcdef0"}, **CPU)
     (table,) = synthesis.of_type("AWS::DynamoDB::Table")
     assert synthesis.only(SELECTION)["BackupSelection"]["Resources"] == [_arn(table)]
     assert "elasticfilesystem:" not in str(synthesis.part("AWS::IAM::ManagedPolicy", "BackupPolicy"))
 
 
-def test_a_second_cluster_does_not_back_up_the_file_system_of_the_first(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    one = TrainingCluster(stack, "One", **CPU)
-    TrainingCluster(stack, "Two", vpc=one.network.vpc, file_system=one.file_system, **CPU)
-    synthesis = read_stack(stack)
+def test_a_second_cluster_does_not_back_up_the_file_system_of_the_first(pair: Any) -> None:
     resources = {
         name[:3]: len(entry["Properties"]["BackupSelection"]["Resources"])
-        for name, entry in synthesis.of_type(SELECTION).items()
+        for name, entry in pair.of_type(SELECTION).items()
     }
     assert resources == {"One": 2, "Two": 1}
-    assert len({str(entry["Properties"]["BackupVaultName"]) for entry in synthesis.of_type(VAULT).values()}) == 2
+    assert len({str(entry["Properties"]["BackupVaultName"]) for entry in pair.of_type(VAULT).values()}) == 2
 
 
 def test_without_backups_nothing_is_made_for_them_and_a_warning_says_so(synthesize: Any) -> None:
-    synthesis = synthesize(file_system_backup=False, **CPU)
+    synthesis = synthesize(**{"storage.backup": False}, **CPU)
     assert not [kind for kind in (VAULT, PLAN, SELECTION) if synthesis.of_type(kind)]
     assert not [name for name in synthesis.template["Resources"] if "Backup" in name]
     assert [text for text in synthesis.warnings if NO_BACKUP in text]
@@ -180,17 +178,9 @@ UNTAGGED = {
 """Types that take no tags and cost nothing by themselves; a placement group would be replaced by another tag."""
 
 
-@pytest.mark.parametrize(
-    "props",
-    [
-        {},
-        {"isolated": True, "environment": JobEnvironment.none(), "image": NodeImage.ubuntu(has_packages=True), **CPU},
-        {"worker_instance_type": "p5.48xlarge"},
-    ],
-    ids=["default", "isolated", "placed"],
-)
-def test_everything_that_takes_tags_bears_the_clusters(synthesize: Any, props: dict[str, Any]) -> None:
-    synthesis = synthesize(**props)
+@pytest.mark.parametrize("variant", ["default", "network.isolated", "guarded-spending"])
+def test_everything_that_takes_tags_bears_the_clusters(synthesize: Any, variant: str) -> None:
+    synthesis = synthesize(**VARIANTS[variant])
     name = _tags(synthesis.group(NodeRole.MASTER)["Properties"])["deeplearning:cluster"]
     without = {
         entry["Type"]
@@ -200,24 +190,24 @@ def test_everything_that_takes_tags_bears_the_clusters(synthesize: Any, props: d
     assert without <= UNTAGGED
 
 
-@pytest.mark.parametrize("role", list(NodeRole))
 def test_volumes_and_interfaces_bear_every_tag_that_the_group_gives_its_instances(
-    make_stack: Any, read_stack: Any, role: NodeRole
+    make_stack: Any, read_stack: Any
 ) -> None:
     stack = make_stack()
-    cluster = TrainingCluster(stack, "Cluster", **CPU)
+    cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
     Tags.of(stack).add("team", "vision")
     Tags.of(cluster.master).add("group-only", "yes", apply_to_launched_instances=False)
     synthesis = read_stack(stack)
-    expected = {
-        "Name": f"{cluster.cluster_name}-{role.value}",
-        "deeplearning:candidate": "0",
-        "deeplearning:cluster": cluster.cluster_name,
-        "deeplearning:role": role.value,
-        "team": "vision",
-    }
-    found = {
-        entry["ResourceType"]: {tag["Key"]: tag["Value"] for tag in entry["Tags"]}
-        for entry in synthesis.launch_data(role)["TagSpecifications"]
-    }
-    assert found == {"network-interface": expected, "volume": expected}
+    for role in NodeRole:
+        expected = {
+            "Name": f"{cluster.cluster_name}-{role.value}",
+            "deeplearning:candidate": "0",
+            "deeplearning:cluster": cluster.cluster_name,
+            "deeplearning:role": role.value,
+            "team": "vision",
+        }
+        found = {
+            entry["ResourceType"]: {tag["Key"]: tag["Value"] for tag in entry["Tags"]}
+            for entry in synthesis.launch_data(role)["TagSpecifications"]
+        }
+        assert found == {"network-interface": expected, "volume": expected}

@@ -1,77 +1,64 @@
 """The shared file system is the cluster's own, an existing one, or that of another cluster."""
 
+import json
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from aws_cdk import Size
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import DataSource, NodeImage, TrainingCluster
+from deeplearning_cdk import DataSource, NodeImage, SharedFileSystem, Storage, TrainingCluster
 from deeplearning_contract.names import NodeRole
+from tests.unit.deeplearning_cdk.clusters import props_of
+from tests.unit.deeplearning_cdk.storage.stores import import_vpc, store
 
-CPU = {"worker_instance_type": "m5.large"}
+CPU = {"workers.instance_type": "m5.large"}
 FILE_SYSTEM = "AWS::EFS::FileSystem"
 
 
 # --- Throughput ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("throughput", "mode", "mebibytes"),
-    [(None, "elastic", None), ("elastic", "elastic", None), ("bursting", "bursting", None)],
-)
-def test_throughput_is_elastic_unless_asked_otherwise(
-    synthesize: Any, throughput: Any, mode: str, mebibytes: int | None
+def test_throughput_is_elastic_unless_asked_otherwise_and_a_size_for_each_second_is_provisioned(
+    make_stack: Any, read_stack: Any
 ) -> None:
-    properties = synthesize(file_system_throughput=throughput, **CPU).only(FILE_SYSTEM)
-    assert (properties["ThroughputMode"], properties.get("ProvisionedThroughputInMibps")) == (mode, mebibytes)
-
-
-def test_a_size_for_each_second_is_provisioned(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
-    TrainingCluster(stack, "Cluster", file_system_throughput=Size.gibibytes(1), **CPU)
-    properties = read_stack(stack).only(FILE_SYSTEM)
-    assert (properties["ThroughputMode"], properties["ProvisionedThroughputInMibps"]) == ("provisioned", 1024)
+    vpc = import_vpc(stack)
+    for name, throughput in (("A", None), ("B", "elastic"), ("C", "bursting"), ("D", Size.gibibytes(1))):
+        store(stack, vpc, name, throughput=throughput)
+    found = {name[0]: entry["Properties"] for name, entry in read_stack(stack).of_type(FILE_SYSTEM).items()}
+    assert {
+        name: (each["ThroughputMode"], each.get("ProvisionedThroughputInMibps")) for name, each in found.items()
+    } == {
+        "A": ("elastic", None),
+        "B": ("elastic", None),
+        "C": ("bursting", None),
+        "D": ("provisioned", 1024),
+    }
 
 
 @pytest.mark.parametrize(
-    ("props", "message"),
+    ("values", "message"),
     [
+        ({"throughput": "fast"}, "storage.throughput must be one of elastic, bursting or a Size, got 'fast'; "),
         (
-            {"file_system_throughput": "fast"},
-            "file_system_throughput must be one of elastic, bursting or a Size, got 'fast'; ",
+            {"throughput": Size.mebibytes(4000)},
+            "storage.throughput must be from 1 to 3414 MiB each second, got 4000 MiB; ",
         ),
         (
-            {"file_system_throughput": Size.mebibytes(4000)},
-            "file_system_throughput must be from 1 to 3414 MiB each second, got 4000 MiB; ",
-        ),
-        (
-            {"file_system_throughput": "bursting", "file_system_id": "fs-0123abcd"},
-            "file_system_throughput must be left out with file_system_id, got both; the file system has its own",
+            {"throughput": "bursting", "file_system": "fs-0123abcd"},
+            "storage.throughput must be left out with storage.file_system, got both; the file system has its own",
         ),
     ],
 )
-def test_a_throughput_that_cannot_be_is_refused(make_stack: Any, props: dict[str, Any], message: str) -> None:
+def test_a_throughput_that_cannot_be_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
-        TrainingCluster(make_stack(), "Cluster", **props)
+        Storage(**values)
     assert str(caught.value).startswith(message)
 
 
 # --- One file system of two clusters ------------------------------------------------------------------
-
-
-@pytest.fixture
-def pair(make_stack: Any, read_stack: Any) -> Any:
-    """Return a function that makes two clusters in one stack, the second with the file system of the first."""
-
-    def make(first: dict[str, Any] | None = None, **second: Any) -> Any:
-        stack = make_stack()
-        one = TrainingCluster(stack, "One", **CPU, **(first or {}))
-        props = {"vpc": one.network.vpc, "file_system": one.file_system, **CPU, **second}
-        TrainingCluster(stack, "Two", **{name: value for name, value in props.items() if value != "leave out"})
-        return read_stack(stack)
-
-    return make
 
 
 def _user_data(synthesis: Any, cluster: str) -> str:
@@ -84,15 +71,14 @@ def _user_data(synthesis: Any, cluster: str) -> str:
 
 @pytest.mark.defect("D53")
 def test_a_second_cluster_mounts_the_first_ones_file_system_through_its_mount_target(pair: Any) -> None:
-    synthesis = pair()
-    assert (len(synthesis.of_type(FILE_SYSTEM)), len(synthesis.of_type("AWS::EFS::MountTarget"))) == (1, 1)
-    (name,) = synthesis.of_type(FILE_SYSTEM)
+    assert (len(pair.of_type(FILE_SYSTEM)), len(pair.of_type("AWS::EFS::MountTarget"))) == (1, 1)
+    (name,) = pair.of_type(FILE_SYSTEM)
     for cluster in ("One", "Two"):
-        assert name in _user_data(synthesis, cluster)
-    (group,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if "OneFileSystem" in name)
+        assert name in _user_data(pair, cluster)
+    (group,) = (name for name in pair.of_type("AWS::EC2::SecurityGroup") if "OneFileSystem" in name)
     admitted = {
         rule["Properties"]["SourceSecurityGroupId"]["Fn::GetAtt"][0]
-        for rule in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()
+        for rule in pair.of_type("AWS::EC2::SecurityGroupIngress").values()
         if rule["Properties"]["GroupId"] == {"Fn::GetAtt": [group, "GroupId"]}
     }
     assert {name[:3] for name in admitted} == {"One", "Two"}
@@ -102,78 +88,147 @@ def test_a_second_cluster_mounts_the_first_ones_file_system_through_its_mount_ta
 def test_nodes_of_the_second_wait_for_the_file_system_and_those_of_the_first_for_nothing_of_the_second(
     pair: Any,
 ) -> None:
-    synthesis = pair()
-    groups = list(synthesis.of_type("AWS::AutoScaling::AutoScalingGroup"))
+    groups = list(pair.of_type("AWS::AutoScaling::AutoScalingGroup"))
     first, second = ([name for name in groups if name.startswith(cluster)] for cluster in ("One", "Two"))
-    (target,) = synthesis.of_type("AWS::EFS::MountTarget")
-    (rule,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroupIngress") if "TwoFileSystemFromNodes" in name)
+    (target,) = pair.of_type("AWS::EFS::MountTarget")
+    (rule,) = (name for name in pair.of_type("AWS::EC2::SecurityGroupIngress") if "TwoFileSystemFromNodes" in name)
     for name in second:
-        assert {target, rule} <= synthesis.before(name)
+        assert {target, rule} <= pair.before(name)
     for name in first:
-        assert not [found for found in synthesis.before(name) if found.startswith("Two")]
+        assert not [found for found in pair.before(name) if found.startswith("Two")]
     assert (len(first), len(second)) == (2, 2)
 
 
 def test_the_second_may_mount_it_elsewhere(pair: Any) -> None:
-    synthesis = pair(mount_point="/shared")
-    found = {cluster: '"mount_point":"/shared"' in _user_data(synthesis, cluster) for cluster in ("One", "Two")}
+    found = {cluster: '"mount_point":"/shared"' in _user_data(pair, cluster) for cluster in ("One", "Two")}
     assert found == {"One": False, "Two": True}
 
 
 def test_both_go_through_one_access_point_where_the_image_has_iam(pair: Any) -> None:
-    amazon = {"image": NodeImage.deep_learning_amazon_linux()}
-    synthesis = pair(amazon, **amazon)
-    assert len(synthesis.of_type("AWS::EFS::AccessPoint")) == 1
+    assert len(pair.of_type("AWS::EFS::AccessPoint")) == 1
     mounting = [
         name
-        for name, policy in synthesis.of_type("AWS::IAM::ManagedPolicy").items()
+        for name, policy in pair.of_type("AWS::IAM::ManagedPolicy").items()
         if "elasticfilesystem:ClientMount" in str(policy)
     ]
     assert sorted(name[:3] for name in mounting) == ["One", "One", "Two", "Two"]
 
 
-@pytest.mark.parametrize(
-    ("second", "message"),
-    [
-        ({"vpc": "leave out"}, "vpc must be that of file_system, got another or none; pass vpc="),
-        ({"file_system_id": "fs-0123abcd"}, "file_system_id must be left out with file_system, which has its own, "),
-        ({"file_system_throughput": "bursting"}, "file_system_throughput must be left out with file_system, which "),
-        (
-            {"image": NodeImage.deep_learning_amazon_linux()},
-            "image must mount file_system as the cluster does that has made it, nfs4, got efs; take images of one ",
-        ),
-    ],
-)
-def test_what_contradicts_the_shared_file_system_is_refused(pair: Any, second: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match="must") as caught:
-        pair(**second)
-    assert str(caught.value).startswith(message)
+def test_what_contradicts_the_shared_file_system_is_refused(make_stack: Any) -> None:
+    stack = make_stack(region="us-east-1")
+    vpc, other = import_vpc(stack), import_vpc(stack, "Other")
+    shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])
+    with pytest.raises(
+        ValueError, match=r"^network\.vpc must be that of storage\.file_system, got another or none; pass N"
+    ):
+        store(stack, other, "Elsewhere", file_system=shared)
+    with pytest.raises(
+        ValueError, match=r"^storage\.throughput must be left out with storage\.file_system, got both; "
+    ):
+        Storage(file_system=shared, throughput="bursting")
+    said = (
+        r"^software\.image must mount storage\.file_system as the cluster does that has made it, nfs4, got efs; take "
+    )
+    with pytest.raises(ValueError, match=said):
+        store(stack, vpc, "WithIam", "efs", file_system=shared)
 
 
 def test_nodes_in_another_zone_are_refused(make_stack: Any) -> None:
     stack = make_stack(region="us-east-1")
-    vpc = ec2.Vpc(stack, "Vpc", availability_zones=["us-east-1a", "us-east-1b"])
-    one = TrainingCluster(stack, "One", vpc=vpc, **CPU)
+    subnet = import_vpc(stack, zone="us-east-1b").private_subnets[0]
+    shared = SharedFileSystem(stack, "Shared", vpc=import_vpc(cdk.Stack(stack, "There")), subnet=subnet)
+    said = r"^network\.worker_subnet must lie in the zone of storage\.file_system, got us-east-1a and us-east-1b; pass "
+    with pytest.raises(ValueError, match=said):
+        store(stack, shared.vpc, file_system=shared)
+
+
+def test_a_new_vpc_cannot_mount_the_file_system_of_another_cluster(make_stack: Any) -> None:
+    stack = make_stack()
+    vpc = import_vpc(stack)
+    shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])
     with pytest.raises(
-        ValueError, match="worker_subnet must lie in the zone of file_system, got us-east-1b and us-east"
+        ValueError, match=r"^network\.vpc must be that of storage\.file_system, got another or none; pass N"
     ):
-        TrainingCluster(stack, "Two", vpc=vpc, file_system=one.file_system, availability_zone="us-east-1b", **CPU)
+        TrainingCluster(stack, "Cluster", **props_of({"storage.file_system": shared, **CPU}))
 
 
-def test_two_masters_never_stage_into_one_folder(pair: Any) -> None:
-    data = [DataSource("train", "team-data", "train/")]
-    with pytest.raises(ValueError, match="data must be staged by one cluster of a file system, got 'train' from "):
-        pair({"data": data}, data=data)
-    pair({"data": data}, data=[DataSource("train", "team-data", "train/", "local")])
+def test_two_masters_never_stage_into_one_folder(make_stack: Any) -> None:
+    stack = make_stack()
+    vpc = import_vpc(stack)
+    first = store(stack, vpc, "First", data=[DataSource("train", "team-data", "train/")])
+    local = DataSource("train", "team-data", "train/", "local")
+    store(stack, vpc, "Local", file_system=first.file_system, data=[local])
+    said = (
+        r"storage\.data must be staged by one cluster of a file system, got 'train' from Stack/Second and Stack/First; "
+    )
+    with pytest.raises(ValueError, match=said):
+        store(stack, vpc, "Second", file_system=first.file_system, data=[DataSource("train", "team-data", "train/")])
 
 
-@pytest.mark.parametrize("role", list(NodeRole))
-def test_existing_file_system_with_a_mount_target_is_mounted_through_it(
-    make_stack: Any, read_stack: Any, role: NodeRole
+# --- The file system of a cluster in another app ------------------------------------------------------
+
+
+def _take(stack: Any, vpc: ec2.IVpc, **values: Any) -> SharedFileSystem:
+    return SharedFileSystem.from_shared_file_system_attributes(
+        stack,
+        "Theirs",
+        file_system_id="fs-0123abcd",
+        vpc=vpc,
+        subnet=vpc.private_subnets[0],
+        security_group=ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0"),
+        **values,
+    )
+
+
+def test_the_file_system_of_another_app_is_mounted_with_plain_nfs_and_only_a_rule_is_made(
+    make_stack: Any, read_stack: Any
 ) -> None:
     stack = make_stack()
-    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
-    TrainingCluster(stack, "Cluster", file_system_id="fs-0123abcd", mount_target_security_group=group, **CPU)
+    vpc = import_vpc(stack)
+    theirs = _take(stack, vpc)
+    storage = store(stack, vpc, file_system=theirs)
+    assert (storage.file_system, storage.settings.kind) == (theirs, "nfs4")
+    assert storage.settings.source.startswith("fs-0123abcd.efs.")
+    assert theirs.mount_statements() == []
     synthesis = read_stack(stack)
-    assert synthesis.settings(role).file_system.source.startswith("fs-0123abcd.efs.")
-    assert not synthesis.of_type("AWS::EFS::MountTarget")
+    assert not [entry for entry in synthesis.template["Resources"].values() if entry["Type"].startswith("AWS::EFS")]
+    rules = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()]
+    (nfs,) = [rule for rule in rules if rule["GroupId"] == "sg-0123456789abcdef0"]
+    assert "NodesSecurityGroup" in json.dumps(nfs["SourceSecurityGroupId"])
+    assert (nfs["FromPort"], nfs["ToPort"]) == (2049, 2049)
+
+
+def test_the_file_system_of_another_app_with_iam_is_mounted_through_its_access_point_and_no_other(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    vpc = import_vpc(stack)
+    theirs = _take(stack, vpc, access_point_id="fsap-0123456789abcdef0")
+    image = {"software.image": NodeImage.deep_learning_amazon_linux()}
+    props = {"network.vpc": vpc, "storage.file_system": theirs, **image, **CPU}
+    TrainingCluster(stack, "Cluster", **props_of(props))
+    synthesis = read_stack(stack)
+    assert not [entry for entry in synthesis.template["Resources"].values() if entry["Type"].startswith("AWS::EFS")]
+    partition, region, account = ({"Ref": f"AWS::{name}"} for name in ("Partition", "Region", "AccountId"))
+    parts = ["arn:", partition, ":elasticfilesystem:", region, ":", account, ":access-point/fsap-0123456789abcdef0"]
+    arn = {"Fn::Join": ["", parts]}
+    for role, part in ((NodeRole.MASTER, "MasterRole"), (NodeRole.WORKER, "WorkerRole")):
+        settings = synthesis.settings(role).file_system
+        assert (settings.kind, settings.source) == ("efs", "fs-0123abcd:/")
+        assert settings.options == "tls,iam,accesspoint=fsap-0123456789abcdef0"
+        (mount,) = [each for each in synthesis.statements(part) if "elasticfilesystem:" in str(each["Action"])]
+        assert mount["Action"] == ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]
+        assert "file-system/${Id}" in str(mount["Resource"])
+        assert mount["Condition"] == {"StringEquals": {"elasticfilesystem:AccessPointArn": arn}}
+    with pytest.raises(
+        ValueError, match=r"^software\.image must mount storage\.file_system as .* made it, efs, got nfs4; "
+    ):
+        store(stack, vpc, "Plain", file_system=theirs)
+
+
+def test_an_access_point_that_is_none_is_refused(make_stack: Any) -> None:
+    stack = make_stack()
+    with pytest.raises(
+        ValueError, match=r"^access_point_id must be fsap- and hex digits, got 'fs-0123abcd'; list yours "
+    ):
+        _take(stack, import_vpc(stack), access_point_id="fs-0123abcd")

@@ -1,17 +1,16 @@
 """Data is named by what can be brought, and nodes are told exactly that."""
 
-from collections.abc import Callable
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk import DataSource, JobEnvironment, LustreFileSystem, TrainingCluster
+from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, Lustre, Storage, TrainingCluster
 from deeplearning_cdk.nodes.user_data import LIMIT
-from deeplearning_cdk.storage.data_source import check_data
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import DataSettings, HardwareSettings
+from tests.unit.deeplearning_cdk.clusters import plan, props_of
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -64,35 +63,56 @@ def test_what_cannot_be_brought_is_refused(values: dict[str, Any], message: str)
     assert str(caught.value).startswith(message)
 
 
-def test_two_sources_of_one_name_are_refused(synthesize: Any) -> None:
-    sources = [DataSource("a", "one", "x/"), DataSource("a", "two", "x/")]
-    with pytest.raises(ValueError, match="data must have different names, got 'a' twice; rename one"):
-        synthesize(data=sources)
+def test_two_sources_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^storage\.data must have different names, got 'a' twice; rename one"):
+        Storage(data=[DataSource("a", "one", "x/"), DataSource("a", "two", "x/")])
 
 
-def test_lustre_as_a_target_wants_a_lustre(synthesize: Any) -> None:
+def test_lustre_as_a_target_wants_a_lustre() -> None:
     source = DataSource("train", "bucket", "train/", "lustre")
-    with pytest.raises(ValueError, match="lustre must be given for data train with the target lustre, got none; "):
-        synthesize(data=[source])
-    assert check_data([source], has_lustre=True) == (source,)
+    said = r"^storage\.lustre must be given for data train with the target lustre, got none; pass Lustre\(\), "
+    with pytest.raises(ValueError, match=said):
+        Storage(data=[source])
+    assert Storage(data=[source], lustre=Lustre()).data == [source]
+
+
+@pytest.fixture(scope="module")
+def laden(make_app: Any, read_stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A cluster of the largest type with all the data, the environment and the cache that it can have."""
+    requirements = tmp_path_factory.mktemp("software") / "requirements.txt"
+    requirements.write_text("torch\n")
+    stack = cdk.Stack(make_app(), "Stack")
+    bucket = s3.Bucket(stack, "Data")
+    linked = [DataSource(f"train-{k}", bucket, f"{'long/' * 20}{k}/", "lustre") for k in range(8)]
+    props = {
+        "workers.instance_type": "p5.48xlarge",
+        "storage.lustre": Lustre(),
+        "storage.data": [DataSource("train", bucket, "t.tar"), DataSource("all", "other"), *linked],
+        "software.environment": JobEnvironment.from_requirements(str(requirements), horovod="0.28.1"),
+        "software.environment_cache": EnvironmentCache(bucket),
+    }
+    TrainingCluster(stack, "Cluster", **props_of(props))
+    return read_stack(stack)
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_nodes_are_told_of_their_data_with_the_buckets_of_this_stack_by_name(
-    make_stack: Callable[..., cdk.Stack], read_stack: Any, role: NodeRole
-) -> None:
-    stack = make_stack()
-    bucket = s3.Bucket(stack, "Data")
-    TrainingCluster(stack, "Cluster", data=[DataSource("train", bucket, "t.tar"), DataSource("all", "other")])
-    synthesis = read_stack(stack)
-    (name,) = synthesis.of_type("AWS::S3::Bucket")
-    assert synthesis.settings(role).needs.data == (
+def test_nodes_are_told_of_their_data_with_the_buckets_of_this_stack_by_name(laden: Any, role: NodeRole) -> None:
+    (name,) = laden.of_type("AWS::S3::Bucket")
+    assert laden.settings(role).needs.data[:2] == (
         DataSettings("train", f"<{name}>", "t.tar", "efs"),
         DataSettings("all", "other", "", "efs"),
     )
 
 
+def test_the_largest_type_with_data_lustre_and_environment_fits_into_user_data(laden: Any) -> None:
+    size = len(laden.user_data(NodeRole.MASTER).encode())
+    print(f"user data with data, Lustre and environment: {size} of {LIMIT} bytes before what deployment fills in")
+    assert size < LIMIT
+
+
 # --- Hardware -----------------------------------------------------------------------------------------
+
+P3DN = HardwareSettings("p3dn.24xlarge", gpu_count=8, network_cards=1, efa_cards=1, compute_capability="7.0")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +120,7 @@ def test_nodes_are_told_of_their_data_with_the_buckets_of_this_stack_by_name(
     [
         HardwareSettings("p5.48xlarge", gpu_count=8, network_cards=32, efa_cards=32, compute_capability="9.0"),
         HardwareSettings("p4d.24xlarge", gpu_count=8, network_cards=4, efa_cards=4, compute_capability="8.0"),
-        HardwareSettings("p3dn.24xlarge", gpu_count=8, network_cards=1, efa_cards=1, compute_capability="7.0"),
+        P3DN,
         HardwareSettings("g5.xlarge", gpu_count=1, network_cards=1, efa_cards=0, compute_capability="8.6"),
         HardwareSettings("m5.large", gpu_count=0, network_cards=1, efa_cards=0),
         # It could have one, but nodes without an accelerator get a plain interface.
@@ -108,34 +128,16 @@ def test_nodes_are_told_of_their_data_with_the_buckets_of_this_stack_by_name(
     ],
     ids=lambda facts: facts.instance_type,
 )
+def test_the_hardware_of_both_roles_is_that_of_their_type(facts: HardwareSettings) -> None:
+    planned = plan({"workers.instance_type": facts.instance_type})
+    assert planned.hardware == {"master": facts, "worker": facts}
+
+
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_every_node_knows_the_hardware_of_both_roles(synthesize: Any, role: NodeRole, facts: HardwareSettings) -> None:
-    synthesis = synthesize(worker_instance_type=facts.instance_type)
-    assert synthesis.settings(role).needs.hardware == {"master": facts, "worker": facts}
+def test_every_node_knows_the_hardware_of_both_roles(synthesize: Any, role: NodeRole) -> None:
+    assert synthesize().settings(role).needs.hardware == {"master": P3DN, "worker": P3DN}
 
 
-def test_roles_of_different_types_are_told_apart(synthesize: Any) -> None:
-    synthesis = synthesize(worker_instance_type="p5.48xlarge", master_instance_type="m5.large")
-    hardware = synthesis.settings(NodeRole.MASTER).needs.hardware
+def test_roles_of_different_types_are_told_apart() -> None:
+    hardware = plan({"workers.instance_type": "p5.48xlarge", "master.instance_type": "m5.large"}).hardware
     assert (hardware["master"].instance_type, hardware["worker"].instance_type) == ("m5.large", "p5.48xlarge")
-
-
-def test_the_largest_type_with_data_lustre_and_environment_fits_into_user_data(
-    make_stack: Callable[..., cdk.Stack], read_stack: Any, tmp_path: Any
-) -> None:
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text("torch\n")
-    stack = make_stack()
-    bucket = s3.Bucket(stack, "Data")
-    TrainingCluster(
-        stack,
-        "Cluster",
-        worker_instance_type="p5.48xlarge",
-        lustre=LustreFileSystem(stack, "Lustre"),
-        data=[DataSource(f"train-{k}", bucket, f"{'long/' * 20}{k}/", "lustre") for k in range(8)],
-        environment=JobEnvironment.from_requirements(str(requirements), horovod="0.28.1"),
-        environment_cache=bucket,
-    )
-    size = len(read_stack(stack).user_data(NodeRole.MASTER).encode())
-    print(f"user data with data, Lustre and environment: {size} of {LIMIT} bytes before what deployment fills in")
-    assert size < LIMIT

@@ -1,7 +1,6 @@
 """FSx for Lustre is made in the nodes' zone, is linked to the user's bucket, and is there before the nodes are."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import aws_cdk as cdk
@@ -10,37 +9,37 @@ from aws_cdk import RemovalPolicy, Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
+from constructs import Construct
 
-from deeplearning_cdk import DataSource, LustreFileSystem, NodeImage, TrainingCluster
+from deeplearning_cdk import DataSource, Lustre, LustreFileSystem, NodeImage, Spending, Storage
+from deeplearning_cdk.storage.lustre import check_links
+from deeplearning_cdk.warnings import NO_LUSTRE_CLIENT, add_warnings
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
+from tests.unit.deeplearning_cdk.clusters import WITH_LUSTRE, plan
+from tests.unit.deeplearning_cdk.storage.stores import KEY_ARN, import_vpc, store
 
 FILE_SYSTEM, LINK = "AWS::FSx::FileSystem", "AWS::FSx::DataRepositoryAssociation"
 RULE = "AWS::EC2::SecurityGroupIngress"
-CPU = {"worker_instance_type": "m5.large"}
-WITH_DATA: dict[str, Any] = {**CPU, "data": [DataSource("train", "team-data", "coco/train/", "lustre")]}
+KEPT, GOES = ("RetainExceptOnCreate", "Retain"), ("Delete", "Delete")
 
 
-@pytest.fixture
-def mount(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> Callable[..., Any]:
-    """Return a function from props of the file system to the synthesis of a cluster that mounts it."""
-
-    def make(cluster: dict[str, Any] | None = None, **props: Any) -> Any:
-        stack = make_stack()
-        TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre", **props), **(cluster or CPU))
-        return read_stack(stack)
-
-    return make
+@pytest.fixture(scope="module")
+def mounting(synthesize: Any) -> Any:
+    """A cluster with a Lustre of its own in a new VPC, and data on it."""
+    return synthesize(**WITH_LUSTRE)
 
 
-def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mount: Any) -> None:
-    synthesis = mount()
-    properties = synthesis.only(FILE_SYSTEM)
-    (group,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if name.startswith("Lustre"))
-    workers = synthesis.group(NodeRole.WORKER)["Properties"]["VPCZoneIdentifier"]
-    (key,) = synthesis.of_type("AWS::KMS::Key")
+def _policies(entry: Any) -> tuple[Any, Any]:
+    return entry.get("DeletionPolicy"), entry.get("UpdateReplacePolicy")
+
+
+def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mounting: Any) -> None:
+    properties = dict(mounting.only(FILE_SYSTEM))
+    (group,) = (name for name in mounting.of_type("AWS::EC2::SecurityGroup") if name.startswith("ClusterLustre"))
+    (key,) = mounting.of_type("AWS::KMS::Key")
     (cluster,) = properties.pop("Tags")
-    assert cluster["Key"] == "deeplearning:cluster"
+    assert cluster == {"Key": "deeplearning:cluster", "Value": mounting.cluster_name}
     assert properties == {
         "FileSystemType": "LUSTRE",
         "FileSystemTypeVersion": "2.15",
@@ -49,38 +48,47 @@ def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mou
         "SecurityGroupIds": [{"Fn::GetAtt": [group, "GroupId"]}],
         "StorageCapacity": 1200,
         "StorageType": "SSD",
-        "SubnetIds": workers,
+        "SubnetIds": mounting.group(NodeRole.WORKER)["Properties"]["VPCZoneIdentifier"],
     }
-    assert not synthesis.of_type(LINK)
 
 
-def test_scratch_storage_has_its_own_throughput(mount: Any) -> None:
-    properties = mount(deployment="scratch", storage=Size.tebibytes(1200 / 1024)).only(FILE_SYSTEM)
-    assert properties["LustreConfiguration"] == {"DeploymentType": "SCRATCH_2"}
-    # FSx refuses a key for it, and encrypts it with one of its own (FSx for Lustre user guide, encryption at rest).
-    assert "KmsKeyId" not in properties
-
-
-@pytest.mark.parametrize(("gibibytes", "throughput"), [(1200, 1000), (2400, 500), (7200, 250)])
-def test_size_and_throughput_are_those_that_fsx_has(mount: Any, gibibytes: int, throughput: int) -> None:
-    properties = mount(storage=Size.gibibytes(gibibytes), throughput=throughput).only(FILE_SYSTEM)
-    assert properties["StorageCapacity"] == gibibytes
-    assert properties["LustreConfiguration"]["PerUnitStorageThroughput"] == throughput
+def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    vpc = import_vpc(stack)
+    for name, configuration in {
+        "A": Lustre(storage=Size.gibibytes(1200), throughput=1000),
+        "B": Lustre(storage=2400, throughput=500),
+        "C": Lustre(storage=Size.gibibytes(7200), throughput=250),
+        "D": Lustre(deployment="scratch", storage=Size.tebibytes(1200 / 1024)),
+    }.items():
+        # FSx refuses a key for scratch storage, and encrypts it with one of its own (FSx for Lustre user guide,
+        # encryption at rest), so the cluster's is not passed on.
+        store(stack, vpc, name, lustre=configuration)
+    found = {name[0]: entry["Properties"] for name, entry in read_stack(stack).of_type(FILE_SYSTEM).items()}
+    names = ("DeploymentType", "PerUnitStorageThroughput")
+    assert {
+        name: (each["StorageCapacity"], *map(each["LustreConfiguration"].get, names), each.get("KmsKeyId"))
+        for name, each in found.items()
+    } == {
+        "A": (1200, "PERSISTENT_2", 1000, KEY_ARN),
+        "B": (2400, "PERSISTENT_2", 500, KEY_ARN),
+        "C": (7200, "PERSISTENT_2", 250, KEY_ARN),
+        "D": (1200, "SCRATCH_2", None, None),
+    }
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mount: Any, role: NodeRole) -> None:
-    synthesis = mount()
-    (name,) = synthesis.of_type(FILE_SYSTEM)
-    settings = synthesis.settings(role)
+def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mounting: Any, role: NodeRole) -> None:
+    (name,) = mounting.of_type(FILE_SYSTEM)
+    settings = mounting.settings(role)
     source = f"<{name}.DNSName>@tcp:/<{name}.LustreMountName>"
     assert settings.needs.lustre == FileSystemSettings("lustre", source, "relatime,flock", "/fsx")
     assert settings.file_system.mount_point == "/efs"
 
 
-def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mount: Any) -> None:
-    synthesis = mount()
-    (own,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if name.startswith("Lustre"))
+def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mounting: Any) -> None:
+    synthesis = mounting
+    (own,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if name.startswith("ClusterLustre"))
     (nodes,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if "NodesSecurityGroup" in name)
     rules = [
         (
@@ -98,8 +106,8 @@ def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mou
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_no_node_starts_before_it_can_mount_it(mount: Any, role: NodeRole) -> None:
-    synthesis = mount(WITH_DATA)
+def test_no_node_starts_before_it_can_mount_it(mounting: Any, role: NodeRole) -> None:
+    synthesis = mounting
     before = synthesis.before(synthesis.group_id(role))
     for kind in (FILE_SYSTEM, LINK, RULE):
         assert set(synthesis.of_type(kind)) <= before, kind
@@ -110,12 +118,10 @@ def test_no_node_starts_before_it_can_mount_it(mount: Any, role: NodeRole) -> No
 # --- Link to a bucket ---------------------------------------------------------------------------------
 
 
-def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mount: Any) -> None:
-    synthesis = mount(WITH_DATA)
-    (name,) = synthesis.of_type(FILE_SYSTEM)
-    link = synthesis.only(LINK)
-    (cluster,) = link.pop("Tags")
-    assert cluster["Key"] == "deeplearning:cluster"
+def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mounting: Any) -> None:
+    (name,) = mounting.of_type(FILE_SYSTEM)
+    link = dict(mounting.only(LINK))
+    assert link.pop("Tags") == [{"Key": "deeplearning:cluster", "Value": mounting.cluster_name}]
     assert link == {
         "BatchImportMetaDataOnCreate": True,
         "DataRepositoryPath": "s3://team-data/coco/train/",
@@ -125,24 +131,17 @@ def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write
     }
 
 
-def test_changes_are_exported_when_asked(mount: Any) -> None:
-    assert mount(WITH_DATA, export=True).only(LINK)["S3"]["AutoExportPolicy"] == {
-        "Events": ["NEW", "CHANGED", "DELETED"]
-    }
-
-
-def test_data_with_other_targets_is_not_linked(mount: Any) -> None:
-    assert not mount({**CPU, "data": [DataSource("train", "team-data", "coco/train/")]}).of_type(LINK)
-
-
-def test_a_bucket_of_the_same_stack_is_linked_by_its_name(make_stack: Any, read_stack: Any) -> None:
+def test_changes_are_exported_when_asked_to_a_bucket_that_may_be_of_the_same_stack(
+    make_stack: Any, read_stack: Any
+) -> None:
     stack = make_stack()
-    bucket = s3.Bucket(stack, "Data")
-    data = [DataSource("all", bucket, target="lustre")]
-    TrainingCluster(stack, "Cluster", lustre=LustreFileSystem(stack, "Lustre"), data=data, **CPU)
+    data = [DataSource("all", s3.Bucket(stack, "Data"), target="lustre"), DataSource("other", "team-data")]
+    store(stack, import_vpc(stack), lustre=Lustre(export=True), data=data)
     synthesis = read_stack(stack)
     (name,) = synthesis.of_type("AWS::S3::Bucket")
-    assert synthesis.only(LINK)["DataRepositoryPath"] == {"Fn::Join": ["", ["s3://", {"Ref": name}, "/"]]}
+    link = synthesis.only(LINK)
+    assert link["DataRepositoryPath"] == {"Fn::Join": ["", ["s3://", {"Ref": name}, "/"]]}
+    assert link["S3"]["AutoExportPolicy"] == {"Events": ["NEW", "CHANGED", "DELETED"]}
 
 
 @pytest.mark.parametrize(
@@ -153,24 +152,23 @@ def test_a_bucket_of_the_same_stack_is_linked_by_its_name(make_stack: Any, read_
         (("b", "team-data", "coco/"), ("a", "team-data", "coco/")),
     ],
 )
-def test_data_that_overlaps_in_s3_is_refused_as_fsx_would(mount: Any, first: Any, second: Any) -> None:
-    data = [DataSource(*first, "lustre"), DataSource(*second, "lustre")]
-    with pytest.raises(ValueError, match="data must not overlap on lustre, got "):
-        mount({**CPU, "data": data})
+def test_data_that_overlaps_in_s3_is_refused_as_fsx_would(first: Any, second: Any) -> None:
+    with pytest.raises(ValueError, match=r"^storage\.data must not overlap on lustre, got "):
+        check_links([DataSource(*first, "lustre"), DataSource(*second, "lustre")])
 
 
-def test_eight_links_are_taken_and_the_ninth_refused(mount: Any) -> None:
+def test_eight_links_are_taken_and_the_ninth_refused(make_stack: Any, read_stack: Any) -> None:
     data = [DataSource(f"part-{k}", "team-data", f"part-{k}/", "lustre") for k in range(9)]
-    assert len(mount({**CPU, "data": data[:8]}).of_type(LINK)) == 8
-    with pytest.raises(ValueError, match="data must be 8 links at most on lustre, got 9; "):
-        mount({**CPU, "data": data})
+    stack = make_stack()
+    vpc = import_vpc(stack)
+    shared = LustreFileSystem(stack, "Lustre", vpc=vpc)
+    store(stack, vpc, lustre=shared, data=data[:8])
+    assert len(read_stack(stack).of_type(LINK)) == 8
+    with pytest.raises(ValueError, match=r"^storage\.data must be 8 links at most on lustre, got 9; "):
+        store(stack, vpc, "Second", lustre=shared, data=data[8:])
 
 
 # --- Existing, shared and kept ------------------------------------------------------------------------
-
-
-def _vpc(stack: cdk.Stack) -> ec2.Vpc:
-    return ec2.Vpc(stack, "Vpc", max_azs=1, restrict_default_security_group=False)
 
 
 def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack: Any, read_stack: Any) -> None:
@@ -184,145 +182,175 @@ def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack: Any, r
         mount_point="/scratch",
     )
     data = [DataSource("train", "whatever", "train/", "lustre")]
-    TrainingCluster(stack, "Cluster", lustre=lustre, data=data, **CPU)
+    storage = store(stack, import_vpc(stack), lustre=lustre, data=data)
+    source = "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com@tcp:/abcdefgh"
+    assert storage.lustre_settings == FileSystemSettings("lustre", source, "relatime,flock", "/scratch")
     synthesis = read_stack(stack)
     assert not synthesis.of_type(FILE_SYSTEM)
     assert not synthesis.of_type(LINK)
-    source = "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com@tcp:/abcdefgh"
-    assert synthesis.settings(NodeRole.WORKER).needs.lustre == FileSystemSettings(
-        "lustre", source, "relatime,flock", "/scratch"
-    )
     assert len([rule for rule in synthesis.of_type(RULE).values() if "sg-0123456789abcdef0" in json.dumps(rule)]) == 4
 
 
-def test_two_clusters_mount_one_and_neither_waits_for_the_other(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    vpc = _vpc(stack)
-    lustre = LustreFileSystem(stack, "Lustre", vpc=vpc)
-    for name in ("First", "Second"):
-        TrainingCluster(stack, name, vpc=vpc, lustre=lustre, **WITH_DATA)
-    synthesis = read_stack(stack)
-    assert (len(synthesis.of_type(FILE_SYSTEM)), len(synthesis.of_type(LINK))) == (1, 1)
-    groups = [name for name in synthesis.of_type("AWS::AutoScaling::AutoScalingGroup") if name.startswith("First")]
+def test_two_clusters_mount_one_and_neither_waits_for_the_other(pair: Any) -> None:
+    assert (len(pair.of_type(FILE_SYSTEM)), len(pair.of_type(LINK))) == (1, 1)
+    groups = [name for name in pair.of_type("AWS::AutoScaling::AutoScalingGroup") if name.startswith("One")]
     assert len(groups) == 2
-    assert not [found for name in groups for found in synthesis.before(name) if found.startswith("Second")]
+    assert not [found for name in groups for found in pair.before(name) if found.startswith("Two")]
 
 
-def test_one_in_the_users_vpc_is_kept_with_all_that_it_holds(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    vpc = _vpc(stack)
-    lustre = LustreFileSystem(stack, "Lustre", vpc=vpc)
-    TrainingCluster(stack, "Cluster", vpc=vpc, lustre=lustre, **WITH_DATA)
-    resources = read_stack(stack).template["Resources"]
-    kept = {name for name, entry in resources.items() if entry.get("DeletionPolicy") == "RetainExceptOnCreate"}
-    assert {resources[name]["Type"] for name in kept if name.startswith("Lustre")} == {
-        FILE_SYSTEM,
-        LINK,
-        "AWS::EC2::SecurityGroup",
-        RULE,
-    }
+def test_one_of_two_clusters_is_encrypted_with_the_key_of_the_first(pair: Any) -> None:
+    assert pair.only(FILE_SYSTEM)["KmsKeyId"]["Fn::GetAtt"][0].startswith("One")
+
+
+def test_one_of_several_clusters_counts_for_the_last_of_them_in_cost_reports(pair: Any) -> None:
+    functions = pair.of_type("AWS::Lambda::Function").items()
+    (last,) = (entry for name, entry in functions if name.startswith("TwoCapacityAdjuster"))
+    cluster = last["Properties"]["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
+    assert pair.only(FILE_SYSTEM)["Tags"] == [{"Key": "deeplearning:cluster", "Value": cluster}]
+
+
+def test_one_of_several_clusters_is_kept_with_all_that_it_holds(pair: Any) -> None:
+    resources = {name: entry for name, entry in pair.template["Resources"].items() if name.startswith("Lustre")}
+    assert {entry["Type"] for entry in resources.values()} == {FILE_SYSTEM, LINK, "AWS::EC2::SecurityGroup", RULE}
+    assert {_policies(entry) for entry in resources.values()} == {KEPT}
 
 
 @pytest.mark.fault(66)
-def test_one_in_the_clusters_own_vpc_goes_with_it_and_does_not_hold_its_subnet(mount: Any) -> None:
-    (entry,) = mount().of_type(FILE_SYSTEM).values()
-    assert entry["DeletionPolicy"] == "Delete"
-    with pytest.raises(ValueError, match="vpc must be given with the removal_policy RETAIN, got none; "):
-        mount(removal_policy=RemovalPolicy.RETAIN)
+def test_one_in_the_clusters_own_vpc_goes_with_it_and_does_not_hold_its_subnet(mounting: Any) -> None:
+    own = {name: entry for name, entry in mounting.template["Resources"].items() if name.startswith("ClusterLustre")}
+    assert {FILE_SYSTEM, LINK} <= {entry["Type"] for entry in own.values()}
+    assert {_policies(entry) for entry in own.values()} <= {GOES, (None, None)}
 
 
-def test_one_that_nobody_mounts_and_that_has_no_vpc_is_refused(make_stack: Any, read_stack: Any) -> None:
+@pytest.mark.fault(66)
+def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
-    LustreFileSystem(stack, "Lustre")
-    with pytest.raises(RuntimeError, match="lustre must have a network, got none for Stack/Lustre; "):
-        read_stack(stack)
+    vpc = import_vpc(stack)
+    values = {"lustre": Lustre(), "data": [DataSource("train", "team-data", "coco/train/", "lustre")]}
+    store(stack, vpc, "Mine", **values)
+    store(stack, vpc, "Gone", removal_policy=RemovalPolicy.DESTROY, **values)
+    store(stack, None, "Made", removal_policy=RemovalPolicy.RETAIN, **values)
+    synthesis = read_stack(stack)
+    for kind in (FILE_SYSTEM, LINK):
+        found = {name[:4]: _policies(entry) for name, entry in synthesis.of_type(kind).items()}
+        assert found == {"Mine": KEPT, "Gone": GOES, "Made": GOES}
 
 
-@pytest.mark.fault(67)
+def test_it_stands_in_the_first_subnet_without_a_way_in_unless_another_is_named(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    LustreFileSystem(stack, "First", vpc=import_vpc(stack))
+    named = ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-1")
+    LustreFileSystem(stack, "Named", vpc=import_vpc(stack, "Other"), subnet=named)
+    found = {
+        name[:5]: entry["Properties"]["SubnetIds"] for name, entry in read_stack(stack).of_type(FILE_SYSTEM).items()
+    }
+    assert found == {"First": ["subnet-0"], "Named": ["subnet-1"]}
+
+
+@pytest.mark.parametrize(("lustre", "outlives"), [(None, False), (Lustre(), True)])
+def test_the_clusters_key_outlives_the_stack_with_a_lustre_that_may(lustre: Lustre | None, outlives: bool) -> None:  # noqa: FBT001
+    assert Storage(file_system="fs-0123abcd", backup=False, lustre=lustre).outlives_stack is outlives
+
 
 # --- Image --------------------------------------------------------------------------------------------
 
 
-def test_amazon_linux_installs_its_client_and_other_images_are_warned_about(mount: Any) -> None:
-    amazon = mount({"image": NodeImage.deep_learning_amazon_linux(), "worker_instance_type": "g5.12xlarge"})
-    assert amazon.settings(NodeRole.WORKER).packages["mount.lustre"] == ("lustre-client",)
-    assert not [text for text in amazon.warnings if "mount.lustre" in text]
-    ubuntu = mount()
-    assert "mount.lustre" not in ubuntu.settings(NodeRole.WORKER).packages
-    (warning,) = (text for text in ubuntu.warnings if "mount.lustre" in text)
+def _is_warned_about(stack: cdk.Stack, props: dict[str, Any]) -> bool:
+    add_warnings(stack, plan(props), Spending(), isolated=False, has_lustre=True)
+    return any(NO_LUSTRE_CLIENT in str(entry.data) for entry in stack.node.metadata)
+
+
+def test_amazon_linux_installs_its_client(make_stack: Any) -> None:
+    props = {"software.image": NodeImage.deep_learning_amazon_linux(), "workers.instance_type": "g5.12xlarge"}
+    assert plan({"storage.lustre": Lustre(), **props}).image.packages["mount.lustre"] == ("lustre-client",)
+    assert "mount.lustre" not in plan(props).image.packages
+    assert not _is_warned_about(make_stack(), {"storage.lustre": Lustre(), **props})
+
+
+def test_images_without_a_client_of_their_own_are_warned_about(make_stack: Any, mounting: Any) -> None:
+    assert _is_warned_about(make_stack(), WITH_LUSTRE)
+    assert "mount.lustre" not in mounting.settings(NodeRole.WORKER).packages
+    (warning,) = (text for text in mounting.warnings if "mount.lustre" in text)
     assert "make an image with it as the FSx for Lustre user guide says" in warning
 
 
-def test_an_image_that_says_where_its_client_comes_from_is_believed(mount: Any) -> None:
+def test_an_image_that_says_where_its_client_comes_from_is_believed(make_stack: Any) -> None:
     packages = {"mount.lustre": ("lustre-client-modules-{kernel}",)}
     image = NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu", packages=packages)
-    synthesis = mount({**CPU, "image": image})
-    assert synthesis.settings(NodeRole.MASTER).packages == packages
-    assert not [text for text in synthesis.warnings if "mount.lustre" in text]
+    props = {**WITH_LUSTRE, "software.image": image}
+    assert plan(props).image.packages == packages
+    assert not _is_warned_about(make_stack(), props)
 
 
 # --- Refused ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("props", "message"),
+    ("values", "message"),
     [
         (
             {"storage": Size.gibibytes(3000)},
-            "storage must be 1200 GiB or a multiple of 2400 GiB, got 3000 GiB; pass e.g. Size.gibibytes(2400)",
+            "lustre.storage must be 1200 GiB or a multiple of 2400 GiB, got 3000 GiB; pass e.g. Size.gibibytes(2400)",
         ),
-        ({"storage": Size.gibibytes(600)}, "storage must be whole GiB from 1200 "),
-        ({"deployment": "durable"}, "deployment must be one of persistent, scratch, got 'durable'; write one of them"),
-        ({"throughput": 200}, "throughput must be 125, 250, 500, 1000 MB/s for each TiB, got 200; take one of them"),
-        ({"deployment": "scratch", "throughput": 125}, "throughput must be left out with deployment scratch, "),
+        ({"storage": 600}, "lustre.storage must be whole GiB from 1200 "),
         (
-            {"mount_point": "/usr"},
-            "mount_point must not be or lie in a folder of the system, ",
+            {"deployment": "durable"},
+            "lustre.deployment must be one of persistent, scratch, got 'durable'; write one of ",
         ),
-        ({"mount_point": "/efs"}, "mount_point must lie beside that of lustre, got /efs and /efs; "),
-        ({"mount_point": "/efs/fast"}, "mount_point must lie beside that of lustre, got /efs and /efs/fast; "),
+        ({"throughput": 200}, "lustre.throughput must be 125, 250, 500, 1000 MB/s for each TiB, got 200; take one of "),
+        ({"deployment": "scratch", "throughput": 125}, "lustre.throughput must be left out with deployment scratch, "),
+        ({"export": "yes"}, "lustre.export must be True or False, got 'yes'; "),
+        ({"mount_point": "/usr"}, "lustre.mount_point must not be or lie in a folder of the system, "),
     ],
 )
-def test_what_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(
-    mount: Any, props: dict[str, Any], message: str
-) -> None:
+def test_what_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
-        mount(**props)
+        Lustre(**values)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(("shared", "own"), [("/efs", "/efs"), ("/efs", "/efs/fast"), ("/data/all", "/data")])
+def test_it_is_mounted_beside_the_shared_file_system(make_stack: Any, shared: str, own: str) -> None:
+    stack = make_stack()
+    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
+    existing = LustreFileSystem.from_attributes(
+        stack, "Lustre", dns_name="fs.example", mount_name="abcdefgh", security_group=group, mount_point=own
+    )
+    said = f"^storage.mount_point must lie beside that of storage.lustre, got {shared} and {own}; "
+    for lustre in (Lustre(mount_point=own), existing):
+        with pytest.raises(ValueError, match=said):
+            Storage(mount_point=shared, lustre=lustre)
 
 
 def test_a_key_and_a_subnet_want_what_they_belong_to(make_stack: Any) -> None:
     stack = make_stack()
-    with pytest.raises(ValueError, match="encryption_key must be left out with deployment scratch, "):
-        LustreFileSystem(stack, "Scratch", deployment="scratch", encryption_key=kms.Key(stack, "Key"))
-    with pytest.raises(ValueError, match="vpc must be given with subnet, got none; "):
-        LustreFileSystem(stack, "Subnet", subnet=_vpc(stack).private_subnets[0])
+    vpc, key = import_vpc(stack), kms.Key.from_key_arn(stack, "Key", KEY_ARN)
+    scratch = Lustre(deployment="scratch")
+    with pytest.raises(ValueError, match=r"^encryption_key must be left out with deployment scratch, "):
+        LustreFileSystem(stack, "Scratch", vpc=vpc, configuration=scratch, encryption_key=key)
+    bare = ec2.Vpc.from_vpc_attributes(stack, "Bare", vpc_id="vpc-1", availability_zones=["us-east-1a"])
+    with pytest.raises(ValueError, match=r"^subnet must be given when the vpc has no private subnet, got none; "):
+        LustreFileSystem(stack, "Subnet", vpc=bare)
     group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
     with pytest.raises(ValueError, match="mount_name must be as `aws fsx describe-file-systems` shows it, got 'a b'; "):
         LustreFileSystem.from_attributes(stack, "X", dns_name="fs.example", mount_name="a b", security_group=group)
 
 
-def test_it_is_encrypted_with_the_users_key_where_one_is_given(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    lustre = LustreFileSystem(stack, "Lustre", encryption_key=kms.Key(stack, "Key"))
-    TrainingCluster(stack, "Cluster", lustre=lustre, **CPU)
-    (key,) = (name for name in read_stack(stack).of_type("AWS::KMS::Key") if name.startswith("Key"))
-    assert read_stack(stack).only(FILE_SYSTEM)["KmsKeyId"] == {"Ref": key}
-
-
-def test_one_of_two_clusters_is_encrypted_with_the_key_of_the_first(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    lustre = LustreFileSystem(stack, "Lustre")
-    one = TrainingCluster(stack, "One", lustre=lustre, **CPU)
-    TrainingCluster(stack, "Two", vpc=one.network.vpc, lustre=lustre, **CPU)
-    key = read_stack(stack).only(FILE_SYSTEM)["KmsKeyId"]["Fn::GetAtt"][0]
-    assert key.startswith("One")
-
-
-def test_one_of_another_stack_keeps_the_accounts_key(make_app: Any, read_stack: Any) -> None:
+def test_it_is_encrypted_with_the_users_key_where_one_is_given_and_never_with_one_of_another_stack(
+    make_app: Any, read_stack: Any
+) -> None:
     app = make_app()
-    there, here = (cdk.Stack(app, name, env=cdk.Environment(region="us-east-1")) for name in ("There", "Here"))
-    vpc = ec2.Vpc(there, "Vpc", max_azs=1)
-    lustre = LustreFileSystem(there, "Lustre", vpc=vpc)
-    TrainingCluster(here, "Cluster", vpc=vpc, lustre=lustre, **CPU)
-    assert "KmsKeyId" not in read_stack(there).only(FILE_SYSTEM)
+    there, here = cdk.Stack(app, "There"), cdk.Stack(app, "Here")
+    vpc, key = import_vpc(there), kms.Key(there, "Mine")
+    mine = LustreFileSystem(there, "Keyed", vpc=vpc, encryption_key=key)
+    plain = LustreFileSystem(there, "Plain", vpc=vpc)
+    nodes = ec2.SecurityGroup.from_security_group_id(here, "Nodes", "sg-0123456789abcdef0")
+    for lustre, scope in ((mine, Construct(there, "Cluster")), (plain, Construct(here, "Cluster"))):
+        lustre.attach(scope, nodes, key=kms.Key.from_key_arn(scope, "Key", KEY_ARN))
+    found = {
+        name[:5]: entry["Properties"].get("KmsKeyId") for name, entry in read_stack(there).of_type(FILE_SYSTEM).items()
+    }
+    (name,) = read_stack(there).of_type("AWS::KMS::Key")
+    assert found == {"Keyed": {"Ref": name}, "Plain": None}

@@ -250,7 +250,7 @@ class Room:
 
 @pytest.mark.parametrize(
     ("number", "is_small", "remedy"),
-    [(0, "shared", "free the shared file system"), (1, "opt", "a larger volume_size")],
+    [(0, "shared", "free the shared file system"), (1, "opt", "a larger workers.volume_size")],
 )
 def test_a_disk_that_is_too_small_is_said_before_anything_is_written(lab, monkeypatch, number, is_small, remedy):
     if number:
@@ -283,7 +283,7 @@ def test_a_disk_that_becomes_full_is_said_with_what_helps(lab, monkeypatch):
     site, flow = lab.flow(1)
     with pytest.raises(ProvisionFailure, match="no space is left") as caught:
         flow.run()
-    assert "larger volume_size" in caught.value.remedy
+    assert "larger workers.volume_size" in caught.value.remedy
     assert list(site.local.iterdir()) == []
 
 

@@ -182,7 +182,7 @@ def test_a_disk_that_is_too_small_for_the_build_is_said_before_pip_is_asked(
     whole = (size + disk.RESERVE_BYTES) / (1 << 30)
     with pytest.raises(ProvisionFailure, match=f"build: {whole:.1f} GiB must be free") as caught:
         node.provide()
-    assert "larger volume_size" in caught.value.remedy
+    assert "larger workers.volume_size" in caught.value.remedy
     assert [path.name for path in node.current.parent.iterdir() if path.is_dir()] == []
 
 

@@ -31,7 +31,7 @@ NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
 CASE = """
 title = "Data comes"
 expect = "formed"
-context = { data = '[{"name": "coco", "bucket": "bucket", "key": "coco.tar"}]' }
+context = { "storage.data" = '[{"name": "coco", "bucket": "bucket", "key": "coco.tar"}]' }
 [[object]]
 bucket = "bucket"
 key = "coco.tar"

@@ -21,7 +21,7 @@ faults = [45]
 expect = "trained"
 job = "elastic"
 arguments = ["--epochs", "3"]
-context = { worker_desired_capacity = 3 }
+context = { "workers.desired_capacity" = 3 }
 minutes = 5
 
 [cloud]
@@ -204,8 +204,8 @@ POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
     [
         (f"{FORMED}[seen]\nformed = 1", "inject must be given unless [cloud], context or nodes make the case"),
         (
-            f"{FORMED}nodes = 2\ncontext = {{ worker_desired_capacity = 1 }}\n[seen]\nformed = 2",
-            "nodes must be left out with context.worker_desired_capacity",
+            f'{FORMED}nodes = 2\ncontext = {{ "workers.desired_capacity" = 1 }}\n[seen]\nformed = 2',
+            "nodes must be left out with context.'workers.desired_capacity'",
         ),
         (f'{FORMED}nodes = 2\njob = "elastic"\n[seen]\nformed = 2', "job must be left out with expect = 'formed'"),
         (f'{FORMED}nodes = 2\nlaunchers = ["mpi"]\n[seen]\nformed = 2', "launchers must be left out: it needs job"),
@@ -215,8 +215,8 @@ POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
         ),
         (f'{FORMED}nodes = 2\narguments = ["a"]\n[seen]\nformed = 2', "arguments must be left out unless job"),
         (
-            f'{TRAINED}job = "elastic"\ncontext = {{ run_script = "r" }}\n[seen]\nformed = 2',
-            "context.run_script must be left out with job = 'elastic'",
+            f'{TRAINED}job = "elastic"\ncontext = {{ "master.run_script" = "r" }}\n[seen]\nformed = 2',
+            "context.'master.run_script' must be left out with job = 'elastic'",
         ),
         (f"{FORMED}nodes = 2\n[seen]", "seen must name at least one expectation"),
         (f"{FAILED}nodes = 2\n[seen]\nformed = 2", "seen.formed must be left out: it needs a cluster that forms"),

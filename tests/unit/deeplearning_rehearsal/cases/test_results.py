@@ -148,11 +148,11 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_app_gets_its_own_context_with_the_cases_on_top(app: str, tmp_path: Path) -> None:
-    case = _case(context={"stack_name": "master", "worker_min_capacity": 1})
+    case = _case(context={"stack_name": "master", "workers.min_capacity": 1})
     assembly = synthesize_case(case, app, tmp_path / "trial")
     assert assembly == tmp_path / "trial" / "cdk.out"
     context, arguments = json.loads((assembly / "seen.json").read_text())
-    assert context == {"flag": True, "stack_name": "master", "worker_min_capacity": 1}
+    assert context == {"flag": True, "stack_name": "master", "workers.min_capacity": 1}
     assert arguments == ["-c", "key=two words"]
 
 
@@ -172,7 +172,7 @@ def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(
     case = _case(job="elastic", arguments=["--epochs", "3", "--name", "two words"])
     assembly = synthesize_case(case, app, tmp_path / "trial")
     (context, _) = json.loads((assembly / "seen.json").read_text())
-    launcher = Path(context["run_script"])
+    launcher = Path(context["master.run_script"])
     assert launcher.read_text().splitlines() == [
         "#!/usr/bin/env bash",
         "set -- \"$EFS_MOUNT/train_elastic.py\" --epochs 3 --name 'two words'",

@@ -13,20 +13,20 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import JobEnvironment, NodeImage, TrainingCluster
+from deeplearning_cdk import Network
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
 
-CPU = {"worker_instance_type": "m5.large"}
 S3, DYNAMODB = ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB
 
 
 @pytest.fixture
 def warn(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> Callable[..., list[str]]:
-    """Return a function from what is done to a VPC after the cluster is made to the warnings about its endpoints."""
+    """Return a function from what is done to a VPC after the network is made to the warnings about its endpoints."""
 
-    def make(alter: Callable[[cdk.Stack, ec2.Vpc], Any] | None = None, **props: Any) -> list[str]:
+    def make(alter: Callable[[cdk.Stack, ec2.Vpc], Any] | None = None, **values: Any) -> list[str]:
         stack = make_stack()
         vpc = ec2.Vpc(stack, "Mine", max_azs=1, restrict_default_security_group=False)
-        TrainingCluster(stack, "Cluster", vpc=vpc, **CPU, **props)
+        ClusterNetwork(stack, "Network", Network(vpc=vpc, **values))
         if alter is not None:
             alter(stack, vpc)
         return [text for text in read_stack(stack).warnings if "gateway endpoint of S3" in text]
@@ -52,7 +52,7 @@ def test_a_vpc_without_the_endpoint_is_warned_about_once_with_the_way_to_add_it(
     ],
     ids=["of the vpc", "beside it", "as a resource"],
 )
-def test_an_endpoint_that_is_made_after_the_cluster_is_seen(warn: Any, alter: Any) -> None:
+def test_an_endpoint_that_is_made_after_the_network_is_seen(warn: Any, alter: Any) -> None:
     assert warn(alter) == []
 
 
@@ -61,16 +61,13 @@ def test_an_endpoint_of_another_service_is_none_of_s3(warn: Any) -> None:
 
 
 def test_isolated_nodes_get_the_endpoint(warn: Any) -> None:
-    assert (
-        warn(isolated=True, efa=False, environment=JobEnvironment.none(), image=NodeImage.ubuntu(has_packages=True))
-        == []
-    )
+    assert warn(isolated=True) == []
 
 
 def test_the_vpc_of_another_cluster_has_the_endpoint_and_a_new_one_too(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
-    first = TrainingCluster(stack, "First", **CPU)
-    TrainingCluster(stack, "Second", vpc=first.network.vpc, **CPU)
+    first = ClusterNetwork(stack, "First", Network())
+    ClusterNetwork(stack, "Second", Network(vpc=first.vpc))
     assert not [text for text in read_stack(stack).warnings if "gateway endpoint of S3" in text]
 
 
@@ -84,6 +81,6 @@ def test_a_user_who_has_the_endpoint_elsewhere_acknowledges_the_warning(make_sta
         private_subnet_ids=["subnet-0"],
         private_subnet_route_table_ids=["rtb-0"],
     )
-    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, **CPU)
-    cdk.Annotations.of(cluster).acknowledge_warning("deeplearning_cdk:noGatewayEndpoint", "the landing zone has it")
+    network = ClusterNetwork(stack, "Network", Network(vpc=vpc))
+    cdk.Annotations.of(network).acknowledge_warning("deeplearning_cdk:noGatewayEndpoint", "the landing zone has it")
     assert not [text for text in read_stack(stack).warnings if "gateway endpoint of S3" in text]

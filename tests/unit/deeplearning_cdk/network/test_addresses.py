@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from deeplearning_cdk.network.subnet_sizes import VpcCidr, check_addresses, plan_subnets, usable_addresses
+from deeplearning_cdk.network.addresses import VpcCidr, check_addresses, plan_subnets, usable_addresses
 from deeplearning_cdk.props.check import check_prop
 
 
@@ -20,8 +20,8 @@ def test_both_tiers_fit_and_the_nodes_get_the_larger(prefix: int) -> None:
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/15", "10.0.0.0/27", "10.0.0.0", "10.0.0.0/x", "::/64", ""])
 def test_other_networks_are_refused(cidr: str) -> None:
-    with pytest.raises(ValueError, match="vpc_cidr must be"):
-        check_prop("vpc_cidr", cidr, VpcCidr)
+    with pytest.raises(ValueError, match=r"network\.cidr must be"):
+        check_prop("network.cidr", cidr, VpcCidr)
 
 
 def test_five_addresses_of_a_subnet_are_not_usable() -> None:

@@ -1,0 +1,124 @@
+"""Tags of a cluster: its cost allocation tag, the tags of its nodes, and the rules for their keys and values."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import jsii
+from aws_cdk import IResolvable, IStableAnyProducer, Lazy, Tags
+from aws_cdk import aws_autoscaling as autoscaling
+from constructs import Construct, IValidation
+
+from deeplearning_cdk.props.check import Rule, check_prop
+from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
+
+# EC2 user guide, "View tags for your EC2 instances using instance metadata": a key with a slash or a space fails every
+# launch. The EC2 API reference (Tag) takes keys of 127 characters, other pages 128.
+_KEY = re.compile(r"[A-Za-z0-9:_.,=+@-]{1,127}")
+_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
+_PATHS = (".", "..", "_index")
+_OWN = "deeplearning:"
+_LAUNCHED_TYPES = ("volume", "network-interface")
+_UNTAGGED_TYPES = ["AWS::EC2::PlacementGroup"]
+"""Types that a changed tag would replace, which fails while nodes are placed in them; they cost nothing."""
+
+InstanceTagKey = Annotated[
+    str,
+    Rule(
+        must="have 1 to 127 letters, digits and :_.,=+@-, and not begin with aws:",
+        remedy="rename the tag, or keep it off the cluster with exclude_resource_types",
+        is_kept=lambda key: bool(_KEY.fullmatch(key)) and not key.lower().startswith("aws:") and key not in _PATHS,
+    ),
+]
+"""Key of a tag on nodes."""
+
+TagKey = Annotated[
+    InstanceTagKey,
+    Rule(
+        must=f"not begin with {_OWN}",
+        remedy="a cluster finds its nodes by such tags, so take another prefix",
+        is_kept=lambda key: not key.lower().startswith(_OWN),
+    ),
+]
+"""Key of a user's tag."""
+
+TagValue = Annotated[
+    str,
+    Rule(
+        must="have at most 256 letters, digits, spaces and _.:/=+-@",
+        remedy="shorten it, or leave the others out",
+        is_kept=lambda value: bool(_VALUE.fullmatch(value)),
+        can_carry=lambda _: True,
+    ),
+]
+"""Value of a tag."""
+
+
+def tag_costs(scope: Construct, cluster: str) -> str:
+    """
+    Add the cluster's tag to every resource of a construct that supports tags, and return the cluster's name.
+
+    Cost reports show the tag once it is activated as a cost allocation tag in the billing console.
+    """
+    Tags.of(scope).add(CLUSTER_TAG, cluster, exclude_resource_types=_UNTAGGED_TYPES)
+    return cluster
+
+
+def name_tags(cluster: str, node_role: NodeRole) -> dict[str, str]:
+    """Return the tags of the nodes of a role."""
+    return {
+        CANDIDATE_TAG: FIRST_CANDIDATE,
+        CLUSTER_TAG: cluster,
+        ROLE_TAG: node_role.value,
+        "Name": f"{cluster}-{node_role.value}",
+    }
+
+
+def tag_launched(group: Callable[[], autoscaling.CfnAutoScalingGroup]) -> IResolvable:
+    """
+    Return the tag specifications of a launch template: the propagated tags of its group, for volumes and interfaces.
+
+    An Auto Scaling group tags instances alone; their volumes and interfaces would be in no cost report. `group` returns
+    the group, which is made after its template; its tags are complete at synthesis only.
+    """
+    return Lazy.any(_LaunchedTags(group))
+
+
+@jsii.implements(IStableAnyProducer)
+class _LaunchedTags:
+    def __init__(self, group: Callable[[], autoscaling.CfnAutoScalingGroup]) -> None:
+        self._group = group
+
+    def produce(self) -> Any:
+        tags = [{"key": tag["key"], "value": tag["value"]} for tag in _propagated_tags(self._group())]
+        return [{"resourceType": kind, "tags": tags} for kind in _LAUNCHED_TYPES]
+
+
+@jsii.implements(IValidation)
+class InstanceTags:
+    """
+    Validation of the tags that a group propagates to its instances.
+
+    It refuses tags with which EC2 would launch no instance, and tags of the cluster (`own`) with another value.
+    """
+
+    def __init__(self, group: autoscaling.CfnAutoScalingGroup, own: Mapping[str, str]) -> None:
+        self._group = group
+        self._own = own
+
+    def validate(self) -> list[str]:
+        """Return the problems, which the CDK reports at synthesis."""
+        tags = _propagated_tags(self._group)
+        return [problem for tag in tags if (problem := self._find_problem(str(tag["key"]), str(tag["value"])))]
+
+    def _find_problem(self, key: str, value: str) -> str:
+        try:
+            check_prop("tag key", key, InstanceTagKey if self._own.get(key) == value else TagKey)
+            check_prop(f"tag {key}", value, TagValue)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+
+def _propagated_tags(group: autoscaling.CfnAutoScalingGroup) -> list[Any]:
+    return [tag for tag in group.tags.render_tags() or [] if tag.get("propagateAtLaunch", True)]

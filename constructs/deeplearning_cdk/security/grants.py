@@ -1,0 +1,94 @@
+"""Permissions of people and pipelines that log in to a cluster or watch it."""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import IConstruct
+
+from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
+from deeplearning_contract.names import CLUSTER_TAG
+
+_Permission = tuple[Sequence[str], Sequence[str], Mapping[str, Mapping[str, Any]] | None]
+"""Actions, resources and conditions."""
+_AWS_DOCUMENTS = ("AWS-StartInteractiveCommand", "AWS-StartSSHSession")
+"""Session documents of AWS by which `deeplearning-cdk ssh` runs a command or tunnels SSH."""
+
+
+def grant_session(grantee: iam.IGrantable, cluster: str) -> iam.Grant:
+    """
+    Grant sessions on the nodes of a cluster, and to end those that the grantee has started.
+
+    Source: Systems Manager user guide, "Sample IAM policies for Session Manager", and "Additional sample IAM policies
+    for Session Manager" for the access by tags. A shell uses the account's document SSM-SessionManagerRunShell.
+    """
+    place = f"arn:{PARTITION}:ssm:{REGION}"
+    nodes = f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT_ID}:instance/*"
+    own_sessions = f"arn:{PARTITION}:ssm:*:*:session/${{aws:userid}}-*"
+    documents = [f"{place}::document/{name}" for name in _AWS_DOCUMENTS]
+    documents.append(f"{place}:{ACCOUNT_ID}:document/SSM-SessionManagerRunShell")
+    return _grant(
+        grantee,
+        (["ssm:StartSession"], [nodes], {"StringEquals": {f"ssm:resourceTag/{CLUSTER_TAG}": cluster}}),
+        (["ssm:StartSession"], documents, None),
+        (["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"], [own_sessions], None),
+        # The commands find the node by its tags; the call takes no resource in IAM.
+        (["ec2:DescribeInstances"], ["*"], None),
+    )
+
+
+def grant_read_status(
+    grantee: iam.IGrantable,
+    cluster: IConstruct,
+    *,
+    coordination: Coordination,
+    adjuster: lambda_.IFunction,
+    log_groups: Sequence[logs.ILogGroup],
+    key: kms.IKey,
+) -> iam.Grant:
+    """
+    Grant what `deeplearning-cdk status` and `logs` read when they are given the stack's name.
+
+    DynamoDB decrypts the table, and Lambda the settings of the adjuster, with the caller's permission for the key.
+    Among those settings is the presigned URL that completes the stack's creation.
+    """
+    services = [f"{service}.{REGION}.amazonaws.com" for service in ("dynamodb", "lambda")]
+    return _grant(
+        grantee,
+        (
+            [f"cloudformation:{call}" for call in ("DescribeStackEvents", "DescribeStacks", "ListStackResources")],
+            [Stack.of(cluster).stack_id],
+            None,
+        ),
+        # These calls take no resource in IAM.
+        (
+            [
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeScalingActivities",
+                "ec2:DescribeInstances",
+                "ec2:DescribeLaunchTemplateVersions",
+            ],
+            ["*"],
+            None,
+        ),
+        (["lambda:GetFunctionConfiguration"], [adjuster.function_arn], None),
+        (["dynamodb:GetItem"], [coordination.state_table.table_arn], None),
+        (["logs:FilterLogEvents"], [group.log_group_arn for group in log_groups], None),
+        (["kms:Decrypt"], [key.key_arn], {"StringEquals": {"kms:ViaService": services}}),
+    )
+
+
+def _grant(grantee: iam.IGrantable, *permissions: _Permission) -> iam.Grant:
+    grants = [
+        iam.Grant.add_to_principal(
+            grantee=grantee, actions=list(actions), resource_arns=list(resources), conditions=conditions
+        )
+        for actions, resources, conditions in permissions
+    ]
+    return reduce(lambda all_, each: all_.combine(each), grants)

@@ -1,0 +1,349 @@
+"""
+The values that `TrainingCluster` takes: workers, master, network, software and storage.
+
+Each is a frozen dataclass that checks its fields when it is made. A field is written once, with its rule and its
+documentation: the app's context reads it under the same name (`-c workers.instance_type=…`), and the reference of the
+docs is generated from it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_iam as iam
+
+from deeplearning_cdk.capacity.purchase import ChosenPurchase
+from deeplearning_cdk.images.choice import ChosenImage
+from deeplearning_cdk.network.addresses import LARGEST_SUBNET_ADDRESSES, VpcCidr, is_everyone, is_ipv4_network
+from deeplearning_cdk.network.zones import find_zone
+from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType
+from deeplearning_cdk.nodes.user_scripts import Script
+from deeplearning_cdk.props.check import Rule, check_fields
+from deeplearning_cdk.props.rules import between, lasting, matching, sized
+from deeplearning_cdk.software.environment_cache import EnvironmentCache
+from deeplearning_cdk.software.job_environment import JobEnvironment
+from deeplearning_cdk.storage.data_source import DataSource
+from deeplearning_cdk.storage.lustre import Lustre, LustreFileSystem
+from deeplearning_cdk.storage.mount_point import MountPoint
+from deeplearning_cdk.storage.shared_file_system import (
+    FileSystemId,
+    FileSystemThroughput,
+    NewRemovalPolicy,
+    SharedFileSystem,
+)
+
+_DEFAULT_WORKERS = 3
+_PREFIX_LIST = re.compile(r"pl-[0-9a-f]{8,17}")
+
+
+def _admits_few(peer: str | ec2.IPeer) -> bool:
+    rule: Any = None if isinstance(peer, str) else peer.to_ingress_rule_config()
+    networks = [peer] if isinstance(peer, str) else [rule.cidr_ip, rule.cidr_ipv6]
+    return not any(is_everyone(text) for text in networks if text is not None)
+
+
+WorkerCount = Annotated[
+    int,
+    Rule(must="not be negative", remedy="pass 0 or more", is_kept=lambda count: count >= 0),
+    between(0, LARGEST_SUBNET_ADDRESSES, "all workers live in one subnet, so take fewer"),
+]
+"""Number of workers; the largest subnet has that many addresses."""
+
+VolumeSize = Annotated[
+    Size | int,
+    # EC2 API reference, EbsBlockDevice: gp3 has 1 to 65,536 GiB; older pages of AWS end at 16,384.
+    sized(1, 65_536, "pass e.g. Size.gibibytes(300), and not below the image's"),
+]
+"""Size of a root volume; a number is GiB."""
+
+_NOT_EVERYONE = Rule(must="not be everyone", remedy="name your own network, e.g. 203.0.113.7/32", is_kept=_admits_few)
+_NETWORK = Rule(
+    must="be an IPv4 network or the id of a prefix list",
+    remedy="write e.g. 203.0.113.7/32",
+    is_kept=lambda text: is_ipv4_network(text) or _PREFIX_LIST.fullmatch(text) is not None,
+)
+SshPeer = Annotated[str, _NOT_EVERYONE, _NETWORK] | Annotated[ec2.IPeer, _NOT_EVERYONE]
+"""Source from which the master accepts SSH."""
+
+KeyPair = (
+    Annotated[
+        str,
+        matching(
+            r"[A-Za-z0-9._:/=+@-]{1,255}",
+            "be the name of an EC2 key pair of letters, digits and ._:/=+@-",
+            "pass ec2.KeyPair.from_key_pair_name for a name with others",
+            takes_tokens=True,
+        ),
+    ]
+    | ec2.IKeyPair
+)
+"""EC2 key pair of the login user."""
+
+AvailabilityZone = Annotated[
+    str,
+    matching(
+        r"[a-z][a-z0-9-]{1,63}", "be the name of an availability zone", "write e.g. us-east-1a", takes_tokens=True
+    ),
+]
+"""Zone of all nodes."""
+
+ImageRelease = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "be 1 to 64 letters, digits and ._-", "write e.g. the day, 2026-11-22"
+    ),
+]
+"""Label of the image's release; a change adopts the latest one."""
+
+SetupTimeout = Annotated[Duration, lasting("10 minutes", "12 hours", "the default is 55 minutes")]
+"""Time that the stack waits for the cluster; CloudFormation waits no longer than 12 hours."""
+
+
+WorkerRole = Annotated[
+    iam.Role,
+    "make it with iam.Role in this app, because the master verifies the reports of workers by the role's unique id, "
+    "which an imported role does not have",
+]
+"""IAM role of the workers."""
+
+
+class WorkerCapacity(NamedTuple):
+    """The workers' capacities with their defaults filled in."""
+
+    minimum: int
+    desired: int
+    maximum: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """
+    The workers of a cluster.
+
+    Attributes:
+        instance_type: Instance type. Default: p3dn.24xlarge.
+        min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
+        desired_capacity: Workers to launch. Default: 3, or the nearest number that minimum and maximum allow.
+        max_capacity: Most workers that the group may be scaled to. Default: the desired capacity.
+        purchase: Purchase option: on demand, spot, a reservation, or a Capacity Block in `network.availability_zone`.
+            Default: on demand.
+        volume_size: Size of each root volume; a number is GiB. Default: 150 GiB.
+        setup_script: Path of a script, or `ec2.UserData` for Linux, that runs as root on every worker before it joins.
+            Default: none.
+        role: IAM role, made in this app, to which the workers' permissions are attached. Default: a new one.
+    """
+
+    instance_type: NodeInstanceType | None = None
+    min_capacity: WorkerCount | None = None
+    desired_capacity: WorkerCount | None = None
+    max_capacity: WorkerCount | None = None
+    purchase: ChosenPurchase | None = None
+    volume_size: VolumeSize | None = None
+    setup_script: Script | None = None
+    role: WorkerRole | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "workers.")
+        capacity = self.capacity
+        for lesser, greater, name, limit in (
+            (capacity.minimum, capacity.desired, "min_capacity", "desired_capacity"),
+            (capacity.desired, capacity.maximum, "desired_capacity", "max_capacity"),
+        ):
+            if lesser > greater:
+                raise ValueError(
+                    f"workers.{name} must not exceed workers.{limit}, got {lesser} > {greater}; "
+                    f"lower it or raise workers.{limit}"
+                )
+
+    @property
+    def capacity(self) -> WorkerCapacity:
+        """The three capacities with their defaults filled in."""
+        minimum, desired, maximum = self.min_capacity, self.desired_capacity, self.max_capacity
+        if desired is None:
+            desired = max(minimum or 0, _DEFAULT_WORKERS if maximum is None else min(_DEFAULT_WORKERS, maximum))
+        return WorkerCapacity(
+            minimum=min(1, desired) if minimum is None else minimum,
+            desired=desired,
+            maximum=desired if maximum is None else maximum,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Master:
+    """
+    The master of a cluster.
+
+    Attributes:
+        instance_type: Instance type; one without accelerators beside workers with some leads and runs no ranks.
+            Default: the workers' type.
+        purchase: Purchase option; the stack completes only while the master can launch. Default: on demand, whatever
+            the workers' is.
+        volume_size: Size of the root volume; a number is GiB. Default: the workers' size.
+        setup_script: Path of a script, or `ec2.UserData` for Linux, that runs as root before the master joins.
+            Default: none.
+        run_script: Path of a script, or `ec2.UserData`, that runs as the login user once the cluster has formed; from
+            there `deeplearning exec` runs a command on every node. Default: none.
+        ssh_peer: Network, prefix list or peer that may open SSH to the master, which a new VPC then has in its public
+            subnet. Default: nobody; log in through Session Manager.
+        role: IAM role to which the master's permissions are attached. Default: a new one.
+    """
+
+    instance_type: NodeInstanceType | None = None
+    purchase: ChosenPurchase | None = None
+    volume_size: VolumeSize | None = None
+    setup_script: Script | None = None
+    run_script: Script | None = None
+    ssh_peer: SshPeer | None = None
+    role: iam.IRole | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "master.")
+
+    @property
+    def peer(self) -> ec2.IPeer | None:
+        """`ssh_peer` as a peer."""
+        if not isinstance(self.ssh_peer, str):
+            return self.ssh_peer
+        return ec2.Peer.prefix_list(self.ssh_peer) if self.ssh_peer.startswith("pl-") else ec2.Peer.ipv4(self.ssh_peer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """
+    The network of a cluster.
+
+    Attributes:
+        vpc: VPC of the nodes. Default: a new one.
+        cidr: Addresses of a new VPC, /16 to /26. Default: 10.0.0.0/16.
+        availability_zone: Zone of all nodes; needed with a subnet that does not name its own. Default: the region's
+            first, or that of the subnet.
+        worker_subnet: Subnet of the workers in `vpc`. Default: the zone's first private one.
+        master_subnet: Subnet of the master in `vpc`. Default: the workers' subnet, or with `master.ssh_peer` the zone's
+            first public one where the VPC has one.
+        isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
+            through a new VPC's NAT gateway, or as `vpc` lets them.
+        efa: Nodes of accelerated types with EFA use it, and install AWS's software for it where the image has none;
+            without, NCCL uses TCP. Default: they do.
+        security_groups: Further security groups of every node, such as one that a database admits. Default: none.
+    """
+
+    vpc: ec2.IVpc | None = None
+    cidr: VpcCidr | None = None
+    availability_zone: AvailabilityZone | None = None
+    worker_subnet: ec2.ISubnet | None = None
+    master_subnet: ec2.ISubnet | None = None
+    isolated: bool = False
+    efa: bool = True
+    security_groups: Sequence[ec2.ISecurityGroup] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, "network.")
+        if self.vpc is not None and self.cidr is not None:
+            raise ValueError(
+                f"network.cidr must be left out with network.vpc, got {self.cidr!r}; the VPC has its own addresses"
+            )
+        if self.vpc is None and (self.worker_subnet or self.master_subnet):
+            raise ValueError(
+                "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
+                "subnets' VPC"
+            )
+
+    @property
+    def zone(self) -> str | None:
+        """Zone of all nodes; None when neither zone nor subnet names it."""
+        if self.worker_subnet is None:
+            return self.availability_zone
+        return self.availability_zone or find_zone("network.worker_subnet", self.worker_subnet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Software:
+    """
+    The software of the nodes and of the jobs.
+
+    Attributes:
+        image: Machine image of every node. Default: what drives the instance type: the PyTorch Deep Learning AMI on
+            Ubuntu, stock Ubuntu with the proprietary driver for P3, stock Ubuntu for CPU types.
+        image_release: Change this string to adopt the image's latest release. Until then, replacements use the release
+            that the stack was created with. Default: 1.
+        environment: Software that jobs run in, built once a cluster. Default: Horovod, and PyTorch where the image has
+            no framework; nothing for AWS's own accelerators.
+        environment_cache: Bucket that keeps finished environments for other clusters. Default: they stay on the shared
+            file system.
+    """
+
+    image: ChosenImage | None = None
+    image_release: ImageRelease = "1"
+    environment: JobEnvironment | None = None
+    environment_cache: EnvironmentCache | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "software.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """
+    The file systems of a cluster, and the data on them.
+
+    Attributes:
+        file_system: Shared file system: another cluster's in its VPC and zone, where jobs of one name are one job; an
+            `efs.IFileSystem` with a mount target in the zone; or the id of one, for which a mount target is made.
+            Default: a new one.
+        mount_point: Where nodes mount the shared file system, the value of `EFS_MOUNT`. Default: /efs.
+        throughput: Throughput of a new file system: `elastic`, `bursting`, or a size a second, which is provisioned.
+            Default: elastic.
+        backup: Back up a new file system and the cluster's state every day. Default: they are.
+        removal_policy: What becomes of a new file system with the stack. Default: kept, unless its creation fails.
+        lustre: FSx for Lustre that all nodes mount beside the shared file system: `Lustre` for one of the cluster's
+            own, or a `LustreFileSystem` that several clusters share. Default: none.
+        data: Data in S3 that appears in /opt/deeplearning/data on every node. Default: none.
+    """
+
+    file_system: SharedFileSystem | efs.IFileSystem | FileSystemId | None = None
+    mount_point: MountPoint = "/efs"
+    throughput: FileSystemThroughput | None = None
+    backup: bool = True
+    removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+    lustre: Lustre | LustreFileSystem | None = None
+    data: Sequence[DataSource] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, "storage.")
+        if self.file_system is not None and self.throughput is not None:
+            raise ValueError(
+                "storage.throughput must be left out with storage.file_system, got both; the file system has its own"
+            )
+        if self.lustre is not None:
+            points = sorted((f"{self.mount_point}/", f"{self.lustre.mount_point}/"))
+            if points[1].startswith(points[0]):
+                raise ValueError(
+                    "storage.mount_point must lie beside that of storage.lustre, got "
+                    f"{self.mount_point} and {self.lustre.mount_point}; give one of them another mount_point"
+                )
+        self._check_data()
+
+    def _check_data(self) -> None:
+        names = [source.name for source in self.data]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"storage.data must have different names, got {twice[0]!r} twice; rename one")
+        for source in self.data:
+            if source.target == "lustre" and self.lustre is None:
+                raise ValueError(
+                    f"storage.lustre must be given for data {source.name} with the target lustre, got none; "
+                    "pass Lustre(), or take another target"
+                )
+
+    @property
+    def has_own_file_system(self) -> bool:
+        """Whether the cluster makes its shared file system."""
+        return self.file_system is None
+
+    @property
+    def outlives_stack(self) -> bool:
+        """Whether something that the cluster's key encrypts may outlive the stack: a file system, Lustre, a vault."""
+        return self.file_system is None or self.lustre is not None or self.backup

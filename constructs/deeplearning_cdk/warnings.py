@@ -1,0 +1,111 @@
+"""Warnings about choices that may not work on AWS; their ids are public, to be acknowledged."""
+
+from collections.abc import Iterator
+
+from aws_cdk import Annotations, Stack, Token
+from constructs import Construct
+
+from deeplearning_cdk.nodes.instance_catalog import catalog_date
+from deeplearning_cdk.nodes.plan import NodePlan
+from deeplearning_cdk.operations.spending import Spending
+from deeplearning_cdk.storage.lustre import MOUNT_COMMAND
+from deeplearning_contract.names import NodeRole
+
+RETIRED = "deeplearning_cdk:retiredInstanceType"
+NOT_OFFERED = "deeplearning_cdk:instanceTypeNotInRegion"
+NOT_TRIED = "deeplearning_cdk:imageNotTried"
+NO_INDEX = "deeplearning_cdk:environmentWithoutInternet"
+NO_LUSTRE_CLIENT = "deeplearning_cdk:lustreClientNotInstalled"
+NEVER_STOPS = "deeplearning_cdk:neverStops"
+NOT_RESERVED = "deeplearning_cdk:masterNotReserved"
+NOT_BEGUN = "deeplearning_cdk:capacityBlockNotBegun"
+
+_Warning = tuple[str, str]
+"""Id, by which users acknowledge it, and text."""
+
+
+def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolated: bool, has_lustre: bool) -> None:
+    """Warn about doubtful choices at a cluster."""
+    region = Stack.of(scope).region
+    found = [
+        *_list_types(plan, "" if Token.is_unresolved(region) else region),
+        *_list_costs(plan, spending),
+        *_list_purchases(plan),
+        *_list_software(plan, isolated=isolated, has_lustre=has_lustre),
+    ]
+    if found:
+        annotations = Annotations.of(scope)
+        for identity, text in found:
+            annotations.add_warning_v2(identity, text)
+
+
+def _list_software(plan: NodePlan, *, isolated: bool, has_lustre: bool) -> Iterator[_Warning]:
+    if not plan.image.is_tried:
+        text = (
+            f"no current image of AWS drives {plan.workers.name}: nodes start from stock Ubuntu and install "
+            f"{', '.join(plan.image.packages.get('nvidia-smi', ()))} at boot, which was not tried on AWS; "
+            "pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or p5.48xlarge"
+        )
+        yield NOT_TRIED, text
+    if isolated and plan.environment is not None and plan.environment.kind == "horovod":
+        text = (
+            "isolated nodes take Horovod from software.environment_cache and cannot build it: a cluster with Internet "
+            "access, the same image and the same instance types must have filled it"
+        )
+        yield NO_INDEX, text
+    elif isolated and plan.environment is not None:
+        text = (
+            f"isolated nodes reach no public package index or registry for the environment ({plan.environment.kind}): "
+            "pass an image that is configured for one in the VPC, such as pip's configuration for CodeArtifact"
+        )
+        yield NO_INDEX, text
+    if has_lustre and MOUNT_COMMAND not in plan.image.packages:
+        text = (
+            f"nodes mount FSx for Lustre with {MOUNT_COMMAND}, which the image must already have for its kernel: on "
+            "Ubuntu the client comes from FSx's own repository, which nodes do not add; make an image with it as the "
+            "FSx for Lustre user guide says, or take NodeImage.deep_learning_amazon_linux, whose nodes install it"
+        )
+        yield NO_LUSTRE_CLIENT, text
+
+
+def _list_costs(plan: NodePlan, spending: Spending) -> Iterator[_Warning]:
+    accelerated = [facts.name for facts in (plan.workers, plan.master) if facts.accelerator is not None]
+    if accelerated and not spending.has_end:
+        text = (
+            f"nothing stops this cluster, and {accelerated[0]} costs by the second; pass "
+            "spending=Spending(stop_when_idle=Duration.hours(1)), or -c spending.stop_when_idle=1h to the app"
+        )
+        yield NEVER_STOPS, text
+
+
+def _list_purchases(plan: NodePlan) -> Iterator[_Warning]:
+    workers, desired = plan.roles[NodeRole.WORKER].purchase, plan.capacity.desired
+    is_alike = plan.master.name == plan.workers.name and plan.master.accelerator is not None
+    if workers.is_reserved and is_alike and not plan.roles[NodeRole.MASTER].purchase.is_reserved:
+        text = (
+            f"the master is a {plan.master.name} outside the workers' {workers.kind}, so it may not launch and "
+            "costs as much as a worker; pass a master.instance_type without accelerators, or master.purchase with a "
+            "reservation that has room for it"
+        )
+        yield NOT_RESERVED, text
+    if workers.block_id and desired:
+        text = (
+            f"the {desired} workers of capacity block {workers.block_id} launch only while it is active, and the stack "
+            "fails before; until then pass workers.min_capacity=0, workers.desired_capacity=0 and "
+            f"workers.max_capacity={plan.capacity.maximum}, and raise the group's desired capacity when it has begun"
+        )
+        yield NOT_BEGUN, text
+
+
+def _list_types(plan: NodePlan, region: str) -> Iterator[_Warning]:
+    """Yield the warnings about the instance types; `region` is empty where it is known at deployment only."""
+    for facts in {plan.workers.name: plan.workers, plan.master.name: plan.master}.values():
+        if facts.successor:
+            text = f"AWS has retired {facts.name}, so it may not launch; take {facts.successor}"
+            yield f"{RETIRED}:{facts.name}", text
+        elif facts.regions and region and region not in facts.regions:
+            text = (
+                f"{facts.name} was not offered in {region} on {catalog_date()}, so it may not launch; "
+                f"take one of {', '.join(facts.regions)}, or another type"
+            )
+            yield f"{NOT_OFFERED}:{facts.name}", text
