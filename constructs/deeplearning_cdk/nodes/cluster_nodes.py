@@ -93,7 +93,7 @@ class ClusterNodes(Construct):
             *(right for source in site.data if source.is_read_by(node_role) for right in source.read_statements()),
             *(site.environment_cache.master_statements() if is_master and site.environment_cache else ()),
         ]
-        own = self._plan.roles[node_role].role
+        own = self._plan.roles[node_role].value.role
         name = f"{node_role.name.title()}Role"
         return make_node_role(self, name, node_role=node_role, statements=statements, own=own)
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import Size
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_iam as iam
 
 from deeplearning_cdk.capacity.purchase import Purchase, check_purchase
 from deeplearning_cdk.images.choice import choose_image
@@ -26,15 +24,13 @@ DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
 
 @dataclass(frozen=True)
 class RolePlan:
-    """The nodes of one role; None where the user leaves the choice to the cluster."""
+    """The nodes of one role: what was decided for them, and the user's value for the rest."""
 
     facts: InstanceTypeFacts
     purchase: Purchase
     max_capacity: int
     volume_size: Size | int | None
-    setup_script: str | ec2.UserData | None
-    run_script: str | ec2.UserData | None
-    role: iam.IRole | None
+    value: Workers | Master
 
 
 @dataclass(frozen=True)
@@ -114,18 +110,14 @@ def plan_nodes(workers: Workers, master: Master, network: Network, software: Sof
             purchase=check_purchase("master.purchase", master.purchase, network.zone),
             max_capacity=1,
             volume_size=workers.volume_size if master.volume_size is None else master.volume_size,
-            setup_script=master.setup_script,
-            run_script=master.run_script,
-            role=master.role,
+            value=master,
         ),
         NodeRole.WORKER: RolePlan(
             facts=types[0],
             purchase=check_purchase("workers.purchase", workers.purchase, network.zone),
             max_capacity=workers.capacity.maximum,
             volume_size=workers.volume_size,
-            setup_script=workers.setup_script,
-            run_script=None,
-            role=workers.role,
+            value=workers,
         ),
     }
     return NodePlan(roles, workers.capacity, add_lustre_client(image) if storage.lustre else image, environment)

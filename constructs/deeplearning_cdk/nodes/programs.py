@@ -66,9 +66,8 @@ class NodePrograms(Construct):
         super().__init__(scope, construct_id)
         self._plan, self._site, self._region = plan, site, Stack.of(self).region
         self._agent = FileAsset(self, "Agent", pack_agent().path)
-        roles = plan.roles.items()
-        self._setup = {kind: self._add_script(kind, "setup_script", role.setup_script) for kind, role in roles}
-        self._run = {kind: self._add_script(kind, "run_script", role.run_script) for kind, role in roles}
+        self._setup = {kind: self._add_script(kind, "setup_script") for kind in plan.roles}
+        self._run = {kind: self._add_script(kind, "run_script") for kind in plan.roles}
         path = plan.environment.path if plan.environment else ""
         self._environment_file = FileAsset(self, "Environment", path) if path else None
 
@@ -119,7 +118,9 @@ class NodePrograms(Construct):
         )
         return NodeUserData(self, settings, self._agent.settings, image.interpreter)
 
-    def _add_script(self, kind: NodeRole, prop: str, script: str | ec2.UserData | None) -> FileAsset | None:
+    def _add_script(self, kind: NodeRole, prop: str) -> FileAsset | None:
+        # Workers have no run script.
+        script: str | ec2.UserData | None = getattr(self._plan.roles[kind].value, prop, None)
         construct_id = kind.value.title() + prop.title().replace("_", "")
         if script is None or isinstance(script, str):
             return FileAsset(self, construct_id, script) if script else None

@@ -47,7 +47,7 @@ def test_a_role_may_be_without_what_another_has(prop: str) -> None:
         f"{value}.{script}"
         for value, role in (("workers", NodeRole.WORKER), ("master", NodeRole.MASTER))
         for script in ("setup_script", "run_script")
-        if getattr(roles[role], script)
+        if getattr(roles[role].value, script, None)
     }
     assert found == {prop}
 
