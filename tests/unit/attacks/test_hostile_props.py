@@ -66,7 +66,7 @@ PLACES = {
     "network.vpc": lambda text: read({"network.vpc": VPC | {"private_subnet_ids": [f"subnet-1{text}"]}}),
     "network.worker_subnet": lambda text: read({"network.vpc": VPC, "network.worker_subnet": f"subnet-1{text}"}),
     "network.security_groups": lambda text: read({"network.security_groups": f"sg-1{text}"}),
-    "workers.role": lambda text: read({"workers.role": f"arn:aws:iam::111122223333:role/a{text}"}),
+    "master.role": lambda text: read({"master.role": f"arn:aws:iam::111122223333:role/a{text}"}),
     "data name": lambda text: DataSource(f"train{text}", "bucket", "train.tar"),
     "data bucket": lambda text: DataSource("train", f"bucket{text}", "train.tar"),
     "container": lambda text: JobEnvironment.from_container(f"registry/team/train:1{text}"),
