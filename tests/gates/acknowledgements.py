@@ -32,7 +32,7 @@ def look_at_acknowledgements(assembly: Assembly) -> list[Finding]:
         )
         for found, reason, place in list_acknowledged(assembly)
         if ((rule := _rule_of(found)) is None or rule.reason != reason)
-        and not (found == _ZONE_OF_THE_USER and "availability_zone" in assembly.context)
+        and not (found == _ZONE_OF_THE_USER and "network.availability_zone" in assembly.context)
     ]
 
 
