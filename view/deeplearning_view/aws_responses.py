@@ -94,7 +94,7 @@ LIMIT_VARIABLES = tuple(map(adjuster_variable, ("stop_after_seconds", "budget_to
 """Variables of the adjuster's environment."""
 NO_END = (
     "nothing stops this cluster automatically, and it costs money until you do; deploy it with "
-    "stop_when_idle_minutes or stop_after_hours, or run on the master: sudo deeplearning end"
+    "spending.stop_when_idle or spending.stop_after, or run on the master: sudo deeplearning end"
 )
 _IDLE = re.compile(rb'"stop_when_idle_seconds"\s*:\s*([1-9]\d*)')
 

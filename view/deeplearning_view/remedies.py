@@ -88,5 +88,5 @@ def advise_on_node(cause: str, instance_id: str) -> str:
             "nothing: its group replaces it; when it happens again, see the instance's state reason in the EC2 console"
         )
     if re.search(r"No space left|disk is full|ENOSPC", cause, re.IGNORECASE):
-        return "raise volume_size, or free what fills the disk"
+        return "raise workers.volume_size, or free what fills the disk"
     return f"read the rest of its log: deeplearning-cdk logs --node {instance_id}"

@@ -119,7 +119,8 @@ def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str
         if line is not None and not node.is_gone and LEVELS.index(line.level) >= LEVELS.index("WARNING"):
             faults.setdefault(line.provider, []).append(node.name or node.instance_id)
     for provider, names in faults.items():
-        yield f"{', '.join(names)}: EFA is not used, {provider}; see `deeplearning health`, or deploy with efa=False"
+        remedy = "see `deeplearning health`, or deploy with network.efa=False"
+        yield f"{', '.join(names)}: EFA is not used, {provider}; {remedy}"
 
 
 def _find_log_in(responses: AwsResponses, nodes: tuple[NodeView, ...]) -> tuple[str, ...]:

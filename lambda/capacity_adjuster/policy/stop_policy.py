@@ -96,7 +96,7 @@ def plan_notice(
     if not groups or any(group.is_deleting for group in groups):
         return ""
     moment = datetime.fromtimestamp(deadline, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"{NOTICE_BEGIN}{moment}, as long after its creation as stop_after allows"
+    return f"{NOTICE_BEGIN}{moment}, as long after its creation as spending.stop_after allows"
 
 
 def is_at_rest(groups: Sequence[GroupObservation], record: StopRecord, now: float) -> bool:

@@ -185,7 +185,7 @@ def test_nodes_that_speak_tcp_though_they_have_efa_are_warned_about_until_they_s
     (warning,) = look(make_responses(node_lines=lines)).warnings
     assert warning == (
         "deeplearning-worker1, deeplearning-worker2: EFA is not used, tcp: libfabric lists no EFA; see "
-        "`deeplearning health`, or deploy with efa=False"
+        "`deeplearning health`, or deploy with network.efa=False"
     )
     later = [given.make_line(node, role, "goes by", seconds=9.0, provider="efa: 1 of 1") for node, role in MEMBERS]
     view = look(make_responses(node_lines=lines + later))

@@ -85,7 +85,9 @@ def test_nodes_are_told_a_quarter_of_an_hour_before():
         return plan_notice(groups, record or StopRecord(), settings=choose(), now=now)
 
     assert plan(START + HOUR - 901) == ""
-    said = "the cluster stops by itself at 2023-11-14T23:13:20Z, as long after its creation as stop_after allows"
+    said = (
+        "the cluster stops by itself at 2023-11-14T23:13:20Z, as long after its creation as spending.stop_after allows"
+    )
     assert plan(START + HOUR - 900) == said
     assert plan(START + HOUR - 900, StopRecord(1, counted_from=int(START) + 60)) == ""
     assert plan(START + HOUR, StopRecord(1, stopped_at=int(START) + HOUR)) == ""
