@@ -74,7 +74,7 @@ def parse_json(key: str, value: Any) -> Any:
         raise ValueError(f"{key} must be JSON, got {show_value(value)} ({error}); quote it for the shell") from error
 
 
-def check_names(key: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+def _check_names(key: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     """
     Refuse a name that an object must not have.
 
@@ -142,7 +142,7 @@ def _read(scope: Construct, key: str, value: Any, hint: Any) -> Any:
 
 def _build(scope: Construct, key: str, value: Mapping[str, Any], kind: Any) -> Any:
     hints = get_type_hints(kind, include_extras=True)
-    check_names(key, value, [field.name for field in fields(kind)])
+    _check_names(key, value, [field.name for field in fields(kind)])
     read = {name: _read(scope, f"{key}.{name}", item, hints[name]) for name, item in value.items()}
     try:
         return kind(**read)

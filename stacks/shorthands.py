@@ -121,19 +121,22 @@ def _name(key: str) -> str:
 def _import_vpc(scope: Construct, key: str, value: Any) -> ec2.IVpc | None:
     if not isinstance(value, dict):
         return None
-    vpc = _make(key, lambda **attributes: ec2.Vpc.from_vpc_attributes(scope, _name(key), **attributes), value)
-    for name, given in value.items():
+    _check_plain(key, value, "aws ec2 describe-vpcs")
+    return _make(key, lambda **attributes: ec2.Vpc.from_vpc_attributes(scope, _name(key), **attributes), value)
+
+
+def _check_plain(key: str, attributes: Mapping[str, Any], source: str) -> None:
+    """Refuse what no id, zone or network is written with: the CDK writes it into the template as it is."""
+    for name, given in attributes.items():
         for text in given if isinstance(given, list) else [given]:
             if isinstance(text, str) and not _PLAIN.fullmatch(text):
-                raise ValueError(
-                    f"{key}.{name} must be plain, got {show_value(text)}; copy it from `aws ec2 describe-vpcs`"
-                )
-    return vpc
+                raise ValueError(f"{key}.{name} must be plain, got {show_value(text)}; copy it from `{source}`")
 
 
 def _import_file_system(scope: Construct, key: str, value: Any) -> efs.IFileSystem | None:
     if not isinstance(value, dict):
         return None
+    _check_plain(key, value, "aws efs describe-mount-targets")
 
     def take(*, file_system_id: str, security_group: str) -> efs.IFileSystem:
         group = ec2.SecurityGroup.from_security_group_id(scope, f"{_name(key)}SecurityGroup", security_group)

@@ -1,4 +1,4 @@
-"""Where the nodes live: a VPC with one zone for them, or the user's own, and their security group."""
+"""Network of the nodes: a VPC with one zone for them, or the user's own, and their security group."""
 
 import json
 
@@ -44,7 +44,7 @@ class ClusterNetwork(Construct):
         zone: Zone of all nodes.
         has_public_master: Whether the master's subnet is a public one.
         has_one_subnet: Whether master and workers live in the same subnet.
-        security_group: Group of every node; its members may say anything to each other.
+        security_group: Group of every node; all traffic among its members is allowed.
         connectivity: What must exist before a node can reach what it needs.
 
     Raises:

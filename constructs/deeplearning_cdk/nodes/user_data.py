@@ -43,7 +43,7 @@ class NodeUserData:
 
     Args:
         scope: A construct of the stack.
-        settings: What the agent is told; values may be tokens.
+        settings: Settings of the agent; values may be tokens.
         agent: The agent's zip.
         interpreter: Python that runs the agent.
 

@@ -138,7 +138,7 @@ class DataSource:
 
     @property
     def settings(self) -> DataSettings:
-        """What nodes are told."""
+        """The source as the settings of the nodes describe it."""
         return DataSettings(self.name, self.bucket_name, self.key, self.target, self.sha256)
 
     def is_read_by(self, node_role: NodeRole) -> bool:

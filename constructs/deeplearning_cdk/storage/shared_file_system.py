@@ -105,7 +105,7 @@ class SharedFileSystem(Construct):
         subnet: The subnet of its mount target.
         mode: How nodes mount it.
         access_point_id: Id of the access point through which nodes mount it; None in mode `nfs4`.
-        mount_settings: What nodes are told.
+        mount_settings: How the settings of the nodes describe the mount.
         readiness: What must exist before a node can mount it.
 
     Raises:

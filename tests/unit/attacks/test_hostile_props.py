@@ -66,6 +66,9 @@ PLACES = {
     "network.vpc": lambda text: read({"network.vpc": VPC | {"private_subnet_ids": [f"subnet-1{text}"]}}),
     "network.worker_subnet": lambda text: read({"network.vpc": VPC, "network.worker_subnet": f"subnet-1{text}"}),
     "network.security_groups": lambda text: read({"network.security_groups": f"sg-1{text}"}),
+    "group of a file system": lambda text: read(
+        {"storage.file_system": {"file_system_id": "fs-01234567", "security_group": f"sg-01234567{text}"}}
+    ),
     "master.role": lambda text: read({"master.role": f"arn:aws:iam::111122223333:role/a{text}"}),
     "data name": lambda text: DataSource(f"train{text}", "bucket", "train.tar"),
     "data bucket": lambda text: DataSource("train", f"bucket{text}", "train.tar"),
