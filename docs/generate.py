@@ -237,12 +237,12 @@ def architecture() -> str:
         part: Counter(_LABEL.sub(" ", template[i]["Type"]).strip() for i in part_of if part_of[i] == part)
         for part in sorted(set(part_of.values()))
     }
-    edges = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
+    adapters = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
     lines = ["flowchart LR"]
     for part, types in held.items():
         listing = "<br/>".join(f"{count} x {name}" if count > 1 else name for name, count in sorted(types.items()))
         lines.append(f'    {part}["<b>{part}</b><br/>{listing}"]')
-    lines += [f"    {a} --> {b}" for a, b in sorted(edges) if a != b]
+    lines += [f"    {a} --> {b}" for a, b in sorted(adapters) if a != b]
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.document import ContractError, field
+from deeplearning_contract.document import ContractError, field, read_record
 from deeplearning_contract.messages import MAX_REASON
 
 EVENT_SOURCE = "deeplearning-cdk"
@@ -74,21 +74,11 @@ class ClusterEvent:
         Raises:
             ContractError: It is no event of a cluster, or not of the cluster that sent it.
         """
-        try:
-            kind = EventKind(event.get("detail-type"))
-        except ValueError as error:
-            raise ContractError(f"event.detail-type must be one of {list(DETAIL_TYPES)}: {error}") from error
-        detail = field(event, "detail", dict, "event")
-        cluster = field(detail, "cluster", str, "event.detail")
-        if event.get("source") != name_source(cluster):
-            raise ContractError(f"event.source must be {name_source(cluster)}, got {event.get('source')!r}")
-        return cls(
-            kind=kind,
-            cluster=cluster,
-            generation=field(detail, "generation", int, "event.detail"),
-            nodes=field(detail, "nodes", int, "event.detail"),
-            reason=field(detail, "reason", str, "event.detail"),
-        )
+        detail = {**field(event, "detail", dict, "event"), "kind": event.get("detail-type")}
+        found = read_record(cls, detail, "event.detail")
+        if event.get("source") != name_source(found.cluster):
+            raise ContractError(f"event.source must be {name_source(found.cluster)}, got {event.get('source')!r}")
+        return found
 
 
 def put_events_request(*events: ClusterEvent) -> dict[str, Any]:

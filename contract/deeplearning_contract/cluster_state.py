@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.document import ContractError, excerpt, field, object_list, parse_object, text_list
+from deeplearning_contract.document import ContractError, excerpt, field, parse_record
 from deeplearning_contract.membership import Member, is_public_key
 from deeplearning_contract.messages import MAX_REASON
 
@@ -51,20 +51,6 @@ class Departure:
     instance_id: str
     generation: int
     reason: str
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "Departure":
-        """
-        Read a departure from its JSON object.
-
-        Raises:
-            ContractError: A field is absent or malformed.
-        """
-        return cls(
-            instance_id=field(document, "instance_id", str, "departure"),
-            generation=field(document, "generation", int, "departure"),
-            reason=field(document, "reason", str, "departure"),
-        )
 
 
 @dataclass(frozen=True)
@@ -170,30 +156,10 @@ class ClusterState:
         Raises:
             ContractError: The items do not have the contract's shape.
         """
-        document = parse_object(_join(item, parts), "state")
-        user_key = field(document, "user_key", str, "state")
-        if user_key and not is_public_key(user_key):
-            raise ContractError(f"state.user_key must be an SSH public key, got {excerpt(user_key)}")
-        try:
-            phase = Phase(field(document, "phase", str, "state"))
-        except ValueError as error:
-            raise ContractError(f"state.phase must be one of {[p.value for p in Phase]}: {error}") from error
-        return cls(
-            cluster=field(document, "cluster", str, "state"),
-            revision=field(document, "revision", int, "state"),
-            generation=field(document, "generation", int, "state"),
-            phase=phase,
-            requested=field(document, "requested", int, "state"),
-            expected=text_list(document, "expected", "state"),
-            reason=field(document, "reason", str, "state"),
-            members=tuple(Member.from_document(entry) for entry in object_list(document, "members", "state")),
-            user_key=user_key,
-            departed=tuple(Departure.from_document(entry) for entry in _optional_objects(document, "departed")),
-            has_formed=_optional_flag(document, "has_formed"),
-            run_ended=_optional_flag(document, "run_ended"),
-            notice=field({"notice": "", **document}, "notice", str, "state"),
-            worker_minimum=field({"worker_minimum": 0, **document}, "worker_minimum", int, "state"),
-        )
+        state = parse_record(cls, _join(item, parts), "state")
+        if state.user_key and not is_public_key(state.user_key):
+            raise ContractError(f"state.user_key must be an SSH public key, got {excerpt(state.user_key)}")
+        return state
 
 
 def get_request(table: str, cluster: str) -> dict[str, Any]:
@@ -262,11 +228,3 @@ def _join(item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> str:
     if hashlib.sha256(text.encode()).hexdigest() != field(item, "digest", dict, "item").get("S"):
         raise ContractError(f"item must refer to the parts that were read, got {len(parts)} of another digest")
     return text
-
-
-def _optional_objects(document: Mapping[str, Any], key: str) -> tuple[dict[str, Any], ...]:
-    return object_list(document, key, "state") if key in document else ()
-
-
-def _optional_flag(document: Mapping[str, Any], key: str) -> bool:
-    return field(document, key, bool, "state") if key in document else False

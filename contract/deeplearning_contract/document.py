@@ -1,31 +1,29 @@
-"""Reads fields of foreign JSON, so that every wrong shape becomes the same error."""
+"""Reads foreign JSON, so that every wrong shape becomes the same error."""
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 _EXCERPT = 80
 
 
+class ContractError(ValueError):
+    """A document or message does not have the shape that the contract gives it."""
+
+
 def excerpt(value: Any) -> str:
-    """Return the beginning of a value's `repr`, for an error: what is foreign may be of any size."""
+    """Return the beginning of a value's `repr`, for an error: foreign values may be of any size."""
     text = repr(value[:_EXCERPT] if isinstance(value, str) else value)
     return text if len(text) <= 2 * _EXCERPT else f"{text[: 2 * _EXCERPT]}..."
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
-    """
-    Parse a JSON object.
-
-    Args:
-        text: The JSON text.
-        what: What the text is, for the error.
-
-    Raises:
-        ContractError: The text is not JSON, or not an object.
-    """
-    if not isinstance(text, str):  # What DynamoDB or a queue delivers is only said to be text.
+    """Parse a JSON object; a ContractError names the text as `what`."""
+    if not isinstance(text, str):  # DynamoDB and queues promise text, and other writers may not keep it.
         raise ContractError(f"{what} must be JSON text, got {excerpt(text)}")
     try:
         value = json.loads(text)
@@ -36,44 +34,76 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
     return value
 
 
-def field(document: Mapping[str, Any], key: str, kind: type[T], what: str) -> T:
+def parse_last_line(output: str, what: str) -> dict[str, Any]:
+    """Parse the last line of a remote shell's output that begins an object: start-up files may print as well."""
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    if not lines:
+        said = output.strip().splitlines()[-1:]
+        raise ContractError(f"the answer must hold {what}, got {excerpt(said[0]) if said else 'nothing'}")
+    return parse_object(lines[-1], what)
+
+
+def parse_record(kind: type[T], text: str, what: str) -> T:
+    """Parse JSON text and read the dataclass from it, as `parse_object` and `read_record` do."""
+    return read_record(kind, parse_object(text, what), what)
+
+
+def read_record(kind: type[T], document: Any, what: str) -> T:
     """
-    Take a required field of one type.
+    Read a dataclass from a JSON object: its fields are the shape, and a field with a default may be absent.
+
+    Field types: str, int, float, bool, Any, enumerations, literals, dataclasses, and `X | None`, `tuple[X, ...]` and
+    `Mapping[str, X]` of them. Unknown keys are ignored, so that a later version may add some.
 
     Raises:
-        ContractError: The field is absent or of another type.
+        ContractError: A field is absent, or of another type; the text names it by its path, such as `state.revision`.
     """
-    value = document.get(key)
+    check_type(document, dict, what)
+    values = {}
+    for name, hint, is_optional in _list_fields(kind):  # type: ignore[arg-type] # a class has a hash
+        if name in document or not is_optional:
+            values[name] = _read(hint, document.get(name), f"{what}.{name}")
+    return kind(**values)
+
+
+def field(document: Mapping[str, Any], key: str, kind: type[T], what: str) -> T:
+    """Return a required field of one type; ContractError where it is absent or of another type."""
+    return check_type(document.get(key), kind, f"{what}.{key}")
+
+
+def check_type(value: Any, kind: type[T], what: str) -> T:
+    """Return a value of the type; ContractError for another one, of which True is no number."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ContractError(f"{what}.{key} must be of type {kind.__name__}, got {excerpt(value)}")
+        raise ContractError(f"{what} must be of type {kind.__name__}, got {excerpt(value)}")
     return value
 
 
-def text_list(document: Mapping[str, Any], key: str, what: str) -> tuple[str, ...]:
-    """
-    Take a required list of strings.
-
-    Raises:
-        ContractError: The field is absent, not a list, or holds anything but strings.
-    """
-    values = field(document, key, list, what)
-    if not all(isinstance(value, str) for value in values):
-        raise ContractError(f"{what}.{key} must be a list of strings, got {excerpt(values)}")
-    return tuple(values)
+@cache
+def _list_fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        (each.name, hints[each.name], not (each.default is MISSING and each.default_factory is MISSING))
+        for each in fields(kind)
+    )
 
 
-def object_list(document: Mapping[str, Any], key: str, what: str) -> tuple[dict[str, Any], ...]:
-    """
-    Take a required list of objects.
+def _read(kind: Any, value: Any, what: str) -> Any:
+    origin, parts = get_origin(kind), get_args(kind)
+    if type(None) in parts:
+        return None if value is None else _read(parts[0], value, what)
+    if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return _read_choice(value, {each: each for each in parts} or {each.value: each for each in kind}, what)
+    if origin is tuple:
+        return tuple(_read(parts[0], entry, what) for entry in check_type(value, list, what))
+    if origin is not None:
+        return {name: _read(parts[1], entry, f"{what}.{name}") for name, entry in check_type(value, dict, what).items()}
+    if is_dataclass(kind):
+        return read_record(kind, value, what)  # type: ignore[arg-type] # it is a class, not an instance
+    is_whole = kind is float and isinstance(value, int) and not isinstance(value, bool)
+    return value if kind is Any or is_whole else check_type(value, kind, what)
 
-    Raises:
-        ContractError: The field is absent, not a list, or holds anything but objects.
-    """
-    values = field(document, key, list, what)
-    if not all(isinstance(value, dict) for value in values):
-        raise ContractError(f"{what}.{key} must be a list of objects, got {excerpt(values)}")
-    return tuple(values)
 
-
-class ContractError(ValueError):
-    """A document or message does not have the shape that the contract gives it."""
+def _read_choice(value: Any, choices: Mapping[str, Any], what: str) -> Any:
+    if not isinstance(value, str) or value not in choices:
+        raise ContractError(f"{what} must be one of {list(choices)}, got {excerpt(value)}")
+    return choices[value]

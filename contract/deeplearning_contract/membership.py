@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deeplearning_contract.document import ContractError, excerpt, field
+from deeplearning_contract.document import ContractError, excerpt, read_record
 from deeplearning_contract.names import MASTER_HOST, host_name
 
 _MOST_GPUS = 1024
@@ -61,13 +61,7 @@ class Member:
         Raises:
             ContractError: A field is absent or malformed.
         """
-        return cls(
-            instance_id=field(document, "instance_id", str, "member"),
-            address=field(document, "address", str, "member"),
-            gpu_count=field(document, "gpu_count", int, "member"),
-            host_key=field(document, "host_key", str, "member"),
-            trains=field({"trains": True, **document}, "trains", bool, "member"),
-        )
+        return read_record(cls, document, "member")
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_document` reads."""

@@ -6,11 +6,10 @@ itself; who sent it is proved by the queue's `SenderId`, never by its body.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
-from deeplearning_contract.document import ContractError, excerpt, field, parse_object
+from deeplearning_contract.document import ContractError, excerpt, parse_object, read_record
 from deeplearning_contract.membership import Member
 
 MAX_REASON = 1000
@@ -90,29 +89,15 @@ class NodeReport:
         document = parse_object(body, "report")
         if document.get("kind") != "report":
             raise ContractError(f"report.kind must be 'report', got {excerpt(document.get('kind'))}")
-        try:
-            stage = ReportStage(field(document, "stage", str, "report"))
-        except ValueError as error:
-            raise ContractError(f"report.stage is unknown: {error}") from error
-        instance_id = field(document, "instance_id", str, "report")
-        member = (
-            Member.from_document(field(document, "member", dict, "report")) if stage is ReportStage.JOINED else None
-        )
-        if member and member.instance_id != instance_id:
-            raise ContractError(f"report.member must describe the sender {instance_id}, got {member.instance_id}")
-        return cls(
-            cluster=field(document, "cluster", str, "report"),
-            instance_id=instance_id,
-            stage=stage,
-            generation=_read_count(document, "generation"),
-            member=member,
-            reason=field(document, "reason", str, "report")[:MAX_REASON],
-            sequence=_read_count(document, "sequence") if "sequence" in document else 0,
-        )
-
-
-def _read_count(document: dict[str, Any], key: str) -> int:
-    count = field(document, key, int, "report")
-    if not 0 <= count <= MOST_COUNTED:
-        raise ContractError(f"report.{key} must be from 0 to {MOST_COUNTED}, got {excerpt(count)}")
-    return count
+        report = read_record(cls, document, "report")
+        member = report.member
+        if (member is not None) != (report.stage is ReportStage.JOINED):
+            raise ContractError(f"report.member must be there in the stage joined alone, got {report.stage.value}")
+        if member and member.instance_id != report.instance_id:
+            raise ContractError(
+                f"report.member must describe the sender {report.instance_id}, got {member.instance_id}"
+            )
+        for key, count in (("generation", report.generation), ("sequence", report.sequence)):
+            if not 0 <= count <= MOST_COUNTED:
+                raise ContractError(f"report.{key} must be from 0 to {MOST_COUNTED}, got {excerpt(count)}")
+        return replace(report, reason=report.reason[:MAX_REASON])

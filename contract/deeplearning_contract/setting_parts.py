@@ -1,11 +1,9 @@
 """What the settings of a node are made of: scripts, file systems, hardware, data and the environment of jobs."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any
-
-from deeplearning_contract.document import ContractError, field, object_list
 
 
 @dataclass(frozen=True)
@@ -26,16 +24,6 @@ class FileSystemSettings:
     options: str
     mount_point: str
 
-    @classmethod
-    def read(cls, document: Mapping[str, Any], key: str) -> "FileSystemSettings":
-        """
-        Read a required field of the settings.
-
-        Raises:
-            ContractError: It does not have its shape.
-        """
-        return cls(**_strings(field(document, key, dict, "settings"), cls, f"settings.{key}"))
-
 
 @dataclass(frozen=True)
 class ScriptSettings:
@@ -44,18 +32,6 @@ class ScriptSettings:
     bucket: str
     key: str
     sha256: str
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any], key: str) -> "ScriptSettings | None":
-        """
-        Read a field that may be absent.
-
-        Raises:
-            ContractError: It does not have its shape.
-        """
-        if document.get(key) is None:
-            return None
-        return cls(**_strings(field(document, key, dict, "settings"), cls, f"settings.{key}"))
 
 
 @dataclass(frozen=True)
@@ -77,19 +53,6 @@ class HardwareSettings:
     efa_cards: int
     compute_capability: str = ""
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "HardwareSettings":
-        """
-        Read what `asdict` wrote.
-
-        Raises:
-            ContractError: It does not have its shape.
-        """
-        counts = {name: field(document, name, int, "hardware") for name in ("gpu_count", "network_cards", "efa_cards")}
-        capability = field({"compute_capability": "", **document}, "compute_capability", str, "hardware")
-        instance_type = field(document, "instance_type", str, "hardware")
-        return cls(instance_type=instance_type, compute_capability=capability, **counts)
-
 
 @dataclass(frozen=True)
 class DataSettings:
@@ -110,16 +73,6 @@ class DataSettings:
     target: str
     sha256: str = ""
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "DataSettings":
-        """
-        Read what `asdict` wrote.
-
-        Raises:
-            ContractError: It does not have its shape.
-        """
-        return cls(**_strings(document, cls, "data"))
-
 
 @dataclass(frozen=True)
 class EnvironmentCacheSettings:
@@ -133,18 +86,6 @@ class EnvironmentCacheSettings:
 
     bucket: str
     prefix: str = ""
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any], key: str) -> "EnvironmentCacheSettings | None":
-        """
-        Read what `asdict` wrote below a key; None where it is absent.
-
-        Raises:
-            ContractError: It does not have its shape.
-        """
-        if document.get(key) is None:
-            return None
-        return cls(**_strings(field(document, key, dict, "settings"), cls, f"settings.{key}"))
 
 
 @dataclass(frozen=True)
@@ -169,19 +110,6 @@ class EnvironmentSettings:
     framework: str = ""
     cache: EnvironmentCacheSettings | None = None
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "EnvironmentSettings":
-        """
-        Read what `asdict` wrote.
-
-        Raises:
-            ContractError: It does not have its shape.
-        """
-        known = {"image": "", "horovod": "", "framework": "", **document}
-        texts = {name: field(known, name, str, "environment") for name in ("kind", "image", "horovod", "framework")}
-        cache = EnvironmentCacheSettings.read(document, "cache")
-        return cls(file=ScriptSettings.read(document, "file"), cache=cache, **texts)
-
 
 @dataclass(frozen=True)
 class JobNeeds:
@@ -196,41 +124,14 @@ class JobNeeds:
         has_head_node: Whether the master leads without training, because it lacks the workers' accelerators.
     """
 
-    hardware: Mapping[str, HardwareSettings]
+    hardware: Mapping[str, HardwareSettings] = field(default_factory=dict)
     data: tuple[DataSettings, ...] = ()
     environment: EnvironmentSettings | None = None
     lustre: FileSystemSettings | None = None
     has_head_node: bool = False
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "JobNeeds":
-        """
-        Read what `asdict` wrote; absent fields ask for nothing.
 
-        Raises:
-            ContractError: A field does not have its shape.
-        """
-        hardware = field({"hardware": {}, **document}, "hardware", dict, "needs")
-        if not all(isinstance(entry, dict) for entry in hardware.values()):
-            raise ContractError("needs.hardware must hold objects")
-        environment = document.get("environment")
-        return cls(
-            hardware={role: HardwareSettings.from_document(entry) for role, entry in hardware.items()},
-            data=tuple(map(DataSettings.from_document, object_list({"data": [], **document}, "data", "needs"))),
-            environment=None
-            if environment is None
-            else EnvironmentSettings.from_document(field(document, "environment", dict, "needs")),
-            lustre=None if document.get("lustre") is None else FileSystemSettings.read(document, "lustre"),
-            has_head_node=field({"has_head_node": False, **document}, "has_head_node", bool, "needs"),
-        )
-
-
-NO_NEEDS = JobNeeds({})
-
-
-def _strings(document: Mapping[str, Any], cls: Any, what: str) -> dict[str, str]:
-    known = {entry.name: entry.default for entry in fields(cls) if entry.default is not MISSING} | dict(document)
-    return {entry.name: field(known, entry.name, str, what) for entry in fields(cls)}
+NO_NEEDS = JobNeeds()
 
 
 def compact(value: Any) -> Any:

@@ -6,10 +6,10 @@ adjuster read them at run time. Both sides use these classes, so a name exists o
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from deeplearning_contract.document import ContractError, field, parse_object, text_list
+from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import NO_NEEDS, FileSystemSettings, JobNeeds, ScriptSettings, compact
 
@@ -76,41 +76,7 @@ class NodeSettings:
         Raises:
             ContractError: The text does not have the contract's shape.
         """
-        document = parse_object(text, "settings")
-        strings = {name: field(document, name, str, "settings") for name in _NODE_STRINGS}
-        packages = field(document, "packages", dict, "settings")
-        try:
-            role = NodeRole(field(document, "role", str, "settings"))
-        except ValueError as error:
-            raise ContractError(f"settings.role is unknown: {error}") from error
-        return cls(
-            **strings,
-            role=role,
-            file_system=FileSystemSettings.read(document, "file_system"),
-            expected_gpu_count=field(document, "expected_gpu_count", int, "settings"),
-            packages={command: text_list(packages, command, "settings.packages") for command in packages},
-            worker_min_capacity=field(document, "worker_min_capacity", int, "settings"),
-            setup_seconds=field(document, "setup_seconds", int, "settings"),
-            setup_script=ScriptSettings.read(document, "setup_script"),
-            run_script=ScriptSettings.read(document, "run_script"),
-            needs=JobNeeds.from_document(field({"needs": {}, **document}, "needs", dict, "settings")),
-            log_group=field({"log_group": "", **document}, "log_group", str, "settings"),
-            stop_when_idle_seconds=field({_STOP_WHEN_IDLE: 0, **document}, _STOP_WHEN_IDLE, int, "settings"),
-        )
-
-
-_STOP_WHEN_IDLE = "stop_when_idle_seconds"
-_NODE_STRINGS = (
-    "cluster",
-    "region",
-    "state_table",
-    "master_queue_url",
-    "worker_queue_url",
-    "report_queue_url",
-    "report_sender",
-    "signal_url",
-    "login_user",
-)
+        return parse_record(cls, text, "settings")
 
 
 @dataclass(frozen=True)
@@ -148,9 +114,10 @@ class AdjusterSettings:
         return self.stop_after_seconds > 0 or bool(self.budget_topic_arn)
 
     def to_environment(self) -> dict[str, str]:
-        """Return the Lambda's environment variables; values may be CDK tokens."""
-        values = {name: value for name, value in asdict(self).items() if value or name in _ADJUSTER_VARIABLES}
-        return {adjuster_variable(name): str(value) for name, value in values.items()}
+        """Return the Lambda's environment variables, but those of defaults; values may be CDK tokens."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        wanted = {each.name: given[each.name] for each in fields(self) if each.default is MISSING or given[each.name]}
+        return {adjuster_variable(name): str(value) for name, value in wanted.items()}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "AdjusterSettings":
@@ -160,32 +127,16 @@ class AdjusterSettings:
         Raises:
             ContractError: A variable is absent, or a number is not one.
         """
+        values: dict[str, Any] = {}
         try:
-            text = {name: environment[adjuster_variable(name)] for name in _ADJUSTER_VARIABLES}
-            return cls(
-                cluster=text["cluster"],
-                state_table=text["state_table"],
-                master_queue_url=text["master_queue_url"],
-                signal_url=text["signal_url"],
-                worker_min_capacity=int(text["worker_min_capacity"]),
-                settle_seconds=int(text["settle_seconds"]),
-                capacity_reservation_id=environment.get(adjuster_variable("capacity_reservation_id"), ""),
-                stop_after_seconds=int(environment.get(adjuster_variable("stop_after_seconds"), "0")),
-                budget_topic_arn=environment.get(adjuster_variable("budget_topic_arn"), ""),
-                encryption_key=environment.get(adjuster_variable("encryption_key"), ""),
-            )
-        except (KeyError, ValueError) as error:
+            for each in fields(cls):
+                variable = adjuster_variable(each.name)
+                if variable in environment or each.default is MISSING:
+                    text = environment[variable]
+                    values[each.name] = int(text) if each.type is int else text
+        except (KeyError, TypeError, ValueError) as error:
             raise ContractError(f"adjuster environment is incomplete or malformed: {error}") from error
-
-
-_ADJUSTER_VARIABLES = (
-    "cluster",
-    "state_table",
-    "master_queue_url",
-    "signal_url",
-    "worker_min_capacity",
-    "settle_seconds",
-)
+        return cls(**values)
 
 
 def adjuster_variable(name: str) -> str:

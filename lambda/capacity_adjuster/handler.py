@@ -7,7 +7,6 @@ AWS Budgets says on its own topic stops the cluster. CloudFormation's requests s
 
 import logging
 import os
-import time
 from functools import cache
 from typing import Any
 
@@ -16,14 +15,14 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
-from capacity_adjuster.aws.interfaces import Edges
+from capacity_adjuster.aws.invocation_clock import InvocationClock
 from capacity_adjuster.aws.log_lines import write_lines
-from capacity_adjuster.aws.state_table import ClusterRecords
-from capacity_adjuster.events.budget_message import read_budget_message
+from capacity_adjuster.aws.state_table import StateTable
 from capacity_adjuster.events.capacity_block import announce_expiry, read_warning
-from capacity_adjuster.events.description import describe_event, is_test
+from capacity_adjuster.events.notifications import describe_event, is_test, read_budget_message
 from capacity_adjuster.events.stack_request import answer_stack, is_stack_request
-from capacity_adjuster.reconcile.capacity_metrics import tell_capacity
+from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.capacity_metrics import log_capacity
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
 from deeplearning_contract.messages import Doorbell
@@ -35,30 +34,6 @@ logging.getLogger("capacity_adjuster").setLevel(logging.INFO)
 write_lines()
 
 _CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
-
-
-class InvocationClock:
-    """
-    The time of one invocation.
-
-    Args:
-        context: Lambda's context object.
-    """
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def now(self) -> float:
-        """Return the time since the epoch, in seconds."""
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait, in seconds."""
-        time.sleep(seconds)
-
-    def remaining(self) -> float:
-        """Return the time until Lambda stops the invocation, in seconds."""
-        return float(self._context.get_remaining_time_in_millis()) / 1000
 
 
 def handle(event: Any, context: Any) -> dict[str, str]:
@@ -81,19 +56,19 @@ def handle(event: Any, context: Any) -> dict[str, str]:
         return {"outcome": "notifications are set up"}
     try:
         settings = AdjusterSettings.from_environment(os.environ)
-        edges, warning = make_edges(settings, InvocationClock(context)), read_warning(event)
+        adapters, warning = make_adapters(settings, InvocationClock(context)), read_warning(event)
         if is_stack_request(event):
-            asking = Reconciliation(settings, edges).asking
-            outcome = answer_stack(event, edges=edges, asking=asking, send=send_signal)
+            capacity_change = Reconciliation(settings, adapters).capacity_change
+            outcome = answer_stack(event, adapters=adapters, capacity_change=capacity_change, send=send_signal)
         elif warning is None:
             message_id = read_budget_message(event, settings.budget_topic_arn)
-            reconciliation = Reconciliation(settings, edges, message_id)
+            reconciliation = Reconciliation(settings, adapters, message_id)
             outcome = reconciliation.run()
-            tell_capacity(reconciliation.lookout, edges.clock.now(), edges.records.read_state)
+            log_capacity(reconciliation.confirmation, adapters.clock.now(), adapters.records.read_state)
         else:
-            reservation_id, records = settings.capacity_reservation_id, edges.records
+            reservation_id, records = settings.capacity_reservation_id, adapters.records
             outcome = announce_expiry(
-                warning, reservation_id=reservation_id, records=records, ring_master=edges.ring_master
+                warning, reservation_id=reservation_id, records=records, notify_master=adapters.notify_master
             )
     except Exception:
         logger.exception("invocation failed; the next event or minute tries again")
@@ -102,11 +77,11 @@ def handle(event: Any, context: Any) -> dict[str, str]:
     return {"outcome": outcome}
 
 
-def make_edges(settings: AdjusterSettings, clock: InvocationClock) -> Edges:
+def make_adapters(settings: AdjusterSettings, clock: InvocationClock) -> Adapters:
     """Connect a reconciliation to AWS."""
     sqs = _make_client("sqs")
 
-    def ring_master(doorbell: Doorbell) -> None:
+    def notify_master(doorbell: Doorbell) -> None:
         sqs.send_message(QueueUrl=settings.master_queue_url, MessageBody=doorbell.to_body())
 
     def signal_failure(reason: str) -> None:
@@ -121,10 +96,10 @@ def make_edges(settings: AdjusterSettings, clock: InvocationClock) -> Edges:
         if answer.get("FailedEntryCount"):
             logger.warning("EventBridge did not take the event %s: %s", event.kind.value, answer["Entries"])
 
-    return Edges(
+    return Adapters(
         groups=AutoScalingGroups(_make_client("autoscaling"), settings.cluster),
-        records=ClusterRecords(_make_client("dynamodb"), settings.state_table, settings.cluster),
-        ring_master=ring_master,
+        records=StateTable(_make_client("dynamodb"), settings.state_table, settings.cluster),
+        notify_master=notify_master,
         signal_failure=signal_failure,
         clock=clock,
         send_event=send_event,

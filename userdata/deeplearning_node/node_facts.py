@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deeplearning_contract.document import ContractError, field, object_list, parse_object
+from deeplearning_contract.document import ContractError, field, parse_object, parse_record
 from deeplearning_contract.membership import Member, training_members
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_contract.setting_parts import NO_NEEDS, JobNeeds
@@ -75,14 +75,8 @@ class NodeFacts:
             OSError: The agent has not written it yet.
             ContractError: It does not have its shape.
         """
-        document = parse_object((root / FACTS_FILE.lstrip("/")).read_text(encoding="utf-8"), "node facts")
-        strings = ("cluster", "role", "instance_id", "login_user", "mount_point")
-        return cls(
-            **{name: field(document, name, str, "node facts") for name in strings},
-            expected_gpu_count=field(document, "expected_gpu_count", int, "node facts"),
-            region=field({"region": "", **document}, "region", str, "node facts"),
-            needs=JobNeeds.from_document(field({"needs": {}, **document}, "needs", dict, "node facts")),
-        )
+        text = (root / FACTS_FILE.lstrip("/")).read_text(encoding="utf-8")
+        return parse_record(cls, text, "node facts")
 
 
 @dataclass(frozen=True)
@@ -108,10 +102,10 @@ class InstalledMembership:
             ContractError: It does not have its shape.
         """
         document = parse_object((root / MEMBERSHIP_FILE.lstrip("/")).read_text(encoding="utf-8"), "membership")
-        members = object_list(document, "members", "membership")
+        members = field(document, "members", list, "membership")
         return cls(
             generation=field(document, "generation", int, "membership"),
-            members=tuple((field(member, "host", str, "member"), Member.from_document(member)) for member in members),
+            members=tuple((field(each, "host", str, "member"), Member.from_document(each)) for each in members),
         )
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from capacity_adjuster.aws.interfaces import Records
+from capacity_adjuster.aws.state_table import StateTable
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
 
@@ -56,7 +56,7 @@ def read_warning(event: Any) -> ExpiryWarning | None:
 
 
 def announce_expiry(
-    warning: ExpiryWarning, *, reservation_id: str, records: Records, ring_master: Callable[[Doorbell], None]
+    warning: ExpiryWarning, *, reservation_id: str, records: StateTable, notify_master: Callable[[Doorbell], None]
 ) -> str:
     """
     Write a warning into the state item and ring the master; a warning that is known changes nothing.
@@ -65,7 +65,7 @@ def announce_expiry(
         warning: The warning.
         reservation_id: The reservation that the cluster runs in; empty when in none.
         records: The state item.
-        ring_master: Sends a doorbell to the master.
+        notify_master: Sends a doorbell to the master.
 
     Returns:
         What came of it, in words, for the log.
@@ -82,9 +82,9 @@ def announce_expiry(
             return "there is no cluster to tell"
         if state.notice == warning.notice:
             # The first delivery may have died before it rang; a doorbell too many only costs a read.
-            ring_master(Doorbell(state.cluster, state.generation))
+            notify_master(Doorbell(state.cluster, state.generation))
             return "the notice is known"
         if records.write_state(state.advance(state.phase, notice=warning.notice)):
-            ring_master(Doorbell(state.cluster, state.generation))
+            notify_master(Doorbell(state.cluster, state.generation))
             return f"notice: {warning.notice}"
     raise RuntimeError(f"the notice must be written within {_WRITE_ATTEMPTS} attempts, got as many faster writers")

@@ -12,10 +12,16 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from capacity_adjuster.aws.interfaces import Edges
-from capacity_adjuster.policy.capacity_request import RESOURCE_BEGIN, CapacityRequest
-from capacity_adjuster.policy.requested_capacity import end_wish, follow_wish, is_held
-from capacity_adjuster.reconcile.capacity_change import Asking
+from capacity_adjuster.policy.requested_capacity import (
+    RESOURCE_BEGIN,
+    CapacityRequest,
+    RequestedCapacity,
+    cancel_request,
+    is_held,
+    record_request,
+)
+from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import FIRST_CANDIDATE
 
@@ -41,14 +47,16 @@ def is_stack_request(event: Any) -> bool:
     return isinstance(event, Mapping) and event.get("RequestType") in _TYPES and "ResponseURL" in event
 
 
-def answer_stack(event: Mapping[str, Any], *, edges: Edges, asking: Asking, send: Callable[[str, bytes], None]) -> str:
+def answer_stack(
+    event: Mapping[str, Any], *, adapters: Adapters, capacity_change: CapacityChange, send: Callable[[str, bytes], None]
+) -> str:
     """
     Record what the stack asks for, ask the groups for it, and answer.
 
     Args:
         event: CloudFormation's request.
-        edges: What it acts on.
-        asking: Carries the wish out.
+        adapters: What it acts on.
+        capacity_change: Carries the wish out.
         send: Sends an answer to a presigned URL.
 
     Returns:
@@ -61,7 +69,11 @@ def answer_stack(event: Mapping[str, Any], *, edges: Edges, asking: Asking, send
     answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
     answer |= {_ID: event.get(_ID) or f"{RESOURCE_BEGIN}{event['RequestId']}", "Status": "SUCCESS"}
     try:
-        outcome = _end(edges, answer[_ID]) if event["RequestType"] == "Delete" else _ask(event, answer, edges, asking)
+        outcome = (
+            _end(adapters, answer[_ID])
+            if event["RequestType"] == "Delete"
+            else _ask(event, answer, adapters, capacity_change)
+        )
     except (RequestError, BotoCoreError, ClientError) as error:
         # A failure without an answer would keep the stack waiting.
         outcome = f"the stack's wish for capacity could not be recorded: {error}"
@@ -72,13 +84,15 @@ def answer_stack(event: Mapping[str, Any], *, edges: Edges, asking: Asking, send
     return outcome
 
 
-def _ask(event: Mapping[str, Any], answer: Mapping[str, Any], edges: Edges, asking: Asking) -> str:
+def _ask(
+    event: Mapping[str, Any], answer: Mapping[str, Any], adapters: Adapters, capacity_change: CapacityChange
+) -> str:
     request = read_request(event, answer[_ID])
     if _is_unchanged(event):
         return "no count has changed"
-    _persist(edges, lambda: _record(edges, request))
+    _persist(adapters, lambda: _record(adapters, request))
     try:
-        return str(_persist(edges, lambda: _carry_out(asking)))
+        return str(_persist(adapters, lambda: _carry_out(capacity_change)))
     except (BotoCoreError, ClientError, ContractError, TimeoutError) as error:
         # It is recorded, so that the timer goes on.
         logger.warning("capacity was not asked for yet: %s", error)
@@ -117,35 +131,35 @@ def _is_unchanged(event: Mapping[str, Any]) -> bool:
     return isinstance(old, Mapping) and all(old.get(name) == event["ResourceProperties"].get(name) for name in _WISHED)
 
 
-def _record(edges: Edges, request: CapacityRequest) -> bool:
-    wish = edges.records.read_wish()
-    following = follow_wish(wish, request)
+def _record(adapters: Adapters, request: CapacityRequest) -> bool:
+    wish = adapters.records.read(RequestedCapacity)
+    following = record_request(wish, request)
     if following is None:
         return True
-    return not is_held(wish, edges.clock.now()) and edges.records.write_wish(following)
+    return not is_held(wish, adapters.clock.now()) and adapters.records.write(following)
 
 
-def _carry_out(asking: Asking) -> str:
-    outcome = asking.run()
-    return "" if asking.is_under_way() else outcome or "the wish was carried out before"
+def _carry_out(capacity_change: CapacityChange) -> str:
+    outcome = capacity_change.run()
+    return "" if capacity_change.is_under_way() else outcome or "the wish was carried out before"
 
 
-def _end(edges: Edges, resource: str) -> str:
+def _end(adapters: Adapters, resource: str) -> str:
     def end() -> bool:
-        wish = edges.records.read_wish()
-        following = end_wish(wish, resource)
+        wish = adapters.records.read(RequestedCapacity)
+        following = cancel_request(wish, resource)
         if following is None:
             return True
-        return not is_held(wish, edges.clock.now()) and edges.records.write_wish(following)
+        return not is_held(wish, adapters.clock.now()) and adapters.records.write(following)
 
     try:
-        _persist(edges, end)
+        _persist(adapters, end)
     except TimeoutError as error:
         raise RuntimeError("another invocation asks for capacity; the deletion waits for it") from error
     return "the cluster is deleted, so that no more capacity is asked for"
 
 
-def _persist(edges: Edges, attempt: Callable[[], Any]) -> Any:
+def _persist(adapters: Adapters, attempt: Callable[[], Any]) -> Any:
     """Repeat an attempt until it comes to something; raise its last error, or TimeoutError, when time runs out."""
     while True:
         failure: Exception | None = None
@@ -154,6 +168,6 @@ def _persist(edges: Edges, attempt: Callable[[], Any]) -> Any:
                 return outcome
         except (BotoCoreError, ClientError) as error:
             failure = error
-        if edges.clock.remaining() < RESERVE_SECONDS:
+        if adapters.clock.remaining() < RESERVE_SECONDS:
             raise failure or TimeoutError("nothing came of it in this invocation")
-        edges.clock.sleep(PAUSE_SECONDS)
+        adapters.clock.sleep(PAUSE_SECONDS)

@@ -6,14 +6,12 @@ launches, is known for what it is. The policy is pure; it never changes the desi
 """
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.document import field, parse_object, text_list
 from deeplearning_contract.messages import MAX_REASON
 
 MOST_FAILURES = 3
@@ -58,29 +56,6 @@ class Breaker:
         """Return the next revision, which counts anew."""
         revision = self.revision + 1
         return replace(self, revision=revision, is_tripped=False, counted_from=counted_from, lease_until=0)
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> "Breaker":
-        """
-        Read the record's document.
-
-        Raises:
-            ContractError: It does not have this shape.
-        """
-        document = parse_object(text, "breaker")
-        return cls(
-            revision=field(document, "revision", int, "breaker"),
-            group=field(document, "group", str, "breaker"),
-            members=text_list(document, "members", "breaker"),
-            is_tripped=field(document, "is_tripped", bool, "breaker"),
-            reason=field(document, "reason", str, "breaker"),
-            counted_from=field(document, "counted_from", int, "breaker"),
-            lease_until=field(document, "lease_until", int, "breaker"),
-        )
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ roster is published it says `launched` again, for the next generation, when othe
 that the master keeps the membership, and only the breaker is left.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from capacity_adjuster.policy.breaker import Breaker, judge_breaker
-from capacity_adjuster.policy.decision_kinds import Decision, Resume, Shrink, Verdict, Wait
+from capacity_adjuster.policy.breaker import Breaker, Rearm, Remember, Trip, judge_breaker
 from capacity_adjuster.policy.failure_reason import (
     Shortfall,
     count_grace,
@@ -36,6 +35,76 @@ DENIED_SECONDS = 180
 """A new role can be denied what it may do for a while, until AWS has spread its policy."""
 _FIRST = 1
 """Revision and generation of the first verdict."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """
+    Do nothing now.
+
+    Attributes:
+        why: What is waited for.
+        seconds: When to look again, where that is known; 0 where it is not. No part of what is decided.
+    """
+
+    why: str
+    seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Resume what a shrink suspended whose invocation has died."""
+
+    adjustment: Adjustment
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """
+    Lower the workers' desired capacity to what launched.
+
+    Attributes:
+        group: Name of the workers' group.
+        desired: Its desired capacity.
+        launched: Ids of the workers that launched.
+        requested: Workers asked for.
+        reason: Why fewer launched.
+        processes: Processes to suspend, those that nobody has suspended; no part of what is decided.
+    """
+
+    group: str
+    desired: int
+    launched: tuple[str, ...]
+    requested: int
+    reason: str
+    processes: tuple[str, ...] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Write the state item; when it says `failed`, signal the failure first."""
+
+    state: ClusterState
+
+
+Decision = Wait | Resume | Shrink | Verdict | Trip | Rearm | Remember
+
+
+def describe_decision(decision: Decision) -> str:
+    """Return a decision as a reader of the log wants it: what, and why."""
+    match decision:
+        case Wait():
+            return f"wait: {decision.why}"
+        case Verdict():
+            state = decision.state
+            counts = f"generation {state.generation}, {len(state.expected)} of {state.requested} nodes"
+            return f"{state.phase.value}, {counts}" + (f": {state.reason}" if state.reason else "")
+        case Resume():
+            return "resume what a shrink that died had suspended"
+        case Shrink():
+            return f"shrink from {decision.requested} to {decision.desired} workers: {decision.reason}"
+        case _:
+            return type(decision).__name__.lower()
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,16 @@ made good and nobody's own scaling is overwritten:
 The policy is pure.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from capacity_adjuster.policy.capacity_request import RESOURCE_BEGIN, CapacityRequest
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.document import field, object_list, parse_object, text_list
 from deeplearning_contract.names import NodeRole
 
+RESOURCE_BEGIN = "capacity-"
+"""By which an id that the adjuster gave to the stack's resource is known."""
 _MOST_KNOWN = 20
 """Requests that are remembered, so that one that is delivered again, even late, changes nothing."""
 _ORDER = (NodeRole.WORKER, NodeRole.MASTER)
@@ -28,7 +27,29 @@ _ORDER = (NodeRole.WORKER, NodeRole.MASTER)
 
 
 @dataclass(frozen=True)
-class Ask:
+class CapacityRequest:
+    """
+    A request of the stack.
+
+    Attributes:
+        request_id: Id of the request; each is one wish.
+        resource: Id of the stack's resource that makes it.
+        master: Masters wanted.
+        workers: Workers wanted.
+        candidate: Value of the candidate tag of the groups that are asked.
+        is_creation: Whether the resource is being created.
+    """
+
+    request_id: str
+    resource: str
+    master: int
+    workers: int
+    candidate: str
+    is_creation: bool
+
+
+@dataclass(frozen=True)
+class GroupTarget:
     """
     What one group is asked for.
 
@@ -44,7 +65,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Wish:
+class RequestedCapacity:
     """
     The last wish.
 
@@ -63,65 +84,41 @@ class Wish:
     revision: int
     request: CapacityRequest
     known: tuple[str, ...]
-    asks: tuple[Ask, ...] = ()
-    former: tuple[Ask, ...] = ()
+    asks: tuple[GroupTarget, ...] = ()
+    former: tuple[GroupTarget, ...] = ()
     is_open: bool = True
     is_over: bool = False
     lease_until: int = 0
 
-    def intend(self, asks: Sequence[Ask], lease_until: int) -> "Wish":
+    def intend(self, asks: Sequence[GroupTarget], lease_until: int) -> "RequestedCapacity":
         """Return the next revision, in the hands of an invocation that carries it out."""
         return replace(self, revision=self.revision + 1, asks=tuple(asks), lease_until=lease_until)
 
-    def release(self, asks: Sequence[Ask]) -> "Wish":
+    def release(self, asks: Sequence[GroupTarget]) -> "RequestedCapacity":
         """Return the next revision, to be carried out by whoever comes next, with what had been intended before."""
         return replace(self, revision=self.revision + 1, asks=tuple(asks), lease_until=0)
 
-    def close(self) -> "Wish":
+    def close(self) -> "RequestedCapacity":
         """Return the next revision, carried out or settled otherwise."""
         return replace(self, revision=self.revision + 1, is_open=False, lease_until=0)
 
-    def end(self) -> "Wish":
+    def end(self) -> "RequestedCapacity":
         """Return the next revision, with the cluster on its way out."""
         return replace(self.close(), is_over=True)
 
-    def to_document(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, text: str) -> "Wish":
-        """
-        Read the record's document.
-
-        Raises:
-            ContractError: It does not have this shape.
-        """
-        document = parse_object(text, "wish")
-        return cls(
-            revision=field(document, "revision", int, "wish"),
-            request=CapacityRequest.from_document(field(document, "request", dict, "wish")),
-            known=text_list(document, "known", "wish"),
-            asks=tuple(_read_ask(entry) for entry in object_list(document, "asks", "wish")),
-            former=tuple(_read_ask(entry) for entry in object_list(document, "former", "wish")),
-            is_open=field(document, "is_open", bool, "wish"),
-            is_over=field(document, "is_over", bool, "wish"),
-            lease_until=field(document, "lease_until", int, "wish"),
-        )
-
-
-BLANK_WISH = Wish(0, CapacityRequest("", "", 0, 0, "", is_creation=False), (), is_open=False)
+BLANK_REQUEST = RequestedCapacity(0, CapacityRequest("", "", 0, 0, "", is_creation=False), (), is_open=False)
 """Of a record that cannot be read: nothing is asked for by it."""
-_CANCELLED = replace(BLANK_WISH, revision=1, is_over=True)
+_CANCELLED = replace(BLANK_REQUEST, revision=1, is_over=True)
 """Of a resource that is deleted before its creation was taken."""
 
 
-def is_held(wish: Wish | None, now: float) -> bool:
+def is_held(wish: RequestedCapacity | None, now: float) -> bool:
     """Tell whether an invocation that may be alive carries a wish out."""
     return wish is not None and wish.is_open and now < wish.lease_until <= now + LONGEST_LEASE_SECONDS
 
 
-def follow_wish(wish: Wish | None, request: CapacityRequest) -> Wish | None:
+def record_request(wish: RequestedCapacity | None, request: CapacityRequest) -> RequestedCapacity | None:
     """
     Return the record with another request; None when it was taken before.
 
@@ -130,16 +127,16 @@ def follow_wish(wish: Wish | None, request: CapacityRequest) -> Wish | None:
         request: What the stack asks for now.
     """
     if wish is None:
-        return Wish(1, request, (request.request_id,))
+        return RequestedCapacity(1, request, (request.request_id,))
     if request.request_id in wish.known:
         return None
     known = (*wish.known, request.request_id)[-_MOST_KNOWN:]
     if wish.is_over and not wish.known:  # This is the creation that was cancelled before it was taken.
         return replace(wish, revision=wish.revision + 1, known=known)
-    return Wish(wish.revision + 1, request, known, former=wish.asks or wish.former)
+    return RequestedCapacity(wish.revision + 1, request, known, former=wish.asks or wish.former)
 
 
-def end_wish(wish: Wish | None, resource: str) -> Wish | None:
+def cancel_request(wish: RequestedCapacity | None, resource: str) -> RequestedCapacity | None:
     """
     Return the record of a cluster that is being deleted; None when there is nothing to write.
 
@@ -158,7 +155,7 @@ def end_wish(wish: Wish | None, resource: str) -> Wish | None:
     return wish.end() if is_last and not wish.is_over else None
 
 
-def is_idle(state: ClusterState | None, wish: Wish, groups: Sequence[GroupObservation]) -> bool:
+def is_idle(state: ClusterState | None, wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> bool:
     """
     Tell whether a wish is settled without asking for anything.
 
@@ -176,7 +173,7 @@ def is_idle(state: ClusterState | None, wish: Wish, groups: Sequence[GroupObserv
     return is_new and (state is not None or any(group.desired > group.min_size for group in groups))
 
 
-def plan_asks(wish: Wish, groups: Sequence[GroupObservation]) -> tuple[Ask, ...] | None:
+def plan_targets(wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> tuple[GroupTarget, ...] | None:
     """
     Decide what each group is asked for; None while one is not there, or is being deleted.
 
@@ -193,10 +190,12 @@ def plan_asks(wish: Wish, groups: Sequence[GroupObservation]) -> tuple[Ask, ...]
     asked = {group.role: group for group in groups if group.candidate == request.candidate}
     if not asked.keys() >= set(_ORDER):
         return None
-    return tuple(_plan_ask(asked[role], wanted[role]) for role in _ORDER)
+    return tuple(_plan_target(asked[role], wanted[role]) for role in _ORDER)
 
 
-def find_due(asks: Sequence[Ask], groups: Sequence[GroupObservation], former: Sequence[Ask] = ()) -> tuple[Ask, ...]:
+def find_due(
+    asks: Sequence[GroupTarget], groups: Sequence[GroupObservation], former: Sequence[GroupTarget] = ()
+) -> tuple[GroupTarget, ...]:
     """
     Find the groups that are still as they were when the wish was read.
 
@@ -216,14 +215,6 @@ def find_due(asks: Sequence[Ask], groups: Sequence[GroupObservation], former: Se
     return tuple(ask for ask in there if desired[ask.group] in (ask.before, late.get((ask.group, ask.before))))
 
 
-def _plan_ask(group: GroupObservation, wanted: int) -> Ask:
+def _plan_target(group: GroupObservation, wanted: int) -> GroupTarget:
     # Auto Scaling refuses what lies outside of the group's own limits.
-    return Ask(group.name, group.desired, max(group.min_size, min(wanted, group.max_size)))
-
-
-def _read_ask(document: Mapping[str, Any]) -> Ask:
-    return Ask(
-        group=field(document, "group", str, "wish.asks"),
-        before=field(document, "before", int, "wish.asks"),
-        target=field(document, "target", int, "wish.asks"),
-    )
+    return GroupTarget(group.name, group.desired, max(group.min_size, min(wanted, group.max_size)))

@@ -5,10 +5,7 @@ It answers what a crash between two calls would make unanswerable. How many work
 been lowered? Which suspended processes are ours to resume, and which are a user's? Is another invocation at it now?
 """
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
-
-from deeplearning_contract.document import field, parse_object, text_list
+from dataclasses import dataclass, replace
 
 LONGEST_LEASE_SECONDS = 1800
 """No lease of ours ends later than that from now: Lambda ends every function after 15 minutes."""
@@ -61,27 +58,3 @@ class Adjustment:
     def end_at(self, desired: int) -> "Adjustment":
         """Return the next revision, with its processes resumed and what became of desired."""
         return replace(self.close(), before=desired, target=desired)
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> "Adjustment":
-        """
-        Read the record's document.
-
-        Raises:
-            ContractError: It does not have this shape.
-        """
-        document = parse_object(text, "adjustment")
-        return cls(
-            revision=field(document, "revision", int, "adjustment"),
-            group=field(document, "group", str, "adjustment"),
-            requested=field(document, "requested", int, "adjustment"),
-            before=field({"before": document.get("target")} | document, "before", int, "adjustment"),
-            target=field(document, "target", int, "adjustment"),
-            reason=field(document, "reason", str, "adjustment"),
-            processes=text_list(document, "processes", "adjustment"),
-            lease_until=field(document, "lease_until", int, "adjustment"),
-        )

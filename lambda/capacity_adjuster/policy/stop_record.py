@@ -5,11 +5,9 @@ It lets a stop happen once, whatever dies in the middle, and a user who scales t
 allowance.
 """
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
-from deeplearning_contract.document import field, parse_object
 
 
 @dataclass(frozen=True)
@@ -74,25 +72,3 @@ class StopRecord:
     def allow(self, now: int) -> "StopRecord":
         """Return the next revision, with an allowance that begins now."""
         return replace(self, revision=self.revision + 1, counted_from=now, lease_until=0, stopped_at=0)
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> "StopRecord":
-        """
-        Read the record's document.
-
-        Raises:
-            ContractError: It does not have this shape.
-        """
-        document = parse_object(text, "stop")
-        return cls(
-            revision=field(document, "revision", int, "stop"),
-            counted_from=field(document, "counted_from", int, "stop"),
-            cause=field(document, "cause", str, "stop"),
-            message_id=field(document, "message_id", str, "stop"),
-            lease_until=field(document, "lease_until", int, "stop"),
-            stopped_at=field(document, "stopped_at", int, "stop"),
-        )

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from capacity_adjuster.aws.interfaces import Edges
 from capacity_adjuster.policy.observation import GroupObservation
-from capacity_adjuster.policy.requested_capacity import Wish, find_due, is_held, is_idle, plan_asks
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity, find_due, is_held, is_idle, plan_targets
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import is_at_rest
+from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.reconcile.adapters import Adapters
 from capacity_adjuster.reconcile.shutdown import LOST_RACE
 
 logger = logging.getLogger(__name__)
@@ -23,18 +24,20 @@ ASKED = "capacity was asked for"
 SETTLED = "nothing is asked for: the cluster is stopped, has failed, or had capacity before"
 
 
-class Asking:
+class CapacityChange:
     """
     One invocation's part in asking for capacity.
 
     Args:
-        edges: What it acts on.
+        adapters: What it acts on.
         end_lease: Returns when this invocation cannot be alive any more, in seconds since the epoch.
         resume: Resumes what a shrink suspended whose invocation has died, and tells whether it was this one that did.
     """
 
-    def __init__(self, edges: Edges, *, end_lease: Callable[[], int], resume: Callable[[Adjustment], bool]) -> None:
-        self._edges = edges
+    def __init__(
+        self, adapters: Adapters, *, end_lease: Callable[[], int], resume: Callable[[Adjustment], bool]
+    ) -> None:
+        self._adapters = adapters
         self._end_lease = end_lease
         self._resume = resume
 
@@ -51,54 +54,54 @@ class Asking:
         Raises:
             botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
         """
-        records = self._edges.records
-        wish = records.read_wish()
+        records = self._adapters.records
+        wish = records.read(RequestedCapacity)
         if wish is None or not wish.is_open:
             return ""
-        if is_held(wish, self._edges.clock.now()):
+        if is_held(wish, self._adapters.clock.now()):
             return "another invocation asks for capacity"
-        groups = self._edges.groups.find() if groups is None else groups
-        asks = plan_asks(wish, groups)
+        groups = self._adapters.groups.find() if groups is None else groups
+        asks = plan_targets(wish, groups)
         if asks is None:
             return ""
         intended = wish.intend(() if is_idle(records.read_state(), wish, groups) else asks, self._end_lease())
-        if not records.write_wish(intended):
+        if not records.write(intended):
             return LOST_RACE
         if not self._may_ask():
-            return "the wish waits for a shrink" if records.write_wish(intended.release(wish.asks)) else LOST_RACE
+            return "the wish waits for a shrink" if records.write(intended.release(wish.asks)) else LOST_RACE
         outcome = SETTLED
         if intended.asks and not self._is_stopped(groups):
             self._set(intended, groups)
             outcome = ASKED
-        return outcome if records.write_wish(intended.close()) else LOST_RACE
+        return outcome if records.write(intended.close()) else LOST_RACE
 
     def is_under_way(self) -> bool:
         """Tell whether capacity is being asked for."""
-        wish = self._edges.records.read_wish()
+        wish = self._adapters.records.read(RequestedCapacity)
         return wish is not None and wish.is_open
 
     def _may_ask(self) -> bool:
         """Tell whether no shrink is under way that could lower again what is raised; a dead one is ended."""
-        shrink = self._edges.records.read_adjustment()
+        shrink = self._adapters.records.read(Adjustment)
         if shrink is None or not shrink.is_open:
             return True
-        return not shrink.is_held(self._edges.clock.now()) and self._resume(shrink)
+        return not shrink.is_held(self._adapters.clock.now()) and self._resume(shrink)
 
     def _is_stopped(self, groups: Sequence[GroupObservation]) -> bool:
         # A stopped cluster stays stopped, whatever the stack asks for, until its user scales it up.
-        record = self._edges.records.read_stop()
+        record = self._adapters.records.read(StopRecord)
         if record is None:
             return False
-        now = self._edges.clock.now()
+        now = self._adapters.clock.now()
         believed = record.believe(now)
         return believed.is_open or is_at_rest(groups, believed, now)
 
-    def _set(self, wish: Wish, groups: Sequence[GroupObservation]) -> None:
+    def _set(self, wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> None:
         try:
             for ask in find_due(wish.asks, groups, wish.former):
                 logger.info("desired capacity of %s: %d -> %d", ask.group, ask.before, ask.target)
-                self._edges.groups.set_desired(ask.group, ask.target)
+                self._adapters.groups.set_desired(ask.group, ask.target)
         except (BotoCoreError, ClientError):
             # A new role is denied its rights for some seconds: nobody need wait for this invocation's end.
-            self._edges.records.write_wish(wish.release(wish.asks))
+            self._adapters.records.write(wish.release(wish.asks))
             raise

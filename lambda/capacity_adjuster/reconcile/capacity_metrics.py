@@ -7,7 +7,7 @@ from capacity_adjuster.aws.log_lines import besides
 from capacity_adjuster.policy.decision import count_requested
 from capacity_adjuster.policy.observation import ClusterObservation
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.reconcile.confirmation import Lookout
+from capacity_adjuster.reconcile.confirmation import Confirmation
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.metrics import (
     CAPACITY_ASKED,
@@ -24,21 +24,21 @@ PATIENCE_SECONDS = 600
 """While instances come and go the state is not read; of older groups it is, to tell a formation from growth."""
 
 
-def tell_capacity(lookout: Lookout, now: float, read_state: Callable[[], ClusterState | None]) -> None:
+def log_capacity(confirmation: Confirmation, now: float, read_state: Callable[[], ClusterState | None]) -> None:
     """
     Log what was seen, as metrics; raises nothing, because seeing is not what an invocation is for.
 
     Args:
-        lookout: What the invocation has seen.
+        confirmation: What the invocation has seen.
         now: Seconds since the epoch.
         read_state: Reads the state item, if the invocation had no reason to.
     """
     try:
-        state, is_known = lookout.state, lookout.has_read_state
-        workers = lookout.observed.workers
+        state, is_known = confirmation.state, confirmation.has_read_state
+        workers = confirmation.observed.workers
         if not is_known and workers is not None and now - workers.created >= PATIENCE_SECONDS:
             state, is_known = read_state(), True
-        metrics = measure_capacity(lookout.observed, state, lookout.adjustment, now, is_state_known=is_known)
+        metrics = measure_capacity(confirmation.observed, state, confirmation.adjustment, now, is_state_known=is_known)
     except Exception:
         logger.exception("the capacity could not be measured")
         return

@@ -4,10 +4,14 @@ Sees what there is, reads no more than the decision needs, and does not trust a 
 
 from dataclasses import replace
 
-from capacity_adjuster.aws.interfaces import Edges
 from capacity_adjuster.policy.breaker import FAILURE_SECONDS, Breaker, Rearm, Trip, needs_record
-from capacity_adjuster.policy.decision import decide
-from capacity_adjuster.policy.decision_kinds import Decision, Shrink, Verdict, Wait
+from capacity_adjuster.policy.decision import (
+    Decision,
+    Shrink,
+    Verdict,
+    Wait,
+    decide,
+)
 from capacity_adjuster.policy.observation import (
     SUSPENDED_PROCESSES,
     ClusterObservation,
@@ -17,6 +21,7 @@ from capacity_adjuster.policy.observation import (
     needs_decision,
 )
 from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.reconcile.adapters import Adapters
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings
@@ -25,13 +30,13 @@ RESERVE_SECONDS = 10
 """Kept of an invocation's time for acting on the last look."""
 
 
-class Lookout:
+class Confirmation:
     """
     What one invocation has seen.
 
     Args:
         settings: The adjuster's settings.
-        edges: What it reads.
+        adapters: What it reads.
 
     Attributes:
         observed: The groups.
@@ -40,9 +45,9 @@ class Lookout:
         has_read_state: Whether the state item was read; while instances come and go it is not.
     """
 
-    def __init__(self, settings: AdjusterSettings, edges: Edges) -> None:
+    def __init__(self, settings: AdjusterSettings, adapters: Adapters) -> None:
         self._settings = settings
-        self._edges = edges
+        self._adapters = adapters
         self._found: tuple[GroupObservation, ...] = ()
         self._breaker: Breaker | None = None
         self._dying: set[str] = set()
@@ -63,26 +68,26 @@ class Lookout:
         found = self.observed.groups
         return needs_decision(found) or any(not group.desired for group in found)
 
-    def glance(self) -> str:
+    def read_once(self) -> str:
         """Tell in words why nothing needs a closer look; empty when something may."""
-        self._found = self._edges.groups.find()
+        self._found = self._adapters.groups.find()
         self.observed = ClusterObservation(self._found)
         if not needs_decision(self._found):
             return "instances come and go, or the groups are not there yet"
-        self.state = self._edges.records.read_state()
+        self.state = self._adapters.records.read_state()
         self.has_read_state = True
         if self.state is not None and is_standing(self.observed, self.state):
             return f"the verdict stands: {self.state.phase.value}"
         return ""
 
-    def settle(self, own: Adjustment | None = None) -> Decision:
+    def read_until_stable(self, own: Adjustment | None = None) -> Decision:
         """
         Look until two looks, some time apart, lead to the same decision, or to one that destroys nothing.
 
         Args:
             own: The record of the shrink under way, as it will be. Default: it is read.
         """
-        clock, last, decision = self._edges.clock, None, self._look(own)
+        clock, last, decision = self._adapters.clock, None, self._look(own)
         while decision != last:
             pause = self._choose_pause(decision, is_held=own is not None)
             if pause is None:
@@ -91,7 +96,7 @@ class Lookout:
                 return Wait("no time is left in this invocation")
             clock.sleep(pause)
             if self.state is not None:  # Who joined before it died is in it only now.
-                self.state = self._edges.records.read_state()
+                self.state = self._adapters.records.read_state()
             last, decision = decision, self._look(own)
         return decision
 
@@ -102,20 +107,20 @@ class Lookout:
             return seconds
         if not isinstance(decision, Wait) or is_held or not decision.seconds:
             return None
-        has_time = self._edges.clock.remaining() >= decision.seconds + seconds + 2 * RESERVE_SECONDS
+        has_time = self._adapters.clock.remaining() >= decision.seconds + seconds + 2 * RESERVE_SECONDS
         return decision.seconds if has_time else None
 
     def _look(self, own: Adjustment | None) -> Decision:
-        edges, now = self._edges, self._edges.clock.now()
-        found, self._found = self._found or edges.groups.find(), ()
+        adapters, now = self._adapters, self._adapters.clock.now()
+        found, self._found = self._found or adapters.groups.find(), ()
         self.observed = ClusterObservation(tuple(self._add_activities(group, found, now) for group in found))
         if own is not None:
             self.adjustment = own
         elif self._may_have_adjustment():
-            self.adjustment = edges.records.read_adjustment()
+            self.adjustment = adapters.records.read(Adjustment)
         workers = self.observed.workers
         has_record = workers is not None and needs_record(workers, self.state, now)
-        self._breaker = edges.records.read_breaker() if has_record else None
+        self._breaker = adapters.records.read(Breaker) if has_record else None
         return decide(
             self.observed,
             state=self.state,
@@ -128,7 +133,7 @@ class Lookout:
     def _add_activities(
         self, group: GroupObservation, found: tuple[GroupObservation, ...], now: float
     ) -> GroupObservation:
-        groups = self._edges.groups
+        groups = self._adapters.groups
         if self.is_published:
             # Only the breaker is left, and it looks at the workers' losses.
             is_worker = group.role is NodeRole.WORKER

@@ -11,14 +11,19 @@ from dataclasses import replace
 
 from botocore.exceptions import ClientError
 
-from capacity_adjuster.aws.interfaces import Edges
 from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
-from capacity_adjuster.policy.decision import judge_denial
-from capacity_adjuster.policy.decision_kinds import Resume, Shrink, Verdict, Wait
-from capacity_adjuster.policy.decision_words import describe_decision
+from capacity_adjuster.policy.decision import (
+    Resume,
+    Shrink,
+    Verdict,
+    Wait,
+    describe_decision,
+    judge_denial,
+)
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.reconcile.capacity_change import Asking
-from capacity_adjuster.reconcile.confirmation import RESERVE_SECONDS, Lookout
+from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
+from capacity_adjuster.reconcile.confirmation import RESERVE_SECONDS, Confirmation
 from capacity_adjuster.reconcile.shutdown import LOST_RACE, Shutdown
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
@@ -38,26 +43,28 @@ class Reconciliation:
 
     Args:
         settings: The adjuster's settings.
-        edges: What it acts on.
+        adapters: What it acts on.
         budget_message: Id of the message by which AWS Budgets asks for a stop. Default: it does not.
 
     Attributes:
-        asking: Carries out what the stack asks for.
+        capacity_change: Carries out what the stack asks for.
     """
 
-    def __init__(self, settings: AdjusterSettings, edges: Edges, budget_message: str = "") -> None:
+    def __init__(self, settings: AdjusterSettings, adapters: Adapters, budget_message: str = "") -> None:
         self._settings = settings
-        self._edges = edges
+        self._adapters = adapters
         self._budget_message = budget_message
-        self._lookout = Lookout(settings, edges)
-        self._shutdown = Shutdown(settings, edges, self._lookout, end_lease=self._end_lease, resume=self._resume)
-        self.asking = Asking(edges, end_lease=self._end_lease, resume=self._resume)
+        self._confirmation = Confirmation(settings, adapters)
+        self._shutdown = Shutdown(
+            settings, adapters, self._confirmation, end_lease=self._end_lease, resume=self._resume
+        )
+        self.capacity_change = CapacityChange(adapters, end_lease=self._end_lease, resume=self._resume)
         self._is_watching = False
 
     @property
-    def lookout(self) -> Lookout:
+    def confirmation(self) -> Confirmation:
         """What it has seen."""
-        return self._lookout
+        return self._confirmation
 
     def run(self) -> str:
         """
@@ -70,41 +77,43 @@ class Reconciliation:
             botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
             OSError: The stack's signal could not be delivered.
         """
-        lookout = self._lookout
+        confirmation = self._confirmation
         try:
-            why = lookout.glance()
+            why = confirmation.read_once()
             # A message of AWS Budgets comes once: its stop is recorded first, and the wish then gives way to it.
-            may_ask = lookout.may_have_wish and not self._budget_message
-            if may_ask and (asked := self.asking.run(lookout.observed.groups)):
+            may_ask = confirmation.may_have_wish and not self._budget_message
+            if may_ask and (asked := self.capacity_change.run(confirmation.observed.groups)):
                 return asked
             why = self._shutdown.run(self._budget_message) or why
             if why:
                 return why
-            if not self._watch():
+            if not self._acquire_lock():
                 return "another invocation looks already"
             return self._converge()
         except ClientError as error:
-            if error.response["Error"]["Code"] in _DENIED_CODES and lookout.state is None:
-                now = self._edges.clock.now()
-                since = now if lookout.observed.workers else self._edges.records.note_denial(now)
-                decision = judge_denial(lookout.observed, str(error), settings=self._settings, now=now, since=since)
+            if error.response["Error"]["Code"] in _DENIED_CODES and confirmation.state is None:
+                now = self._adapters.clock.now()
+                since = now if confirmation.observed.workers else self._adapters.records.note_denial(now)
+                decision = judge_denial(
+                    confirmation.observed, str(error), settings=self._settings, now=now, since=since
+                )
                 if isinstance(decision, Verdict):
-                    logger.warning("%s", self._give(decision, is_blind=error.operation_name == "GetItem"))
+                    logger.warning("%s", self._write_verdict(decision, is_blind=error.operation_name == "GetItem"))
             raise
         finally:
             # Once a roster is published nothing is urgent any more, so that a watch may end by itself.
-            if self._is_watching and not lookout.is_published:
-                self._edges.records.end_watch()
+            if self._is_watching and not confirmation.is_published:
+                self._adapters.records.release_lock()
 
     def _converge(self) -> str:
         while True:
-            decision = self._lookout.settle()
+            decision = self._confirmation.read_until_stable()
             logger.info("decided: %s", describe_decision(decision))
             match decision:
                 case Wait():
                     return decision.why
                 case Verdict():
-                    return self._give(decision)
+                    return self._write_verdict(decision)
                 case Resume():
                     is_done = self._resume(decision.adjustment)
                 case Shrink():
@@ -112,29 +121,29 @@ class Reconciliation:
                 case Trip():
                     is_done = self._trip(decision)
                 case Rearm():
-                    counted_from = math.ceil(self._edges.clock.now())
-                    is_done = self._edges.records.write_breaker(decision.breaker.rearm(counted_from))
+                    counted_from = math.ceil(self._adapters.clock.now())
+                    is_done = self._adapters.records.write(decision.breaker.rearm(counted_from))
                 case Remember():
-                    is_done = self._edges.records.write_breaker(decision.breaker)
+                    is_done = self._adapters.records.write(decision.breaker)
             if not is_done:
                 return LOST_RACE
 
-    def _watch(self) -> bool:
+    def _acquire_lock(self) -> bool:
         """
         Let one invocation look closely, because a cluster of N nodes wakes N of them at about the same time.
 
         It only spares calls: what is decided is kept safe by compare-and-set.
         """
-        now = self._edges.clock.now()
+        now = self._adapters.clock.now()
         until = now + self._settings.settle_seconds + RESERVE_SECONDS
-        self._is_watching = self._edges.records.begin_watch(now, until)
+        self._is_watching = self._adapters.records.acquire_lock(now, until)
         return self._is_watching
 
     def _shrink(self, decision: Shrink) -> bool:
         """Lower desired to what launched, unless that changes before nothing can launch any more."""
-        groups, records, lookout = self._edges.groups, self._edges.records, self._lookout
+        groups, records, confirmation = self._adapters.groups, self._adapters.records, self._confirmation
         opened = Adjustment(
-            revision=1 + (lookout.adjustment.revision if lookout.adjustment else 0),
+            revision=1 + (confirmation.adjustment.revision if confirmation.adjustment else 0),
             group=decision.group,
             requested=decision.requested,
             before=decision.desired,
@@ -143,57 +152,59 @@ class Reconciliation:
             processes=decision.processes,
             lease_until=self._end_lease(),
         )
-        if not records.write_adjustment(opened):
+        if not records.write(opened):
             return False
-        state, desired = lookout.state, opened.before
+        state, desired = confirmation.state, opened.before
         try:
             groups.suspend(opened.group, opened.processes)
             # A master that publishes after this read has a group of what lives, as if the shrink had come first.
-            is_same = lookout.settle(own=opened.close()) == decision and not self._shutdown.is_under_way()
+            is_same = (
+                confirmation.read_until_stable(own=opened.close()) == decision and not self._shutdown.is_under_way()
+            )
             if is_same and records.read_state() == state:
                 groups.set_desired(opened.group, opened.target)
                 desired = opened.target
         finally:
             groups.resume(opened.group, opened.processes)
-        lookout.adjustment = opened.end_at(desired)
-        return records.write_adjustment(lookout.adjustment)
+        confirmation.adjustment = opened.end_at(desired)
+        return records.write(confirmation.adjustment)
 
     def _resume(self, orphan: Adjustment) -> bool:
         """Resume what a dead invocation suspended; only who gets hold of its record may."""
-        records = self._edges.records
+        records = self._adapters.records
         taken = replace(orphan, revision=orphan.revision + 1, lease_until=self._end_lease())
-        if not records.write_adjustment(taken):
+        if not records.write(taken):
             return False
-        self._edges.groups.resume(taken.group, taken.processes)
-        self._lookout.adjustment = taken.close()
-        return records.write_adjustment(taken.close())
+        self._adapters.groups.resume(taken.group, taken.processes)
+        self._confirmation.adjustment = taken.close()
+        return records.write(taken.close())
 
     def _trip(self, decision: Trip) -> bool:
         """Suspend the launches; the record comes first, so that a crash in between is made good."""
-        records, breaker = self._edges.records, replace(decision.breaker, lease_until=self._end_lease())
-        if not records.write_breaker(breaker):
+        records, breaker = self._adapters.records, replace(decision.breaker, lease_until=self._end_lease())
+        if not records.write(breaker):
             return False
-        self._edges.groups.suspend(breaker.group, (LAUNCH_PROCESS,))
+        self._adapters.groups.suspend(breaker.group, (LAUNCH_PROCESS,))
         logger.warning("%s", breaker.reason)
-        return records.write_breaker(breaker.confirm())
+        return records.write(breaker.confirm())
 
-    def _give(self, verdict: Verdict, *, is_blind: bool = False) -> str:
-        records, state = self._edges.records, verdict.state
+    def _write_verdict(self, verdict: Verdict, *, is_blind: bool = False) -> str:
+        records, state = self._adapters.records, verdict.state
         if state.phase is Phase.FAILED:
             # A master that publishes after this read has a cluster that cannot be: the stack's failure stays right.
             # Who may not read the item tells the stack all the same; the conditional write overwrites nothing.
-            if not is_blind and records.read_state() != self._lookout.state:
+            if not is_blind and records.read_state() != self._confirmation.state:
                 return LOST_RACE
             # The signal is safe to repeat, and the item says that nothing is left to do: so the item comes second.
-            self._edges.signal_failure(state.reason)
+            self._adapters.signal_failure(state.reason)
         if not records.write_state(state):
             return LOST_RACE
         if state.phase is Phase.FAILED:
-            self._edges.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
+            self._adapters.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
         if state.phase is Phase.LAUNCHED:
-            self._edges.ring_master(Doorbell(state.cluster, state.generation))
+            self._adapters.notify_master(Doorbell(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()
 
     def _end_lease(self) -> int:
-        clock = self._edges.clock
+        clock = self._adapters.clock
         return math.ceil(clock.now() + clock.remaining() + _SKEW_SECONDS)

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from capacity_adjuster.aws.interfaces import Edges
-from capacity_adjuster.policy.requested_capacity import is_held
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity, is_held
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import NOTICE_BEGIN, Allow, Begin, Rest, is_up, judge_stop, plan_notice
 from capacity_adjuster.policy.stop_record import StopRecord
-from capacity_adjuster.reconcile.confirmation import Lookout
+from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.confirmation import Confirmation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
@@ -35,8 +35,8 @@ class Shutdown:
 
     Args:
         settings: The adjuster's settings.
-        edges: What it acts on.
-        lookout: What this invocation has seen.
+        adapters: What it acts on.
+        confirmation: What this invocation has seen.
         end_lease: Returns when this invocation cannot be alive any more, in seconds since the epoch.
         resume: Resumes what a shrink suspended whose invocation has died, and tells whether it was this one that did.
     """
@@ -44,15 +44,15 @@ class Shutdown:
     def __init__(
         self,
         settings: AdjusterSettings,
-        edges: Edges,
-        lookout: Lookout,
+        adapters: Adapters,
+        confirmation: Confirmation,
         *,
         end_lease: Callable[[], int],
         resume: Callable[[Adjustment], bool],
     ) -> None:
         self._settings = settings
-        self._edges = edges
-        self._lookout = lookout
+        self._adapters = adapters
+        self._confirmation = confirmation
         self._end_lease = end_lease
         self._resume = resume
 
@@ -71,8 +71,8 @@ class Shutdown:
         """
         if not self._settings.has_end:
             return ""
-        groups, now = self._lookout.observed.groups, self._edges.clock.now()
-        record = self._edges.records.read_stop() or StopRecord()
+        groups, now = self._confirmation.observed.groups, self._adapters.clock.now()
+        record = self._adapters.records.read(StopRecord) or StopRecord()
         match judge_stop(groups, record, settings=self._settings, message_id=message_id, now=now):
             case Begin(record=following):
                 return self._stop(following)
@@ -80,65 +80,65 @@ class Shutdown:
                 return self._withdraw() or why
             case Allow(record=following):
                 logger.info("the cluster was scaled up after its stop (%s): its time begins anew", following.cause)
-                return "" if self._edges.records.write_stop(following) else LOST_RACE
+                return "" if self._adapters.records.write(following) else LOST_RACE
         return self._tell(plan_notice(groups, record, settings=self._settings, now=now))
 
     def is_under_way(self) -> bool:
         """Tell whether the cluster is stopped, or is just being stopped."""
-        record = self._edges.records.read_stop() if self._settings.has_end else None
+        record = self._adapters.records.read(StopRecord) if self._settings.has_end else None
         if record is None:
             return False
-        believed = record.believe(self._edges.clock.now())
+        believed = record.believe(self._adapters.clock.now())
         return believed.is_open or believed.is_stopped
 
     def _stop(self, begun: StopRecord) -> str:
-        edges, record = self._edges, begun.hold(self._end_lease())
-        if not edges.records.write_stop(record):
+        adapters, record = self._adapters, begun.hold(self._end_lease())
+        if not adapters.records.write(record):
             return LOST_RACE
         if why := self._find_hindrance():
-            edges.records.write_stop(replace(record, revision=record.revision + 1, lease_until=_OVER))
+            adapters.records.write(replace(record, revision=record.revision + 1, lease_until=_OVER))
             return why
-        groups = sorted(self._lookout.observed.groups, key=lambda group: group.role is NodeRole.MASTER)
+        groups = sorted(self._confirmation.observed.groups, key=lambda group: group.role is NodeRole.MASTER)
         if is_up(groups):
             logger.warning("the cluster stops: %s", record.cause)
             self._send_end(record.cause)
         for group in groups:
             if group.desired > group.min_size:
-                edges.groups.set_desired(group.name, group.min_size)
-        if not edges.records.write_stop(record.close(math.floor(edges.clock.now()))):
+                adapters.groups.set_desired(group.name, group.min_size)
+        if not adapters.records.write(record.close(math.floor(adapters.clock.now()))):
             return LOST_RACE
         return f"stopped: {record.cause}"
 
     def _find_hindrance(self) -> str:
         """Say which invocation may raise again what a stop lowers; a shrink that died is ended."""
-        edges, now = self._edges, self._edges.clock.now()
-        if is_held(edges.records.read_wish(), now):
+        adapters, now = self._adapters, self._adapters.clock.now()
+        if is_held(adapters.records.read(RequestedCapacity), now):
             return "the stop waits for capacity that is being asked for"
-        shrink = edges.records.read_adjustment()
+        shrink = adapters.records.read(Adjustment)
         if shrink is None or not shrink.is_open:
             return ""
         is_ended = not shrink.is_held(now) and self._resume(shrink)
         return "" if is_ended else "the stop waits for a shrink"
 
     def _send_end(self, cause: str) -> None:
-        state = self._lookout.state or self._edges.records.read_state()
-        nodes = sum(len(group.launched) for group in self._lookout.observed.groups)
+        state = self._confirmation.state or self._adapters.records.read_state()
+        nodes = sum(len(group.launched) for group in self._confirmation.observed.groups)
         generation = state.generation if state else 0
-        self._edges.send_event(ClusterEvent(EventKind.FINISHED, self._settings.cluster, generation, nodes, cause))
+        self._adapters.send_event(ClusterEvent(EventKind.FINISHED, self._settings.cluster, generation, nodes, cause))
 
     def _withdraw(self) -> str:
-        return self._tell("") if self._lookout.state is not None else ""
+        return self._tell("") if self._confirmation.state is not None else ""
 
     def _tell(self, notice: str) -> str:
         """Let the item say that the cluster stops soon, or does not; another notice, of a capacity block, stays."""
-        edges, state = self._edges, self._lookout.state
+        adapters, state = self._adapters, self._confirmation.state
         if state is None and notice:
-            state = edges.records.read_state()
+            state = adapters.records.read_state()
         if state is None or state.phase is Phase.FAILED or state.notice == notice:
             return ""
         if state.notice and not state.notice.startswith(NOTICE_BEGIN):
             return ""
-        if not edges.records.write_state(state.advance(state.phase, notice=notice)):
+        if not adapters.records.write_state(state.advance(state.phase, notice=notice)):
             return LOST_RACE
-        edges.ring_master(Doorbell(state.cluster, state.generation))
+        adapters.notify_master(Doorbell(state.cluster, state.generation))
         return f"notice: {notice or 'none any more'}"

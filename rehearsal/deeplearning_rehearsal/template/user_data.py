@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from deeplearning_contract.document import read_record
 from deeplearning_contract.setting_parts import EnvironmentSettings
 
 _KEY = '"environment":'
@@ -16,7 +17,7 @@ def find_environment(template: Mapping[str, Any]) -> EnvironmentSettings | None:
         if _KEY in text:
             start = text.index(_KEY) + len(_KEY)
             document = json.JSONDecoder().raw_decode(text[start:].lstrip())[0]
-            return None if document is None else EnvironmentSettings.from_document(document)
+            return None if document is None else read_record(EnvironmentSettings, document, "environment")
     return None
 
 

@@ -58,7 +58,7 @@ def boot_in_vain(world, times):
         invoke(world)
 
 
-def settle(world):
+def read_until_stable(world):
     """Tick until nothing changes, and hold the end to the promises."""
     tick(world)
     invariants.i5_a_verdict_comes(world)
@@ -86,7 +86,7 @@ def test_a_launch_error_while_others_are_under_way_changes_nothing():
     assert world.state is None
     for _ in range(2):
         world.end_launch(WORKER)
-    assert len(settle(world).expected) == 4
+    assert len(read_until_stable(world).expected) == 4
 
 
 @pytest.mark.fault(3)
@@ -103,7 +103,7 @@ def test_nodes_that_a_lifecycle_hook_holds_are_on_their_way(hook):
     assert world.state is None
     for _ in range(2):
         world.end_launch(WORKER)
-    assert len(settle(world).expected) == 3
+    assert len(read_until_stable(world).expected) == 3
 
 
 @pytest.mark.fault(37)
@@ -114,7 +114,7 @@ def test_a_look_that_is_ten_seconds_old_destroys_nothing():
     world.react(WORKER)
     assert not invoke(world, lag=9.5).changes
     world.end_launch(WORKER)
-    assert len(settle(world).expected) == 4
+    assert len(read_until_stable(world).expected) == 4
 
 
 @pytest.mark.fault(10)
@@ -132,7 +132,7 @@ def test_a_worker_that_is_lost_is_not_taken_for_an_old_failure():
     assert world.workers.desired == 3, "D07: a replacement was taken for a failed launch"
     world.react(WORKER)
     world.end_launch(WORKER)
-    assert len(settle(world).expected) == 4
+    assert len(read_until_stable(world).expected) == 4
 
 
 @pytest.mark.fault(43)
@@ -142,7 +142,7 @@ def test_a_node_that_dies_before_the_roster_is_replaced_and_expected_anew(role):
     world = launch()
     first = world.state
     kill(world, role)
-    state = settle(world)
+    state = read_until_stable(world)
     assert (state.generation, state.revision, state.phase) == (2, 2, Phase.LAUNCHED)
     assert len(set(state.expected) - set(first.expected)) == 1
     assert [bell.generation for bell in world.rings] == [1, 2]
@@ -152,7 +152,7 @@ def test_a_node_that_dies_before_the_roster_is_replaced_and_expected_anew(role):
 def test_a_worker_that_cannot_be_replaced_before_the_roster_is_given_up():
     world = launch()
     kill(world, WORKER, replacement="capacity")
-    state = settle(world)
+    state = read_until_stable(world)
     assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
     assert state.reason.startswith("2 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity")
 
@@ -163,7 +163,7 @@ def test_a_second_shrink_remembers_what_was_asked_for_at_first():
     invoke(world)
     assert world.workers.desired == 3
     kill(world, WORKER, replacement="capacity")
-    state = settle(world)
+    state = read_until_stable(world)
     assert (state.requested, len(state.expected), world.workers.desired) == (5, 3, 2)
 
 
@@ -171,7 +171,7 @@ def test_a_second_shrink_remembers_what_was_asked_for_at_first():
 def test_too_few_workers_after_the_verdict_fail_with_the_reason():
     world = launch(minimum=3)
     kill(world, WORKER, replacement="capacity")
-    state = settle(world)
+    state = read_until_stable(world)
     assert state.phase is Phase.FAILED
     assert "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in eu-west-1a" in state.reason
 
@@ -181,7 +181,7 @@ def test_too_few_workers_after_the_verdict_fail_with_the_reason():
 def test_a_master_that_cannot_be_replaced_before_the_roster_fails_the_cluster():
     world = launch()
     kill(world, MASTER, replacement="capacity")
-    state = settle(world)
+    state = read_until_stable(world)
     assert state.phase is Phase.FAILED
     assert world.signals == [state.reason]
     assert state.reason.startswith("master did not launch: InsufficientInstanceCapacity in eu-west-1a")
@@ -190,11 +190,11 @@ def test_a_master_that_cannot_be_replaced_before_the_roster_fails_the_cluster():
 @pytest.mark.fault(4)
 def test_capacity_that_comes_back_after_a_shrink_is_not_taken_silently():
     world = make_world(["", "", "capacity"])
-    shrunk = settle(world)
+    shrunk = read_until_stable(world)
     assert (shrunk.requested, len(shrunk.expected), world.workers.desired) == (4, 3, 2)
     world.pass_time(600)
     world.react(WORKER)
-    assert settle(world) == shrunk
+    assert read_until_stable(world) == shrunk
     assert (world.workers.desired, len(world.workers.nodes)) == (2, 2)
 
 
@@ -207,7 +207,7 @@ def test_capacity_that_a_user_adds_before_the_roster_is_expected_too():
     assert world.state.generation == 1
     for _ in range(2):
         world.end_launch(WORKER)
-    state = settle(world)
+    state = read_until_stable(world)
     assert (state.generation, state.requested, len(state.expected)) == (2, 6, 6)
 
 
@@ -225,7 +225,7 @@ def test_nothing_that_happens_after_the_roster_changes_the_capacity(is_formed):
     world.end_launch(WORKER, "capacity")
     kill(world, WORKER, replacement="capacity")
     kill(world, MASTER, replacement="capacity")
-    assert settle(world) == state
+    assert read_until_stable(world) == state
     assert world.workers.desired == 5
 
 
@@ -240,7 +240,7 @@ def test_a_master_that_publishes_between_any_two_calls_keeps_what_it_published(r
         published = world.state
         assert published.phase is Phase.PUBLISHED
         assert [member.instance_id for member in published.members] == list(published.expected)
-        assert settle(world) == published
+        assert read_until_stable(world) == published
         assert not world.workers.suspended
         assert world.workers.desired >= len(world.workers.live)
 
@@ -251,7 +251,7 @@ def test_a_crash_around_any_call_of_a_second_verdict_changes_nothing_in_the_end(
         world = launch()
         kill(world, WORKER, replacement="capacity")
         invoke(world, crash_at=crash_at)
-        state = settle(world)
+        state = read_until_stable(world)
         assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
         assert not world.workers.suspended
 
@@ -270,13 +270,13 @@ def test_three_workers_that_never_join_stop_the_launches():
     assert "taken out of service in response to an EC2 health check indicating; no more are launched" in (
         world.breaker.reason
     )
-    assert settle(world) == state, "the membership is the master's"
+    assert read_until_stable(world) == state, "the membership is the master's"
 
 
 def test_workers_that_never_join_before_the_roster_fail_the_cluster():
     world = launch()
     boot_in_vain(world, 3)
-    state = settle(world)
+    state = read_until_stable(world)
     assert state.phase is Phase.FAILED
     assert state.reason == world.breaker.reason
     assert world.signals == [state.reason]
@@ -289,7 +289,7 @@ def test_members_that_die_trip_nothing():
         invoke(world)
         world.master_adapts()
         invoke(world)
-    settle(world)
+    read_until_stable(world)
     assert not world.workers.suspended
 
 
@@ -308,7 +308,7 @@ def test_a_whole_cluster_of_members_that_dies_at_once_trips_nothing():
     for _ in range(30):
         world.end_launch(WORKER)
     world.master_adapts()
-    settle(world)
+    read_until_stable(world)
     assert not world.workers.suspended
 
 
@@ -321,7 +321,7 @@ def test_workers_that_the_user_takes_away_trip_nothing():
     world.user_sets_desired(1)
     world.react(WORKER)
     world.end_terminations(WORKER)
-    settle(world)
+    read_until_stable(world)
     assert not world.workers.suspended
 
 
@@ -331,7 +331,7 @@ def test_losses_half_an_hour_apart_trip_nothing():
     for _ in range(5):
         boot_in_vain(world, 1)
         world.pass_time(900)
-    settle(world)
+    read_until_stable(world)
     assert not world.workers.suspended
 
 
@@ -345,7 +345,7 @@ def test_a_crash_around_any_call_of_the_breaker_changes_nothing_in_the_end():
         world.workers.nodes[-1].health = "Unhealthy"
         world.react(WORKER)
         invoke(world, crash_at=crash_at)
-        settle(world)
+        read_until_stable(world)
         assert world.workers.suspended == {"Launch"}
         assert world.breaker.is_tripped
 
@@ -357,14 +357,14 @@ def test_a_user_who_resumes_the_launches_starts_a_new_count():
     world.pass_time(60)
     world.user_resumes()
     world.react(WORKER)
-    settle(world)
+    read_until_stable(world)
     assert not world.workers.suspended, "the old losses were counted again"
     world.end_launch(WORKER)
     boot_in_vain(world, 2)
-    settle(world)
+    read_until_stable(world)
     assert not world.workers.suspended
     boot_in_vain(world, 1)
-    settle(world)
+    read_until_stable(world)
     assert world.workers.suspended == {"Launch"}, "the breaker works only once"
 
 
@@ -394,7 +394,7 @@ def test_a_notice_outlives_the_next_verdict():
     world = launch()
     warn(world)
     kill(world, WORKER)
-    state = settle(world)
+    state = read_until_stable(world)
     assert (state.generation, RESERVATION in state.notice) == (2, True)
 
 
@@ -443,7 +443,7 @@ def test_a_denial_that_passes_by_itself_fails_nothing():
     retry = [(8, lambda world: world.react(WORKER)), (9, lambda world: world.end_launch(WORKER))]
     invocation = invoke(world, meanwhile=retry)
     assert invocation.log.index("sleep") < 9
-    assert len(settle(world).expected) == 4
+    assert len(read_until_stable(world).expected) == 4
     assert world.state.requested == 4
 
 
@@ -460,5 +460,5 @@ def test_launches_that_are_throttled_at_first_cost_the_cluster_no_node(role):
     assert (world.state, world.signals, world.workers.desired) == (None, [], 3)
     world.react(role)
     world.end_launch(role)
-    state = settle(world)
+    state = read_until_stable(world)
     assert (state.phase, len(state.expected), state.reason) == (Phase.LAUNCHED, 4, "")

@@ -1,7 +1,7 @@
 """What the stack asks for is asked of the groups once, whatever dies, comes twice or comes late."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import invariants
 import pytest
@@ -13,12 +13,13 @@ from test_crashes import tick
 from test_scaling_model import THOROUGH
 from wish_machine import LEASE_SECONDS, WishMachine
 
-from capacity_adjuster.events.description import describe_event
+from capacity_adjuster.events.notifications import describe_event
 from capacity_adjuster.events.stack_request import is_stack_request
-from capacity_adjuster.policy.requested_capacity import CapacityRequest, Wish, find_due, plan_asks
+from capacity_adjuster.policy.requested_capacity import CapacityRequest, RequestedCapacity, find_due, plan_targets
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_record import StopRecord
 from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.document import parse_record
 from deeplearning_contract.names import NodeRole
 
 pytestmark = pytest.mark.usefixtures("silence")
@@ -283,7 +284,7 @@ def test_properties_that_are_no_counts_fail_the_resource_with_a_reason(propertie
 
 def test_the_record_survives_its_document():
     world = create()
-    assert Wish.from_json(json.dumps(world.wish.to_document())) == world.wish
+    assert parse_record(RequestedCapacity, json.dumps(asdict(world.wish)), "wish") == world.wish
 
 
 def test_only_cloudformations_requests_are_taken_for_one():
@@ -299,10 +300,10 @@ def test_the_candidate_that_is_wished_is_asked_and_no_other():
     first, second = world.workers.observe(), replace(world.workers.observe(), name="second", candidate="1")
     request = CapacityRequest("r", "c", 1, 3, "1", is_creation=True)
     master = replace(world.master.observe(), candidate="1")
-    asks = plan_asks(Wish(1, request, ("r",)), (master, second, first))
+    asks = plan_targets(RequestedCapacity(1, request, ("r",)), (master, second, first))
     assert [(each.group, each.target) for each in asks] == [("second", 3), ("master-group", 1)]
     assert [each.group for each in find_due(asks, (master, replace(second, desired=7), first))] == ["master-group"]
-    assert plan_asks(Wish(1, request, ("r",)), (world.master.observe(), first)) is None
+    assert plan_targets(RequestedCapacity(1, request, ("r",)), (world.master.observe(), first)) is None
 
 
 def test_an_event_while_instances_come_reads_no_wish():

@@ -141,7 +141,7 @@ def test_a_node_looks_at_itself_and_prints_one_line_of_json(node, capsys):
     assert line.count("\n") == 1
     report = HealthReport.from_output(line)
     assert report.instance_id == node.identity.instance_id
-    assert {finding.name for finding in report.findings if not finding.is_ok} == {"file system", "membership"}
+    assert {finding.name for finding in report.findings if not finding.ok} == {"file system", "membership"}
 
 
 def test_a_fit_node_ends_with_status_0(node):
@@ -196,7 +196,7 @@ def test_programs_get_json_with_what_is_right_as_well(lab, node, capsys):
 
 def test_what_nodes_say_cannot_take_over_the_terminal(lab, node, capsys):
     write_membership(node, 1)
-    answer_over_ssh(lab, (3, (Finding("disk\x1b[2J", is_ok=False, detail="\x1b]0;owned\x07\r\n", remedy="\x9b31m"),)))
+    answer_over_ssh(lab, (3, (Finding("disk\x1b[2J", ok=False, detail="\x1b]0;owned\x07\r\n", remedy="\x9b31m"),)))
     run(node, "health")
     assert all(letter.isprintable() or letter == "\n" for letter in capsys.readouterr().out)
 

@@ -18,10 +18,11 @@ from deeplearning_command.main import make_parser
 from deeplearning_command.remote.nodes import HostResult
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
-from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_jobs.hosts.facts import HostAnswer
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
+from deeplearning_node.provision_status import Step
 from tests.unit.job_lab import wait_until
 
 REGION = "eu-west-1"
@@ -245,7 +246,7 @@ def judge(**changes):
     ("state", "is_busy"), [("waiting", True), ("running", True), ("done", False), ("failed", False)]
 )
 def test_a_host_is_busy_while_it_is_given_data_or_software(state, is_busy):
-    said = judge(steps={"data:coco": StepAnswer(state, "", 1, 2, "bytes")})
+    said = judge(steps={"data:coco": Step(state, "", 1, 2, "bytes")})
     assert said == ("deeplearning-worker1 is still being given data:coco" if is_busy else "")
 
 

@@ -12,7 +12,8 @@ from deeplearning_command.provision import environment as environment_command
 from deeplearning_contract.setting_parts import EnvironmentSettings, JobNeeds, ScriptSettings
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
-from deeplearning_provision.status import ENVIRONMENT_STEP, Status, lock_file
+from deeplearning_node.provision_status import ENVIRONMENT_STEP
+from deeplearning_provision.status import Status, lock_file
 from tests.unit.deeplearning_command.master_node import run, write_membership
 
 TEXT = "# Nothing beside the image.\n"

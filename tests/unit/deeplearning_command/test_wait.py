@@ -5,13 +5,14 @@ import argparse
 import pytest
 
 from deeplearning_command.provision.wait import run_wait
-from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_jobs.hosts.facts import HostAnswer
+from deeplearning_node.provision_status import Step
 from tests.unit.deeplearning_command.master_node import write_membership
 
-DONE = StepAnswer("done", "staged", 8, 8, "bytes")
-HALF = StepAnswer("running", "downloading", 4, 8, "bytes")
-BROKEN = StepAnswer("failed", "the archive is corrupt; upload it again", 0, 8, "bytes", is_final=True)
-PASSING = StepAnswer("failed", "S3 does not answer", 0, 8, "bytes")
+DONE = Step("done", "staged", 8, 8, "bytes")
+HALF = Step("running", "downloading", 4, 8, "bytes")
+BROKEN = Step("failed", "the archive is corrupt; upload it again", 0, 8, "bytes", final=True)
+PASSING = Step("failed", "S3 does not answer", 0, 8, "bytes")
 
 
 class Rounds:

@@ -8,13 +8,14 @@ import pytest
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_jobs.hosts import probe as host_probe
-from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_jobs.hosts.facts import HostAnswer
 from deeplearning_jobs.hosts.preflight import Preflight, describe_tcp, describe_unready, has_failed, join_hosts
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import Programs
+from deeplearning_node.provision_status import Step
 from tests.unit.node_lab import SlowDriver
 
-DONE = StepAnswer("done", "", 8, 8, "bytes")
+DONE = Step("done", "", 8, 8, "bytes")
 FIT = HostAnswer("i-1", 8, "", "ens5", "10.0.0.1", 3, "p5.48xlarge", 8, 32, 32, (20001,), {"data:x": DONE}, "", (), {})
 NAMES = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
 
@@ -143,7 +144,7 @@ def test_another_instance_at_a_hosts_address_is_refused():
 
 def test_progress_is_that_of_the_host_that_is_furthest_behind():
     def answer(done):
-        return replace(FIT, steps={"data:x": StepAnswer("running", "fetching", done, 8, "bytes")})
+        return replace(FIT, steps={"data:x": Step("running", "fetching", done, 8, "bytes")})
 
     unready = survey(answer(6), answer(2), FIT).find_unready()
     assert describe_unready(unready) == [
@@ -153,7 +154,7 @@ def test_progress_is_that_of_the_host_that_is_furthest_behind():
 
 
 def test_a_step_that_the_job_does_without_is_left_out_and_a_percentage_is_said_as_one():
-    step = StepAnswer("running", "compiling Horovod, about 4 min left", 42, 100, "%")
+    step = Step("running", "compiling Horovod, about 4 min left", 42, 100, "%")
     preflight = survey(FIT, replace(FIT, steps={"environment": step}), FIT)
     assert describe_unready(preflight.find_unready()) == [
         "environment is running 42 % on deeplearning-worker2: compiling Horovod, about 4 min left"
@@ -163,7 +164,7 @@ def test_a_step_that_the_job_does_without_is_left_out_and_a_percentage_is_said_a
 
 @pytest.mark.parametrize(("is_final", "expected"), [(True, True), (False, False)])
 def test_only_a_failure_for_good_makes_waiting_useless(is_final, expected):
-    step = StepAnswer("failed", "no such key", 0, 0, "", is_final)
+    step = Step("failed", "no such key", final=is_final)
     assert has_failed(survey(FIT, replace(FIT, steps={"data:x": step}), FIT).find_unready()) is expected
 
 

@@ -22,9 +22,10 @@ from deeplearning_contract.setting_parts import DataSettings, FileSystemSettings
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
+from deeplearning_node.provision_status import load_steps
 from deeplearning_provision.data.sources import stage_all
 from deeplearning_provision.s3.download import Pace
-from deeplearning_provision.status import Status, load_steps
+from deeplearning_provision.status import Status
 from tests.unit.local_aws import ask_moto
 
 REGION = "eu-west-1"

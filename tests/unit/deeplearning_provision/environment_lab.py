@@ -27,8 +27,9 @@ from deeplearning_contract.setting_parts import EnvironmentSettings, HardwareSet
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
+from deeplearning_node.provision_status import ENVIRONMENT_STEP
 from deeplearning_provision.environments.kinds import build_or_install
-from deeplearning_provision.status import ENVIRONMENT_STEP, Status
+from deeplearning_provision.status import Status
 
 BACKEND = """
 import base64, hashlib, os, subprocess, sysconfig, zipfile

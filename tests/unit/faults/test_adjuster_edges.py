@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from capacity_adjuster import handler
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
-from capacity_adjuster.aws.state_table import ClusterRecords
-from capacity_adjuster.events.description import describe_event, is_test
+from capacity_adjuster.aws.state_table import StateTable
+from capacity_adjuster.events.notifications import describe_event, is_test
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
@@ -117,7 +117,7 @@ class Cloud:
         self.server.server_close()
 
     def invoke(self, time):
-        return Reconciliation(self.settings, handler.make_edges(self.settings, time)).run()
+        return Reconciliation(self.settings, handler.make_adapters(self.settings, time)).run()
 
     def converge(self, time, invocations=5):
         """Tick until a verdict stands; what a tick raises, Lambda would log."""
@@ -135,7 +135,7 @@ class Cloud:
 
     @property
     def state(self):
-        return ClusterRecords(make_client("dynamodb"), "state", "training").read_state()
+        return StateTable(make_client("dynamodb"), "state", "training").read_state()
 
     @property
     def workers(self):

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any
 
 from deeplearning_agent.membership.address_proof import AddressProof, Proof
-from deeplearning_contract.document import ContractError, field, parse_object
+from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_node.atomic_file import write_file
@@ -40,28 +39,9 @@ class Entry:
     turn: int = 0
 
     def to_text(self) -> str:
-        """Return the JSON text that `from_text` reads."""
+        """Return the JSON text of the worker's file."""
         document = self.member.to_document() if self.member else None
         return json.dumps(self.__dict__ | {"member": document}, sort_keys=True)
-
-    @classmethod
-    def from_text(cls, text: str) -> "Entry":
-        """
-        Read an entry.
-
-        Raises:
-            ContractError: The text is not an entry.
-        """
-        document = parse_object(text, "entry")
-        member: dict[str, Any] | None = document.get("member")
-        return cls(
-            sequence=field(document, "sequence", int, "entry"),
-            member=Member.from_document(member) if isinstance(member, dict) else None,
-            ready=field(document, "ready", int, "entry"),
-            cause=field(document, "cause", str, "entry"),
-            is_leaving=field(document, "is_leaving", bool, "entry"),
-            turn=field(document, "turn", int, "entry"),
-        )
 
 
 class Roster:
@@ -76,7 +56,7 @@ class Roster:
         self._entries: dict[str, Entry] = {}
         for path in sorted(self._directory.glob("i-*.json")):
             try:
-                self._entries[path.stem] = Entry.from_text(path.read_text(encoding="utf-8"))
+                self._entries[path.stem] = parse_record(Entry, path.read_text(encoding="utf-8"), "entry")
             except (ContractError, ValueError) as error:  # noqa: PERF203 - a file each
                 LOG.warning("ignored %s: %s", path, error)
 

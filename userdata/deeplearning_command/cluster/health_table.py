@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from deeplearning_command.terminal.text_table import align
 from deeplearning_node.health.cluster_check import Answer
@@ -54,7 +54,7 @@ def describe_answers(cluster: str, generation: int, hosts: Sequence[str], answer
             "address": answer.member.address,
             "verdict": answer.verdict,
             "generation": answer.generation,
-            "findings": [finding.to_document() for finding in answer.findings],
+            "findings": [asdict(finding) for finding in answer.findings],
         }
         for host, answer in zip(hosts, answers, strict=True)
     ]

@@ -2,16 +2,14 @@
 
 import argparse
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deeplearning_command.remote.nodes import read_facts
-from deeplearning_jobs.hosts.facts import StepAnswer
 from deeplearning_jobs.hosts.probe import probe_host
 from deeplearning_node.health.node_check import read_membership
 from deeplearning_node.programs import Programs
-from deeplearning_provision.status import read_status
+from deeplearning_node.provision_status import read_status
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
@@ -42,11 +40,9 @@ def run_node_facts(options: argparse.Namespace, root: Path, programs: Programs) 
     """
     facts = read_facts(root)
     membership, _ = read_membership(root)
-    names = [field.name for field in fields(StepAnswer)]
-    steps = {
-        name: StepAnswer(**{each: getattr(step, each) for each in names}) for name, step in read_status(root).items()
-    }
     searched = Programs(":".join(filter(None, [options.search, programs.search_path])))
-    answer = probe_host(root, searched, facts, membership, steps, port_count=options.ports, wanted=options.wanted)
+    answer = probe_host(
+        root, searched, facts, membership, read_status(root), port_count=options.ports, wanted=options.wanted
+    )
     sys.stdout.write(answer.to_line())
     return 0

@@ -10,7 +10,7 @@ from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_jobs.plan.launch_plan import LAUNCHERS, JobRequest
-from deeplearning_provision.status import ENVIRONMENT_STEP
+from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -26,7 +26,7 @@ from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolde
 from deeplearning_jobs.runs.job_name import name_job
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
-from deeplearning_provision.status import ENVIRONMENT_STEP
+from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name

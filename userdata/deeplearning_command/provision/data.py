@@ -14,12 +14,13 @@ from deeplearning_command.provision.provision import check_user
 from deeplearning_command.remote.nodes import HostResult, Remote, read_facts
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.data_sets import DATA_SETS
-from deeplearning_contract.document import ContractError, object_list, parse_object
+from deeplearning_contract.document import ContractError, field, parse_object
 from deeplearning_node.deadline import Clock
 from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
-from deeplearning_provision.status import Status, Step, data_step, is_ready, is_settled, read_status
+from deeplearning_node.provision_status import Step, data_step, is_ready, is_settled, read_status
+from deeplearning_provision.status import Status
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
@@ -176,6 +177,6 @@ def _read_answer(result: HostResult) -> "list[dict[str, Any]] | str":
         return result.cause
     lines = result.output.splitlines() or [""]
     try:
-        return [dict(source) for source in object_list(parse_object(lines[-1], "its answer"), "sources", "answer")]
+        return list(field(parse_object(lines[-1], "its answer"), "sources", list, "answer"))
     except ContractError:
         return lines[-1] or f"its command ended with status {result.status}"

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deeplearning_command.terminal.text_table import align
+from deeplearning_contract.document import read_record
 from deeplearning_contract.names import DATA_DIRECTORY
 from deeplearning_node.node_facts import NodeFacts
+from deeplearning_node.provision_status import RUNNING, Step, data_step
 from deeplearning_provision.disk import render_bytes
-from deeplearning_provision.status import RUNNING, Step, data_step
 
 COLUMNS = ("SOURCE", "TARGET", "STATE", "PROGRESS", "DETAIL")
 MINUTE, HOUR = 60, 3600
@@ -53,7 +54,7 @@ def draw_sources(nodes: "Sequence[tuple[str, list[dict[str, Any]] | str]]") -> s
 
 
 def _draw_source(source: Mapping[str, Any]) -> tuple[str, ...]:
-    step = Step.from_document(source)
+    step = read_record(Step, source, "source")
     where = f"; at {source['path']}" if step.state == "done" else ""
     return str(source["name"]), str(source["target"]), step.state, describe_progress(step), step.detail + where
 

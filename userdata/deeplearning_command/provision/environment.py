@@ -11,6 +11,7 @@ from deeplearning_command.provision.data_table import describe_progress
 from deeplearning_command.remote.nodes import HostResult, Remote, read_facts
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_command.terminal.text_table import align
+from deeplearning_contract.document import read_record
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_node.deadline import Clock
@@ -18,7 +19,8 @@ from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.health.findings import clean
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
-from deeplearning_provision.status import DONE, ENVIRONMENT_STEP, Status, Step, lock_file, read_boot, read_status
+from deeplearning_node.provision_status import DONE, ENVIRONMENT_STEP, Step, read_boot, read_status
+from deeplearning_provision.status import Status, lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +116,9 @@ def _draw(found: dict[str, Any]) -> str:
         here = f"{CURRENT} -> {found['current']}" if found["current"] else "not installed yet"
         stale = found["current"] and found["current"] != found["digest"]
         rows.append(("here", f"{here}, which is another one" if stale else here))
-    rows.append(("state", f"{found['state']}{_describe_count(Step.from_document(found))}: {clean(found['detail'])}"))
+    rows.append(
+        ("state", f"{found['state']}{_describe_count(read_record(Step, found, 'step'))}: {clean(found['detail'])}")
+    )
     return "\n".join([*align(rows), ""])
 
 

@@ -13,7 +13,8 @@ from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
-from deeplearning_provision.status import ENVIRONMENT_STEP, NOT_STARTED, Status, name_steps
+from deeplearning_node.provision_status import ENVIRONMENT_STEP, NOT_STARTED, name_steps
+from deeplearning_provision.status import Status
 from deeplearning_provision.steps import Outcome, join_outcomes, settle_step
 
 if TYPE_CHECKING:

@@ -3,48 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from deeplearning_contract.document import ContractError, field, parse_object, text_list
-
-
-@dataclass(frozen=True)
-class StepAnswer:
-    """
-    How one step of the provisioning stands on a host.
-
-    Attributes:
-        state: `waiting`, `running`, `done` or `failed`.
-        detail: In one line.
-        done: How much of it is done.
-        total: Of how much; 0 when it is not known.
-        unit: `bytes`, `packages`, `%` or empty.
-        is_final: Whether a failure stays one until somebody mends its cause.
-    """
-
-    state: str
-    detail: str
-    done: int
-    total: int
-    unit: str
-    is_final: bool = False
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "StepAnswer":
-        """
-        Read a step.
-
-        Raises:
-            ContractError: It does not have its shape.
-        """
-        return cls(
-            state=field(document, "state", str, "step"),
-            detail=field(document, "detail", str, "step"),
-            done=field(document, "done", int, "step"),
-            total=field(document, "total", int, "step"),
-            unit=field(document, "unit", str, "step"),
-            is_final=field(document, "is_final", bool, "step"),
-        )
+from deeplearning_contract.document import parse_last_line, read_record
+from deeplearning_node.provision_status import Step
 
 
 @dataclass(frozen=True)
@@ -83,7 +44,7 @@ class HostAnswer:
     network_cards: int
     efa_cards: int
     ports: tuple[int, ...]
-    steps: Mapping[str, StepAnswer]
+    steps: Mapping[str, Step]
     environment: str
     jobs: tuple[str, ...]
     missing: Mapping[str, str]
@@ -96,29 +57,9 @@ class HostAnswer:
     @classmethod
     def from_output(cls, output: str) -> "HostAnswer":
         """
-        Read the last line of what a host printed: its shell's start-up files may print others.
+        Read the answer from a host's output: its shell's start-up files may print other lines.
 
         Raises:
             ContractError: It is no answer.
         """
-        lines = [line for line in output.splitlines() if line.startswith("{")]
-        document = parse_object(lines[-1] if lines else output, "the answer")
-        steps = field(document, "steps", dict, "answer")
-        ports = field(document, "ports", list, "answer")
-        missing = field(document, "missing", dict, "answer")
-        if not all(isinstance(port, int) for port in ports):
-            raise ContractError("answer.ports must be numbers")
-        if not all(isinstance(step, dict) for step in steps.values()):
-            raise ContractError("answer.steps must be objects")
-        texts = ("instance_id", "gpu_detail", "interface", "address", "instance_type", "environment")
-        counts = ("generation", "expected_gpu_count", "network_cards", "efa_cards")
-        return cls(
-            **{name: field(document, name, str, "answer") for name in texts},  # type: ignore[arg-type] # each is a str
-            **{name: field(document, name, int, "answer") for name in counts},  # type: ignore[arg-type] # each is an int
-            gpu_count=None if document.get("gpu_count") is None else field(document, "gpu_count", int, "answer"),
-            ports=tuple(ports),
-            steps={name: StepAnswer.from_document(step) for name, step in steps.items()},
-            jobs=text_list(document, "jobs", "answer"),
-            missing={str(name): str(why) for name, why in missing.items()},
-            efa_fault=field({"efa_fault": "", **document}, "efa_fault", str, "answer"),
-        )
+        return read_record(cls, parse_last_line(output, "facts of a node"), "answer")

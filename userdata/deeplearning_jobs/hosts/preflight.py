@@ -4,8 +4,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deeplearning_contract.names import MASTER_HOST
-from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_jobs.hosts.facts import HostAnswer
 from deeplearning_jobs.plan.launch_plan import Host
+from deeplearning_node.provision_status import Step
 
 MOST_NAMED = 4
 
@@ -70,14 +71,14 @@ class Preflight:
                 )
         return [*faults, *self._find_mixture(), *self._find_jobs(), *self._find_missing()]
 
-    def find_unready(self, leave_out: Container[str] = ()) -> dict[str, dict[str, StepAnswer]]:
+    def find_unready(self, leave_out: Container[str] = ()) -> dict[str, dict[str, Step]]:
         """
         Return the steps of the provisioning that are not done: step -> host -> how it stands there.
 
         Args:
             leave_out: Steps that the job does without. Default: none.
         """
-        unready: dict[str, dict[str, StepAnswer]] = {}
+        unready: dict[str, dict[str, Step]] = {}
         for host, answer in self.answers.items():
             for name, step in answer.steps.items():
                 if step.state != "done" and name not in leave_out:
@@ -135,7 +136,7 @@ def describe_tcp(hosts: Sequence[Host]) -> list[str]:
     ]
 
 
-def describe_unready(unready: Mapping[str, Mapping[str, StepAnswer]]) -> list[str]:
+def describe_unready(unready: Mapping[str, Mapping[str, Step]]) -> list[str]:
     """Return a line a step: how it stands where it is furthest behind, and on how many hosts."""
     lines = []
     for name, hosts in unready.items():
@@ -148,9 +149,9 @@ def describe_unready(unready: Mapping[str, Mapping[str, StepAnswer]]) -> list[st
     return lines
 
 
-def has_failed(unready: Mapping[str, Mapping[str, StepAnswer]]) -> bool:
+def has_failed(unready: Mapping[str, Mapping[str, Step]]) -> bool:
     """Tell whether waiting is of no use, because a step has failed for good."""
-    return any(step.state == "failed" and step.is_final for hosts in unready.values() for step in hosts.values())
+    return any(step.state == "failed" and step.final for hosts in unready.values() for step in hosts.values())
 
 
 def join_hosts(hosts: Sequence[str]) -> str:
@@ -158,5 +159,5 @@ def join_hosts(hosts: Sequence[str]) -> str:
     return ", ".join(hosts) if len(hosts) <= MOST_NAMED else f"{', '.join(hosts[:3])} and {len(hosts) - 3} more"
 
 
-def _share(step: StepAnswer) -> float:
+def _share(step: Step) -> float:
     return step.done / step.total if step.total else 0.0

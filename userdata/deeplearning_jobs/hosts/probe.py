@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import HardwareSettings
-from deeplearning_jobs.hosts.facts import HostAnswer, StepAnswer
+from deeplearning_jobs.hosts.facts import HostAnswer
 from deeplearning_jobs.hosts.processes import find_processes
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.health.findings import last_line
@@ -18,6 +18,7 @@ from deeplearning_node.health.gpus import COMMAND, GPU_SECONDS, read_gpus
 from deeplearning_node.health.network import find_provider
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_node.provision_status import Step
 
 ADDRESS_SECONDS = 5
 PORTS = range(20000, 32000)
@@ -30,7 +31,7 @@ def probe_host(
     programs: Programs,
     facts: NodeFacts,
     membership: InstalledMembership,
-    steps: Mapping[str, StepAnswer],
+    steps: Mapping[str, Step],
     *,
     port_count: int,
     wanted: Sequence[str] = (),

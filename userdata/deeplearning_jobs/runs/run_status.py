@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from deeplearning_contract.document import field, parse_object, text_list
+from deeplearning_contract.document import parse_record
 
 PROC = Path("/proc")
 START_FIELD = 19
@@ -91,21 +91,7 @@ class RunStatus:
         Raises:
             ContractError: It does not have its shape.
         """
-        document = parse_object(text, "status")
-        names = ("job", "launcher", "state", "started", "ended", "cause", "resumed_from")
-        supervisor = field(document, "supervisor", dict, "status")
-        return cls(
-            **{name: field(document, name, str, "status") for name in names},  # type: ignore[arg-type] # state is a str
-            run=field(document, "run", int, "status"),
-            status=None if document.get("status") is None else field(document, "status", int, "status"),
-            hosts=text_list(document, "hosts", "status"),
-            supervisor=Supervisor(
-                instance_id=field(supervisor, "instance_id", str, "supervisor"),
-                boot=field(supervisor, "boot", str, "supervisor"),
-                process_id=field(supervisor, "process_id", int, "supervisor"),
-                started=field(supervisor, "started", int, "supervisor"),
-            ),
-        )
+        return parse_record(cls, text, "status")
 
     def end(
         self, state: Literal["succeeded", "failed", "stopped"], status: int | None, ended: str, cause: str = ""

@@ -50,7 +50,7 @@ class Answer:
     @property
     def faults(self) -> tuple[Finding, ...]:
         """What is wrong."""
-        return tuple(finding for finding in self.findings if not finding.is_ok)
+        return tuple(finding for finding in self.findings if not finding.ok)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Inquiry:
         if report.instance_id != member.instance_id:
             return _fail(member, f"{report.instance_id} answers at {member.address}")
         findings = (*(f for f in report.findings if f.name != CLOCK), judge_clock(report.at, sent, self.now()))
-        is_healthy = all(finding.is_ok for finding in findings)
+        is_healthy = all(finding.ok for finding in findings)
         return Answer(member, findings, "healthy" if is_healthy else "unfit", report.generation)
 
     def command(self, address: str) -> list[str]:

@@ -58,7 +58,7 @@ def check_health(node: Node, fewest_gpus: int | None = None) -> None:
     """
     expected = node.settings.expected_gpu_count if fewest_gpus is None else fewest_gpus
     findings = [*check_gpus(node.programs, expected, QUERY_SECONDS, is_joining=True), check_disks(node.root)]
-    faults = [finding for finding in findings if not finding.is_ok]
+    faults = [finding for finding in findings if not finding.ok]
     if faults:
         cause = "; ".join(f"{fault.name}: {fault.detail}" for fault in faults)
         remedy = "; ".join(dict.fromkeys(fault.remedy for fault in faults))

@@ -13,12 +13,13 @@ from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_node.provision_status import data_step, read_boot
 from deeplearning_provision.data import publication
 from deeplearning_provision.data.staging import Staging
 from deeplearning_provision.data.target import Place
 from deeplearning_provision.s3.download import Pace
 from deeplearning_provision.s3.object_store import ObjectStore
-from deeplearning_provision.status import Status, data_step, lock_file, read_boot
+from deeplearning_provision.status import Status, lock_file
 from deeplearning_provision.steps import Outcome, ProvisionFailure, join_outcomes, settle_step
 
 LOCAL_DIRECTORY = "/opt/deeplearning/local"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_node.deadline import Clock
+from deeplearning_node.provision_status import data_step
 from deeplearning_provision.data import publication
 from deeplearning_provision.data.archive_content import ArchiveContent
 from deeplearning_provision.data.lease import Lease
@@ -19,7 +20,7 @@ from deeplearning_provision.disk import FullDiskError, StatVfs, explain_disk_err
 from deeplearning_provision.s3.download import Pace, WrongContentError
 from deeplearning_provision.s3.errors import SourceChangedError
 from deeplearning_provision.s3.object_store import ObjectStore
-from deeplearning_provision.status import Status, data_step
+from deeplearning_provision.status import Status
 from deeplearning_provision.step_progress import Meter
 from deeplearning_provision.steps import ProvisionFailure, describe_failure
 

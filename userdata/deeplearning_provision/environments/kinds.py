@@ -16,6 +16,7 @@ from pathlib import Path
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
+from deeplearning_node.provision_status import ENVIRONMENT_STEP
 from deeplearning_provision.environments.conda import provide_conda
 from deeplearning_provision.environments.container import provide_container
 from deeplearning_provision.environments.flow import Flow
@@ -30,7 +31,7 @@ from deeplearning_provision.environments.recipe import (
 )
 from deeplearning_provision.environments.site import Site
 from deeplearning_provision.python.interpreter import Interpreter
-from deeplearning_provision.status import ENVIRONMENT_STEP, Status, lock_file
+from deeplearning_provision.status import Status, lock_file
 from deeplearning_provision.steps import ProvisionFailure
 
 

@@ -17,8 +17,9 @@ from deeplearning_node.aws_errors import is_passing
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
+from deeplearning_node.provision_status import ENVIRONMENT_STEP, read_boot
 from deeplearning_provision.program_log import Transcript
-from deeplearning_provision.status import ENVIRONMENT_STEP, Status, read_boot
+from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
 
 SHARED_FOLDER = ".deeplearning/environments"

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deeplearning_contract.document import ContractError, parse_object, text_list
+from deeplearning_contract.document import ContractError, parse_object, parse_record
 from deeplearning_contract.document import field as read_field
 from deeplearning_node.atomic_file import write_file
 from deeplearning_provision.disk import remove_tree
@@ -64,20 +64,7 @@ class Manifest:
         Raises:
             ContractError: It is something else.
         """
-        document = parse_object(text, COMPLETE)
-        seconds = document.get("seconds")
-        if not isinstance(seconds, (int, float)):
-            raise ContractError(f"{COMPLETE}.seconds must be a number, got {seconds!r}")
-        archive = document.get("archive")
-        return cls(
-            key=read_field(document, "key", str, COMPLETE),
-            recipe=read_field(document, "recipe", dict, COMPLETE),
-            packages=text_list(document, "packages", COMPLETE),
-            built_by=read_field(document, "built_by", str, COMPLETE),
-            seconds=seconds,
-            horovod=read_field(document, "horovod", dict, COMPLETE),
-            archive=None if archive is None else _read_archive(read_field(document, "archive", dict, COMPLETE)),
-        )
+        return parse_record(cls, text, COMPLETE)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":
@@ -100,11 +87,6 @@ class Manifest:
             text = f"Horovod {self.horovod['version']} for {frameworks}, {text}"
             text += "".join(f", not for {name}: {why}" for name, why in self.horovod["skipped"].items())
         return text
-
-
-def _read_archive(document: Mapping[str, Any]) -> Archive:
-    counts = {name: read_field(document, name, int, "archive") for name in ("size", "unpacked_bytes", "files")}
-    return Archive(sha256=read_field(document, "sha256", str, "archive"), **counts)
 
 
 def write_memo(folder: Path, recipe: str, key: str, boot: str = "") -> None:

@@ -17,11 +17,12 @@ from moto.moto_api._internal.models import moto_api_backend
 
 from capacity_adjuster import handler
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
-from capacity_adjuster.aws.state_table import ClusterRecords
+from capacity_adjuster.aws.state_table import StateTable
 from capacity_adjuster.events.stack_request import answer_stack
-from capacity_adjuster.policy.capacity_request import CapacityRequest
-from capacity_adjuster.policy.requested_capacity import Ask, Wish
+from capacity_adjuster.policy.breaker import Breaker
+from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTarget, RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.stop_record import StopRecord
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -97,7 +98,7 @@ class Cloud:
         self.is_short = False
         self.lost = 0
         self.calls = []
-        self.edges(SteppedClock())  # The adjuster's clients outlive a test; what watches them must not.
+        self.adapters(SteppedClock())  # The adjuster's clients outlive a test; what watches them must not.
 
     def create_group(self, role, desired, *, cluster=None, name=None):
         tags = {CLUSTER_TAG: cluster or self.settings.cluster, ROLE_TAG: role}
@@ -116,8 +117,8 @@ class Cloud:
         self.create_group("master", 1)
         self.create_group("worker", workers)
 
-    def edges(self, clock, die_after=None, denied=None):
-        """Return edges whose clients are watched, and die or are denied when told."""
+    def adapters(self, clock, die_after=None, denied=None):
+        """Return adapters whose clients are watched, and die or are denied when told."""
         for make in ("autoscaling", "dynamodb", "events", "sqs"):
             events = handler._make_client(make).meta.events
             events.unregister("before-call", unique_id="watch")
@@ -125,7 +126,7 @@ class Cloud:
             events.register("before-call", self.deny(denied), unique_id="watch")
             events.register("after-call", self.answer(die_after), unique_id="watch-after")
         self.calls.clear()
-        return handler.make_edges(self.settings, clock)
+        return handler.make_adapters(self.settings, clock)
 
     def deny(self, denied):
         def before(model, **_):
@@ -173,7 +174,7 @@ class Cloud:
 
     def run(self, clock=None, **options):
         clock = clock or SteppedClock()
-        return Reconciliation(self.settings, self.edges(clock, **options)).run()
+        return Reconciliation(self.settings, self.adapters(clock, **options)).run()
 
     def request(self, kind, workers, **more):
         """Let CloudFormation ask, and return what it was answered."""
@@ -186,8 +187,13 @@ class Cloud:
             "ResourceProperties": {"Master": "1", "Workers": str(workers), "Candidate": "0"},
             **more,
         }
-        edges = self.edges(SteppedClock())
-        answer_stack(event, edges=edges, asking=Reconciliation(self.settings, edges).asking, send=send_signal)
+        adapters = self.adapters(SteppedClock())
+        answer_stack(
+            event,
+            adapters=adapters,
+            capacity_change=Reconciliation(self.settings, adapters).capacity_change,
+            send=send_signal,
+        )
         return self.signals.bodies[-1]
 
     def group(self, role):
@@ -195,7 +201,7 @@ class Cloud:
         return next(group for group in found if group["AutoScalingGroupName"].endswith(f"-master-{role}"))
 
     def records(self):
-        return ClusterRecords(self.dynamodb, "state", self.settings.cluster)
+        return StateTable(self.dynamodb, "state", self.settings.cluster)
 
     def state(self):
         return self.records().read_state()
@@ -317,13 +323,13 @@ def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
         found = cloud.group("worker")["SuspendedProcesses"]
         assert [entry["ProcessName"] for entry in found] == suspended
     assert cloud.calls == ["PutItem", "PutItem", "SuspendProcesses", "PutItem"], "watch, trip, and its confirmation"
-    assert cloud.records().read_breaker().reason.startswith("workers must join the cluster, got 3 that died before")
+    assert cloud.records().read(Breaker).reason.startswith("workers must join the cluster, got 3 that died before")
     name = cloud.group("worker")["AutoScalingGroupName"]
     cloud.scaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
     clock.time += 60
     cloud.run(clock)
     assert not cloud.group("worker")["SuspendedProcesses"], "the user's wish holds"
-    assert not cloud.records().read_breaker().is_tripped
+    assert not cloud.records().read(Breaker).is_tripped
     assert cloud.state() == state
 
 
@@ -459,7 +465,7 @@ def test_no_groups_is_not_yet(cloud):
 
 def test_only_one_invocation_looks_closely(cloud):
     cloud.create_groups()
-    assert cloud.records().begin_watch(SteppedClock().time - 1, SteppedClock().time + 20)
+    assert cloud.records().acquire_lock(SteppedClock().time - 1, SteppedClock().time + 20)
     assert cloud.run() == "another invocation looks already"
     assert cloud.state() is None
 
@@ -467,14 +473,14 @@ def test_only_one_invocation_looks_closely(cloud):
 def test_a_watch_whose_invocation_died_ends_by_itself(cloud):
     cloud.create_groups()
     clock = SteppedClock()
-    assert cloud.records().begin_watch(clock.time - 30, clock.time - 10)
+    assert cloud.records().acquire_lock(clock.time - 30, clock.time - 10)
     assert cloud.run(clock) == "verdict launched: 4 of 4 nodes"
 
 
 def test_a_watch_that_led_to_nothing_is_given_up(cloud):
     cloud.create_groups()
-    assert cloud.records().begin_watch(SteppedClock().time, SteppedClock().time + 20)
-    cloud.records().end_watch()
+    assert cloud.records().acquire_lock(SteppedClock().time, SteppedClock().time + 20)
+    cloud.records().release_lock()
     assert cloud.run() == "verdict launched: 4 of 4 nodes"
 
 
@@ -586,29 +592,33 @@ def test_the_slower_of_two_writers_loses(cloud):
     assert not records.write_state(replace(verdict, reason="slower"))
     assert records.read_state() == verdict
     record = Adjustment(1, "w", 4, 4, 3, "why", ("Launch",), 77)
-    assert not records.write_adjustment(replace(record, revision=2))
-    assert records.write_adjustment(record)
-    assert not records.write_adjustment(replace(record, reason="slower"))
-    assert records.write_adjustment(record.close())
-    assert records.read_adjustment() == replace(record, revision=2, processes=(), lease_until=0)
+    assert not records.write(replace(record, revision=2))
+    assert records.write(record)
+    assert not records.write(replace(record, reason="slower"))
+    assert records.write(record.close())
+    assert records.read(Adjustment) == replace(record, revision=2, processes=(), lease_until=0)
 
 
 def make_wish(**options):
     request = CapacityRequest("request-1", "capacity-request-1", 1, 3, "0", is_creation=True)
-    return Wish(1, request, ("request-1",), **options)
+    return RequestedCapacity(1, request, ("request-1",), **options)
 
 
 def test_a_wish_is_read_as_it_was_written_and_the_slower_writer_loses(cloud):
     records = cloud.records()
-    assert records.read_wish() is None
-    wish = make_wish(asks=(Ask("workers", 0, 3), Ask("master", 0, 1)), former=(Ask("workers", 3, 0),), lease_until=77)
-    assert not records.write_wish(replace(wish, revision=2))
-    assert records.write_wish(wish)
-    assert not records.write_wish(replace(wish, is_over=True))
-    assert records.read_wish() == wish
-    assert records.write_wish(wish.close())
-    assert not records.write_wish(wish.end())
-    assert records.read_wish() == wish.close()
+    assert records.read(RequestedCapacity) is None
+    wish = make_wish(
+        asks=(GroupTarget("workers", 0, 3), GroupTarget("master", 0, 1)),
+        former=(GroupTarget("workers", 3, 0),),
+        lease_until=77,
+    )
+    assert not records.write(replace(wish, revision=2))
+    assert records.write(wish)
+    assert not records.write(replace(wish, is_over=True))
+    assert records.read(RequestedCapacity) == wish
+    assert records.write(wish.close())
+    assert not records.write(wish.end())
+    assert records.read(RequestedCapacity) == wish.close()
 
 
 @pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
@@ -621,7 +631,7 @@ def test_a_wish_that_cannot_be_read_asks_for_nothing_and_the_next_one_does(cloud
     assert "record training#wish must be readable" in caplog.text
     assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
     assert cloud.group("worker")["DesiredCapacity"] == 2
-    assert cloud.records().read_wish().request.request_id == "request-of-Update"
+    assert cloud.records().read(RequestedCapacity).request.request_id == "request-of-Update"
 
 
 def test_a_stack_is_answered_when_its_groups_were_asked(cloud):
@@ -642,7 +652,7 @@ def test_a_stack_is_answered_when_its_groups_were_asked(cloud):
     cloud.request("Create", workers=3)
     assert cloud.calls == [], "the same request again"
     cloud.request("Delete", workers=3, PhysicalResourceId="capacity-request-of-Create")
-    assert cloud.records().read_wish().is_over
+    assert cloud.records().read(RequestedCapacity).is_over
 
 
 def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tried_again(cloud):
@@ -660,11 +670,11 @@ def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tri
 def test_a_record_of_another_shape_is_reported_and_written_anew(cloud, caplog, revision):
     item = {"cluster": {"S": "training#adjustment"}, "document": {"S": '{"revision": "one"}'}, **revision}
     cloud.dynamodb.put_item(TableName="state", Item=item)
-    blank = cloud.records().read_adjustment()
+    blank = cloud.records().read(Adjustment)
     assert "adjustment.revision must be of type int" in caplog.text
     following = replace(blank, revision=blank.revision + 1, group="workers")
-    assert cloud.records().write_adjustment(following)
-    assert cloud.records().read_adjustment() == following
+    assert cloud.records().write(following)
+    assert cloud.records().read(Adjustment) == following
 
 
 @pytest.fixture
@@ -742,7 +752,7 @@ def test_a_crash_after_any_change_of_a_stop_is_made_good(cloud, die_after):
         clock.time += 70  # Longer than the lease of the one that died.
         cloud.run(clock)
     assert {cloud.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {0}
-    assert cloud.records().read_stop().is_stopped
+    assert cloud.records().read(StopRecord).is_stopped
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from capacity_adjuster.policy.observation import ClusterObservation, GroupObserv
 from capacity_adjuster.reconcile.capacity_metrics import (
     PATIENCE_SECONDS,
     RECENT_SECONDS,
+    log_capacity,
     measure_capacity,
-    tell_capacity,
 )
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.log_record import FIELDS, LogLine
@@ -176,14 +176,14 @@ def fail():
 
 def test_the_state_is_read_only_when_it_is_not_known_and_the_groups_are_old(caplog):
     caplog.set_level(logging.INFO, "capacity_adjuster")
-    tell_capacity(Seen(observe(), has_read_state=True), NOW, fail)
-    tell_capacity(Seen(observe(), has_read_state=False), NOW - 700 + PATIENCE_SECONDS - 1, fail)
-    tell_capacity(Seen(observe(), has_read_state=False), NOW, lambda: FORMED)
+    log_capacity(Seen(observe(), has_read_state=True), NOW, fail)
+    log_capacity(Seen(observe(), has_read_state=False), NOW - 700 + PATIENCE_SECONDS - 1, fail)
+    log_capacity(Seen(observe(), has_read_state=False), NOW, lambda: FORMED)
     pending = [record.metrics.get(FORMATION_PENDING_SECONDS) for record in caplog.records]
     assert pending == [700, None, 0]
     assert caplog.records[2].generation == 2
 
 
 def test_a_measure_that_fails_is_logged_and_no_more(caplog):
-    tell_capacity(Seen(observe(), has_read_state=False), NOW, fail)
+    log_capacity(Seen(observe(), has_read_state=False), NOW, fail)
     assert caplog.messages == ["the capacity could not be measured"]

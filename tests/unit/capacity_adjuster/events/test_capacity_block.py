@@ -34,7 +34,7 @@ def test_without_a_cluster_there_is_nobody_to_tell(state):
 
 
 def test_a_cluster_in_no_block_hears_of_none():
-    outcome = announce_expiry(ExpiryWarning("cr-1", ""), reservation_id="", records=None, ring_master=None)
+    outcome = announce_expiry(ExpiryWarning("cr-1", ""), reservation_id="", records=None, notify_master=None)
     assert outcome == "no node of this cluster is in cr-1"
 
 
@@ -55,7 +55,7 @@ class Busy:
 @pytest.mark.fault(36)
 def test_a_writer_that_always_loses_lets_lambda_try_again():
     with pytest.raises(RuntimeError, match="within 5 attempts"):
-        announce_expiry(ExpiryWarning("cr-1", ""), reservation_id="cr-1", records=Busy(), ring_master=None)
+        announce_expiry(ExpiryWarning("cr-1", ""), reservation_id="cr-1", records=Busy(), notify_master=None)
 
 
 anything = st.recursive(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capacity_adjuster.events.description import describe_event
+from capacity_adjuster.events.notifications import describe_event
 
 LAUNCH_ERROR = {
     "Event": "autoscaling:EC2_INSTANCE_LAUNCH_ERROR",

@@ -11,11 +11,11 @@ from botocore.stub import Stubber
 
 from capacity_adjuster import handler
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
-from capacity_adjuster.aws.interfaces import Edges
-from capacity_adjuster.aws.state_table import ClusterRecords
-from capacity_adjuster.events.description import describe_event
+from capacity_adjuster.aws.state_table import StateTable
+from capacity_adjuster.events.notifications import describe_event
 from capacity_adjuster.policy.breaker import Breaker
 from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.reconcile.adapters import Adapters
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.settings import AdjusterSettings
@@ -43,12 +43,12 @@ class Table:
 
 def check_that_every_write_is_conditional():
     table = Table()
-    records = ClusterRecords(table, "state", "training")
+    records = StateTable(table, "state", "training")
     records.write_state(STATE)
     records.write_state(STATE.advance(Phase.LAUNCHED))
     for revision in (1, 2):
-        records.write_adjustment(Adjustment(revision, "w", 4, 4, 3, "why", (), 0))
-        records.write_breaker(Breaker(revision, "w"))
+        records.write(Adjustment(revision, "w", 4, 4, 3, "why", (), 0))
+        records.write(Breaker(revision, "w"))
     assert len(table.written) == 6
     assert all("ConditionExpression" in request for request in table.written), "a write was unconditional"
 
@@ -122,9 +122,12 @@ class Context:
         return 60_000
 
 
-def handle(event, edges):
-    """Let the handler meet these edges; return what it says."""
-    with mock.patch.object(handler, "make_edges", edges), mock.patch.dict("os.environ", SETTINGS.to_environment()):
+def handle(event, adapters):
+    """Let the handler meet these adapters; return what it says."""
+    with (
+        mock.patch.object(handler, "make_adapters", adapters),
+        mock.patch.dict("os.environ", SETTINGS.to_environment()),
+    ):
         return handler.handle(event, Context())["outcome"]
 
 
@@ -155,8 +158,8 @@ def warn(reservation, kind="Capacity Block Reservation Expiration Warning"):
 def handle_warning(event, state=STATE):
     """Let the handler meet a warning; return what it says, what it wrote and whom it rang."""
     table, bells = Table(state.to_item() if state else None), []
-    records = ClusterRecords(table, "state", "training")
-    outcome = handle(event, lambda *_: Edges(None, records, bells.append, None, None, None))
+    records = StateTable(table, "state", "training")
+    outcome = handle(event, lambda *_: Adapters(None, records, bells.append, None, None, None))
     return outcome, table.written, bells
 
 

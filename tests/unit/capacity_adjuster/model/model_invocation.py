@@ -10,9 +10,13 @@ from dataclasses import replace
 import invariants
 from scaling_model import SETTLE_SECONDS
 
-from capacity_adjuster.aws.interfaces import Edges
 from capacity_adjuster.events.capacity_block import ExpiryWarning, announce_expiry
 from capacity_adjuster.events.stack_request import answer_stack
+from capacity_adjuster.policy.breaker import Breaker
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity
+from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.reconcile.adapters import Adapters
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
@@ -25,6 +29,7 @@ MUTATING = frozenset(
     }
 )  # fmt: skip
 """All but the watch, which only spares calls."""
+NAMES = {Adjustment: "adjustment", Breaker: "breaker", StopRecord: "stop", RequestedCapacity: "wish"}
 RESERVATION = "cr-0123456789abcdef0"
 
 
@@ -55,7 +60,7 @@ class Crash(BaseException):
 
 class Invocation:
     """
-    One invocation: the edges that the adjuster calls, and the clock.
+    One invocation: the adapters that the adjuster calls, and the clock.
 
     Args:
         world: The world.
@@ -73,7 +78,7 @@ class Invocation:
         self.deadline = world.now + world.lambda_seconds
         self.log = []
         self.outcome = ""
-        self.read = self.written = None
+        self.last_state = self.written = None
         self.is_stopping = False
         self.is_asking = False
         self.seen_by_hand = frozenset()
@@ -86,20 +91,20 @@ class Invocation:
             self.outcome = "crashed"
 
     def run(self, message_id=""):
-        edges = Edges(self, self, self.ring, self.signal, self, self.send_event)
-        return Reconciliation(self.world.settings, edges, message_id).run()
+        adapters = Adapters(self, self, self.ring, self.signal, self, self.send_event)
+        return Reconciliation(self.world.settings, adapters, message_id).run()
 
     def answer_stack(self, event):
-        edges = Edges(self, self, self.ring, self.signal, self, self.send_event)
-        asking = Reconciliation(self.world.settings, edges).asking
-        return answer_stack(event, edges=edges, asking=asking, send=self.send)
+        adapters = Adapters(self, self, self.ring, self.signal, self, self.send_event)
+        capacity_change = Reconciliation(self.world.settings, adapters).capacity_change
+        return answer_stack(event, adapters=adapters, capacity_change=capacity_change, send=self.send)
 
     def send(self, url, body):
         self.call("answer", lambda: self.world.answers.append(json.loads(body)))
 
     def announce(self):
         warning = ExpiryWarning(RESERVATION, "2026-11-21T12:00:00Z")
-        return announce_expiry(warning, reservation_id=RESERVATION, records=self, ring_master=self.ring)
+        return announce_expiry(warning, reservation_id=RESERVATION, records=self, notify_master=self.ring)
 
     @property
     def changes(self):
@@ -188,7 +193,7 @@ class Invocation:
             world, group = self.world, self.world.workers
             assert name == "worker-group", "only the workers are adjusted"
             invariants.s2_a_stop_and_a_shrink_exclude_each_other(world, is_stop=False)
-            is_open = self.read is None or self.read.phase is Phase.LAUNCHED
+            is_open = self.last_state is None or self.last_state.phase is Phase.LAUNCHED
             assert is_open, "D06: acted on a cluster that is the master's"
             assert self.log[-2] == "read_state", "D06: acted on a cluster that may have become the master's"
             invariants.i2_desired_is_only_lowered(world, desired)
@@ -220,8 +225,14 @@ class Invocation:
     # Records
 
     def read_state(self):
-        self.read = self.call("read_state", lambda: self.world.state)
-        return self.read
+        self.last_state = self.call("read_state", lambda: self.world.state)
+        return self.last_state
+
+    def read(self, kind):
+        return getattr(self, f"read_{NAMES[kind]}")()
+
+    def write(self, record):
+        return getattr(self, f"write_{NAMES[type(record)]}")(record)
 
     def read_adjustment(self):
         return self.call("read_adjustment", lambda: self.world.adjustment)
@@ -289,7 +300,7 @@ class Invocation:
         setattr(self.world, name, record)
         return True
 
-    def begin_watch(self, now, until):
+    def acquire_lock(self, now, until):
         def effect():
             assert now < until < now + 60, "a watch of the dead outlives the next tick"
             if self.world.watched_until >= now:
@@ -297,13 +308,13 @@ class Invocation:
             self.world.watched_until = until
             return True
 
-        return self.call("begin_watch", effect)
+        return self.call("acquire_lock", effect)
 
-    def end_watch(self):
+    def release_lock(self):
         def effect():
             self.world.watched_until = 0
 
-        self.call("end_watch", effect)
+        self.call("release_lock", effect)
 
     def note_denial(self, now):
         def effect():
@@ -331,14 +342,14 @@ class Invocation:
 
     def signal(self, reason):
         def effect():
-            invariants.i11_the_stack_hears_nothing_early(self.world, self.written, self.read)
+            invariants.i11_the_stack_hears_nothing_early(self.world, self.written, self.last_state)
             self.world.signals.append(reason)
 
         self.call("signal", effect)
 
     def ring(self, doorbell):
         def effect():
-            told = self.written or self.read
+            told = self.written or self.last_state
             assert told is not None, "I11: the master was told before the item"
             assert doorbell.generation == told.generation, "I4: the bell tells of another generation"
             self.world.rings.append(doorbell)

@@ -2,7 +2,7 @@
 Planted defects: each defect of the predecessor that could be ours, and each rule of ours that could be wrong.
 
 A mutant is a patch of the adjuster's code, the check that must catch it, and what that check must say. The checks are
-those that hold for the unpatched code: histories of the model, told and recorded, the sweep of crashes, the edges.
+those that hold for the unpatched code: histories of the model, told and recorded, the sweep of crashes, the adapters.
 """
 
 import functools
@@ -21,13 +21,17 @@ from capacity_adjuster import handler
 from capacity_adjuster.aws import auto_scaling_groups as groups
 from capacity_adjuster.aws import state_table as records
 from capacity_adjuster.events import capacity_block
-from capacity_adjuster.events import description as events
+from capacity_adjuster.events import notifications as events
 from capacity_adjuster.policy import breaker, decision, failure_reason
 from capacity_adjuster.policy.activity import Activity
-from capacity_adjuster.policy.decision_kinds import Shrink, Verdict, Wait
+from capacity_adjuster.policy.decision import (
+    Shrink,
+    Verdict,
+    Wait,
+)
 from capacity_adjuster.policy.observation import GroupObservation, Instance
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.reconcile import confirmation as lookout
+from capacity_adjuster.reconcile import confirmation
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
@@ -78,13 +82,15 @@ def change_decision(patch, change):
     def decide(observed, **options):
         return real(*change(observed, options)[:1], **options)
 
-    patch.setattr(lookout, "decide", decide)
+    patch.setattr(confirmation, "decide", decide)
 
 
 def judge_instead(patch, judge):
     """Let a function have the last word on every decision."""
     real = decision.decide
-    patch.setattr(lookout, "decide", lambda observed, **options: judge(real(observed, **options), observed, options))
+    patch.setattr(
+        confirmation, "decide", lambda observed, **options: judge(real(observed, **options), observed, options)
+    )
 
 
 # The predecessor's.
@@ -115,8 +121,8 @@ def decide_only_when_the_number_of_launched_changes(patch):
     seen, run = weakref.WeakKeyDictionary(), Reconciliation.run
 
     def run_on_edge(self):
-        world = self._edges.records.world
-        count = sum(len(group.launched) for group in self._edges.groups.find())
+        world = self._adapters.records.world
+        count = sum(len(group.launched) for group in self._adapters.groups.find())
         if seen.get(world) == count:
             return "nothing new"
         seen[world] = count
@@ -142,8 +148,8 @@ def live_for_ever(patch):
         as_launched = replace(state, phase=Phase.LAUNCHED) if is_formed else state
         return real(observed, state=as_launched, **options)
 
-    patch.setattr(lookout, "decide", decide)
-    patch.setattr(lookout.Lookout, "is_published", property(lambda self: False))
+    patch.setattr(confirmation, "decide", decide)
+    patch.setattr(confirmation.Confirmation, "is_published", property(lambda self: False))
 
 
 def take_any_missing_worker_for_a_failed_launch(patch):
@@ -156,10 +162,10 @@ def say_nothing_of_a_failed_master(patch):
 
 def signal_nothing(patch):
     def give(self, verdict):
-        self._edges.records.write_state(verdict.state)
+        self._adapters.records.write_state(verdict.state)
         return ""
 
-    patch.setattr(Reconciliation, "_give", give)
+    patch.setattr(Reconciliation, "_write_verdict", give)
 
 
 def keep_the_reason_to_the_log(patch):
@@ -221,9 +227,9 @@ class Changed:
 def resume_nothing(patch):
     real = Reconciliation.__init__
 
-    def init(self, settings, edges, *message):
-        changed = Changed(edges.groups, resume=lambda name, processes: None)
-        real(self, settings, replace(edges, groups=changed), *message)
+    def init(self, settings, adapters, *message):
+        changed = Changed(adapters.groups, resume=lambda name, processes: None)
+        real(self, settings, replace(adapters, groups=changed), *message)
 
     patch.setattr(Reconciliation, "__init__", init)
 
@@ -266,15 +272,15 @@ def read_the_first_page_only(patch):
 
 
 def tell_the_stack_of_success_at_launch(patch):
-    real = Reconciliation._give
+    real = Reconciliation._write_verdict
 
     def give(self, verdict):
         said = real(self, verdict)
         if verdict.state.phase is Phase.LAUNCHED:
-            self._edges.signal_failure("success")
+            self._adapters.signal_failure("success")
         return said
 
-    patch.setattr(Reconciliation, "_give", give)
+    patch.setattr(Reconciliation, "_write_verdict", give)
 
 
 # Rules of ours.
@@ -296,7 +302,7 @@ def raise_desired(patch):
 
 
 def look_once(patch):
-    patch.setattr(lookout.Lookout, "settle", lambda self, own=None: self._look(own))
+    patch.setattr(confirmation.Confirmation, "read_until_stable", lambda self, own=None: self._look(own))
 
 
 def shrink_by_one_too_many(patch):
@@ -360,7 +366,7 @@ def say_launched_again_in_the_same_generation(patch):
 
 
 def say_launched_once_and_never_again(patch):
-    patch.setattr(lookout, "is_standing", lambda observed, state: True)
+    patch.setattr(confirmation, "is_standing", lambda observed, state: True)
 
 
 def say_launched_again_after_the_roster(patch):
@@ -374,7 +380,7 @@ def say_launched_again_after_the_roster(patch):
         )
 
     patch.setattr(decision, "_judge_capacity", judge)
-    patch.setattr(lookout.Lookout, "is_published", property(lambda self: False))
+    patch.setattr(confirmation.Confirmation, "is_published", property(lambda self: False))
 
 
 def say_the_same_again_and_again(patch):
@@ -386,7 +392,7 @@ def say_the_same_again_and_again(patch):
             replace(situation, state=replace(situation.state, expected=())) if situation.state else situation
         ),
     )
-    patch.setattr(lookout, "is_standing", lambda observed, state: False)
+    patch.setattr(confirmation, "is_standing", lambda observed, state: False)
 
 
 def forget_the_notice_in_the_next_verdict(patch):
@@ -402,38 +408,38 @@ def shrink_whatever_the_item_says(patch):
     real = Reconciliation._shrink
 
     def shrink(self, decided):
-        edges, state = self._edges, self._lookout.state
-        deaf = replace(edges, records=Changed(edges.records, read_state=lambda: state))
-        self._edges = self._lookout._edges = deaf
+        adapters, state = self._adapters, self._confirmation.state
+        deaf = replace(adapters, records=Changed(adapters.records, read_state=lambda: state))
+        self._adapters = self._confirmation._adapters = deaf
         try:
             return real(self, decided)
         finally:
-            self._edges = self._lookout._edges = edges
+            self._adapters = self._confirmation._adapters = adapters
 
     patch.setattr(Reconciliation, "_shrink", shrink)
 
 
 def ring_before_writing(patch):
-    real = Reconciliation._give
+    real = Reconciliation._write_verdict
 
     def give(self, verdict):
         if verdict.state.phase is Phase.LAUNCHED:
-            self._edges.ring_master(Doorbell(verdict.state.cluster, verdict.state.generation))
+            self._adapters.notify_master(Doorbell(verdict.state.cluster, verdict.state.generation))
         return real(self, verdict)
 
-    patch.setattr(Reconciliation, "_give", give)
+    patch.setattr(Reconciliation, "_write_verdict", give)
 
 
 def tell_a_failure_before_writing(patch):
-    real = Reconciliation._give
+    real = Reconciliation._write_verdict
 
     def give(self, verdict, **options):
         state = verdict.state
         if state.phase is Phase.FAILED:
-            self._edges.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
+            self._adapters.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
         return real(self, verdict, **options)
 
-    patch.setattr(Reconciliation, "_give", give)
+    patch.setattr(Reconciliation, "_write_verdict", give)
 
 
 def trip_never(patch):
@@ -474,18 +480,18 @@ def trip_again_against_the_user(patch):
 
 
 def take_a_dead_trip_for_a_users_wish(patch):
-    real = lookout.decide
+    real = confirmation.decide
 
     def decide(observed, *, breaker, **options):
         return real(observed, breaker=breaker and replace(breaker, lease_until=0), **options)
 
-    patch.setattr(lookout, "decide", decide)
+    patch.setattr(confirmation, "decide", decide)
 
 
 def suspend_before_writing_it_down(patch):
     def trip(self, decided):
-        self._edges.groups.suspend(decided.breaker.group, ("Launch",))
-        return self._edges.records.write_breaker(decided.breaker)
+        self._adapters.groups.suspend(decided.breaker.group, ("Launch",))
+        return self._adapters.records.write(decided.breaker)
 
     patch.setattr(Reconciliation, "_trip", trip)
 
@@ -493,11 +499,11 @@ def suspend_before_writing_it_down(patch):
 def tell_a_notice_as_another_generation(patch):
     real = capacity_block.announce_expiry
 
-    def announce(warning, *, reservation_id, records, ring_master):
+    def announce(warning, *, reservation_id, records, notify_master):
         state = records.read_state()
         if state is not None:
             records.write_state(state.advance(state.phase, notice=warning.notice, generation=state.generation + 1))
-        return real(warning, reservation_id=reservation_id, records=records, ring_master=ring_master)
+        return real(warning, reservation_id=reservation_id, records=records, notify_master=notify_master)
 
     patch.setattr(model_invocation, "announce_expiry", announce)
 
@@ -507,12 +513,12 @@ def take_any_block_for_ours(patch):
     patch.setattr(
         handler,
         "announce_expiry",
-        lambda warning, *, reservation_id, **edges: real(warning, reservation_id=warning.reservation_id, **edges),
+        lambda warning, *, reservation_id, **adapters: real(warning, reservation_id=warning.reservation_id, **adapters),
     )
 
 
 def wait_a_whole_tick_for_a_denial_to_pass(patch):
-    patch.setattr(lookout.Lookout, "_choose_pause", choose_no_pause_for_waits)
+    patch.setattr(confirmation.Confirmation, "_choose_pause", choose_no_pause_for_waits)
 
 
 def give_up_what_is_throttled(patch):

@@ -10,45 +10,45 @@ from capacity_adjuster.events import stack_request
 from capacity_adjuster.events.stack_request import RequestError
 from capacity_adjuster.policy import requested_capacity as wish
 from capacity_adjuster.policy import stop_policy
-from capacity_adjuster.policy.requested_capacity import Wish
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
-from capacity_adjuster.reconcile import capacity_change as asking
-from capacity_adjuster.reconcile.capacity_change import Asking
+from capacity_adjuster.reconcile import capacity_change
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 
 
 def take_an_id_of_cloudformations_for_another_resource(patch):
-    real = wish.end_wish
+    real = wish.cancel_request
     patch.setattr(
         stack_request,
-        "end_wish",
+        "cancel_request",
         lambda found, resource: real(found, resource) if resource.startswith("capacity-") else None,
     )
 
 
 def forget_a_cancellation_that_came_first(patch):
-    real = wish.end_wish
-    patch.setattr(stack_request, "end_wish", lambda found, resource: real(found, resource) if found else None)
+    real = wish.cancel_request
+    patch.setattr(stack_request, "cancel_request", lambda found, resource: real(found, resource) if found else None)
 
 
 def take_every_creation_after_a_cancellation_for_the_cancelled_one(patch):
-    real = wish.follow_wish
+    real = wish.record_request
 
     def follow(found, request):
         following = real(found, request)
         return replace(following, is_over=True, is_open=False) if found and found.is_over and following else following
 
-    patch.setattr(stack_request, "follow_wish", follow)
+    patch.setattr(stack_request, "record_request", follow)
 
 
 def end_what_was_updated_since(patch):
-    real = wish.end_wish
+    real = wish.cancel_request
 
     def end(found, resource):
         creation = found and replace(found, request=replace(found.request, is_creation=True))
         return real(creation, resource)
 
-    patch.setattr(stack_request, "end_wish", end)
+    patch.setattr(stack_request, "cancel_request", end)
 
 
 def ask_at_every_update(patch):
@@ -66,19 +66,19 @@ def compare_all_but_the_workers(patch):
 def keep_the_lease_after_a_refusal(patch):
     def set_desired(self, found, groups):
         for ask in wish.find_due(found.asks, groups, found.former):
-            self._edges.groups.set_desired(ask.group, ask.target)
+            self._adapters.groups.set_desired(ask.group, ask.target)
 
-    patch.setattr(Asking, "_set", set_desired)
+    patch.setattr(CapacityChange, "_set", set_desired)
 
 
 def forget_what_was_intended_at_a_refusal(patch):
-    real = Wish.release
-    patch.setattr(Wish, "release", lambda self, asks: replace(real(self, asks), is_open=False))
+    real = RequestedCapacity.release
+    patch.setattr(RequestedCapacity, "release", lambda self, asks: replace(real(self, asks), is_open=False))
 
 
 def forget_the_wish_before(patch):
     real = wish.find_due
-    patch.setattr(asking, "find_due", lambda asks, groups, former: real(asks, groups))
+    patch.setattr(capacity_change, "find_due", lambda asks, groups, former: real(asks, groups))
 
 
 def set_a_group_that_has_gone(patch):
@@ -95,11 +95,11 @@ def answer_only_what_was_expected(patch):
 
 def ask_before_a_budget_is_heard(patch):
     real = Reconciliation.run
-    patch.setattr(Reconciliation, "run", lambda self: self.asking.run() or real(self))
+    patch.setattr(Reconciliation, "run", lambda self: self.capacity_change.run() or real(self))
 
 
 def believe_a_stop_for_ever(patch):
-    patch.setattr(asking, "is_at_rest", lambda groups, record, now: record.is_stopped)
+    patch.setattr(capacity_change, "is_at_rest", lambda groups, record, now: record.is_stopped)
 
 
 def believe_what_is_seen_right_after_a_stop(patch):
@@ -111,7 +111,7 @@ def believe_any_lease(patch):
 
 
 def claim_that_a_stopped_cluster_was_asked(patch):
-    patch.setattr(asking, "SETTLED", asking.ASKED)
+    patch.setattr(capacity_change, "SETTLED", capacity_change.ASKED)
 
 
 def answer_with_another_id(patch):

@@ -7,6 +7,7 @@ import test_stop_histories as histories
 from mutants import Changed, Mutant
 
 from capacity_adjuster.policy import stop_policy
+from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_record import StopRecord
 from capacity_adjuster.reconcile import shutdown
 from capacity_adjuster.reconcile.shutdown import Shutdown
@@ -55,9 +56,9 @@ def stop_what_is_being_deleted(patch):
 def stop_in_the_middle_of_a_shrink(patch):
     real = Shutdown.__init__
 
-    def init(self, chosen, edges, lookout, **options):
-        blind = Changed(edges.records, read_adjustment=lambda: None)
-        real(self, chosen, replace(edges, records=blind), lookout, **options)
+    def init(self, chosen, adapters, confirmation, **options):
+        blind = Changed(adapters.records, read=lambda kind: None if kind is Adjustment else adapters.records.read(kind))
+        real(self, chosen, replace(adapters, records=blind), confirmation, **options)
 
     patch.setattr(Shutdown, "__init__", init)
 
@@ -70,8 +71,8 @@ def stop_before_writing_it_down(patch):
     real = Shutdown._stop
 
     def stop(self, begun):
-        for group in self._lookout.observed.groups:
-            self._edges.groups.set_desired(group.name, 0)
+        for group in self._confirmation.observed.groups:
+            self._adapters.groups.set_desired(group.name, 0)
         return real(self, begun)
 
     patch.setattr(Shutdown, "_stop", stop)

@@ -9,52 +9,51 @@ from mutants import Mutant
 
 from capacity_adjuster.events import stack_request
 from capacity_adjuster.policy import requested_capacity as wish
-from capacity_adjuster.policy.requested_capacity import Wish
-from capacity_adjuster.reconcile import capacity_change as asking
-from capacity_adjuster.reconcile import shutdown
-from capacity_adjuster.reconcile.capacity_change import Asking
-from capacity_adjuster.reconcile.confirmation import Lookout
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity
+from capacity_adjuster.reconcile import capacity_change, shutdown
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
+from capacity_adjuster.reconcile.confirmation import Confirmation
 
 
 def ask_for_one_more(patch):
-    real = wish._plan_ask
-    patch.setattr(wish, "_plan_ask", lambda group, wanted: real(group, wanted + 1))
+    real = wish._plan_target
+    patch.setattr(wish, "_plan_target", lambda group, wanted: real(group, wanted + 1))
 
 
 def ask_whatever_was_done_since(patch):
-    patch.setattr(asking, "find_due", lambda asks, groups, former: asks)
+    patch.setattr(capacity_change, "find_due", lambda asks, groups, former: asks)
 
 
 def take_a_copy_for_another_wish(patch):
-    real = wish.follow_wish
+    real = wish.record_request
     patch.setattr(
-        stack_request, "follow_wish", lambda known, request: real(known and replace(known, known=()), request)
+        stack_request, "record_request", lambda known, request: real(known and replace(known, known=()), request)
     )
 
 
 def forget_the_end(patch):
-    patch.setattr(Wish, "end", lambda self: replace(self, revision=self.revision + 1, is_over=True))
+    patch.setattr(RequestedCapacity, "end", lambda self: replace(self, revision=self.revision + 1, is_over=True))
 
 
 def ask_before_writing_it_down(patch):
-    real = Asking.run
+    real = CapacityChange.run
 
     def run(self, groups=None):
-        found = self._edges.records.read_wish()
-        seen = groups or self._edges.groups.find()
+        found = self._adapters.records.read(RequestedCapacity)
+        seen = groups or self._adapters.groups.find()
         if found and found.is_open:
-            self._set(replace(found, asks=wish.plan_asks(found, seen) or ()), seen)
+            self._set(replace(found, asks=wish.plan_targets(found, seen) or ()), seen)
         return real(self, groups)
 
-    patch.setattr(Asking, "run", run)
+    patch.setattr(CapacityChange, "run", run)
 
 
 def raise_a_stopped_cluster(patch):
-    patch.setattr(Asking, "_is_stopped", lambda *_: False)
+    patch.setattr(CapacityChange, "_is_stopped", lambda *_: False)
 
 
 def ask_during_a_shrink(patch):
-    patch.setattr(Asking, "_may_ask", lambda self: True)
+    patch.setattr(CapacityChange, "_may_ask", lambda self: True)
 
 
 def ask_the_master_first(patch):
@@ -62,20 +61,20 @@ def ask_the_master_first(patch):
 
 
 def never_close(patch):
-    patch.setattr(Wish, "close", lambda self: self.release(self.asks))
+    patch.setattr(RequestedCapacity, "close", lambda self: self.release(self.asks))
 
 
 def raise_a_failed_cluster(patch):
-    patch.setattr(asking, "is_idle", lambda *_: False)
+    patch.setattr(capacity_change, "is_idle", lambda *_: False)
 
 
 def rescale_the_cluster_of_an_earlier_version(patch):
     real = wish.is_idle
-    patch.setattr(asking, "is_idle", lambda state, found, groups: real(state, found, ()) and not groups)
+    patch.setattr(capacity_change, "is_idle", lambda state, found, groups: real(state, found, ()) and not groups)
 
 
 def leave_the_timer_out(patch):
-    patch.setattr(Lookout, "may_have_wish", property(lambda self: False))
+    patch.setattr(Confirmation, "may_have_wish", property(lambda self: False))
 
 
 def delete_beside_an_invocation_that_asks(patch):
@@ -83,21 +82,21 @@ def delete_beside_an_invocation_that_asks(patch):
 
 
 def end_for_any_resource(patch):
-    patch.setattr(stack_request, "end_wish", lambda found, resource: found.end() if found else None)
+    patch.setattr(stack_request, "cancel_request", lambda found, resource: found.end() if found else None)
 
 
 def believe_that_what_is_read_is_new(patch):
     real = wish.find_due
     patch.setattr(
-        asking,
+        capacity_change,
         "find_due",
         lambda asks, *seen: tuple(each for each in real(asks, *seen) if each.before != each.target),
     )
 
 
 def lose_a_wish_to_a_shrink(patch):
-    real = Wish.release
-    patch.setattr(Wish, "release", lambda self, asks: real(self, self.asks))
+    real = RequestedCapacity.release
+    patch.setattr(RequestedCapacity, "release", lambda self, asks: real(self, self.asks))
 
 
 def stop_beside_an_invocation_that_asks(patch):
@@ -105,14 +104,14 @@ def stop_beside_an_invocation_that_asks(patch):
 
 
 def ask_what_the_group_refuses(patch):
-    patch.setattr(wish, "_plan_ask", lambda group, wanted: wish.Ask(group.name, group.desired, wanted))
+    patch.setattr(wish, "_plan_target", lambda group, wanted: wish.GroupTarget(group.name, group.desired, wanted))
 
 
 def ask_the_first_candidate_only(patch):
-    real = wish.plan_asks
+    real = wish.plan_targets
     patch.setattr(
         histories,
-        "plan_asks",
+        "plan_targets",
         lambda found, groups: real(replace(found, request=replace(found.request, candidate="0")), groups),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from test_decision import MASTER, NOW, WORKERS, launch, nodes
 
-from capacity_adjuster.aws.state_table import ClusterRecords
+from capacity_adjuster.aws.state_table import StateTable
 from capacity_adjuster.policy.breaker import (
     FAILURE_SECONDS,
     MOST_FAILURES,
@@ -17,10 +17,16 @@ from capacity_adjuster.policy.breaker import (
     judge_breaker,
     needs_record,
 )
-from capacity_adjuster.policy.decision import decide
-from capacity_adjuster.policy.decision_kinds import Resume, Verdict, Wait
+from capacity_adjuster.policy.decision import (
+    Resume,
+    Verdict,
+    Wait,
+    decide,
+)
 from capacity_adjuster.policy.observation import ClusterObservation, Instance, needs_activities
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.stop_record import StopRecord
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
 
@@ -173,7 +179,7 @@ class Table:
 @pytest.mark.fault(28)
 def test_a_verdict_on_fifteen_thousand_nodes_survives_its_items():
     table = Table()
-    records = ClusterRecords(table, "state", "training")
+    records = StateTable(table, "state", "training")
     names = tuple(f"i-{number:017x}" for number in range(15_000))
     state = ClusterState("training", 1, 1, Phase.LAUNCHED, 15_000, names)
     assert records.write_state(state)
@@ -184,21 +190,24 @@ def test_a_verdict_on_fifteen_thousand_nodes_survives_its_items():
 
 def test_the_record_survives_its_item():
     table = Table()
-    records = ClusterRecords(table, "state", "training")
-    assert records.read_breaker() is None
-    records.write_breaker(TRIPPED)
-    assert records.read_breaker() == TRIPPED
+    records = StateTable(table, "state", "training")
+    assert records.read(Breaker) is None
+    records.write(TRIPPED)
+    assert records.read(Breaker) == TRIPPED
     assert set(table.items) == {"training#breaker"}
 
 
-@pytest.mark.parametrize("name", ["adjustment", "breaker", "stop"])
-def test_a_record_that_cannot_be_read_is_written_anew_and_holds_nothing_up(name):
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("adjustment", Adjustment), ("breaker", Breaker), ("stop", StopRecord), ("wish", RequestedCapacity)],
+)
+def test_a_record_that_cannot_be_read_is_written_anew_and_holds_nothing_up(name, kind):
     table = Table()
-    records = ClusterRecords(table, "state", "training")
+    records = StateTable(table, "state", "training")
     table.items[f"training#{name}"] = {"cluster": {"S": f"training#{name}"}, "revision": {"N": "7"}}
-    blank = getattr(records, f"read_{name}")()
+    blank = records.read(kind)
     assert (blank.revision, blank.lease_until) == (7, 0)
-    assert getattr(records, f"write_{name}")(replace(blank, revision=8))
+    assert records.write(replace(blank, revision=8))
 
 
 def test_some_bad_hosts_among_hundreds_do_not_trip_it():

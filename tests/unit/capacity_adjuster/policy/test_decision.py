@@ -12,8 +12,14 @@ import pytest
 from test_failure_reason import MESSAGES
 
 from capacity_adjuster.policy.activity import Activity
-from capacity_adjuster.policy.decision import decide, judge_denial
-from capacity_adjuster.policy.decision_kinds import Resume, Shrink, Verdict, Wait
+from capacity_adjuster.policy.decision import (
+    Resume,
+    Shrink,
+    Verdict,
+    Wait,
+    decide,
+    judge_denial,
+)
 from capacity_adjuster.policy.observation import ClusterObservation, GroupObservation, Instance, needs_activities
 from capacity_adjuster.policy.shrink_record import Adjustment
 from deeplearning_contract.cluster_state import ClusterState, Phase

@@ -2,8 +2,12 @@
 
 import pytest
 
-from capacity_adjuster.policy.decision_kinds import Shrink, Verdict, Wait
-from capacity_adjuster.policy.decision_words import describe_decision
+from capacity_adjuster.policy.decision import (
+    Shrink,
+    Verdict,
+    Wait,
+    describe_decision,
+)
 from deeplearning_contract.cluster_state import ClusterState, Phase
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 from scaling_model import START
 from stop_machine import BUDGET_TOPIC
 
-from capacity_adjuster.events.budget_message import read_budget_message
+from capacity_adjuster.events.notifications import read_budget_message
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.stop_policy import Allow, Begin, Rest, judge_stop, plan_notice
 from capacity_adjuster.policy.stop_record import StopRecord
-from deeplearning_contract.document import ContractError
+from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings
 
@@ -120,9 +121,9 @@ def test_whatever_comes_is_a_budget_message_or_none(event):
 
 def test_the_record_is_read_as_it_was_written_and_nothing_else_is():
     record = StopRecord(3, 1, "deadline", "m-1", 5, 0)
-    assert StopRecord.from_json(json.dumps(record.to_document())) == record
+    assert parse_record(StopRecord, json.dumps(asdict(record)), "stop") == record
     with pytest.raises(ContractError, match=r"stop.counted_from must be of type int"):
-        StopRecord.from_json('{"revision": 1}')
+        parse_record(StopRecord, '{"revision": 1, "counted_from": "1"}', "stop")
 
 
 def test_the_ends_travel_through_the_environment():

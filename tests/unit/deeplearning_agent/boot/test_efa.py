@@ -275,7 +275,7 @@ def test_all_devices_that_libfabric_lists_are_counted_once(make_node):
     node = make_node(P4D)
     give_software(node, f"{FOUR}\n{FOUR}")
     assert find_provider(node.programs, node.root, P4D) == Provider("efa", "libfabric lists 4 of 4 devices")
-    assert check_network(node.programs, node.root, P4D).is_ok
+    assert check_network(node.programs, node.root, P4D).ok
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_all_devices_that_libfabric_lists_are_counted_once(make_node):
 def test_tcp_is_no_fault_where_the_cluster_has_no_efa(make_node, hardware, why):
     node = make_node()
     assert find_provider(node.programs, node.root, hardware) == Provider("tcp", why)
-    assert check_network(node.programs, node.root, hardware).is_ok
+    assert check_network(node.programs, node.root, hardware).ok
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_an_efa_that_nobody_lists_is_a_fault_with_its_reason(lab, make_node, mon
     if script:
         lab.program(0, "fi_info", script)
     finding = check_network(node.programs, node.root, P3DN)
-    assert not finding.is_ok
+    assert not finding.ok
     assert finding.detail.startswith(f"tcp: {why}")
     assert finding.remedy == REMEDY
 
@@ -342,5 +342,5 @@ def test_health_has_the_provider_of_the_nodes_own_role(make_node):
     node = make_node()
     report = check_node(NodeFacts.of(node), node.programs, node.root)
     (finding,) = [finding for finding in report.findings if finding.name == "network"]
-    assert not finding.is_ok
+    assert not finding.ok
     assert finding.detail == "tcp: libfabric with EFA is not installed, there is no fi_info"

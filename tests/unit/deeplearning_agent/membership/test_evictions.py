@@ -125,7 +125,7 @@ def test_root_becomes_the_login_user_first(node):
         ("exit 255", "ended with status 255"),
         ("kill -9 $$", "ended with status -9"),
         ("true", "the answer must hold a health report, got nothing"),
-        ("echo deeplearning: not found", "the answer must hold a health report, got deeplearning: not found"),
+        ("echo deeplearning: not found", "the answer must hold a health report, got 'deeplearning: not found'"),
         ("echo '{torn'", "health report must be JSON"),
         ("printf '\\377\\376'", "the answer must hold a health report"),
     ],

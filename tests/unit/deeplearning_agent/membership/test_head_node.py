@@ -9,6 +9,7 @@ import pytest
 from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.membership.host_files import hosts_lines
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.document import read_record
 from deeplearning_contract.membership import Member, named_members, training_members, worker_gpu_count
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_node.ssh_identity import known_hosts_lines
@@ -96,4 +97,4 @@ def test_older_documents_and_readers_know_nothing_of_it():
     assert "trains" not in WORKERS[0].to_document()
     assert Member.from_document(WORKERS[0].to_document()) == WORKERS[0]
     assert Member.from_document(HEAD.to_document()) == HEAD
-    assert JobNeeds.from_document({}).has_head_node is False
+    assert read_record(JobNeeds, {}, "needs").has_head_node is False

@@ -91,7 +91,7 @@ def test_one_query_asks_for_everything(lab, node):
 def test_failed_memory_of_one_gpu_is_found_and_named(lab, node, line, detail):
     answer(lab, f"0, GPU-5ab0, 0, [N/A], 0\n{line}")
     count, memory = gpus(node)
-    assert count.is_ok
+    assert count.ok
     assert memory == Finding.fault(ECC, detail, "terminate the instance, so that its group launches another")
 
 
@@ -99,8 +99,8 @@ def test_failed_memory_of_one_gpu_is_found_and_named(lab, node, line, detail):
 def test_a_missing_gpu_is_a_fault_and_one_more_is_none(lab, node):
     answer(lab, HOPPER)
     assert gpus(node, 8)[0].detail == "2 GPUs answer, 8 are expected"
-    assert not gpus(node, 8)[0].is_ok
-    assert gpus(node, 1)[0].is_ok
+    assert not gpus(node, 8)[0].ok
+    assert gpus(node, 1)[0].ok
 
 
 @pytest.mark.fault(58)
@@ -126,7 +126,7 @@ def test_a_gpu_that_fell_off_the_bus_is_a_fault_even_where_none_is_expected(lab,
     answer(lab, text, status)
     for expected in (0, 2):
         count, _ = gpus(node, expected)
-        assert (count.is_ok, count.detail) == (False, said)
+        assert (count.ok, count.detail) == (False, said)
 
 
 def test_a_driver_that_does_not_know_a_field_is_asked_for_the_others(lab, node):
@@ -139,7 +139,7 @@ def test_a_driver_that_does_not_know_a_field_is_asked_for_the_others(lab, node):
         esac""",
     )
     count, memory = gpus(node, 1)
-    assert count.is_ok
+    assert count.ok
     assert memory.detail.endswith("(ecc.errors.uncorrected.volatile.total 3)")
 
 
@@ -156,7 +156,7 @@ def test_a_driver_that_does_not_run_is_a_fault_only_where_gpus_are_expected(lab,
         lab.program(0, "nvidia-smi", body)
         said = "nvidia-smi is not installed" if body is None else "nvidia-smi failed: NVIDIA-SMI has failed"
         assert gpus(node, 8)[0].detail == f"0 GPUs answer, 8 are expected: {said}"
-        assert all(finding.is_ok for finding in gpus(node, 0))
+        assert all(finding.ok for finding in gpus(node, 0))
 
 
 def test_a_driver_that_hangs_is_given_up(lab, node):
@@ -207,7 +207,7 @@ def test_a_disk_needs_bytes_and_inodes_and_must_be_writable(found, complaint):
 def test_a_full_disk_is_named_with_every_folder_that_is_on_it(tmp_path):
     full = {tmp_path / "tmp": statvfs(free_bytes=0), tmp_path / "var": statvfs(free_bytes=0)}
     finding = check_disks(tmp_path, lambda path: full.get(path, statvfs()))
-    assert (finding.is_ok, finding.detail) == (False, "/var, /tmp: 0 MiB are free, at least 64 must be")
+    assert (finding.ok, finding.detail) == (False, "/var, /tmp: 0 MiB are free, at least 64 must be")
 
 
 def test_a_disk_that_cannot_be_looked_at_is_a_fault(tmp_path):
@@ -236,7 +236,7 @@ def test_a_mount_point_without_a_mount_is_a_fault(node, mounted):
 def test_a_file_system_that_hangs_is_given_up_and_its_child_left(lab, node, mounted):
     lab.program(0, "mountpoint", "sleep 60")
     finding = check_file_system(node.programs, mounted, 0.2)
-    assert (finding.is_ok, finding.detail) == (False, f"{mounted} did not answer in 0.2 s")
+    assert (finding.ok, finding.detail) == (False, f"{mounted} did not answer in 0.2 s")
 
 
 @pytest.mark.fault(61)
@@ -244,7 +244,7 @@ def test_a_write_that_hangs_is_given_up_as_well(lab, node, mounted, monkeypatch)
     lab.program(0, "python", "sleep 60")
     monkeypatch.setattr(sys, "executable", str(lab.directory / "programs0/python"))
     finding = check_file_system(node.programs, mounted, 0.2)
-    assert (finding.is_ok, finding.detail) == (False, f"{mounted} did not answer in 0.2 s")
+    assert (finding.ok, finding.detail) == (False, f"{mounted} did not answer in 0.2 s")
 
 
 def test_a_file_system_that_refuses_says_how(node, mounted, tmp_path):
@@ -252,11 +252,11 @@ def test_a_file_system_that_refuses_says_how(node, mounted, tmp_path):
     refused = tmp_path / "file"
     refused.touch()
     finding = check_file_system(node.programs, mounted)
-    assert finding.is_ok
+    assert finding.ok
     programs = tmp_path / "programs0" / "mountpoint"
     programs.write_text("#!/bin/sh\n")
     finding = check_file_system(node.programs, refused)
-    assert (finding.is_ok, finding.detail) == (False, f"{refused} cannot be written and read: Not a directory")
+    assert (finding.ok, finding.detail) == (False, f"{refused} cannot be written and read: Not a directory")
 
 
 # --- Clock, agent, membership -----------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_file_system_that_refuses_says_how(node, mounted, tmp_path):
 )
 def test_a_clock_is_off_when_no_moment_of_the_question_fits_it(at, detail):
     finding = judge_clock(at, sent=1000.0, received=1050.0)
-    assert (finding.detail, finding.is_ok) == (detail, "off" in detail)
+    assert (finding.detail, finding.ok) == (detail, "off" in detail)
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ def test_a_member_must_keep_the_gpus_with_which_it_joined(lab, node, facts, moun
     assert findings(check_node(facts, node.programs, node.root))[GPU].detail == "2 GPUs answer, 4 are expected"
     answer(lab, "0, GPU-5ab0, 0, No, 0")
     install(node, gpu_count=1)
-    assert findings(check_node(facts, node.programs, node.root))[GPU].is_ok
+    assert findings(check_node(facts, node.programs, node.root))[GPU].ok
 
 
 @pytest.mark.fault(68)
@@ -343,7 +343,7 @@ def test_an_agent_that_does_not_run_is_a_fault(lab, node, body, monkeypatch):
     monkeypatch.setattr("deeplearning_node.health.node_check.SERVICE_SECONDS", 0.2)
     lab.program(0, "systemctl", body)
     found = check_agent(node.programs)
-    assert not found.is_ok
+    assert not found.ok
     assert found.detail.startswith("deeplearning-agent.service is not active: ")
     assert found.remedy == "run: sudo systemctl restart deeplearning-agent.service"
 

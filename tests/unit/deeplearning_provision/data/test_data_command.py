@@ -13,7 +13,8 @@ from deeplearning_command.provision import provision as provision_command
 from deeplearning_command.remote.nodes import HostResult, Remote
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_node.programs import Programs
-from deeplearning_provision.status import Status, Step, read_status
+from deeplearning_node.provision_status import Step, read_status
+from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
 from tests.unit.deeplearning_provision.data_lab import MASTER, WORKER, BriefClock, make_archive, make_tree
 
@@ -49,13 +50,13 @@ def test_provisioning_of_nothing_ends_well(data_lab, command):
 def test_provisioning_ends_with_1_when_somebody_must_mend_something(data_lab, command):
     data_lab.facts(MASTER, data_lab.source("missing.tar"))
     assert command("provision")[0] == 1
-    assert read_status(data_lab.root(MASTER))["data:set"].is_final
+    assert read_status(data_lab.root(MASTER))["data:set"].final
 
 
 def test_provisioning_ends_with_75_when_trying_again_may_help(data_lab, command):
     data_lab.facts(MASTER, data_lab.source("set/", target="lustre"), lustre="/mnt/efs")
     assert command("provision")[0] == 75
-    assert not read_status(data_lab.root(MASTER))["data:set"].is_final
+    assert not read_status(data_lab.root(MASTER))["data:set"].final
 
 
 @pytest.mark.parametrize(

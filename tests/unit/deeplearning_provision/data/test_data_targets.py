@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from deeplearning_node.provision_status import load_steps, read_status
 from deeplearning_provision.data.lease import Lease
-from deeplearning_provision.status import load_steps, read_status
 from deeplearning_provision.steps import Outcome
 from tests.unit.deeplearning_provision.data_lab import MASTER, WORKER, make_archive, make_tree, read_tree
 

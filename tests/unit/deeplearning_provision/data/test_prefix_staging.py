@@ -82,7 +82,7 @@ def test_keys_that_could_not_be_files_are_refused_before_anything_is_fetched(dat
     listed = [StoredObject("training-data", f"set/{key}", 0 if key.endswith("/") else 3, '"e"') for key in keys]
     monkeypatch.setattr(ObjectStore, "list_pages", lambda *_: iter([listed]))
     outcome, steps = data_lab.stage(data_lab.source("set/"))
-    assert (outcome, steps["data:set"].is_final) == (Outcome.FAILED, True)
+    assert (outcome, steps["data:set"].final) == (Outcome.FAILED, True)
     assert expected in steps["data:set"].detail
     assert data_lab.proxy.gets == []
     assert not (data_lab.shared / "data/set").exists()

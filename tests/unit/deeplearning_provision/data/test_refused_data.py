@@ -27,7 +27,7 @@ def refuse(lab, source, **options):
     """Stage what must be refused for good; return the error."""
     outcome, steps = lab.stage(source, **options)
     step = steps[f"data:{source.name}"]
-    assert (outcome, step.state, step.is_final) == (Outcome.FAILED, "failed", True), step
+    assert (outcome, step.state, step.final) == (Outcome.FAILED, "failed", True), step
     assert not (lab.shared / "data/set").exists()
     assert not os.path.lexists(lab.data())
     return step.detail
@@ -191,7 +191,7 @@ def test_an_outage_is_said_to_pass(data_lab):
     data_lab.proxy.decide = lambda method, path, _: Fault(cut_after=0) if path.endswith(".tar") else None
     outcome, steps = data_lab.stage(data_lab.source("set.tar"))
     assert outcome == Outcome.INTERRUPTED
-    assert not steps["data:set"].is_final
+    assert not steps["data:set"].final
     assert "could not be read" in steps["data:set"].detail
 
 

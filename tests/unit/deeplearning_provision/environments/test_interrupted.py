@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_node.provision_status import BOOT_FILE
 from deeplearning_provision import disk
 from deeplearning_provision.environments import archive as environment_archive
 from deeplearning_provision.environments import flow as environment_flow
@@ -18,7 +19,7 @@ from deeplearning_provision.environments.flow import Flow
 from deeplearning_provision.environments.recipe import Recipe
 from deeplearning_provision.environments.site import Site
 from deeplearning_provision.environments.store import ARCHIVE, COMPLETE, Manifest, find_installed, find_kept
-from deeplearning_provision.status import BOOT_FILE, Status
+from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
 from tests.unit.deeplearning_provision.data.test_any_interruption import Interruption, Schedule
 from tests.unit.deeplearning_provision.data_lab import make_tar, read_tree

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deeplearning_contract.document import read_record
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
 from deeplearning_rehearsal.template.user_data import find_environment, read_literals
@@ -64,5 +65,5 @@ def test_what_needs_no_gpu_stays_as_it_is(template: dict[str, Any]) -> None:
 
 
 def test_an_environment_is_read_as_the_nodes_read_it() -> None:
-    assert find_environment(_template(ENVIRONMENT)) == EnvironmentSettings.from_document(ENVIRONMENT)
+    assert find_environment(_template(ENVIRONMENT)) == read_record(EnvironmentSettings, ENVIRONMENT, "environment")
     assert find_environment(_template(None)) is None

@@ -1,8 +1,9 @@
 """
-Describes what woke the adjuster, for its log only.
+Reads the events that wake the adjuster: their description for its log, tests of the notifications, and budgets.
 
 Events are lost, repeated, late and in any order, and some say nothing at all; no decision about capacity rests on one.
-The only thing taken from a notification is that it is a test.
+AWS Budgets asks for a stop by publishing to a topic of its own. The topic identifies that message, never its text: only
+AWS Budgets may publish there, and a budget notifies it of one thing alone, that it is used up.
 """
 
 import json
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _LONGEST = 200
+_LONGEST_ID = 100
 _MOST_RECORDS = 10
 
 
@@ -36,6 +38,25 @@ def is_test(event: Any) -> bool:
     if not isinstance(records, list) or not records:
         return False
     return all(_describe_record(record).startswith("autoscaling:TEST_NOTIFICATION") for record in records)
+
+
+def read_budget_message(event: Any, topic_arn: str) -> str:
+    """
+    Return the id of a message of the budget's topic; empty for any other event, and nothing is raised.
+
+    Args:
+        event: What Lambda was invoked with.
+        topic_arn: The topic; empty when no budget stops the cluster.
+    """
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not topic_arn or not isinstance(records, list):
+        return ""
+    for record in records:
+        message = record.get("Sns") if isinstance(record, Mapping) and record.get("EventSource") == "aws:sns" else None
+        if isinstance(message, Mapping) and message.get("TopicArn") == topic_arn:
+            name = message.get("MessageId")
+            return name[:_LONGEST_ID] if isinstance(name, str) and name else topic_arn[-_LONGEST_ID:]
+    return ""
 
 
 def _describe_record(record: Any) -> str:

@@ -1,0 +1,108 @@
+"""
+Provisioning status of a node: one file that everybody may read, written while the node is provisioned.
+
+The file belongs to one boot of one machine. An image that was made from a node carries that node's file, and a reboot
+may empty a local disk, so a file of another boot counts as none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deeplearning_contract.document import ContractError, parse_record
+from deeplearning_contract.names import PROVISION_FILE
+from deeplearning_contract.setting_parts import JobNeeds
+from deeplearning_node.node_facts import NodeFacts
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+ENVIRONMENT_STEP = "environment"
+BOOT_FILE = "/proc/sys/kernel/random/boot_id"
+NOT_STARTED = "provisioning has not come to it yet"
+
+
+@dataclass(frozen=True)
+class Step:
+    """
+    One thing that jobs need.
+
+    Attributes:
+        state: `waiting`, `running`, `done` or `failed`.
+        detail: Present activity, or the cause of a failure with its remedy.
+        done: How much of it is done.
+        total: How much there is; 0 when that is not known.
+        unit: Of what: `bytes`, `packages`, `%`, or empty.
+        rate: Units a second since this part of it began; 0 when it is not known.
+        final: Whether a failure stays one until somebody mends its cause.
+    """
+
+    state: str = WAITING
+    detail: str = ""
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    rate: float = 0.0
+    final: bool = False
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON, with the rate in whole units."""
+        return {**asdict(self), "rate": round(self.rate)}
+
+
+@dataclass(frozen=True)
+class _StatusFile:
+    boot: str
+    steps: Mapping[str, Step]
+
+
+def data_step(name: str) -> str:
+    """Return the name of the step that brings one source of data."""
+    return f"data:{name}"
+
+
+def name_steps(needs: JobNeeds) -> list[str]:
+    """Return the names of all steps that needs make."""
+    return [data_step(source.name) for source in needs.data] + ([ENVIRONMENT_STEP] if needs.environment else [])
+
+
+def read_boot(root: Path) -> str:
+    """Return what the kernel calls this boot; empty where it does not say."""
+    try:
+        return (root / BOOT_FILE.lstrip("/")).read_text().strip()
+    except OSError:
+        return ""
+
+
+def read_status(root: Path) -> Mapping[str, Step]:
+    """
+    Read how far this node is.
+
+    Returns:
+        A step for each thing that the node's settings ask for, in their order; empty when they ask for nothing.
+
+    Raises:
+        OSError: The agent has not described the node yet.
+        ContractError: Its description does not have its shape.
+    """
+    found = load_steps(root)
+    return {name: found.get(name, Step(detail=NOT_STARTED)) for name in name_steps(NodeFacts.read(root).needs)}
+
+
+def is_ready(steps: Mapping[str, Step]) -> bool:
+    """Tell whether everything is there."""
+    return all(step.state == DONE for step in steps.values())
+
+
+def is_settled(steps: Mapping[str, Step]) -> bool:
+    """Tell whether nothing will change without somebody's help."""
+    return all(step.state == DONE or (step.state == FAILED and step.final) for step in steps.values())
+
+
+def load_steps(root: Path) -> Mapping[str, Step]:
+    """Return the steps written in this boot; none where the file is absent or malformed."""
+    try:
+        text = (root / PROVISION_FILE.lstrip("/")).read_text(encoding="utf-8")
+        found = parse_record(_StatusFile, text, "provision status")
+    except (OSError, ContractError):
+        return {}
+    return found.steps if found.boot == read_boot(root) else {}
