@@ -134,7 +134,8 @@ def report_failure(settings: Any, log: str, cause: str) -> None:
     """Send cause and last lines: the master to CloudFormation, a worker to the master."""
     tail = " | ".join(Path(log).read_text(errors="replace")[-2000:].strip().split("\n")[-12:])
     cluster, queue, url = settings["cluster"], settings["report_queue_url"], settings["signal_url"]
-    reason = f"bootstrap failed on {settings['role']} {os.uname().nodename}: {cause}; last lines: {tail}"
+    cause = f"bootstrap failed on {settings['role']} {os.uname().nodename}: {cause}"
+    reason = f"{cause}; last lines: {tail}"
     if len(reason) > 1000:
         reason = f"{reason[:300]} ... {reason[-690:]}"
     print(reason)
@@ -143,6 +144,7 @@ def report_failure(settings: Any, log: str, cause: str) -> None:
         send(url, {"Content-Type": ""}, "PUT", json.dumps(signal).encode())
         return
     report = {"kind": "report", "cluster": cluster, "stage": "failed", "generation": 0, "reason": reason}
+    report |= {"cause": cause[:1000], "output": tail[-1000:]}
     report["instance_id"] = read_metadata("meta-data/instance-id")[0]
     body = json.dumps({"QueueUrl": queue, "MessageBody": json.dumps(report)}).encode()
     url = (os.environ.get("AWS_ENDPOINT_URL") or "/".join(queue.split("/")[:3])).rstrip("/") + "/"

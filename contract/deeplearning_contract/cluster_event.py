@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from deeplearning_contract.document import ContractError, field, read_record
-from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.reason import MAX_REASON
 
 EVENT_SOURCE = "deeplearning-cdk"
 """Of which the source of every event begins; a rule for all clusters matches `{"prefix": "deeplearning-cdk."}`."""
@@ -47,7 +47,9 @@ class ClusterEvent:
         cluster: The cluster's name.
         generation: The generation in which it happened; 0 before the first.
         nodes: Members of the cluster, master included; 0 where there is no cluster.
-        reason: Why, or with what result; empty when there is nothing to say.
+        reason: Composed reason, or the result; empty without one.
+        cause: Cause of the reason; empty where it has no parts.
+        remedy: Remedy of the reason.
     """
 
     kind: EventKind
@@ -55,6 +57,8 @@ class ClusterEvent:
     generation: int
     nodes: int
     reason: str = ""
+    cause: str = ""
+    remedy: str = ""
 
     def to_entry(self) -> dict[str, str]:
         """Return the entry of EventBridge's `PutEvents`; without a bus, which means the default one."""
@@ -62,7 +66,7 @@ class ClusterEvent:
             "cluster": self.cluster,
             "generation": self.generation,
             "nodes": self.nodes,
-            "reason": self.reason[:MAX_REASON],
+            **{name: getattr(self, name)[:MAX_REASON] for name in ("reason", "cause", "remedy")},
         }
         return {"Source": name_source(self.cluster), "DetailType": self.kind.value, "Detail": json.dumps(detail)}
 

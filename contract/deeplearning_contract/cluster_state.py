@@ -19,7 +19,7 @@ from typing import Any
 
 from deeplearning_contract.document import ContractError, excerpt, field, parse_record
 from deeplearning_contract.membership import Member, is_public_key
-from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.reason import MAX_REASON, Reason
 
 TABLE_KEY = "cluster"
 _MOST_DEPARTURES = 20
@@ -45,12 +45,16 @@ class Departure:
     Attributes:
         instance_id: Its EC2 instance id.
         generation: The first generation without it.
-        reason: Why it left.
+        reason: Composed reason of its departure.
+        cause: Its cause; empty in items of an older version.
+        remedy: Its remedy.
     """
 
     instance_id: str
     generation: int
     reason: str
+    cause: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class ClusterState:
         phase: How far this generation has come.
         requested: Nodes asked for, master included.
         expected: Instance ids that the adjuster counted as launched, master first.
-        reason: Why the cluster is smaller than asked for, or failed; else empty.
+        reason: Composed reason for which the cluster is smaller than requested, or failed; else empty.
         members: The roster in rank order, master first; empty before `published`.
         user_key: Public SSH key with which the master logs in on every node; empty before `published`.
         has_formed: Whether any generation has formed; what fails from then on fails a node, not the cluster.
@@ -73,6 +77,9 @@ class ClusterState:
         run_ended: Whether the user's run script has ended well, so that no later master starts it again.
         notice: Why the capacity of the whole cluster ends soon; empty while it does not.
         worker_minimum: Fewest workers with which the adjuster lets the cluster form; 0 when it has not said so.
+        cause: Cause of the reason; empty in items of an older version.
+        remedy: Remedy of the reason.
+        output: The end of a program's output that belongs to the reason.
     """
 
     cluster: str
@@ -89,6 +96,9 @@ class ClusterState:
     run_ended: bool = False
     notice: str = ""
     worker_minimum: int = 0
+    cause: str = ""
+    remedy: str = ""
+    output: str = ""
 
     @property
     def master(self) -> str:
@@ -99,15 +109,22 @@ class ClusterState:
         """Tell whether an instance is a member."""
         return any(member.instance_id == instance_id for member in self.members)
 
-    def depart(self, generation: int, reasons: Mapping[str, str]) -> "ClusterState":
+    def explain(self, reason: Reason) -> "ClusterState":
+        """Return the same revision with another reason."""
+        return replace(self, **reason.to_fields())
+
+    def depart(self, generation: int, reasons: Mapping[str, Reason]) -> "ClusterState":
         """
         Return the same revision with departures noted.
 
         Args:
             generation: The first generation without those who leave.
-            reasons: Instance id -> why it leaves.
+            reasons: Reason of each departure by instance id.
         """
-        noted = tuple(Departure(name, generation, reason[:_LONGEST_NOTE]) for name, reason in reasons.items())
+        noted = tuple(
+            Departure(name, generation, *(text[:_LONGEST_NOTE] for text in (str(why), why.cause, why.remedy)))
+            for name, why in reasons.items()
+        )
         return replace(self, departed=(*self.departed, *noted)[-_MOST_DEPARTURES:])
 
     def advance(self, phase: Phase, **changes: Any) -> "ClusterState":

@@ -11,9 +11,9 @@ from enum import Enum
 
 from deeplearning_contract.document import ContractError, excerpt, parse_object, read_record
 from deeplearning_contract.membership import Member
+from deeplearning_contract.reason import MAX_REASON
 
-MAX_REASON = 1000
-"""Characters of a reason that travel in reports, the state item and signals."""
+_REASON_FIELDS = ("reason", "cause", "remedy", "output")
 MOST_COUNTED = 2**31 - 1
 """Of generations, and of the reports of one node."""
 
@@ -51,7 +51,10 @@ class NodeReport:
             it is of no use any more, or EC2 is about to take it away.
         generation: The generation acknowledged; 0 in the other stages.
         member: The node's description; only in `joined`.
-        reason: Why the node failed or leaves; empty in the other stages.
+        reason: Composed reason for which the node failed or leaves; empty in the other stages.
+        cause: Its cause; older nodes send the reason alone.
+        remedy: Its remedy.
+        output: The end of a program's output that belongs to it.
         sequence: Counts the node's reports, so that a late one is known; 0 when the node does not count.
     """
 
@@ -62,6 +65,9 @@ class NodeReport:
     member: Member | None = None
     reason: str = ""
     sequence: int = 0
+    cause: str = ""
+    remedy: str = ""
+    output: str = ""
 
     def to_body(self) -> str:
         """Return the message body."""
@@ -73,8 +79,8 @@ class NodeReport:
                 "stage": self.stage.value,
                 "generation": self.generation,
                 "member": self.member.to_document() if self.member else None,
-                "reason": self.reason[:MAX_REASON],
                 "sequence": self.sequence,
+                **{name: getattr(self, name)[:MAX_REASON] for name in _REASON_FIELDS},
             }
         )
 
@@ -100,4 +106,4 @@ class NodeReport:
         for key, count in (("generation", report.generation), ("sequence", report.sequence)):
             if not 0 <= count <= MOST_COUNTED:
                 raise ContractError(f"report.{key} must be from 0 to {MOST_COUNTED}, got {excerpt(count)}")
-        return replace(report, reason=report.reason[:MAX_REASON])
+        return replace(report, **{name: getattr(report, name)[:MAX_REASON] for name in _REASON_FIELDS})

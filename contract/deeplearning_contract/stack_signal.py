@@ -9,7 +9,7 @@ import json
 import urllib.request
 from typing import Literal
 
-from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.reason import MAX_REASON
 from deeplearning_contract.web import open_address
 
 SIGNAL_TIMEOUT_SECONDS = 30

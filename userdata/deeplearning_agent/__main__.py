@@ -52,7 +52,7 @@ def main(arguments: list[str], root: Path = Path("/")) -> int:
         reason = failure.reason(f"{settings.role.value} {os.uname().nodename}")
         LOG.error("%s", reason)  # noqa: TRY400 - the cause is in the line
         if settings.signal_url:
-            send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", reason))
+            send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", str(reason)))
     finally:
         if observation:
             observation.close()

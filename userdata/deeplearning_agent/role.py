@@ -72,7 +72,8 @@ class Duty(ABC):
             except Exception as error:  # whatever it was, somebody waits for its reason
                 failure = describe_failure(error, "run the agent")
                 tell_tail(self.node, BOOTSTRAP_LOG)
-                LOG.exception("%s", failure.reason(str(self.node)), extra=remark_failure(failure).extra)
+                reason = failure.reason(str(self.node))
+                LOG.exception("%s", reason, extra=remark_failure(failure.stage, reason).extra)
                 is_final = self.report_failure(failure)
             self.node.clock.wait(READ_SECONDS)
             while is_final:

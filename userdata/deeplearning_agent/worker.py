@@ -10,6 +10,7 @@ from deeplearning_agent.workload.interruption_notice import read_notice, write_n
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.messages import NodeReport, ReportStage
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsFailure
 from deeplearning_node.deadline import Deadline
@@ -152,7 +153,7 @@ class Worker(Duty):
         notice = read_notice(self.metadata)
         if notice and notice != self.noticed:
             write_notice(self.node, notice)
-            self.report(ReportStage.LEAVING, reason=notice)
+            self.report(ReportStage.LEAVING, reason=Reason(notice))
             self.noticed = notice
 
     def report_until_news(self, stage: ReportStage, generation: int) -> None:
@@ -165,7 +166,7 @@ class Worker(Duty):
         self.repeat = self.node.limit(self.repeat_seconds)
         self.repeat_seconds *= 2
 
-    def report(self, stage: ReportStage, *, generation: int = 0, reason: str = "") -> None:
+    def report(self, stage: ReportStage, *, generation: int = 0, reason: Reason = NO_REASON) -> None:
         """
         Send a report to the master.
 
@@ -177,8 +178,8 @@ class Worker(Duty):
             stage=stage,
             generation=generation,
             member=self.member if stage is ReportStage.JOINED else None,
-            reason=reason,
             sequence=self.count_report(),
+            **reason.to_fields(),
         )
         self.call(lambda: send_report(self.clients, self.node.settings.report_queue_url, report))
         LOG.info("reported %s", stage.value)

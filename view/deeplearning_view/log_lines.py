@@ -7,7 +7,18 @@ from datetime import datetime, timezone
 from typing import Any
 
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.log_record import ADJUSTER, DETAIL, PROVIDER, PROVISION, REASON, REMEDY, STATE, STEP, LogLine
+from deeplearning_contract.log_record import (
+    ADJUSTER,
+    DETAIL,
+    OUTPUT,
+    PROVIDER,
+    PROVISION,
+    REASON,
+    REMEDY,
+    STATE,
+    STEP,
+    LogLine,
+)
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 PLATFORM = "platform"
@@ -27,7 +38,9 @@ class Line:
         level: One of `LEVELS`.
         logger: The part of the program that logged it.
         step: The step that it is about.
-        reason: Why the step failed.
+        cause: Why the step failed.
+        remedy: What to do about it.
+        output: The end of a program's output that belongs to it.
         provision: The data or software of jobs that it is about.
         state: How far that is; `failed` where it failed.
         detail: What happens with it, or why it failed.
@@ -42,8 +55,9 @@ class Line:
     logger: str
     message: str
     step: str = ""
-    reason: str = ""
+    cause: str = ""
     remedy: str = ""
+    output: str = ""
     provider: str = ""
     provision: str = ""
     state: str = ""
@@ -51,9 +65,14 @@ class Line:
     raw: str = ""
 
     @property
+    def reason(self) -> str:
+        """The composed reason of a failure, which is the line's message."""
+        return self.message
+
+    @property
     def is_failure(self) -> bool:
         """Whether it says that something failed."""
-        return bool(self.reason) or LEVELS.index(self.level) >= LEVELS.index("ERROR")
+        return bool(self.cause) or LEVELS.index(self.level) >= LEVELS.index("ERROR")
 
 
 def read_lines(events: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
@@ -80,8 +99,9 @@ def read_line(event: Mapping[str, Any]) -> Line:
         line.logger,
         clean(line.message),
         step=_take(details, STEP),
-        reason=_take(details, REASON),
+        cause=_take(details, REASON),
         remedy=_take(details, REMEDY),
+        output=str(details.get(OUTPUT, "")),
         provider=_take(details, PROVIDER),
         provision=_take(details, PROVISION),
         state=_take(details, STATE),

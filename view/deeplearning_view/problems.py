@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.cluster_state import ClusterState, Departure
+from deeplearning_contract.launch_failures import find_remedy
 from deeplearning_contract.log_record import ADJUSTER
+from deeplearning_contract.reason import Reason
 from deeplearning_view.aws_responses import AwsResponses
 from deeplearning_view.log_lines import LEVELS, Line, clean
-from deeplearning_view.remedies import advise_on_launch, advise_on_node, advise_on_resource, split_reason
+from deeplearning_view.remedies import advise_on_node, advise_on_resource
 from deeplearning_view.resources import find_groups, find_vpc
 from deeplearning_view.view import LogExcerpt, NodeView, Problem
 
@@ -27,7 +29,7 @@ def find_problems(
 ) -> tuple[Problem, ...]:
     """Return what failed, each cause once; `lines` are all log lines, oldest first."""
     problems = [
-        *_find_stack_problems(responses, lines),
+        *_find_stack_problems(responses, state, lines),
         *_find_cluster_problems(state, lines),
         *_find_node_problems(responses, state, lines, is_formed=is_formed),
         *_find_launch_problems(responses, is_formed=is_formed),
@@ -47,7 +49,9 @@ def _covers(earlier: str, cause: str) -> bool:
     return cause.rstrip(". ") in earlier
 
 
-def _find_stack_problems(responses: AwsResponses, lines: Sequence[Line]) -> Iterable[Problem]:
+def _find_stack_problems(
+    responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line]
+) -> Iterable[Problem]:
     failures = [event for event in reversed(responses.events) if str(event["ResourceStatus"]).endswith("_FAILED")]
     for event in failures:
         reason = str(event.get("ResourceStatusReason", ""))
@@ -55,42 +59,49 @@ def _find_stack_problems(responses: AwsResponses, lines: Sequence[Line]) -> Iter
             continue
         signalled = _SIGNALLED.match(reason)
         if signalled:
-            text = clean(signalled[1])
-            cause, remedy = split_reason(text, _find_said_remedy(text, lines))
-            yield Problem("stack", cause, remedy or advise_on_resource(cause))
+            yield _explain("stack", find_reason(signalled[1], [*_list_reasons(state), *lines]))
         else:
             remedy = advise_on_resource(reason, find_vpc(responses.resources))
             yield Problem(f"stack: {event['LogicalResourceId']}", clean(reason), remedy)
 
 
-def _find_said_remedy(text: str, lines: Sequence[Line]) -> str:
-    """Return the remedy of a log line whose reason is part of the text; empty without one."""
-    return next((line.remedy for line in lines if line.remedy and line.reason and line.reason in text), "")
+def find_reason(text: str, documents: Sequence[ClusterState | Departure | Line]) -> Reason:
+    """Return the document of a composed reason; the text alone where no document composes to it."""
+    text = clean(text)
+    found = next((each for each in documents if each.cause and clean(each.reason) == text), None)
+    reason = Reason.of(found) if found else Reason(text)
+    return Reason(clean(reason.cause), clean(reason.remedy), reason.output)
+
+
+def _list_reasons(state: ClusterState | None) -> list[ClusterState | Departure]:
+    return [] if state is None else [state, *state.departed]
+
+
+def _explain(what: str, reason: Reason) -> Problem:
+    cause = str(replace(reason, remedy=""))
+    return Problem(what, cause, reason.remedy or advise_on_resource(cause))
 
 
 def _find_cluster_problems(state: ClusterState | None, lines: Sequence[Line]) -> Iterable[Problem]:
     if state is not None and state.reason:
-        text = clean(state.reason)
-        cause, remedy = split_reason(text, _find_said_remedy(text, lines))
-        yield Problem("cluster", cause, remedy or advise_on_resource(cause))
+        yield _explain("cluster", find_reason(state.reason, [state, *lines]))
 
 
 def _find_node_problems(
     responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
 ) -> Iterable[Problem]:
-    departed = {entry.instance_id: clean(entry.reason) for entry in state.departed} if state else {}
-    failed = {line.node: line for line in lines if line.reason and line.node != ADJUSTER}
+    departed = {entry.instance_id: entry for entry in state.departed} if state else {}
+    failed = {line.node: line for line in lines if line.cause and line.node != ADJUSTER}
     taken = _find_taken(responses)
     members = {member.instance_id for member in state.members} if state else set()
     for instance_id in dict.fromkeys([*departed, *failed, *taken]):
         if instance_id in members:
             continue  # it failed, was mended, and came back
-        line = failed.get(instance_id)
-        text = departed.get(instance_id) or (line.reason if line else taken[instance_id])
-        # The master fails for a worker's reason, with the worker's remedy in its words.
-        said = (line.remedy if line else "") or _find_said_remedy(text, lines)
-        cause, remedy = split_reason(text, said) if instance_id in departed or line else (text, "")
-        yield Problem(f"node {instance_id}", cause, remedy or advise_on_node(text, instance_id), is_past=is_formed)
+        document = departed.get(instance_id) or failed.get(instance_id)
+        reason = find_reason(document.reason, [document, *lines]) if document else Reason(taken[instance_id])
+        cause = str(replace(reason, remedy=""))
+        remedy = reason.remedy or advise_on_node(cause, instance_id)
+        yield Problem(f"node {instance_id}", cause, remedy, is_past=is_formed)
 
 
 def _find_taken(responses: AwsResponses) -> dict[str, str]:
@@ -117,14 +128,16 @@ def _find_launch_problems(responses: AwsResponses, *, is_formed: bool) -> Iterab
         instance_type = str(responses.templates.get(name, {}).get("InstanceType", ""))
         for message, count in counts.items():
             what = f"launch of {roles.get(name, name)}" + (f", {count} times" if count > 1 else "")
-            remedy = advise_on_launch(message, instance_type)
+            remedy = find_remedy(message, [instance_type] if instance_type else [])
             yield Problem(what, message or "no message", remedy, is_past=is_formed or has_recovered)
 
 
 def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:
     """Add the last lines of the node that failed, or of the one that reported it."""
     text = f"{problem.what} {problem.cause}"
-    reporter = next((line.node for line in reversed(lines) if line.reason and line.reason in problem.cause), "")
+    # The master repeats a worker's cause with words before it: the shortest is that of the node that failed.
+    reporters = sorted((line for line in lines if line.cause and line.cause in text), key=lambda line: len(line.cause))
+    reporter = reporters[0].node if reporters else ""
     named = _INSTANCE.search(text)
     who = reporter or (named[0] if named else ADJUSTER)
     said = [line for line in lines if line.node == who and line.level != LEVELS[0]]
@@ -163,8 +176,9 @@ def find_provisioning_problems(nodes: Sequence[NodeView], lines: Sequence[Line])
     """Yield the data and software that could not be brought; the cluster stands, and jobs that need it are refused."""
     for node, line in _find_latest(nodes, lines):
         if line.state == _FAILED:
-            cause, remedy = split_reason(line.detail)
-            yield Problem(f"{line.provision} on {node.name or node.instance_id}", cause, remedy)
+            reason = Reason(line.cause or line.detail, line.remedy, line.output)
+            cause = str(replace(reason, remedy=""))
+            yield Problem(f"{line.provision} on {node.name or node.instance_id}", cause, reason.remedy)
 
 
 def _find_latest(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[tuple[NodeView, Line]]:

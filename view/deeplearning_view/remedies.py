@@ -2,9 +2,6 @@
 
 import re
 
-from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, QUOTAS, UNKNOWN_QUOTA, find_remedy
-
-_LAST_LINES = "; last lines: "
 _SILENCE = (
     "no node reported in time how the formation ended: read the last lines of each node, below or with "
     "`deeplearning-cdk logs`; a node without a line did not get past its boot, see: "
@@ -22,6 +19,8 @@ _USED_NETWORK = (
 )
 """GuardDuty user guide, "How Runtime Monitoring works with Amazon EC2"; hashicorp/terraform-provider-aws#46747."""
 _RESOURCE_REMEDIES = (
+    # The answer of one of this project's functions, which ends with its remedy.
+    (r"from custom resource\. Message returned: ", "do what the message says, then deploy again"),
     (r"(subnet|vpc) '.+' has dependencies and cannot be deleted", _USED_NETWORK),
     (
         r"WaitCondition timed out",
@@ -41,44 +40,13 @@ _RESOURCE_REMEDIES = (
         "correct the id that the message names, or create what it names in this region, then deploy again",
     ),
 )
-_OWN_WORDS = "from custom resource. Message returned: "
-"""What CloudFormation puts before the reason that one of this project's functions gave, which ends with the remedy."""
 _ANY_RESOURCE = "correct what the message names, then deploy again"
-
-
-def split_reason(text: str, said: str = "") -> tuple[str, str]:
-    """
-    Split a reason of adjuster or agent, which ends with the remedy, into cause and remedy; it may have no remedy.
-
-    The words of AWS, and remedies, may have a semicolon themselves, so a remedy that is known is looked for first:
-    `said`, the one of a log line, or one of those that the contract lists.
-    """
-    cause, marker, rest = text.partition(_LAST_LINES)
-    if said:
-        return cause.replace(f"; {said}", "") + marker + rest, said
-    known = [kind.remedy for kind in LAUNCH_FAILURE_KINDS if "{quota}" not in kind.remedy]
-    quotas = [f'"{name}"' for _, name in (*QUOTAS, ("", UNKNOWN_QUOTA))]
-    known += [
-        kind.remedy.format(quota=name) for kind in LAUNCH_FAILURE_KINDS if "{quota}" in kind.remedy for name in quotas
-    ]
-    for remedy in known:
-        head, found, tail = cause.partition(f"; {remedy}")
-        if found:
-            return head + marker + rest, remedy + tail
-    head, found, remedy = cause.rpartition("; ")
-    return (head + marker + rest, remedy) if found else (text, "")
 
 
 def advise_on_resource(reason: str, vpc: str = "") -> str:
     """Return what to do about a resource that CloudFormation could not create or delete; `vpc` is the stack's."""
     found = (remedy for pattern, remedy in _RESOURCE_REMEDIES if re.search(pattern, reason, re.IGNORECASE))
-    own = split_reason(reason)[1] if _OWN_WORDS in reason else ""
-    return next(found, own or _ANY_RESOURCE).replace("{vpc}", vpc or "VPC")
-
-
-def advise_on_launch(message: str, instance_type: str) -> str:
-    """Return what to do about a failed launch."""
-    return find_remedy(message, [instance_type] if instance_type else [])
+    return next(found, _ANY_RESOURCE).replace("{vpc}", vpc or "VPC")
 
 
 def advise_on_node(cause: str, instance_id: str) -> str:

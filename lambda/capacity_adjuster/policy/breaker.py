@@ -12,7 +12,7 @@ from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.reason import Reason
 
 MOST_FAILURES = 3
 """Workers lost before they joined that trip it: one is an accident, two can be a bad host, three repeat themselves."""
@@ -38,6 +38,8 @@ class Breaker:
         counted_from: Losses before this moment count no more, in seconds since the epoch.
         lease_until: While the suspension is under way, the time after which its invocation cannot be alive any more,
             in seconds since the epoch; 0 once it is done.
+        cause: Cause of the reason; empty in records of an older version.
+        remedy: Remedy of the reason.
     """
 
     revision: int
@@ -47,6 +49,8 @@ class Breaker:
     reason: str = ""
     counted_from: int = 0
     lease_until: int = 0
+    cause: str = ""
+    remedy: str = ""
 
     def confirm(self) -> "Breaker":
         """Return the next revision, with the launches suspended."""
@@ -116,7 +120,9 @@ def judge_breaker(
     )
     was_interrupted = found is not None and found.is_tripped
     if len(failed) >= count_most(workers):
-        return Trip(replace(following, is_tripped=True, reason=_explain(failed, workers)), failed)
+        reason = _explain(failed, workers)
+        tripped = replace(following, is_tripped=True, reason=str(reason), cause=reason.cause, remedy=reason.remedy)
+        return Trip(tripped, failed)
     if found is not None and was_interrupted:
         return Trip(following, failed) if is_held else Rearm(found)
     return Remember(following) if following.members != known else None
@@ -166,12 +172,12 @@ def _keep_recent(members: tuple[str, ...], workers: GroupObservation) -> set[str
     return set(members) & (present | {activity.instance_id for activity in workers.activities})
 
 
-def _explain(failed: tuple[str, ...], workers: GroupObservation) -> str:
+def _explain(failed: tuple[str, ...], workers: GroupObservation) -> Reason:
     last = max((loss for loss in _find_losses(workers) if loss.instance_id in failed), key=lambda loss: loss.start)
     named = ", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else "")
-    reason = (
+    return Reason(
         f"workers must join the cluster, got {len(failed)} that died before within {FAILURE_SECONDS // 60} minutes "
-        f"({named}), the last {last.loss_words}; no more are launched: see /var/log/deeplearning-agent.log of such a "
-        f"node, correct the cause, then resume the process {LAUNCH_PROCESS} of {workers.name}"
+        f"({named}), the last {last.loss_words}",
+        f"no more are launched: see /var/log/deeplearning-agent.log of such a node, correct the cause, then resume the "
+        f"process {LAUNCH_PROCESS} of {workers.name}",
     )
-    return reason[:MAX_REASON]

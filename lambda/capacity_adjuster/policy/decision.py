@@ -27,8 +27,8 @@ from capacity_adjuster.policy.observation import (
 )
 from capacity_adjuster.policy.shrink_record import Adjustment
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.settings import AdjusterSettings
 
 DENIED_SECONDS = 180
@@ -76,7 +76,7 @@ class Shrink:
     desired: int
     launched: tuple[str, ...]
     requested: int
-    reason: str
+    reason: Reason
     processes: tuple[str, ...] = field(compare=False)
 
 
@@ -169,7 +169,7 @@ def _judge_capacity(situation: _Situation, breaker: Breaker | None) -> Decision:
     if state is not None and state.phase is not Phase.LAUNCHED:
         return Wait("a roster is published, so the master keeps the membership")
     if breaker is not None and breaker.is_tripped:
-        return _fail(situation, breaker.reason)
+        return _fail(situation, Reason.of(breaker))
     if master.is_busy or not master.launched:
         return _judge_master(situation)
     if len(workers.launched) < workers.desired or workers.is_busy:
@@ -202,9 +202,9 @@ def judge_denial(
     """
     if now - (observed.workers.created if observed.workers else since) < DENIED_SECONDS:
         return Wait("denied, which may pass by itself")
-    reason = f"capacity adjuster must be allowed its calls, got {denial}; check the policies that apply to its role"
+    reason = Reason(f"capacity adjuster must be allowed its calls, got {denial}", "check the policies of its role")
     wanted = observed.workers.desired if observed.workers else 0
-    return Verdict(_follow(None, settings, Phase.FAILED, requested=1 + wanted, reason=reason[:MAX_REASON]))
+    return Verdict(_follow(None, settings, Phase.FAILED, requested=1 + wanted, reason=reason))
 
 
 def _judge_master(situation: _Situation) -> Decision:
@@ -229,7 +229,7 @@ def _judge_complete(situation: _Situation) -> Decision:
     if state is not None and state.expected == expected:
         return Wait("the verdict stands")
     requested = max(situation.requested, len(workers.launched))
-    reason = adjustment.reason if adjustment and requested > len(workers.launched) else ""
+    reason = Reason.of(adjustment) if adjustment and requested > len(workers.launched) else NO_REASON
     following = _follow(
         state, situation.settings, Phase.LAUNCHED, requested=1 + requested, expected=expected, reason=reason
     )
@@ -266,7 +266,7 @@ def _types(group: GroupObservation) -> frozenset[str]:
     return frozenset(instance.instance_type for instance in group.instances if instance.instance_type)
 
 
-def _fail(situation: _Situation, reason: str) -> Verdict:
+def _fail(situation: _Situation, reason: Reason) -> Verdict:
     requested = 1 + situation.requested
     return Verdict(_follow(situation.state, situation.settings, Phase.FAILED, requested=requested, reason=reason))
 
@@ -277,11 +277,11 @@ def _follow(
     phase: Phase,
     *,
     requested: int,
-    reason: str,
+    reason: Reason,
     expected: tuple[str, ...] = (),
 ) -> ClusterState:
     """Follow the last verdict with the next; what is not the adjuster's to say stays as it was."""
     if state is None:
-        return ClusterState(settings.cluster, _FIRST, _FIRST, phase, requested, expected, reason)
+        return ClusterState(settings.cluster, _FIRST, _FIRST, phase, requested, expected).explain(reason)
     generation = state.generation + (phase is Phase.LAUNCHED)
-    return state.advance(phase, generation=generation, requested=requested, expected=expected, reason=reason)
+    return state.advance(phase, generation=generation, requested=requested, expected=expected).explain(reason)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.observation import GroupObservation
 from deeplearning_contract.launch_failures import classify_failure, find_remedy
-from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 
 _NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
 """What says nothing, and what differs at each attempt."""
@@ -72,10 +72,12 @@ def count_grace(group: GroupObservation, failure: Activity, now: float) -> float
 
 def explain_wait(role: NodeRole, failure: Activity) -> str:
     """Say what a group's next launch waits for."""
-    return _compose(f"{role.value} has not launched yet", failure, "Auto Scaling tries again")
+    return str(_explain(f"{role.value} has not launched yet", failure, "Auto Scaling tries again"))
 
 
-def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = "") -> str:
+def explain_failure(
+    shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = ""
+) -> Reason:
     """
     Say why there is no cluster, and what to do.
 
@@ -87,23 +89,23 @@ def explain_failure(shortfall: Shortfall, failure: Activity, instance_types: Ite
     """
     remedy = find_remedy(failure.message, instance_types, key)
     if shortfall.role is NodeRole.MASTER:
-        return _compose("master did not launch", failure, remedy)
+        return _explain("master did not launch", failure, remedy)
     least = max(1, shortfall.minimum)
     what = f"launched workers must be at least {least}, got {shortfall.launched} of {shortfall.requested}"
     if 0 < shortfall.launched < shortfall.minimum and not classify_failure(failure.message).is_configuration:
         remedy += ", or lower workers.min_capacity"
-    return _compose(what, failure, remedy)
+    return _explain(what, failure, remedy)
 
 
-def explain_shrink(shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = "") -> str:
+def explain_shrink(
+    shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = ""
+) -> Reason:
     """Say why the cluster is smaller than asked for, and what to do; arguments as of `explain_failure`."""
     what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were wanted"
-    return _compose(what, failure, find_remedy(failure.message, instance_types, key))
+    return _explain(what, failure, find_remedy(failure.message, instance_types, key))
 
 
-def _compose(what: str, failure: Activity, remedy: str) -> str:
+def _explain(head: str, failure: Activity, remedy: str) -> Reason:
     zone = f" in {failure.zone}" if failure.zone else ""
-    head, tail = f"{what}: {classify_failure(failure.message).name}{zone}: ", f"; {remedy}"
     message = " ".join(_NOISE.sub("", failure.message).split()).rstrip(".") or "no message"
-    space = MAX_REASON - len(head) - len(tail)
-    return head + (message if len(message) <= space else f"{message[: space - 3]}...") + tail
+    return Reason(f"{head}: {classify_failure(failure.message).name}{zone}: {message}", remedy)

@@ -27,6 +27,8 @@ class Adjustment:
         processes: Processes that were not suspended before, so that they are ours to resume.
         lease_until: While the shrink is under way, the time after which its invocation cannot be alive any more, in
             seconds since the epoch; 0 once the processes are resumed.
+        cause: Cause of the reason; empty in records of an older version.
+        remedy: Remedy of the reason.
     """
 
     revision: int
@@ -37,6 +39,8 @@ class Adjustment:
     reason: str
     processes: tuple[str, ...]
     lease_until: int
+    cause: str = ""
+    remedy: str = ""
 
     @property
     def is_open(self) -> bool:

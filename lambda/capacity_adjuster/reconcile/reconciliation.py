@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from botocore.exceptions import ClientError
 
+from capacity_adjuster.aws.log_lines import besides
 from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
 from capacity_adjuster.policy.decision import (
     Resume,
@@ -27,6 +28,7 @@ from capacity_adjuster.reconcile.confirmation import RESERVE_SECONDS, Confirmati
 from capacity_adjuster.reconcile.shutdown import LOST_RACE, Shutdown
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.log_record import REASON, REMEDY
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
 
@@ -148,7 +150,9 @@ class Reconciliation:
             requested=decision.requested,
             before=decision.desired,
             target=len(decision.launched),
-            reason=decision.reason,
+            reason=str(decision.reason),
+            cause=decision.reason.cause,
+            remedy=decision.reason.remedy,
             processes=decision.processes,
             lease_until=self._end_lease(),
         )
@@ -196,11 +200,18 @@ class Reconciliation:
             if not is_blind and records.read_state() != self._confirmation.state:
                 return LOST_RACE
             # The signal is safe to repeat, and the item says that nothing is left to do: so the item comes second.
+            logger.error(
+                "%s", state.reason, extra=besides(state.generation, {REASON: state.cause, REMEDY: state.remedy})
+            )
             self._adapters.signal_failure(state.reason)
         if not records.write_state(state):
             return LOST_RACE
         if state.phase is Phase.FAILED:
-            self._adapters.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
+            self._adapters.send_event(
+                ClusterEvent(
+                    EventKind.FAILED, state.cluster, state.generation, 0, state.reason, state.cause, state.remedy
+                )
+            )
         if state.phase is Phase.LAUNCHED:
             self._adapters.notify_master(Doorbell(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()

@@ -14,7 +14,8 @@ from deeplearning_agent.membership.host_files import hosts_lines
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
+from deeplearning_contract.messages import NodeReport, ReportStage
+from deeplearning_contract.reason import MAX_REASON
 from deeplearning_node.ssh_identity import known_hosts_lines
 
 METACHARACTERS = (

@@ -21,7 +21,8 @@ from deeplearning_agent.role import READ_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON, MOST_COUNTED, Doorbell, NodeReport, ReportStage
+from deeplearning_contract.messages import MOST_COUNTED, Doorbell, NodeReport, ReportStage
+from deeplearning_contract.reason import MAX_REASON
 from tests.unit.node_lab import CLUSTER, ROLE_ID, lab, make_lab, stopped, ticking_clock  # noqa: F401 - pytest finds fixtures by their names
 
 HONEST, HOSTILE = (1, 2), 3
@@ -112,13 +113,13 @@ def test_no_report_of_its_own_moves_another_member(master, claims, repeated):
     assert not {member.address for member in change.joined} & taken
     for index in HONEST:
         assert roster.member(f"i-{index:017x}") == make_member(index)
-        assert roster.cause(f"i-{index:017x}") == ""
+        assert roster.reason(f"i-{index:017x}").cause == ""
 
 
 def test_who_claims_the_address_of_another_has_failed_and_the_other_stays(master):
     roster, keeper, state = master
     roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
-    assert "at which another node answers" in roster.cause(f"i-{HOSTILE:017x}")
+    assert "at which another node answers" in roster.reason(f"i-{HOSTILE:017x}").cause
     assert keeper.find_change(state).joined == ()
 
 
@@ -159,7 +160,7 @@ def test_a_reason_of_any_size_is_kept_short_on_disk(master, size):
     roster, _, _ = master
     body = json.loads(report(HOSTILE, ReportStage.FAILED).to_body()) | {"reason": "\x1b[2J" * (size // 4)}
     roster.accept(NodeReport.from_body(json.dumps(body)))
-    assert len(roster.cause(f"i-{HOSTILE:017x}")) <= MAX_REASON
+    assert len(roster.reason(f"i-{HOSTILE:017x}").cause) <= MAX_REASON
 
 
 def test_a_report_in_the_name_of_another_is_not_believed(lab, caplog):  # noqa: F811
@@ -203,7 +204,7 @@ def test_who_claims_an_address_first_loses_it_to_the_one_that_answers_there(lab)
     for index in HONEST:
         roster.accept(report(index))
         assert roster.member(f"i-{index:017x}") == make_member(index)
-        assert not roster.cause(f"i-{index:017x}")
+        assert not roster.reason(f"i-{index:017x}").cause
     assert roster.member(f"i-{HOSTILE:017x}") is None
     roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address), sequence=2))
     workers = [f"i-{index:017x}" for index in (*HONEST, HOSTILE)]
@@ -239,7 +240,10 @@ SPECIAL = ["255.255.255.255", "240.0.0.1", "169.254.169.254", "127.0.0.1", "224.
 def test_an_address_outside_of_the_vpc_is_refused_with_the_reason(master, address):
     roster, keeper, state = master
     roster.accept(report(HOSTILE, member=make_member(HOSTILE, address)))
-    assert roster.cause(f"i-{HOSTILE:017x}") == f"it claims the address {address}, which is not in the VPC (10.0.0.0/8)"
+    assert (
+        roster.reason(f"i-{HOSTILE:017x}").cause
+        == f"it claims the address {address}, which is not in the VPC (10.0.0.0/8)"
+    )
     assert not keeper.find_change(state).joined
 
 
@@ -341,7 +345,7 @@ def test_of_many_reports_of_one_node_the_newest_counts_whatever_their_order(lab)
     ]
     collector, _ = flood(lab, told)
     collector.take(lab.node(0).limit(2))
-    assert collector.roster.cause(f"i-{1:017x}") == "the last"
+    assert collector.roster.reason(f"i-{1:017x}").cause == "the last"
     assert collector.roster.is_ready(f"i-{1:017x}", 3)
     assert not collector.roster.is_ready(f"i-{1:017x}", 4)
 
@@ -350,7 +354,7 @@ def test_a_node_that_cannot_count_is_heard_in_the_order_in_which_it_reports(lab)
     collector, _ = flood(lab, [report(1, ReportStage.FAILED, sequence=0), report(1, sequence=0)])
     collector.take(lab.node(0).limit(2))
     assert collector.roster.member(f"i-{1:017x}") == make_member(1)
-    assert not collector.roster.cause(f"i-{1:017x}")
+    assert not collector.roster.reason(f"i-{1:017x}").cause
 
 
 def test_claims_that_differ_cost_one_connection_a_minute(lab):  # noqa: F811

@@ -90,14 +90,14 @@ def test_a_reason_keeps_cause_and_remedy_and_the_end_of_the_output():
     failure = StageFailure(
         "the mount failed", "open port 2049", stage="mount", output="noise\n" * 900 + "the last line"
     )
-    reason = failure.reason("worker i-1")
+    reason = str(failure.reason("worker i-1"))
     assert reason.startswith("worker i-1 failed to mount: the mount failed; open port 2049; last lines: ...")
     assert reason.endswith("| the last line")
     assert len(reason) == 1000
 
 
 def test_an_unforeseen_error_still_has_a_stage_and_a_kind():
-    assert describe_failure(KeyError("x"), "count GPUs").reason("master i-1") == (
+    assert str(describe_failure(KeyError("x"), "count GPUs").reason("master i-1")) == (
         "master i-1 failed to count GPUs: KeyError: 'x'; see the agent's log on the node"
     )
 

@@ -7,8 +7,9 @@ import hypothesis.strategies as st
 
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
+from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import MAX_REASON
 from deeplearning_contract.setting_parts import (
     DataSettings,
     EnvironmentSettings,

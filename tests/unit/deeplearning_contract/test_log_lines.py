@@ -18,7 +18,6 @@ from deeplearning_contract.log_record import (
     Speaker,
     format_time,
 )
-from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.metrics import (
     CLUSTER,
     FORMATION_SECONDS,
@@ -31,6 +30,7 @@ from deeplearning_contract.metrics import (
     embed_metrics,
     read_metrics,
 )
+from deeplearning_contract.reason import MAX_REASON
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=200)  # Lone surrogates and control characters among them.
 SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")

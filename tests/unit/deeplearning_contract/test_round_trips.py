@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.document import ContractError, field, parse_object, read_record
 from deeplearning_contract.membership import Member, named_members
-from deeplearning_contract.messages import MAX_REASON, Doorbell, NodeReport, ReportStage
+from deeplearning_contract.messages import Doorbell, NodeReport, ReportStage
 from deeplearning_contract.names import host_name
+from deeplearning_contract.reason import MAX_REASON
 from deeplearning_contract.settings import AdjusterSettings, NodeSettings
 from deeplearning_contract.stack_signal import signal_body
 

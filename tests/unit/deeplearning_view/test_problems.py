@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.launch_failures import classify_failure, find_remedy
-from deeplearning_provision.steps import ProvisionFailure, describe_failure
-from deeplearning_view.remedies import advise_on_resource, split_reason
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.launch_failures import find_remedy
+from deeplearning_contract.reason import Reason
+from deeplearning_view.remedies import advise_on_resource
 from deeplearning_view.rendering import render_text
 from deeplearning_view.view_builder import make_view
 from tests.unit.deeplearning_view.cluster_responses import (
@@ -40,25 +40,36 @@ def find(responses):
     return make_view(responses, NOW).problems
 
 
-@pytest.mark.parametrize("message", [text for texts in MESSAGES.values() for text in texts])
-def test_what_aws_says_of_a_launch_is_parted_from_the_adjusters_remedy(message):
-    remedy = find_remedy(message)
-    reason = f"master did not launch: {classify_failure(message).name} in us-east-1a: {message.rstrip('.')}; {remedy}"
-    assert split_reason(reason) == (reason.removesuffix(f"; {remedy}"), remedy)
+WHERE = "worker i-1 failed to install: apt-get ended with 100"
+REASON = Reason(WHERE, "see the log; then try; again", "E: a\nE: b; c")
 
 
-def test_the_last_lines_of_a_program_stay_with_the_cause():
-    reason = "worker i-1 failed to install: apt-get ended with 100; see the log; last lines: E: a | E: b; c"
-    assert split_reason(reason) == (
-        "worker i-1 failed to install: apt-get ended with 100; last lines: E: a | E: b; c",
-        "see the log",
-    )
+def test_the_parts_of_a_reason_come_from_the_state_item_whatever_semicolons_they_have():
+    state = ClusterState.from_item(make_item()).explain(REASON)
+    (problem,) = find(make_responses(item=state.to_item()))
+    assert (problem.what, problem.remedy) == ("cluster", REASON.remedy)
+    assert problem.cause == f"{WHERE}; last lines: E: a | E: b; c"
+
+
+def test_the_parts_of_the_stacks_reason_come_from_the_log_line_whose_message_it_is():
+    details = {"reason": REASON.cause, "remedy": REASON.remedy, "output": REASON.output}
+    lines = [make_line(MASTER_ID, "master", str(REASON), level="ERROR", **details)]
+    stack = find(make_rolled_back(str(REASON), node_lines=lines))[0]
+    assert (stack.what, stack.remedy) == ("stack", REASON.remedy)
+    assert stack.cause == f"{WHERE}; last lines: E: a | E: b; c"
+
+
+def test_a_reason_of_an_older_version_is_shown_whole():
+    (problem,) = find(make_rolled_back("a; b; c", node_lines=[]))
+    assert (problem.cause, problem.remedy) == ("a; b; c", advise_on_resource("a; b; c"))
 
 
 def test_the_stacks_reason_comes_first_and_the_launches_that_it_names_are_not_told_again():
-    reason = f"launched workers must be at least 1, got 0 of 3: InsufficientInstanceCapacity: {NO_CAPACITY[:-1]}; "
-    reason += find_remedy(NO_CAPACITY)
-    (problem,) = find(make_rolled_back(reason, activities={"workers": [make_failed_launch(NO_CAPACITY)] * 3}))
+    cause = f"launched workers must be at least 1, got 0 of 3: InsufficientInstanceCapacity: {NO_CAPACITY[:-1]}"
+    reason = Reason(cause, find_remedy(NO_CAPACITY))
+    line = make_line("adjuster", "adjuster", str(reason), level="ERROR", reason=cause, remedy=reason.remedy)
+    refused = {"workers": [make_failed_launch(NO_CAPACITY)] * 3}
+    (problem,) = find(make_rolled_back(str(reason), activities=refused, adjuster_lines=[line]))
     assert problem.what == "stack"
     assert NO_CAPACITY[:-1] in problem.cause
     assert (
@@ -82,7 +93,7 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
         ("User: arn:aws:iam::1:user/me is not authorized to perform: ec2:CreateVpc", "let the principal that"),
         (
             "Received response status [FAILED] from custom resource. Message returned: no image; pass another image",
-            "pass another image",
+            "do what the message says",
         ),
         ("The maximum number of VPCs has been reached.", "Service Quotas"),
         ("training-key already exists", "delete or rename"),
@@ -145,21 +156,13 @@ def test_the_remedy_that_the_failing_node_logged_is_taken_and_its_last_lines_are
     reason = "master i-0000000000000000a failed to mount the file system: mount.nfs4: timed out"
     lines = [make_line(MASTER_ID, "master", f"step {number}", seconds=number) for number in range(9)]
     lines.append(
-        make_line(MASTER_ID, "master", "failed", level="ERROR", seconds=9, reason=reason, remedy="open port 2049")
+        make_line(MASTER_ID, "master", f"{reason}; open port 2049", "ERROR", 9, reason=reason, remedy="open port 2049")
     )
     lines.append(make_line(WORKER_ID, "worker", "another", seconds=10))
-    (problem,) = find(make_rolled_back(reason, node_lines=lines))
+    (problem,) = find(make_rolled_back(f"{reason}; open port 2049", node_lines=lines))
     assert (problem.cause, problem.remedy) == (reason, "open port 2049")
-    assert [line.message for line in problem.lines] == ["step 5", "step 6", "step 7", "step 8", "failed"]
-
-
-def test_a_remedy_of_two_clauses_is_parted_from_the_cause_where_the_node_logged_it():
-    remedy = "give an image with a driver; a node never joins without"
-    reason = f"worker failed to count GPUs: nvidia-smi ended with 6; {remedy}; last lines: No devices"
-    lines = [make_line(LOST_ID, "worker", "failed", level="ERROR", reason=reason, remedy=remedy)]
-    (problem,) = find(make_responses(item=make_item(), node_lines=lines))
-    assert problem.cause == "worker failed to count GPUs: nvidia-smi ended with 6; last lines: No devices"
-    assert problem.remedy == remedy
+    shown = ["step 5", "step 6", "step 7", "step 8", f"{reason}; open port 2049"]
+    assert [line.message for line in problem.lines] == shown
 
 
 def test_what_the_adjuster_found_out_is_shown_with_the_adjusters_lines():
@@ -187,20 +190,22 @@ def test_an_instance_that_ec2_took_is_told_and_one_that_was_scaled_in_is_not():
 
 
 def test_why_a_cluster_is_smaller_is_told_with_what_to_do():
-    reason = f"1 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity: {NO_CAPACITY}; "
-    reason += find_remedy(NO_CAPACITY)
-    (problem,) = find(make_responses(item=make_item(reason=reason)))
-    assert problem.what == "cluster"
+    cause = f"1 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity: {NO_CAPACITY}"
+    reason = Reason(cause, find_remedy(NO_CAPACITY)).to_fields()
+    (problem,) = find(make_responses(item=make_item(**reason)))
+    assert (problem.what, problem.cause) == ("cluster", cause)
     assert "reserve capacity" in problem.remedy
 
 
 def test_control_characters_of_a_node_reach_no_terminal():
     events = [make_signalled_event("bad \x1b[2J\r\nnews; do this")]
     (problem,) = find(make_responses("ROLLBACK_COMPLETE", events=events, groups=[], instances=[], item=None))
-    assert (problem.cause, problem.remedy) == ("bad [2J news", "do this")
+    assert (problem.cause, problem.remedy) == ("bad [2J news; do this", advise_on_resource(""))
 
 
-def test_a_remedy_of_provisioning_with_several_clauses_is_told_whole() -> None:
-    error = ProvisionFailure("not compiled", "use torchrun; all of it is in /log", output="a.cc:3:7: error: no")
-    cause, remedy = split_reason(describe_failure(error))
-    assert (cause, remedy) == ("not compiled; last lines: a.cc:3:7: error: no", "use torchrun, all of it is in /log")
+def test_a_failure_of_provisioning_is_shown_with_its_own_remedy() -> None:
+    details = {"provision": "environment", "state": "failed", "detail": "not compiled; use torchrun; see /log"}
+    parts = {"reason": "not compiled", "remedy": "use torchrun; see /log"}
+    lines = [make_line(WORKER_ID, "worker", "provisioning failed", level="WARNING", **details, **parts)]
+    (problem,) = [each for each in find(make_responses(node_lines=lines)) if each.what.startswith("environment")]
+    assert (problem.cause, problem.remedy) == ("not compiled", "use torchrun; see /log")

@@ -41,14 +41,15 @@ def test_a_formed_cluster_is_a_line_for_each_node_below_a_heading():
 
 
 def test_a_failure_is_the_cause_then_what_to_do_then_the_last_lines():
-    lines = [make_line("adjuster", "adjuster", "no capacity", level="ERROR")]
+    reason = {"reason": "master did not launch: no room", "remedy": "make room"}
+    lines = [make_line("adjuster", "adjuster", "master did not launch: no room; make room", "ERROR", **reason)]
     page = render(make_rolled_back("master did not launch: no room; make room", adjuster_lines=lines))
     assert page.splitlines() == [
         "stack      training  ROLLBACK_COMPLETE  us-east-1",
         "cluster    FAILED, for 2 min 0 s",
         "why        stack: master did not launch: no room",
         "do         make room",
-        "log        10:00:00 ERROR   no capacity",
+        "log        10:00:00 ERROR   master did not launch: no room; make room",
     ]
 
 

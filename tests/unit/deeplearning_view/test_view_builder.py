@@ -147,10 +147,9 @@ def test_a_cluster_that_nothing_stops_is_warned_about(limits, settings, is_warne
 
 
 def test_software_and_data_on_their_way_are_told_and_what_failed_with_what_to_do():
-    def say(node, role, state, detail, seconds=0.0):
-        return given.make_line(
-            node, role, "goes by", seconds=seconds, provision="environment", state=state, detail=detail
-        )
+    def say(node, role, state, detail, seconds=0.0, **parts):
+        details = {"provision": "environment", "state": state, "detail": detail, **parts}
+        return given.make_line(node, role, "goes by", seconds=seconds, **details)
 
     waits = "waiting for the master"
     lines = [say(given.MASTER_ID, "master", "running (42 %)", "compiling Horovod, about 4 min left")]
@@ -168,6 +167,9 @@ def test_software_and_data_on_their_way_are_told_and_what_failed_with_what_to_do
             "failed",
             "Horovod could not be compiled; pin another version; last lines: a.cc:1:1: error: no",
             seconds=1.0,
+            reason="Horovod could not be compiled",
+            remedy="pin another version",
+            output="a.cc:1:1: error: no",
         )
     )
     view = look(make_responses(node_lines=lines))

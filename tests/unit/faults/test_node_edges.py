@@ -254,4 +254,4 @@ def test_an_address_that_a_replaced_node_had_before_knows_only_the_new_key(machi
 
 def test_a_failure_of_a_program_keeps_its_output_for_the_reason():
     failure = describe_failure(ProgramError("mount ended with status 32", "access denied by server"), "mount")
-    assert "access denied by server" in failure.reason("worker i-1")
+    assert "access denied by server" in str(failure.reason("worker i-1"))

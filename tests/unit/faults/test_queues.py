@@ -19,7 +19,8 @@ from deeplearning_agent.coordination.queues import (
 )
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON, Doorbell, NodeReport, ReportStage
+from deeplearning_contract.messages import Doorbell, NodeReport, ReportStage
+from deeplearning_contract.reason import MAX_REASON
 from deeplearning_node.aws_clients import AwsFailure, call_for
 from deeplearning_node.deadline import Deadline
 

@@ -7,7 +7,7 @@ from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_agent.telemetry.log_fields import Remark
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.log_record import REASON, SECONDS, STEP
+from deeplearning_contract.log_record import REASON, REMEDY, SECONDS, STEP
 from deeplearning_contract.metrics import FORMATION_SECONDS, GENERATION, NODES_FORMED, NODES_LOST, Metric
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.node import Node
@@ -74,7 +74,9 @@ class Chronicle(StateStore):
             tell_phase("formed", self._node.clock.read() - self._began)
         for event in find_events(before, state, lost):
             metrics = self.measure() if has_formed_now else {}
-            self._note(event.kind.value, state, metrics, {REASON: event.reason}, event)
+            details = {REASON: event.cause or event.reason, REMEDY: event.remedy}
+            given = {name: text for name, text in details.items() if text}
+            self._note(event.kind.value, state, metrics, given, event)
 
     def _note(
         self,
@@ -116,17 +118,19 @@ def find_events(before: ClusterState | None, state: ClusterState, lost: Mapping[
         lost: Members that left, with the reasons.
     """
 
-    def event(kind: EventKind, reason: str) -> ClusterEvent:
-        return ClusterEvent(kind, state.cluster, state.generation, len(state.members), reason)
+    def event(kind: EventKind, reason: str, **parts: str) -> ClusterEvent:
+        return ClusterEvent(kind, state.cluster, state.generation, len(state.members), reason, **parts)
+
+    parts = {"cause": state.cause, "remedy": state.remedy}
 
     was = before.phase if before else None
     if state.phase is Phase.FAILED:
-        return [] if was is Phase.FAILED else [event(EventKind.FAILED, state.reason)]
+        return [] if was is Phase.FAILED else [event(EventKind.FAILED, state.reason, **parts)]
     found = []
     if state.phase is Phase.FORMED and was is not Phase.FORMED:
-        found.append(event(EventKind.FORMED, state.reason))
+        found.append(event(EventKind.FORMED, state.reason, **parts))
         if len(state.members) < state.requested:
-            found.append(event(EventKind.DEGRADED, state.reason))
+            found.append(event(EventKind.DEGRADED, state.reason, **parts))
     elif state.has_formed and lost:
         found.append(event(EventKind.DEGRADED, "; ".join(f"lost {name}: {why}" for name, why in lost.items())))
     if state.run_ended and not (before and before.run_ended):

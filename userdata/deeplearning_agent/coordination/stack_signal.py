@@ -5,6 +5,7 @@ import logging
 import urllib.error
 from typing import Literal
 
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.stack_signal import send_signal, signal_body
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.node import Node
@@ -29,7 +30,7 @@ class StackSignal:
         """Whether CloudFormation was told of a success."""
         return "SUCCESS" in self._sent
 
-    def send(self, status: Literal["SUCCESS", "FAILURE"], reason: str) -> bool:
+    def send(self, status: Literal["SUCCESS", "FAILURE"], reason: Reason) -> bool:
         """
         Send the signal unless it was sent; tried again for two minutes.
 
@@ -43,7 +44,7 @@ class StackSignal:
         settings = self._node.settings
         for _ in self._node.limit(SIGNAL_SECONDS).attempts():
             try:
-                send_signal(settings.signal_url, signal_body(settings.cluster, status, reason))
+                send_signal(settings.signal_url, signal_body(settings.cluster, status, str(reason)))
             except urllib.error.HTTPError as error:  # noqa: PERF203 - waiting dwarfs it
                 LOG.warning("CloudFormation did not take %s: %s", status, error)
                 if error.code == FORBIDDEN:
@@ -52,7 +53,7 @@ class StackSignal:
                 LOG.warning("could not signal %s: %s", status, error)
             else:
                 LOG.info("signalled %s: %s", status, reason)
-                self._remember(status, reason)
+                self._remember(status, str(reason))
                 return True
         return False
 

@@ -12,6 +12,7 @@ from deeplearning_agent.membership.transitions import Change
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.membership import Member, training_members
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_node.node import Node
 
 if TYPE_CHECKING:
@@ -46,18 +47,14 @@ class Keeper:
         """
         workers = state.members[1:]
         found = self.look(state)
-        left = {}
-        for worker in workers:
-            cause = self._cause(worker, found)
-            if cause:
-                left[worker.instance_id] = cause
+        left = {worker.instance_id: reason for worker in workers if (reason := self._find_reason(worker, found))}
         newcomers = self._newcomers(state, found.mute)
         short = self._find_short(workers, newcomers)
         joined = tuple(member for member in newcomers if member.instance_id not in short)
         holders = {member.address: member.instance_id for member in joined}
         for worker in workers:
             if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
-                left[worker.instance_id] = f"its address {worker.address} is {holders[worker.address]}'s now"
+                left[worker.instance_id] = Reason(f"its address {worker.address} is {holders[worker.address]}'s now")
         self.write_ready_hosts(state, left)
         self._replacements.condemn(short)
         self._replacements.order([worker for worker in workers if worker.instance_id in left], found)
@@ -90,22 +87,23 @@ class Keeper:
 
         One that failed before the cluster has formed is kept in mind: its replacement is ordered when it has.
         """
-        for instance_id, cause in change.left.items():
-            LOG.warning("%s is no member any more: %s", instance_id, cause)
+        for instance_id, reason in change.left.items():
+            LOG.warning("%s is no member any more: %s", instance_id, reason)
             if instance_id not in self._roster.failed() or self._replacements.has_ordered(instance_id):
                 self._roster.forget(instance_id)
             self._acknowledge_by.pop(instance_id, None)
         for member in change.joined:
             LOG.info("%s (%s) is a member now", member.instance_id, member.address)
 
-    def _cause(self, worker: Member, found: Findings) -> str:
-        """Say why a worker cannot stay; empty when it can."""
+    def _find_reason(self, worker: Member, found: Findings) -> Reason:
+        """Return why a worker cannot stay; false when it can."""
         name = worker.instance_id
-        cause = self._roster.cause(name) or found.unfit.get(name, "") or found.silent.get(name, "")
-        if cause or self._roster.is_ready(name, 1):
-            return cause
+        reason = self._roster.reason(name) or Reason(found.unfit.get(name, "") or found.silent.get(name, ""))
+        if reason or self._roster.is_ready(name, 1):
+            return reason
         limit = self._acknowledge_by.setdefault(name, self._node.limit(ACKNOWLEDGE_SECONDS))
-        return f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s" if limit.is_over else ""
+        late = Reason(f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s")
+        return late if limit.is_over else NO_REASON
 
     def _find_short(self, workers: Sequence[Member], newcomers: Sequence[Member]) -> Mapping[str, str]:
         """

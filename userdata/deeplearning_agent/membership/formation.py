@@ -6,8 +6,9 @@ from deeplearning_agent.membership.evictions import find_short
 from deeplearning_agent.membership.member_monitor import Findings
 from deeplearning_agent.membership.report_collector import Collector
 from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Deadline, setup_deadline
-from deeplearning_node.failure import ReportedFailure, StageFailure
+from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import STARTED_FILE, Node
 
 REBOOT_SECONDS = 45
@@ -53,7 +54,9 @@ class Formation:
             seconds = self._settings.setup_seconds
             raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
 
-    def collect_joined(self, state: ClusterState, workers: Iterable[str], until: Deadline) -> Mapping[str, str] | None:
+    def collect_joined(
+        self, state: ClusterState, workers: Iterable[str], until: Deadline
+    ) -> Mapping[str, Reason] | None:
         """
         Wait for workers to join.
 
@@ -63,7 +66,7 @@ class Formation:
             until: When to return, to read the item again.
 
         Returns:
-            Those to leave out, by instance id -> why; None while there is somebody to wait for.
+            Reasons of those to leave out, by instance id; None while there is somebody to wait for.
 
         Raises:
             StageFailure: Too few can be had.
@@ -80,7 +83,7 @@ class Formation:
 
     def collect_ready(
         self, state: ClusterState, limit: Deadline, until: Deadline, look: Callable[[ClusterState], Findings]
-    ) -> Mapping[str, str] | None:
+    ) -> Mapping[str, Reason] | None:
         """
         Wait for the members of a generation to acknowledge it.
 
@@ -91,7 +94,7 @@ class Formation:
             look: Finds members that are gone; asked only while somebody is waited for.
 
         Returns:
-            Those to leave out, by instance id -> why; None while there is somebody to wait for.
+            Reasons of those to leave out, by instance id; None while there is somebody to wait for.
 
         Raises:
             StageFailure: Too few can be had, and the cluster has never formed.
@@ -128,7 +131,7 @@ class Formation:
         self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline, minimum: int
     ) -> bool:
         def is_done() -> bool:
-            lost = [name for name in workers if self._roster.cause(name)]
+            lost = [name for name in workers if self._roster.reason(name)]
             is_hopeless = bool(lost) and len(workers) - len(lost) < minimum
             return is_hopeless or all(has_reported(name) or name in lost for name in workers)
 
@@ -141,23 +144,23 @@ class Formation:
         limit: Deadline,
         minimum: int,
         gone: Mapping[str, str] | None = None,
-    ) -> Mapping[str, str] | None:
-        lost = {name: self._roster.cause(name) for name in workers if self._roster.cause(name)} | dict(gone or {})
+    ) -> Mapping[str, Reason] | None:
+        lost = {name: self._roster.reason(name) for name in workers if self._roster.reason(name)}
+        lost |= {name: Reason(cause) for name, cause in (gone or {}).items()}
         missing = [name for name in workers if name not in lost and not has_reported(name)]
         if lost and len(workers) - len(lost) < minimum:
-            first, cause = next(iter(lost.items()))
-            raise ReportedFailure(first, _count_lost(lost, workers, minimum) + cause)
+            raise _blame(lost, lost, workers, minimum)
         if missing and not limit.is_over:
             return lost if gone else None
-        lost |= {name: self._roster.describe(name) for name in missing}
+        lost |= {name: Reason(self._roster.describe(name)) for name in missing}
         if missing and len(workers) - len(lost) < minimum:
             raise self._time_out(missing, workers)
         found = (self._roster.member(name) for name in workers if name not in lost)
-        short = find_short([member for member in found if member is not None])
+        few = find_short([member for member in found if member is not None])
+        short = {name: Reason(cause) for name, cause in few.items()}
         lost |= short
         if short and len(workers) - len(lost) < minimum:
-            first, cause = next(iter(short.items()))
-            raise ReportedFailure(first, _count_lost(lost, workers, minimum) + cause)
+            raise _blame(short, lost, workers, minimum)
         return lost
 
     def _time_out(self, missing: list[str], workers: tuple[str, ...]) -> StageFailure:
@@ -170,7 +173,12 @@ class Formation:
         )
 
 
-def _count_lost(lost: Mapping[str, str], workers: tuple[str, ...], minimum: int) -> str:
-    if len(lost) == 1 and len(workers) == 1:
-        return ""
-    return f"{len(lost)} of {len(workers)} workers failed and at least {minimum} must remain; the first: "
+def _blame(
+    found: Mapping[str, Reason], lost: Mapping[str, Reason], workers: tuple[str, ...], minimum: int
+) -> StageFailure:
+    """Return the failure of the cluster for the first of the workers, in that worker's words."""
+    name, reason = next(iter(found.items()))
+    where = "" if name in reason.cause else f"worker {name}: "
+    if len(lost) > 1 or len(workers) > 1:
+        where += f"{len(lost)} of {len(workers)} workers failed and at least {minimum} must remain; the first: "
+    return StageFailure(reason.cause, reason.remedy, output=reason.output, where=where)

@@ -8,6 +8,7 @@ from deeplearning_agent.coordination.stack_signal import StackSignal
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_agent.membership.master_replacement import Resignation
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.reason import Reason
 from deeplearning_node.node import Node
 
 LOG = logging.getLogger(__name__)
@@ -44,13 +45,13 @@ class Outcome:
             return
         self._signals_left -= 1
         formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
-        signal.send("SUCCESS", f"{formed}: {state.reason}" if state.reason else formed)
+        signal.send("SUCCESS", Reason.of(state).prefix(f"{formed}: ") if state.reason else Reason(formed))
 
     def tell_decided_failure(self, state: ClusterState) -> None:
         """Signal a failure that the item already says; CloudFormation may have missed it."""
-        self._signal_failure(state.reason)
+        self._signal_failure(Reason.of(state))
 
-    def tell_failure(self, reason: str) -> bool:
+    def tell_failure(self, reason: Reason) -> bool:
         """
         Tell CloudFormation, and write the item unless the cluster has formed: nothing undoes that. Raises nothing.
 
@@ -68,21 +69,21 @@ class Outcome:
             LOG.error("could not write the state item: %s", error)  # noqa: TRY400 - the cause is in the line
             return False
 
-    def _signal_failure(self, reason: str) -> None:
+    def _signal_failure(self, reason: Reason) -> None:
         if self._signals_left and StackSignal(self._node).send("FAILURE", reason):
             self._signals_left = 0
         else:
             self._signals_left = max(0, self._signals_left - 1)
 
-    def _write_failure(self, reason: str) -> bool:
+    def _write_failure(self, reason: Reason) -> bool:
         """Write it over whatever was written meanwhile, but not over a decision; return whether it is one."""
         for _ in range(WRITE_ATTEMPTS):
             state = self._call(self._store.read)
-            self._resignation.count(state, reason)
+            self._resignation.count(state, str(reason))
             if state is not None and is_decided(state):
                 return state.phase is Phase.FAILED
-            absent = ClusterState(self._node.settings.cluster, 1, 0, Phase.FAILED, 0, (), reason)
-            failed = state.advance(Phase.FAILED, reason=reason) if state else absent
+            absent = ClusterState(self._node.settings.cluster, 1, 0, Phase.FAILED, 0, ())
+            failed = (state.advance(Phase.FAILED) if state else absent).explain(reason)
             if self._call(lambda item=failed: self._store.write(item)):  # type: ignore[misc]
                 return True
         return False

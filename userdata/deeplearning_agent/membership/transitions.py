@@ -1,11 +1,11 @@
 """One membership after another, as values: who leaves, who comes, and in which order they stand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON
+from deeplearning_contract.reason import NO_REASON, Reason
 
 
 @dataclass(frozen=True)
@@ -14,11 +14,11 @@ class Change:
     What is to become of a membership.
 
     Attributes:
-        left: Instance id of each member that leaves -> why.
+        left: Reason of each member that leaves, by instance id.
         joined: Those that come, in the order in which they will stand.
     """
 
-    left: Mapping[str, str]
+    left: Mapping[str, Reason]
     joined: tuple[Member, ...] = ()
 
     def __bool__(self) -> bool:
@@ -26,14 +26,16 @@ class Change:
         return bool(self.left or self.joined)
 
 
-def publish(state: ClusterState, members: Sequence[Member], left_out: Mapping[str, str], user_key: str) -> ClusterState:
+def publish(
+    state: ClusterState, members: Sequence[Member], left_out: Mapping[str, Reason], user_key: str
+) -> ClusterState:
     """
     Return the first roster of a generation that launched.
 
     Args:
         state: The item in phase `launched`.
         members: The roster, master first.
-        left_out: Instance id of each node that launched and is no member -> why.
+        left_out: Reason of each node that launched and is no member, by instance id.
         user_key: The master's public user key.
     """
     generation = max(1, state.generation)
@@ -51,10 +53,8 @@ def follow_up(state: ClusterState, change: Change) -> ClusterState:
     generation = state.generation + 1
     stayed = tuple(member for member in state.members if member.instance_id not in change.left)
     members = (*stayed, *change.joined)
-    reason = state.reason if len(members) < state.requested else ""
-    return state.depart(generation, change.left).advance(
-        state.phase, generation=generation, members=members, reason=reason
-    )
+    explained = state if len(members) < state.requested else state.explain(NO_REASON)
+    return explained.depart(generation, change.left).advance(state.phase, generation=generation, members=members)
 
 
 def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterState:
@@ -67,21 +67,21 @@ def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterStat
     old = state.members[0]
     others = tuple(m for m in state.members[1:] if m.instance_id != master.instance_id)
     workers = tuple(m for m in others if m.address != master.address)
-    gone = {m.instance_id: f"its address {m.address} is the master's now" for m in others if m not in workers}
-    reasons = {old.instance_id: f"replaced as master by {master.instance_id}", **gone}
+    gone = {m.instance_id: Reason(f"its address {m.address} is the master's now") for m in others if m not in workers}
+    reasons = {old.instance_id: Reason(f"replaced as master by {master.instance_id}"), **gone}
     return state.depart(generation, reasons).advance(
         Phase.PUBLISHED, generation=generation, members=(master, *workers), user_key=user_key
     )
 
 
-def explain(state: ClusterState, left_out: Mapping[str, str]) -> ClusterState:
+def explain(state: ClusterState, left_out: Mapping[str, Reason]) -> ClusterState:
     """Return the same revision, with nodes that were left out in its reason."""
-    if not left_out:
-        return state
-    told = "; ".join(f"left out {name}: {reason}" for name, reason in left_out.items())
-    return replace(state, reason=join_reasons(state.reason, told))
+    reasons = [Reason.of(state), *(reason.prefix(f"left out {name}: ") for name, reason in left_out.items())]
+    return state.explain(join_reasons([reason for reason in reasons if reason])) if left_out else state
 
 
-def join_reasons(first: str, second: str) -> str:
-    """Join two reasons in the space that one has."""
-    return (f"{first}; {second}" if first else second)[:MAX_REASON]
+def join_reasons(reasons: Sequence[Reason]) -> Reason:
+    """Return one reason for several: all causes, and the first remedy and output."""
+    causes = "; ".join(reason.cause for reason in reasons)
+    remedy = next((reason.remedy for reason in reasons if reason.remedy), "")
+    return Reason(causes, remedy, next((reason.output for reason in reasons if reason.output), ""))

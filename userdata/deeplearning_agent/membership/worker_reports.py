@@ -11,6 +11,7 @@ from deeplearning_agent.membership.address_proof import AddressProof, Proof
 from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.node import Node
 
@@ -26,9 +27,11 @@ class Entry:
         sequence: Number of its newest report that counted; an older one that comes late changes nothing.
         member: How it described itself; None before it joined.
         ready: The highest generation that it acknowledged; 0 for none.
-        cause: Why it failed or leaves; empty while it does neither.
+        cause: Cause for which it failed or leaves; empty while it does neither.
         is_leaving: Whether EC2 takes it away, so that nobody else need replace it.
         turn: Counts those that joined; of two with one address the later one has it.
+        remedy: Remedy of the cause.
+        output: The end of a program's output that belongs to the cause.
     """
 
     sequence: int = 0
@@ -37,6 +40,18 @@ class Entry:
     cause: str = ""
     is_leaving: bool = False
     turn: int = 0
+    remedy: str = ""
+    output: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """Why it failed or leaves; false while it does neither."""
+        return Reason(self.cause, self.remedy, self.output)
+
+    def with_reason(self, reason: Reason, *, is_leaving: bool = False) -> "Entry":
+        """Return the same entry with a reason, or with none."""
+        changed = replace(self, cause=reason.cause, remedy=reason.remedy, output=reason.output)
+        return replace(changed, is_leaving=is_leaving)
 
     def to_text(self) -> str:
         """Return the JSON text of the worker's file."""
@@ -77,13 +92,13 @@ class Roster:
             return
         if report.stage is ReportStage.JOINED:
             turn = known.turn or 1 + max((entry.turn for entry in self._entries.values()), default=0)
-            joined = replace(told, member=report.member, cause="", is_leaving=False, turn=turn)
+            joined = replace(told, member=report.member, turn=turn).with_reason(NO_REASON)
             self._keep(report.instance_id, joined)
         else:
             LOG.warning("%s %s: %s", report.instance_id, report.stage.value, report.reason)
+            reason = Reason.of(report) or Reason(report.stage.value)
             is_leaving = report.stage is ReportStage.LEAVING
-            cause = report.reason or report.stage.value
-            self._keep(report.instance_id, replace(told, cause=cause, is_leaving=is_leaving))
+            self._keep(report.instance_id, told.with_reason(reason, is_leaving=is_leaving))
 
     def _may_join(self, member: Member, told: Entry) -> bool:
         """
@@ -104,7 +119,7 @@ class Roster:
                 return False
             cause = f"it claims the address {member.address}, at which another node answers"
         LOG.warning("%s is refused: %s", member.instance_id, cause)
-        self._keep(member.instance_id, replace(told, member=None, cause=cause, is_leaving=False))
+        self._keep(member.instance_id, replace(told, member=None).with_reason(Reason(cause)))
         return False
 
     def _find_foreign(self, member: Member) -> str:
@@ -147,9 +162,9 @@ class Roster:
         """Return how a worker described itself; None before it joined."""
         return self._entry(instance_id).member
 
-    def cause(self, instance_id: str) -> str:
-        """Return why a worker failed or leaves; empty while it does neither."""
-        return self._entry(instance_id).cause
+    def reason(self, instance_id: str) -> Reason:
+        """Return why a worker failed or leaves; false while it does neither."""
+        return self._entry(instance_id).reason
 
     def is_leaving(self, instance_id: str) -> bool:
         """Tell whether EC2 takes a worker away."""
@@ -195,7 +210,7 @@ class Roster:
         """Say the last that was heard of a worker."""
         entry = self._entry(instance_id)
         if entry.cause:
-            return f"{instance_id} failed: {entry.cause}"
+            return f"{instance_id} failed: {entry.reason}"
         if entry.member is None:
             return f"{instance_id} never reported"
         state = f"acknowledged generation {entry.ready}" if entry.ready else "joined and acknowledged no generation"

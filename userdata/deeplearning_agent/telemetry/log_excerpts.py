@@ -18,7 +18,7 @@ from deeplearning_contract.log_record import (
     STEP,
 )
 from deeplearning_contract.names import PROVISION_FILE
-from deeplearning_node.failure import StageFailure
+from deeplearning_contract.reason import Reason
 from deeplearning_node.node import Node
 
 LOG = logging.getLogger(__name__)
@@ -47,53 +47,50 @@ def tell_tail(node: Node, path: str) -> None:
         LOG.info("%s", line, extra=Remark(details={SOURCE_FILE: path}, is_for_people=False).extra)
 
 
-def remark_failure(failure: StageFailure) -> Remark:
-    """Return what a failure says to those who read the shipped line; a program's last output is part of it."""
-    output = failure.output[-MOST_DETAIL_CHARACTERS:]
-    found = {STEP: failure.stage, REASON: failure.cause, REMEDY: failure.remedy, OUTPUT: output}
+def remark_failure(stage: str, reason: Reason) -> Remark:
+    """Return the fields of a failure's log line: the line's message is the composed reason, these are its parts."""
+    output = reason.output[-MOST_DETAIL_CHARACTERS:]
+    found = {STEP: stage, REASON: reason.cause, REMEDY: reason.remedy, OUTPUT: output}
     return Remark(details={name: text for name, text in found.items() if text}, is_urgent=True)
 
 
 class ProvisioningWatch:
-    """Tells how far the service is that brings data and software to the node, and each of its failures, once."""
+    """Logs the progress of the service that brings data and software to the node, and each of its failures, once."""
 
     def __init__(self, node: Node) -> None:
         """Bind the node; nothing is read yet."""
         self._node = node
-        self._told: dict[str, tuple[str, str]] = {}
+        self._logged: dict[str, dict[str, str]] = {}
 
     def look(self) -> None:
-        """Tell what is news; a step that is tried again and fails in another way has another failure."""
+        """Log each step that has changed; a step that is retried and fails in another way has another failure."""
         steps = self._read()
-        for name, (state, detail) in steps.items():
-            if self._told.get(name) == (state, detail):
+        for name, details in steps.items():
+            if self._logged.get(name) == details:
                 continue
-            details = {PROVISION: name, STATE: state, DETAIL: detail}
-            if state == _FAILED:
-                remark = Remark(details=details, is_urgent=True, is_for_people=False)
-                LOG.warning("provisioning failed: %s: %s", name, detail, extra=remark.extra)
-            else:
-                remark = Remark(details=details, is_for_people=False)
-                LOG.info("provisioning: %s is %s: %s", name, state, detail, extra=remark.extra)
-        self._told = steps
+            has_failed = details[STATE] == _FAILED
+            remark = Remark(details={PROVISION: name, **details}, is_urgent=has_failed, is_for_people=False)
+            level, words = logging.INFO, f"provisioning: {name} is {details[STATE]}"
+            if has_failed:
+                level, words = logging.WARNING, f"provisioning failed: {name}"
+            LOG.log(level, "%s: %s", words, details[DETAIL], extra=remark.extra)
+        self._logged = steps
 
-    def _read(self) -> dict[str, tuple[str, str]]:
+    def _read(self) -> dict[str, dict[str, str]]:
         path = self._node.path(PROVISION_FILE)  # The login user's file: it may be anything.
         try:
             if not path.is_file() or path.stat().st_size > MOST_STATUS_BYTES:
                 return {}
             steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
-            return {str(name): (_describe_state(step), _describe_detail(step)) for name, step in steps.items()}
+            return {str(name): _describe_step(step) for name, step in steps.items()}
         except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
             return {}
 
 
-def _describe_state(step: Mapping[str, Any]) -> str:
+def _describe_step(step: Mapping[str, Any]) -> dict[str, str]:
+    found = {DETAIL: step.get("detail", ""), REASON: step.get("cause", ""), REMEDY: step.get("remedy", "")}
+    texts = {name: " ".join(str(text).split())[:MOST_DETAIL_CHARACTERS] for name, text in found.items()}
     state, total = str(step["state"])[:MOST_STATE_CHARACTERS], step.get("total")
-    if state != _RUNNING or not isinstance(total, int) or total <= 0:
-        return state
-    return f"{state} ({100 * int(step['done']) // total} %)"
-
-
-def _describe_detail(step: Mapping[str, Any]) -> str:
-    return " ".join(str(step.get("detail", "")).split())[:MOST_DETAIL_CHARACTERS]
+    if state == _RUNNING and isinstance(total, int) and total > 0:
+        state = f"{state} ({100 * int(step['done']) // total} %)"
+    return {STATE: state, DETAIL: texts.pop(DETAIL), **{name: text for name, text in texts.items() if text}}

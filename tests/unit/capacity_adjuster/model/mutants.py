@@ -38,6 +38,7 @@ from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.launch_failures import classify_failure
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import NO_REASON
 
 NOT_APPLICABLE = {
     "D13": "nothing is dispatched by name: an event is described for the log, and no decision rests on it",
@@ -169,14 +170,14 @@ def signal_nothing(patch):
 
 
 def keep_the_reason_to_the_log(patch):
-    patch.setattr(decision, "explain_shrink", lambda *_: "")
-    patch.setattr(decision, "explain_failure", lambda *_: "")
+    patch.setattr(decision, "explain_shrink", lambda *_: NO_REASON)
+    patch.setattr(decision, "explain_failure", lambda *_: NO_REASON)
 
 
 def leave_out_the_zone(patch):
-    real = failure_reason._compose
+    real = failure_reason._explain
     patch.setattr(
-        failure_reason, "_compose", lambda what, failure, remedy: real(what, replace(failure, zone=""), remedy)
+        failure_reason, "_explain", lambda what, failure, remedy: real(what, replace(failure, zone=""), remedy)
     )
 
 

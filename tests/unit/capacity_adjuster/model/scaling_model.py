@@ -13,6 +13,7 @@ from capacity_adjuster.policy.observation import GroupObservation, Instance
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.settings import AdjusterSettings
 
 START = 1_700_000_000.0
@@ -412,7 +413,7 @@ class World:
         names = dict.fromkeys([live[0], *survivors, *live])
         if tuple(names) == tuple(member.instance_id for member in state.members):
             return
-        gone = {m.instance_id: "died" for m in state.members if m.instance_id not in live}
+        gone = {m.instance_id: Reason("died") for m in state.members if m.instance_id not in live}
         phase = Phase.FORMED if live[0] == state.master else Phase.PUBLISHED
         self.state = state.depart(state.generation + 1, gone)
         self.write_as_master(phase, generation=state.generation + 1, members=self.members(names))

@@ -111,7 +111,9 @@ def test_shrinks_to_what_launched_when_the_minimum_is_met(judge):
     assert isinstance(decision, Shrink)
     assert (decision.group, decision.launched, decision.requested) == ("w", ("i-00000001", "i-00000002"), 3)
     assert decision.processes == ("Launch", "AZRebalance", "ReplaceUnhealthy")
-    assert decision.reason.startswith("2 of 3 workers launched, at least 2 were wanted: InsufficientInstanceCapacity")
+    assert decision.reason.cause.startswith(
+        "2 of 3 workers launched, at least 2 were wanted: InsufficientInstanceCapacity"
+    )
 
 
 def test_suspends_only_what_nobody_has_suspended(judge):
@@ -186,7 +188,7 @@ def test_no_worker_is_given_up_for_what_may_pass(judge, message, seconds, kind):
     assert isinstance(judge(short, now=ended + seconds - 1), Wait)
     decision = judge(short, now=ended + seconds)
     assert isinstance(decision, Shrink)
-    assert kind in decision.reason
+    assert kind in decision.reason.cause
 
 
 def test_each_kind_of_failure_has_its_own_time_from_its_own_first(judge):
@@ -295,8 +297,9 @@ def test_a_worker_whose_replacement_fails_is_given_up(judge):
     decision = judge(failed, state=state)
     assert isinstance(decision, Shrink)
     shrunk = replace(failed, desired=2)
-    record = Adjustment(2, "w", 3, 3, 2, decision.reason, (), 0)
-    assert_launched(judge(shrunk, state=state, adjustment=record), requested=4, count=3, reason=decision.reason)
+    reason = decision.reason
+    record = Adjustment(2, "w", 3, 3, 2, str(reason), (), 0, reason.cause, reason.remedy)
+    assert_launched(judge(shrunk, state=state, adjustment=record), requested=4, count=3, reason=str(reason))
     assert judge(shrunk, state=state, adjustment=record).state.generation == 2
 
 
@@ -363,7 +366,7 @@ def die(start, message, instance_id="i-000000dd"):
 def test_a_launch_that_died_before_it_was_in_service_is_a_failed_launch(judge, message):
     decision = judge(replace(SHORT, activities=(launch(0), *die(0, message))))
     assert isinstance(decision, Shrink)
-    assert decision.reason.startswith("2 of 3 workers launched")
+    assert decision.reason.cause.startswith("2 of 3 workers launched")
 
 
 def test_what_else_was_terminated_after_an_early_death_shows_that_the_next_launch_is_to_come(judge):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.failure_reason import Shortfall, explain_failure, explain_shrink
 from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, classify_failure
-from deeplearning_contract.messages import MAX_REASON
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import MAX_REASON
 
 SHORTFALL = Shortfall(NodeRole.WORKER, launched=1, requested=4, minimum=2)
 MESSAGES = json.loads((Path(__file__).parents[3] / "events" / "launch_failures.json").read_text())
@@ -51,7 +51,7 @@ def test_a_code_alone_is_understood(kind):
 
 
 def test_says_how_far_it_came_why_and_what_to_do():
-    reason = explain_failure(SHORTFALL, fail(MESSAGES["InsufficientFreeAddressesInSubnet"][0], "us-east-1a"))
+    reason = str(explain_failure(SHORTFALL, fail(MESSAGES["InsufficientFreeAddressesInSubnet"][0], "us-east-1a")))
     assert reason == (
         "launched workers must be at least 2, got 1 of 4: InsufficientFreeAddressesInSubnet in us-east-1a: There are "
         "not enough free addresses in subnet 'subnet-1' to satisfy the requested number of instances; free addresses "
@@ -60,7 +60,7 @@ def test_says_how_far_it_came_why_and_what_to_do():
 
 
 def test_a_smaller_cluster_is_explained_alike():
-    reason = explain_shrink(Shortfall(NodeRole.WORKER, 3, 4, 2), fail(MESSAGES["Unsupported"][1]))
+    reason = str(explain_shrink(Shortfall(NodeRole.WORKER, 3, 4, 2), fail(MESSAGES["Unsupported"][1])))
     assert reason.startswith(
         "3 of 4 workers launched, at least 2 were wanted: Unsupported: The requested configuration"
     )
@@ -79,12 +79,12 @@ def test_a_smaller_cluster_is_explained_alike():
     ],
 )
 def test_names_the_quota_of_the_type(instance_type, quota):
-    reason = explain_failure(SHORTFALL, fail(MESSAGES["VcpuLimitExceeded"][0]), {instance_type})
+    reason = str(explain_failure(SHORTFALL, fail(MESSAGES["VcpuLimitExceeded"][0]), {instance_type}))
     assert f'ask for more of the EC2 quota "{quota}" in Service Quotas' in reason
 
 
 def test_a_type_that_the_message_names_comes_first():
-    reason = explain_failure(SHORTFALL, fail("VcpuLimitExceeded for p5.48xlarge"), {"c5.large"})
+    reason = str(explain_failure(SHORTFALL, fail("VcpuLimitExceeded for p5.48xlarge"), {"c5.large"}))
     assert "Running On-Demand P instances" in reason
 
 
@@ -100,12 +100,12 @@ def test_any_message_gives_a_reason_of_bounded_length(message, zone, launched, r
     for role in NodeRole:
         shortfall = Shortfall(role, launched, requested, minimum)
         for explain in (explain_failure, explain_shrink):
-            reason = explain(shortfall, fail(message, zone))
+            reason = str(explain(shortfall, fail(message, zone)))
             assert reason
             assert len(reason) <= MAX_REASON
 
 
 def test_a_long_message_keeps_the_remedy():
-    reason = explain_failure(SHORTFALL, fail("The key pair 'x' does not exist. " * 100))
+    reason = str(explain_failure(SHORTFALL, fail("The key pair 'x' does not exist. " * 100)))
     assert len(reason) == MAX_REASON
     assert reason.endswith("...; choose a key_pair that exists in this region, or none")

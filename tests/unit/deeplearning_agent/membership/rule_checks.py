@@ -20,8 +20,9 @@ from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MAX_REASON, NodeReport, ReportStage
+from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import MAX_REASON, Reason
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Clock
 from deeplearning_node.failure import StageFailure
@@ -157,14 +158,14 @@ def an_older_report_does_not_change_the_cause():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 5, reason="the disk is full")
     bench.hear(1, ReportStage.FAILED, 4, reason="an older cause")
-    assert bench.roster.cause(name(1)) == "the disk is full"
+    assert bench.roster.reason(name(1)).cause == "the disk is full"
 
 
 @check
 def a_node_that_cannot_count_is_heard():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 0, reason="no space")
-    assert bench.roster.cause(name(1)) == "no space"
+    assert bench.roster.reason(name(1)).cause == "no space"
 
 
 @check
@@ -181,7 +182,7 @@ def who_joins_again_has_no_cause_any_more():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 2, reason="late")
     bench.join(1, sequence=3)
-    assert not bench.roster.cause(name(1))
+    assert not bench.roster.reason(name(1))
     assert name(1) in {candidate.instance_id for candidate in bench.roster.candidates()}
 
 
@@ -190,9 +191,9 @@ def a_restart_forgets_no_report():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 2, reason="broken")
     bench.read_again()
-    assert bench.roster.cause(name(1)) == "broken"
+    assert bench.roster.reason(name(1)).cause == "broken"
     bench.join(1, sequence=2)
-    assert bench.roster.cause(name(1)) == "broken"
+    assert bench.roster.reason(name(1)).cause == "broken"
 
 
 @check
@@ -245,7 +246,7 @@ def the_second_of_two_claimants_has_none_either():
     bench.keys["10.0.0.11"] = member(1).host_key
     bench.join(2, address="10.0.0.11")
     assert bench.roster.member(name(1)) == member(1)
-    assert "at which another node answers" in bench.roster.cause(name(2))
+    assert "at which another node answers" in bench.roster.reason(name(2)).cause
 
 
 @check
@@ -260,7 +261,7 @@ def the_masters_address_is_its_own():
 def an_address_outside_of_the_vpc_is_refused():
     bench = Bench(workers=0)
     bench.join(1, address="10.1.0.1")
-    assert "which is not in the VPC (10.0.0.0/16)" in bench.roster.cause(name(1))
+    assert "which is not in the VPC (10.0.0.0/16)" in bench.roster.reason(name(1)).cause
 
 
 @check
@@ -476,7 +477,7 @@ def who_failed_is_unfit_or_silent_leaves():
 def who_left_must_join_anew():
     bench = Bench()
     bench.acknowledge(1, 2)
-    bench.keeper.conclude(succession.Change({name(2): "it is silent"}))
+    bench.keeper.conclude(succession.Change({name(2): Reason("it is silent")}))
     assert change_of(bench, 1) == (set(), [])
     bench.join(2, sequence=2)
     assert change_of(bench, 1) == (set(), [name(2)])
@@ -492,7 +493,7 @@ def silence(**findings):
     bench.acknowledge(1, 2)
     bench.found = Findings(silent={name(2): "it is silent"}, mute={name(2)}, **findings)
     bench.keeper.find_change(bench.state())
-    bench.keeper.conclude(succession.Change({name(2): "it is silent"}))
+    bench.keeper.conclude(succession.Change({name(2): Reason("it is silent")}))
     bench.found = Findings(mute={name(2)}, **findings)
     return bench
 
@@ -614,7 +615,7 @@ def what_this_machine_lacks_says_nothing_of_another():
 
 @check
 def survivors_keep_their_order_and_newcomers_come_last():
-    change = succession.Change({name(1): "gone"}, (member(8), member(7)))
+    change = succession.Change({name(1): Reason("gone")}, (member(8), member(7)))
     following = succession.follow_up(Bench().state(3), change)
     assert [m.instance_id for m in following.members] == [name(n) for n in (0, 2, 3, 8, 7)]
     assert (following.generation, following.revision) == (2, 4)
@@ -625,7 +626,7 @@ def survivors_keep_their_order_and_newcomers_come_last():
 def a_cluster_that_is_whole_again_has_no_reason():
     full = ClusterState(CLUSTER, 3, 1, Phase.FORMED, 3, (), "no capacity", tuple(member(n) for n in range(2)))
     assert succession.follow_up(full, succession.Change({}, (member(2),))).reason == ""
-    assert succession.follow_up(full, succession.Change({name(1): "gone"})).reason == "no capacity"
+    assert succession.follow_up(full, succession.Change({name(1): Reason("gone")})).reason == "no capacity"
 
 
 @check
@@ -647,7 +648,7 @@ def a_worker_whose_address_the_new_master_has_is_gone():
 @check
 def the_first_roster_says_who_was_left_out():
     state = ClusterState(CLUSTER, 1, 0, Phase.LAUNCHED, 3, ())
-    following = succession.publish(state, [member(0), member(1)], {name(2): "x" * 5000}, "ssh-ed25519 key")
+    following = succession.publish(state, [member(0), member(1)], {name(2): Reason("x" * 5000)}, "ssh-ed25519 key")
     assert (following.generation, following.phase) == (1, Phase.PUBLISHED)
     assert following.reason.startswith(f"left out {name(2)}: x")
     assert len(following.reason) == MAX_REASON

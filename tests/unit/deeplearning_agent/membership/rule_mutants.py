@@ -18,6 +18,7 @@ from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.worker_reports import Entry, Roster
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import ReportStage
+from deeplearning_contract.reason import Reason
 from deeplearning_node import atomic_file
 
 MUTANTS = []
@@ -89,7 +90,7 @@ def who_joins_again_keeps_its_cause(patch):
     accept = Roster.accept
 
     def keep_cause(self, report):
-        cause = self.cause(report.instance_id)
+        cause = self.reason(report.instance_id).cause
         accept(self, report)
         if cause:
             self._keep(report.instance_id, replace(self._entry(report.instance_id), cause=cause))
@@ -329,7 +330,7 @@ def who_has_not_acknowledged_is_dropped_at_once(patch):
 
 @mutant
 def who_failed_stays(patch):
-    patch.setattr(Keeper, "_cause", lambda _self, worker, found: found.silent.get(worker.instance_id, ""))
+    patch.setattr(Keeper, "_find_reason", lambda _self, worker, found: Reason(found.silent.get(worker.instance_id, "")))
 
 
 @mutant
@@ -492,7 +493,7 @@ def the_first_generation_is_none(patch):
 
 @mutant
 def a_reason_has_no_end(patch):
-    patch.setattr(succession, "MAX_REASON", 10**6)
+    patch.setattr("deeplearning_contract.reason.MAX_REASON", 10**6)
 
 
 @mutant

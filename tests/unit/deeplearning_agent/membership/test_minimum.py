@@ -10,8 +10,9 @@ from deeplearning_agent.membership.worker_reports import Roster
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
+from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Clock
-from deeplearning_node.failure import ReportedFailure
+from deeplearning_node.failure import StageFailure
 from tests.unit.node_lab import CLUSTER
 
 
@@ -71,7 +72,7 @@ def form(lab, minimum, counts, effective=0):
 
 @pytest.mark.parametrize(("own", "effective"), [(1, 3), (5, 3)])
 def test_the_minimum_that_the_adjuster_keeps_is_the_one_that_counts(lab, own, effective):
-    with pytest.raises(ReportedFailure, match="at least 3 must remain"):
+    with pytest.raises(StageFailure, match="at least 3 must remain"):
         form(lab, own, [2, 2, 1], effective)
 
 
@@ -81,14 +82,14 @@ def test_a_minimum_of_the_adjusters_that_is_lower_leaves_room(lab):
 
 def test_a_worker_that_is_short_of_gpus_is_left_out_while_the_minimum_remains(lab):
     assert form(lab, 2, [2, 2, 1]) == {
-        lab.instance(3): "GPU count: it joined with 1 GPUs, most workers have 2",
+        lab.instance(3): Reason("GPU count: it joined with 1 GPUs, most workers have 2"),
     }
 
 
 def test_a_cluster_never_forms_below_the_minimum_for_a_worker_that_is_short_of_gpus(lab):
-    with pytest.raises(ReportedFailure) as failure:
+    with pytest.raises(StageFailure) as failure:
         form(lab, 3, [2, 2, 1])
-    assert failure.value.reason("master") == (
+    assert str(failure.value.reason("master")) == (
         f"worker {lab.instance(3)}: 1 of 3 workers failed and at least 3 must remain; the first: "
         "GPU count: it joined with 1 GPUs, most workers have 2"
     )
@@ -105,7 +106,7 @@ def test_who_is_missing_and_who_is_short_count_together(lab):
     clock.now = formation.joined_by.at + 1
     assert set(formation.collect_joined(launched(workers), workers, formation.deadline)) == {names[3], lab.instance(9)}
     roster.forget(names[0])
-    with pytest.raises(ReportedFailure, match="joined with 1 GPUs, most workers have 2"):
+    with pytest.raises(StageFailure, match="joined with 1 GPUs, most workers have 2"):
         formation.collect_joined(launched(workers), workers, formation.deadline)
 
 

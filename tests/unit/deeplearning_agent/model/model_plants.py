@@ -18,6 +18,7 @@ from deeplearning_agent.worker import Worker
 from deeplearning_agent.workload.run_script import RunScript
 from deeplearning_contract import cluster_state
 from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.node import Node
 
@@ -184,7 +185,7 @@ def write_the_same_again_and_again(patch):
     def find_change(self, state):
         change = find(self, state)
         self.count = getattr(self, "count", 0) + 1
-        return change if change or self.count % 20 else succession.Change({"i-0": "nothing"})
+        return change if change or self.count % 20 else succession.Change({"i-0": Reason("nothing")})
 
     patch.setattr(keeper.Keeper, "find_change", find_change)
 

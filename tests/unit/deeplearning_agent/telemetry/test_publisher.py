@@ -29,6 +29,7 @@ from deeplearning_contract.metrics import (
     TRAINING_THROUGHPUT,
 )
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.gpus import read_utilization
@@ -39,7 +40,7 @@ MASTER, FIRST, SECOND, OTHER = (Member(f"i-{n:017x}", f"10.0.0.{n + 9}", 2, KEY)
 LAUNCHED = ClusterState("cats", 1, 1, Phase.LAUNCHED, 3, (MASTER.instance_id, FIRST.instance_id, SECOND.instance_id))
 PUBLISHED = LAUNCHED.advance(Phase.PUBLISHED, members=(MASTER, FIRST, SECOND), user_key=KEY)
 FORMED = PUBLISHED.advance(Phase.FORMED, has_formed=True)
-SMALLER = FORMED.depart(2, {SECOND.instance_id: "it is silent"}).advance(
+SMALLER = FORMED.depart(2, {SECOND.instance_id: Reason("it is silent")}).advance(
     Phase.FORMED, generation=2, members=(MASTER, FIRST)
 )
 
@@ -184,11 +185,12 @@ def test_the_tail_of_a_log_is_bounded_and_an_absent_one_is_none(lab, said):
 
 def test_a_failure_says_step_reason_remedy_and_what_the_program_wrote():
     failure = StageFailure("the mount failed", "open port 2049", stage="mount", output="x" * 9000 + "end")
-    details = remark_failure(failure).details
-    assert (details["step"], details["reason"], details["remedy"]) == ("mount", "the mount failed", "open port 2049")
+    details = remark_failure(failure.stage, failure.reason("worker i-1")).details
+    reason = "worker i-1 failed to mount: the mount failed"
+    assert (details["step"], details["reason"], details["remedy"]) == ("mount", reason, "open port 2049")
     assert details["output"].endswith("xend")
     assert len(details["output"]) == 2000
-    assert "output" not in remark_failure(StageFailure("a", "b")).details
+    assert "output" not in remark_failure("a", Reason("b")).details
 
 
 def write_status(node, text):
@@ -202,7 +204,7 @@ def test_what_is_news_of_the_provisioning_is_told_once(lab, said):
     watch = ProvisioningWatch(node)
     for detail in ("no such key", "no such key", "the disk is full"):
         steps = {
-            "data:cats": {"state": "failed", "detail": detail},
+            "data:cats": {"state": "failed", "detail": detail, "cause": "no key", "remedy": "name another"},
             "environment": {"state": "running", "detail": "compiling", "done": 42, "total": 100},
         }
         write_status(node, json.dumps({"steps": steps}))
@@ -212,7 +214,8 @@ def test_what_is_news_of_the_provisioning_is_told_once(lab, said):
         "provisioning: environment is running (42 %): compiling",
         "provisioning failed: data:cats: the disk is full",
     ]
-    assert said()[0][1].details == {"provision": "data:cats", "state": "failed", "detail": "no such key"}
+    parts = {"reason": "no key", "remedy": "name another"}
+    assert said()[0][1].details == {"provision": "data:cats", "state": "failed", "detail": "no such key", **parts}
     assert said()[0][1].is_urgent
     assert not said()[1][1].is_urgent
 
