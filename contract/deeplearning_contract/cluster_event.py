@@ -39,26 +39,15 @@ def name_source(cluster: str) -> str:
 
 @dataclass(frozen=True)
 class ClusterEvent:
-    """
-    One event.
+    """One event."""
 
-    Attributes:
-        kind: What has happened.
-        cluster: The cluster's name.
-        generation: The generation in which it happened; 0 before the first.
-        nodes: Members of the cluster, master included; 0 where there is no cluster.
-        reason: Composed reason, or the result; empty without one.
-        cause: Cause of the reason; empty where it has no parts.
-        remedy: Remedy of the reason.
-    """
-
-    kind: EventKind
+    kind: EventKind  # What has happened
     cluster: str
-    generation: int
-    nodes: int
-    reason: str = ""
-    cause: str = ""
-    remedy: str = ""
+    generation: int  # The generation in which it happened; 0 before the first
+    nodes: int  # Members of the cluster, master included; 0 where there is no cluster
+    reason: str = ""  # Composed reason, or the result; empty without one
+    cause: str = ""  # Cause of the reason; empty where it has no parts
+    remedy: str = ""  # Remedy of the reason
 
     def to_entry(self) -> dict[str, str]:
         """Return the entry of EventBridge's `PutEvents`; without a bus, which means the default one."""

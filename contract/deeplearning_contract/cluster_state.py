@@ -39,66 +39,36 @@ class Phase(str, Enum):
 
 @dataclass(frozen=True)
 class Departure:
-    """
-    A node that is no member any more.
+    """A node that is no member any more."""
 
-    Attributes:
-        instance_id: Its EC2 instance id.
-        generation: The first generation without it.
-        reason: Composed reason of its departure.
-        cause: Its cause; empty in items of an older version.
-        remedy: Its remedy.
-    """
-
-    instance_id: str
-    generation: int
-    reason: str
-    cause: str = ""
+    instance_id: str  # Its EC2 instance id
+    generation: int  # The first generation without it
+    reason: str  # Composed reason of its departure
+    cause: str = ""  # Its cause; empty in items of an older version
     remedy: str = ""
 
 
 @dataclass(frozen=True)
 class ClusterState:
-    """
-    What is known of a cluster.
+    """What is known of a cluster."""
 
-    Attributes:
-        cluster: The cluster's name, the key of the item.
-        revision: Counts every write; the compare-and-set condition.
-        generation: Counts memberships; consumers drop lower ones than they have.
-        phase: How far this generation has come.
-        requested: Nodes asked for, master included.
-        expected: Instance ids that the adjuster counted as launched, master first.
-        reason: Composed reason for which the cluster is smaller than requested, or failed; else empty.
-        members: The roster in rank order, master first; empty before `published`.
-        user_key: Public SSH key with which the master logs in on every node; empty before `published`.
-        has_formed: Whether any generation has formed; what fails from then on fails a node, not the cluster.
-        departed: The nodes that left last, the newest last.
-        run_ended: Whether the user's run script has ended well, so that no later master starts it again.
-        notice: Why the capacity of the whole cluster ends soon; empty while it does not.
-        worker_minimum: Fewest workers with which the adjuster lets the cluster form; 0 when it has not said so.
-        cause: Cause of the reason; empty in items of an older version.
-        remedy: Remedy of the reason.
-        output: The end of a program's output that belongs to the reason.
-    """
-
-    cluster: str
-    revision: int
-    generation: int
-    phase: Phase
-    requested: int
-    expected: tuple[str, ...]
-    reason: str = ""
-    members: tuple[Member, ...] = ()
-    user_key: str = ""
-    has_formed: bool = False
-    departed: tuple[Departure, ...] = ()
-    run_ended: bool = False
-    notice: str = ""
-    worker_minimum: int = 0
-    cause: str = ""
-    remedy: str = ""
-    output: str = ""
+    cluster: str  # The cluster's name, the key of the item
+    revision: int  # Counts every write; the compare-and-set condition
+    generation: int  # Counts memberships; consumers drop lower ones than they have
+    phase: Phase  # How far this generation has come
+    requested: int  # Nodes asked for, master included
+    expected: tuple[str, ...]  # Instance ids that the adjuster counted as launched, master first
+    reason: str = ""  # Composed reason for which the cluster is smaller than requested, or failed; else empty
+    members: tuple[Member, ...] = ()  # The roster in rank order, master first; empty before `published`
+    user_key: str = ""  # Public SSH key with which the master logs in on every node; empty before `published`
+    has_formed: bool = False  # Whether any generation has formed; what fails from then on fails a node, not the cluster
+    departed: tuple[Departure, ...] = ()  # The nodes that left last, the newest last
+    run_ended: bool = False  # Whether the user's run script has ended well, so that no later master starts it again
+    notice: str = ""  # Why the capacity of the whole cluster ends soon; empty while it does not
+    worker_minimum: int = 0  # Fewest workers with which the adjuster lets the cluster form; 0 when it has not said so
+    cause: str = ""  # Cause of the reason; empty in items of an older version
+    remedy: str = ""  # Remedy of the reason
+    output: str = ""  # The end of a program's output that belongs to the reason
 
     @property
     def master(self) -> str:

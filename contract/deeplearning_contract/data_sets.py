@@ -10,38 +10,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DataFile:
-    """
-    A file that is downloaded.
+    """A file that is downloaded."""
 
-    Attributes:
-        name: Of the file; an archive's content becomes part of the data, not the archive.
-        url: Where it comes from.
-        digest: MD5 in hex as its users publish it; empty when nobody does.
-        size: Bytes; 0 when it is not known.
-        folder: Where it lies in the data; empty for the root.
-    """
-
-    name: str
-    url: str
-    digest: str = ""
-    size: int = 0
-    folder: str = ""
+    name: str  # Of the file; an archive's content becomes part of the data, not the archive
+    url: str  # Where it comes from
+    digest: str = ""  # MD5 in hex as its users publish it; empty when nobody does
+    size: int = 0  # Bytes; 0 when it is not known
+    folder: str = ""  # Where it lies in the data; empty for the root
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """
-    A known data set.
+    """A known data set."""
 
-    Attributes:
-        name: Of the preset, and of the source of data in the cluster's props.
-        files: What is downloaded.
-        parts: Name of a part, as jobs ask for it -> its path in the data.
-    """
-
-    name: str
-    files: tuple[DataFile, ...]
-    parts: Mapping[str, str]
+    name: str  # Of the preset, and of the source of data in the cluster's props
+    files: tuple[DataFile, ...]  # What is downloaded
+    parts: Mapping[str, str]  # Name of a part, as jobs ask for it -> its path in the data
 
 
 _COCO = "http://images.cocodataset.org"

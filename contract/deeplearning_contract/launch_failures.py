@@ -17,22 +17,13 @@ _VALIDATION_SECONDS = 600
 
 @dataclass(frozen=True)
 class LaunchFailureKind:
-    """
-    A way in which a launch fails.
+    """A way in which a launch fails."""
 
-    Attributes:
-        name: EC2's error code, or the nearest there is.
-        pattern: Matches the status message, in any case.
-        remedy: What the user can do.
-        is_configuration: A mistake that no later attempt mends.
-        grace_seconds: How long the group's next attempts may still mend it, from the first failure of the kind.
-    """
-
-    name: str
-    pattern: str
-    remedy: str
-    is_configuration: bool = False
-    grace_seconds: int = 0
+    name: str  # EC2's error code, or the nearest there is
+    pattern: str  # Matches the status message, in any case
+    remedy: str  # What the user can do
+    is_configuration: bool = False  # A mistake that no later attempt mends
+    grace_seconds: int = 0  # How long the group's next attempts may still mend it, from the first failure of the kind
 
     def matches(self, message: str) -> bool:
         """Tell whether a status message is of this kind."""

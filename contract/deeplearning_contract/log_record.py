@@ -49,18 +49,11 @@ Details: what jobs need that is brought to the node, such as `environment` or `d
 
 @dataclass(frozen=True)
 class Speaker:
-    """
-    Who writes lines.
-
-    Attributes:
-        cluster: The cluster's name.
-        node: Instance id, or `adjuster`.
-        role: `master`, `worker` or `adjuster`.
-    """
+    """Who writes lines."""
 
     cluster: str
-    node: str
-    role: str
+    node: str  # Instance id, or `adjuster`
+    role: str  # `master`, `worker` or `adjuster`
 
     @property
     def stream(self) -> str:
@@ -70,26 +63,15 @@ class Speaker:
 
 @dataclass(frozen=True)
 class LogLine:
-    """
-    One line.
+    """One line."""
 
-    Attributes:
-        time: When it was said, seconds since the epoch.
-        level: `INFO`, `WARNING`, `ERROR` and so on.
-        speaker: Who said it.
-        generation: The generation that the speaker knew; 0 before the first.
-        logger: The part of the program that said it.
-        message: What was said.
-        details: What it says besides.
-    """
-
-    time: float
-    level: str
-    speaker: Speaker
-    generation: int
-    logger: str
-    message: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    time: float  # When it was said, seconds since the epoch
+    level: str  # `INFO`, `WARNING`, `ERROR` and so on
+    speaker: Speaker  # Who said it
+    generation: int  # The generation that the speaker knew; 0 before the first
+    logger: str  # The part of the program that said it
+    message: str  # What was said
+    details: Mapping[str, Any] = field(default_factory=dict)  # What it says besides
 
     def to_text(self) -> str:
         """Return the line: ASCII without line breaks, whatever was said, and no longer than CloudWatch takes."""

@@ -17,22 +17,13 @@ _PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521))
 
 @dataclass(frozen=True)
 class Member:
-    """
-    One node of the cluster, as it described itself.
+    """One node of the cluster, as it described itself."""
 
-    Attributes:
-        instance_id: EC2 instance id.
-        address: Private IPv4 address.
-        gpu_count: GPUs measured on the node; 0 on a CPU node.
-        host_key: The node's SSH host public key, `<type> <base64>`.
-        trains: Whether ranks run on it. Only a master may lead without training.
-    """
-
-    instance_id: str
-    address: str
-    gpu_count: int
-    host_key: str
-    trains: bool = True
+    instance_id: str  # EC2 instance id
+    address: str  # Private IPv4 address
+    gpu_count: int  # GPUs measured on the node; 0 on a CPU node
+    host_key: str  # The node's SSH host public key, `<type> <base64>`
+    trains: bool = True  # Whether ranks run on it. Only a master may lead without training.
 
     def __post_init__(self) -> None:
         if not _INSTANCE_ID.fullmatch(self.instance_id):

@@ -41,33 +41,20 @@ class ReportStage(str, Enum):
 
 @dataclass(frozen=True)
 class NodeReport:
-    """
-    What a worker tells the master.
-
-    Attributes:
-        cluster: The cluster's name.
-        instance_id: The sender; must agree with the queue's `SenderId`.
-        stage: `joined` describes the node, `ready` acknowledges a generation, `failed` and `leaving` end membership:
-            it is of no use any more, or EC2 is about to take it away.
-        generation: The generation acknowledged; 0 in the other stages.
-        member: The node's description; only in `joined`.
-        reason: Composed reason for which the node failed or leaves; empty in the other stages.
-        cause: Its cause; older nodes send the reason alone.
-        remedy: Its remedy.
-        output: The end of a program's output that belongs to it.
-        sequence: Counts the node's reports, so that a late one is known; 0 when the node does not count.
-    """
+    """What a worker tells the master."""
 
     cluster: str
-    instance_id: str
+    instance_id: str  # The sender; must agree with the queue's `SenderId`
+    # `joined` describes the node, `ready` acknowledges a generation, `failed` and `leaving` end membership: it is of no
+    # use any more, or EC2 is about to take it away
     stage: ReportStage
-    generation: int = 0
-    member: Member | None = None
-    reason: str = ""
-    sequence: int = 0
-    cause: str = ""
+    generation: int = 0  # The generation acknowledged; 0 in the other stages
+    member: Member | None = None  # The node's description; only in `joined`
+    reason: str = ""  # Composed reason for which the node failed or leaves; empty in the other stages
+    sequence: int = 0  # Counts the node's reports, so that a late one is known; 0 when the node does not count
+    cause: str = ""  # Its cause; older nodes send the reason alone
     remedy: str = ""
-    output: str = ""
+    output: str = ""  # The end of a program's output that belongs to it
 
     def to_body(self) -> str:
         """Return the message body."""

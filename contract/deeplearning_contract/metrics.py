@@ -22,17 +22,11 @@ roster is written, until every worker has acknowledged it; and all, from the mas
 
 @dataclass(frozen=True)
 class Metric:
-    """
-    A metric.
-
-    Attributes:
-        name: Its name.
-        unit: CloudWatch's unit.
-        dimensions: Sets of dimensions by which it is kept; `Cluster` is in each.
-    """
+    """A metric."""
 
     name: str
-    unit: str
+    unit: str  # CloudWatch's unit
+    # Sets of dimensions by which it is kept; `Cluster` is in each
     dimensions: tuple[tuple[str, ...], ...] = ((CLUSTER,),)
 
 

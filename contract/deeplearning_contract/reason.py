@@ -21,18 +21,11 @@ class _Explained(Protocol):
 
 @dataclass(frozen=True)
 class Reason:
-    """
-    Reason of a failure.
+    """Reason of a failure."""
 
-    Attributes:
-        cause: Place and cause: `worker i-0a (10.0.0.7) failed to mount the file system: it timed out`.
-        remedy: What the user can do; empty when nothing is known.
-        output: End of a program's output, in lines; empty without one.
-    """
-
-    cause: str
-    remedy: str = ""
-    output: str = ""
+    cause: str  # Place and cause: `worker i-0a (10.0.0.7) failed to mount the file system: it timed out`
+    remedy: str = ""  # What the user can do; empty when nothing is known
+    output: str = ""  # End of a program's output, in lines; empty without one
 
     def __bool__(self) -> bool:
         """Return whether there is one."""

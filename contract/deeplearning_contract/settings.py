@@ -16,52 +16,30 @@ from deeplearning_contract.setting_parts import NO_NEEDS, FileSystemSettings, Jo
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """
-    What user data tells the agent.
-
-    Attributes:
-        cluster: The cluster's name.
-        role: The node's role.
-        region: AWS region.
-        state_table: Name of the DynamoDB table that holds the state item.
-        master_queue_url: Doorbells from the adjuster to the master.
-        worker_queue_url: Doorbells from the master to the workers.
-        report_queue_url: Reports from the workers to the master.
-        report_sender: IAM unique id (AROA…) of the workers' role, the first half of a report's `SenderId`.
-        signal_url: Presigned URL of the stack's WaitConditionHandle; empty on workers.
-        login_user: The image's login user; logins and training run as this user.
-        file_system: How the shared file system is mounted.
-        expected_gpu_count: GPUs that the instance type has; 0 when it has none or it is not known.
-        packages: Packages that the node installs only where the image lacks what they provide: command -> packages.
-        worker_min_capacity: Fewest workers with which the user wants the cluster.
-        setup_seconds: Time from the agent's first start to the end of formation; less than the stack's own time-out.
-        setup_script: Runs as root on every node before it reports; None without one.
-        run_script: Runs as the login user on the master once the cluster has formed; None without one.
-        needs: What jobs find on the node beside its contract.
-        log_group: CloudWatch log group that takes the node's log; empty when it is not shipped.
-        stop_when_idle_seconds: How long the cluster may do nothing before its master ends it; 0 for ever.
-    """
+    """What user data tells the agent."""
 
     cluster: str
     role: NodeRole
-    region: str
-    state_table: str
-    master_queue_url: str
-    worker_queue_url: str
-    report_queue_url: str
-    report_sender: str
-    signal_url: str
-    login_user: str
-    file_system: FileSystemSettings
-    expected_gpu_count: int
+    region: str  # AWS region
+    state_table: str  # Name of the DynamoDB table that holds the state item
+    master_queue_url: str  # Doorbells from the adjuster to the master
+    worker_queue_url: str  # Doorbells from the master to the workers
+    report_queue_url: str  # Reports from the workers to the master
+    report_sender: str  # IAM unique id (AROA…) of the workers' role, the first half of a report's `SenderId`
+    signal_url: str  # Presigned URL of the stack's WaitConditionHandle; empty on workers
+    login_user: str  # The image's login user; logins and training run as this user
+    file_system: FileSystemSettings  # How the shared file system is mounted
+    expected_gpu_count: int  # GPUs that the instance type has; 0 when it has none or it is not known
+    # Packages that the node installs only where the image lacks what they provide: command -> packages
     packages: Mapping[str, tuple[str, ...]]
-    worker_min_capacity: int
-    setup_seconds: int
-    setup_script: ScriptSettings | None = None
+    worker_min_capacity: int  # Fewest workers with which the user wants the cluster
+    setup_seconds: int  # Time from the agent's first start to the end of formation; less than the stack's own time-out
+    setup_script: ScriptSettings | None = None  # Runs as root on every node before it reports; None without one
+    # Runs as the login user on the master once the cluster has formed; None without one
     run_script: ScriptSettings | None = None
-    needs: JobNeeds = NO_NEEDS
-    log_group: str = ""
-    stop_when_idle_seconds: int = 0
+    needs: JobNeeds = NO_NEEDS  # What jobs find on the node beside its contract
+    log_group: str = ""  # CloudWatch log group that takes the node's log; empty when it is not shipped
+    stop_when_idle_seconds: int = 0  # How long the cluster may do nothing before its master ends it; 0 for ever
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads; values may be CDK tokens, and lists are no tuples, for it."""
@@ -81,32 +59,19 @@ class NodeSettings:
 
 @dataclass(frozen=True)
 class AdjusterSettings:
-    """
-    What the Lambda's environment tells the adjuster.
+    """What the Lambda's environment tells the adjuster."""
 
-    Attributes:
-        cluster: The cluster's name, also the value of the `deeplearning:cluster` tag of its groups.
-        state_table: Name of the DynamoDB table that holds the state item.
-        master_queue_url: Doorbells from the adjuster to the master.
-        signal_url: Presigned URL of the stack's WaitConditionHandle.
-        worker_min_capacity: Fewest workers with which the user wants the cluster.
-        settle_seconds: Time between the two equal reads that a decision needs.
-        capacity_reservation_id: The capacity block that the nodes run in, whose end is announced; empty without one.
-        stop_after_seconds: How long the groups may exist before the adjuster stops the cluster; 0 for ever.
-        budget_topic_arn: The topic on which AWS Budgets says that the cluster is to stop; empty without one.
-        encryption_key: ARN of the key that encrypts the nodes' volumes, for the remedy of a refused launch.
-    """
-
-    cluster: str
-    state_table: str
-    master_queue_url: str
-    signal_url: str
-    worker_min_capacity: int
-    settle_seconds: int
+    cluster: str  # The cluster's name, also the value of the `deeplearning:cluster` tag of its groups
+    state_table: str  # Name of the DynamoDB table that holds the state item
+    master_queue_url: str  # Doorbells from the adjuster to the master
+    signal_url: str  # Presigned URL of the stack's WaitConditionHandle
+    worker_min_capacity: int  # Fewest workers with which the user wants the cluster
+    settle_seconds: int  # Time between the two equal reads that a decision needs
+    # The capacity block that the nodes run in, whose end is announced; empty without one
     capacity_reservation_id: str = ""
-    stop_after_seconds: int = 0
-    budget_topic_arn: str = ""
-    encryption_key: str = ""
+    stop_after_seconds: int = 0  # How long the groups may exist before the adjuster stops the cluster; 0 for ever
+    budget_topic_arn: str = ""  # The topic on which AWS Budgets says that the cluster is to stop; empty without one
+    encryption_key: str = ""  # ARN of the key that encrypts the nodes' volumes, for the remedy of a refused launch
 
     @property
     def has_end(self) -> bool:

@@ -51,7 +51,7 @@ def handle(event: Any, context: Any) -> dict[str, str]:
     Raises:
         Exception: Anything that went wrong, so that Lambda tries again; the timer does in any case.
     """
-    logger.info("woken by %s", describe_event(event))
+    logger.info("event: %s", describe_event(event))
     if is_test(event):
         return {"outcome": "notifications are set up"}
     try:

@@ -249,8 +249,8 @@ class Lab:
         clients = make_clients()
         clients.session.register("before-call", lambda model, **_: self.calls.update([model.name]))
         clients.session.register("after-call.sqs.ReceiveMessage", fill_sender)
-        duty = Worker if index else Master
-        return duty(self.node(index, clock, **changes), clients, poll_seconds)
+        role = Worker if index else Master
+        return role(self.node(index, clock, **changes), clients, poll_seconds)
 
     def run(self, agent):
         """Run an agent until it would wait."""

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from deeplearning_agent.master import Master
-from deeplearning_agent.role import Duty
-from deeplearning_agent.telemetry.log_fields import is_for_people
-from deeplearning_agent.telemetry.publisher import Observation
+from deeplearning_agent.role import Role
+from deeplearning_agent.telemetry.log_fields import is_local
+from deeplearning_agent.telemetry.publisher import TelemetryPublisher
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole
@@ -42,24 +42,24 @@ def main(arguments: list[str], root: Path = Path("/")) -> int:
     if arguments:
         return 0 if arguments == ["--check"] else 2
     start_log(root / AGENT_LOG.lstrip("/"))
-    observation = None
+    telemetry = None
     try:
-        duty = make_duty(settings, root)
-        observation = start_observation(duty)
-        LOG.info("starting as %s of cluster %s", duty.node, settings.cluster)
-        duty.run()
+        role = make_role(settings, root)
+        telemetry = start_telemetry(role)
+        LOG.info("starting as %s of cluster %s", role.node, settings.cluster)
+        role.run()
     except StageFailure as failure:
         reason = failure.reason(f"{settings.role.value} {os.uname().nodename}")
         LOG.error("%s", reason)  # noqa: TRY400 - the cause is in the line
         if settings.signal_url:
             send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", str(reason)))
     finally:
-        if observation:
-            observation.close()
+        if telemetry:
+            telemetry.close()
     return 1
 
 
-def make_duty(settings: NodeSettings, root: Path) -> Duty:
+def make_role(settings: NodeSettings, root: Path) -> Role:
     """
     Return the work of this node's role.
 
@@ -73,13 +73,13 @@ def make_duty(settings: NodeSettings, root: Path) -> Duty:
     return Master(node, clients) if settings.role is NodeRole.MASTER else Worker(node, clients)
 
 
-def start_observation(duty: Duty) -> Observation | None:
+def start_telemetry(role: Role) -> TelemetryPublisher | None:
     """Let the outside see this node, if there is a log group that takes what it says."""
-    if not duty.node.settings.log_group:
+    if not role.node.settings.log_group:
         return None
-    observation = Observation(duty.node, duty.clients, duty.chronicle.measure if isinstance(duty, Master) else None)
-    observation.start()
-    return observation
+    telemetry = TelemetryPublisher(role.node, role.clients, role.store.measure if isinstance(role, Master) else None)
+    telemetry.start()
+    return telemetry
 
 
 def start_log(path: Path) -> None:
@@ -88,7 +88,7 @@ def start_log(path: Path) -> None:
     logging.Formatter.converter = time.gmtime
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), logging.FileHandler(path)]
     for handler in handlers:
-        handler.addFilter(is_for_people)
+        handler.addFilter(is_local)
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",

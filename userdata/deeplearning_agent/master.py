@@ -1,21 +1,21 @@
-"""The master's duty: collect the workers, publish the roster, see it acknowledged, and keep it true from then on."""
+"""Master controller: waits for the workers, publishes the membership, then reconciles it with what is alive."""
 
 import logging
 from typing import NoReturn
 
 from deeplearning_agent.boot.steps import prepare_node, run_stage
-from deeplearning_agent.coordination.progress_events import Chronicle
-from deeplearning_agent.coordination.queues import POLL_SECONDS, WorkerBell
-from deeplearning_agent.membership.controller import Keeper
+from deeplearning_agent.coordination.progress_events import ReportingStore
+from deeplearning_agent.coordination.queues import POLL_SECONDS, WorkerNotifier
+from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.formation_outcome import Outcome, is_decided
-from deeplearning_agent.membership.master_epoch import Tenure
-from deeplearning_agent.membership.master_replacement import Resignation
-from deeplearning_agent.membership.member_monitor import MemberWatch
+from deeplearning_agent.membership.formation_outcome import FormationOutcome, is_decided
+from deeplearning_agent.membership.master_epoch import MasterEpoch
+from deeplearning_agent.membership.master_replacement import MasterReplacement
+from deeplearning_agent.membership.member_monitor import MemberMonitor
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.report_collector import PEEK_SECONDS, Collector
+from deeplearning_agent.membership.report_collector import PEEK_SECONDS, ReportCollector
 from deeplearning_agent.membership.transitions import Change, explain, follow_up, publish, take_over
-from deeplearning_agent.role import READ_SECONDS, Duty
+from deeplearning_agent.role import READ_SECONDS, Role
 from deeplearning_agent.workload.idle_service import IdleService
 from deeplearning_agent.workload.interruption_notice import read_notice
 from deeplearning_agent.workload.run_script import RunScript
@@ -39,21 +39,23 @@ TAKE_OVER_SECONDS = 60
 """How long the master of a cluster that had formed waits for acknowledgements."""
 
 
-class Master(Duty):
+class Master(Role):
     """Runs on the one master."""
 
+    store: ReportingStore
+
     user_key = ""
-    watch: MemberWatch | None = None
+    monitor: MemberMonitor | None = None
     """How workers are looked at. Default: through the network."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
-        """Bind the node to its cluster, as every duty; nothing is called yet."""
+        """Bind the node to its cluster, as every role; nothing is called yet."""
         super().__init__(node, clients, poll_seconds)
-        self.store = self.chronicle = Chronicle(node, clients)
-        self.outcome = Outcome(node, self.store, self.call, Resignation(node, clients))
-        self.bell = WorkerBell(clients, node.settings, self.call)
+        self.store = ReportingStore(node, clients)
+        self.outcome = FormationOutcome(node, self.store, self.call, MasterReplacement(node, clients))
+        self.notifier = WorkerNotifier(clients, node.settings, self.call)
 
-    def perform(self) -> NoReturn:
+    def run_role(self) -> NoReturn:
         """Prepare the node, then converge on the item at each ring and once a minute."""
         node, seconds = self.node, self.node.settings.setup_seconds
         self.deadline = setup_deadline(node.clock, node.path(STARTED_FILE), seconds)
@@ -61,13 +63,15 @@ class Master(Duty):
         self.member = prepare_node(node, self.clients, limit)
         self.user_key = run_stage(node.clock, "make the user key", lambda: make_user_key(node))
         run_stage(node.clock, "fetch the run script", lambda: fetch_run_script(node, self.clients, limit))
-        self.chronicle.begin_phases()
+        self.store.begin_phases()
         self.run_script, self.idle_service = RunScript(node), IdleService(node)
-        self.tenure = Tenure(node)
-        self.collector = Collector(node, self.clients, self.poll_seconds)
-        roster = self.collector.roster
+        self.epoch = MasterEpoch(node)
+        self.collector = ReportCollector(node, self.clients, self.poll_seconds)
+        reports = self.collector.reports
         self.formation = Formation(node, self.collector)
-        self.keeper = Keeper(node, roster, self.watch or MemberWatch(node), Replacements(node, self.clients, roster))
+        self.controller = MembershipController(
+            node, reports, self.monitor or MemberMonitor(node), Replacements(node, self.clients, reports)
+        )
         self.acknowledge_by: dict[int, Deadline] = {}
         while True:
             self.follow()
@@ -85,20 +89,20 @@ class Master(Duty):
             if not self.converge(state):
                 return
             generation = state.generation if state else -1
-            self.call(lambda: self.doorbells.wait(generation, self.patience(state)))
+            self.call(lambda: self.notifications.wait(generation, self.poll_deadline(state)))
             if not is_decided(state):  # From then on reports are another master's, or nobody's.
-                self.collector.take(self.node.limit(PEEK_SECONDS))
+                self.collector.receive(self.node.limit(PEEK_SECONDS))
         except (StageFailure, ContractError) as error:
             is_denied = isinstance(error, AwsFailure) and error.is_denied
             may_pass = isinstance(error, AwsFailure | ContractError) and not is_denied and not self.deadline.is_over
             if not is_decided(state) and not may_pass:
                 raise
-            LOG.warning("cannot follow the cluster, will try again: %s", error)
-            self.patience(state).pause(FORM_SECONDS if is_decided(state) else READ_SECONDS)
+            LOG.warning("could not read the cluster state; retrying: %s", error)
+            self.poll_deadline(state).pause(FORM_SECONDS if is_decided(state) else READ_SECONDS)
 
     def converge(self, state: ClusterState | None) -> bool:
         """
-        Do what the item asks of the master, from whatever phase it finds.
+        Reconcile the cluster's state record. Idempotent in every phase.
 
         Returns:
             False when the item must be read again at once.
@@ -109,21 +113,20 @@ class Master(Duty):
         own = self.node.identity.instance_id
         if state is None:
             self.formation.check_deadline(
-                "the capacity adjuster has not said what launched; read its log"
-                + self.collector.roster.describe_failures()
+                "no report from the capacity adjuster; see its log group" + self.collector.reports.describe_failures()
             )
         elif state.phase is Phase.FAILED:
-            self.outcome.tell_decided_failure(state)
+            self.outcome.report_decided_failure(state)
         elif state.phase is Phase.LAUNCHED:
             if own in state.expected:
                 self.publish(state)
                 return False
             self.formation.check_deadline(f"the capacity adjuster does not count {self.node} among {state.expected}")
         elif state.master == own:
-            (self.serve if state.phase is Phase.FORMED else self.form)(state)
+            (self.maintain if state.phase is Phase.FORMED else self.form)(state)
             return False
         else:
-            return self.stand_by_or_succeed(state)
+            return self.take_over_or_stand_by(state)
         return True
 
     def publish(self, state: ClusterState) -> None:
@@ -136,17 +139,17 @@ class Master(Duty):
         own = self.node.identity.instance_id
         workers = tuple(name for name in state.expected if name != own)
         if state.generation > 1:  # The workers' reports may have gone to a master that died.
-            self.bell.tell(state)
+            self.notifier.notify(state)
         lost = self.formation.collect_joined(state, workers, self.deadline.at_most(READ_SECONDS))
         if lost is None:
             return
-        self.chronicle.mark("join")
-        found = [self.member, *(self.collector.roster.member(name) for name in workers if name not in lost)]
+        self.store.mark("join")
+        found = [self.member, *(self.collector.reports.member(name) for name in workers if name not in lost)]
         members = tuple(member for member in found if member is not None)
         # Who joined and is not expected may have died since; who lives asks again once it reads the roster.
-        self.collector.roster.forget_others(state.expected)
+        self.collector.reports.forget_others(state.expected)
         following = publish(state, members, lost, self.user_key)
-        self.tenure.claim(following.generation)
+        self.epoch.record(following.generation)
         if self.call(lambda: self.store.write(following)):
             LOG.info("published generation %d with %d members", following.generation, len(members))
 
@@ -157,40 +160,40 @@ class Master(Duty):
         Raises:
             StageFailure: Too few workers acknowledged in time, and the cluster never formed before.
         """
-        self.bell.tell(state)
+        self.notifier.notify(state)
         self.install(state)
         limit = self.node.limit(TAKE_OVER_SECONDS) if state.has_formed else self.formation.ready_by
         limit = self.acknowledge_by.setdefault(state.generation, limit)
-        lost = self.formation.collect_ready(state, limit, limit.at_most(FORM_SECONDS), self.keeper.look)
+        lost = self.formation.collect_ready(state, limit, limit.at_most(FORM_SECONDS), self.controller.probe)
         if lost:
-            self.move_on(state, Change(lost))
+            self.write_next(state, Change(lost))
         elif lost is not None:
             self.call(lambda: self.store.write(state.advance(Phase.FORMED, has_formed=True)))
 
-    def serve(self, state: ClusterState) -> None:
+    def maintain(self, state: ClusterState) -> None:
         """
         Be the master of a formed cluster for some seconds, or until its membership changes.
 
         Raises:
             StageFailure: The membership could not be installed, or the item not be written.
         """
-        self.bell.tell(state)
+        self.notifier.notify(state)
         if self.install(state) and self.member:
-            self.outcome.tell_success(state)
-            self.keeper.write_ready_hosts(state)  # A run script asks for it at once.
+            self.outcome.report_success(state)
+            self.controller.write_ready_hosts(state)  # A run script asks for it at once.
             if self.run_script.is_due and not state.run_ended:
                 members, own = state.members, self.member
                 run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(members, own))
             self.idle_service.ensure()
-        self.heed_notice(state.notice or read_notice(self.metadata))
+        self.publish_notice(state.notice or read_notice(self.metadata))
         until = self.node.limit(SERVE_SECONDS)
         while not until.is_over:
             if self.run_script.has_ended_well and not state.run_ended:
                 self.call(lambda: self.store.write(state.advance(Phase.FORMED, run_ended=True)))
                 return
-            change = self.keeper.find_change(state)
+            change = self.controller.plan_change(state)
             if change:
-                self.move_on(state, change)
+                self.write_next(state, change)
                 return
             self.listen()
 
@@ -198,13 +201,13 @@ class Master(Duty):
         """Take reports for the length of a round; what AWS does not answer must not keep the master from looking."""
         end, count = self.node.limit(ROUND_SECONDS), 0
         try:
-            count = self.collector.take(end)
+            count = self.collector.receive(end)
         except AwsFailure as error:
-            LOG.warning("cannot read reports, will try again: %s", error)
+            LOG.warning("could not read reports; retrying: %s", error)
         if count == 0:
             end.pause(ROUND_SECONDS)
 
-    def move_on(self, state: ClusterState, change: Change) -> None:
+    def write_next(self, state: ClusterState, change: Change) -> None:
         """
         Write the next generation.
 
@@ -213,10 +216,10 @@ class Master(Duty):
         """
         following = explain(follow_up(state, change), {} if state.has_formed else change.left)
         if self.call(lambda: self.store.write(following)):
-            self.keeper.conclude(change)
+            self.controller.forget_departed(change)
             LOG.info("generation %d has %d members", following.generation, len(following.members))
 
-    def stand_by_or_succeed(self, state: ClusterState) -> bool:
+    def take_over_or_stand_by(self, state: ClusterState) -> bool:
         """
         Take the place of a master that was replaced by this instance; stand by when this one was replaced itself.
 
@@ -228,23 +231,25 @@ class Master(Duty):
         Raises:
             AwsFailure: The item could not be written.
         """
-        if self.member is None or (self.tenure.is_over(state) and not self.keeper.is_vacant(state, self.member)):
+        if self.member is None or (
+            self.epoch.is_superseded(state) and not self.controller.is_vacant(state, self.member)
+        ):
             LOG.warning("%s is the master since generation %d or before", state.master, state.generation)
             self.run_script.stop()
             self.idle_service.stop()
             return True
         # What it heard when it was the master before is old; who lives and is no member asks again.
-        self.collector.roster.forget_others([member.instance_id for member in state.members])
+        self.collector.reports.forget_others([member.instance_id for member in state.members])
         following = take_over(state, self.member, self.user_key)
-        self.tenure.claim(following.generation)
+        self.epoch.record(following.generation)
         if self.call(lambda: self.store.write(following)):
             LOG.warning("took over from %s in generation %d", state.master, following.generation)
         return False
 
-    def patience(self, state: ClusterState | None) -> Deadline:
+    def poll_deadline(self, state: ClusterState | None) -> Deadline:
         """Return until when to wait for news: a minute, or less when the set-up time ends before."""
         return self.node.limit(READ_SECONDS) if is_decided(state) else self.deadline.at_most(READ_SECONDS)
 
     def report_failure(self, failure: StageFailure) -> bool:
         """Tell CloudFormation and write the item; the master of a cluster that had formed tries again."""
-        return self.outcome.tell_failure(failure.reason(str(self.node)))
+        return self.outcome.report_failure(failure.reason(str(self.node)))

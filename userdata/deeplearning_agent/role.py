@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from deeplearning_agent.boot.steps import install_membership
-from deeplearning_agent.coordination.queues import POLL_SECONDS, DoorbellQueue
+from deeplearning_agent.coordination.queues import POLL_SECONDS, NotificationQueue
 from deeplearning_agent.coordination.state_store import StateStore
-from deeplearning_agent.telemetry.log_excerpts import remark_failure, tell_tail
+from deeplearning_agent.telemetry.log_excerpts import failure_fields, log_tail
 from deeplearning_agent.workload.interruption_notice import Metadata, clear_notice, write_notice
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import BOOTSTRAP_LOG
@@ -30,7 +30,7 @@ AWS_SECONDS = 300
 IDLE_SECONDS = 3600
 
 
-class Duty(ABC):
+class Role(ABC):
     """One role's work on one node."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
@@ -47,7 +47,7 @@ class Duty(ABC):
         self.clients = clients
         self.poll_seconds = poll_seconds
         self.store: StateStore = StateStore(clients, settings.state_table, settings.cluster)
-        self.doorbells = DoorbellQueue(
+        self.notifications = NotificationQueue(
             clients,
             settings.master_queue_url if node.is_master else settings.worker_queue_url,
             settings.cluster,
@@ -61,19 +61,19 @@ class Duty(ABC):
 
     def run(self) -> NoReturn:
         """
-        Do the duty; never returns, so that the service's restart is for crashes only.
+        Do the role; never returns, so that the service's restart is for crashes only.
 
         After a failure that is final the agent only repeats it once an hour; a restart of the service, or of the node,
         tries again.
         """
         while True:
             try:
-                self.perform()
+                self.run_role()
             except Exception as error:  # whatever it was, somebody waits for its reason
                 failure = describe_failure(error, "run the agent")
-                tell_tail(self.node, BOOTSTRAP_LOG)
+                log_tail(self.node, BOOTSTRAP_LOG)
                 reason = failure.reason(str(self.node))
-                LOG.exception("%s", reason, extra=remark_failure(failure.stage, reason).extra)
+                LOG.exception("%s", reason, extra=failure_fields(failure.stage, reason).extra)
                 is_final = self.report_failure(failure)
             self.node.clock.wait(READ_SECONDS)
             while is_final:
@@ -81,7 +81,7 @@ class Duty(ABC):
                 self.report_failure(failure)  # Who heard it first may have died since.
 
     @abstractmethod
-    def perform(self) -> NoReturn:
+    def run_role(self) -> NoReturn:
         """Prepare the node, then follow the cluster for as long as the machine lives."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Duty(ABC):
         """
         return call_for(self.node.clock, AWS_SECONDS, action)
 
-    def heed_notice(self, notice: str) -> None:
+    def publish_notice(self, notice: str) -> None:
         """
         Tell the training that capacity ends soon, or that it does not any more.
 

@@ -1,11 +1,11 @@
-"""A worker's duty: join, install what the master publishes, acknowledge it, and go on following."""
+"""Worker role: joins, installs each published membership, acknowledges it, and follows the next."""
 
 import logging
 from typing import NoReturn
 
 from deeplearning_agent.boot.steps import prepare_node
 from deeplearning_agent.coordination.queues import send_report
-from deeplearning_agent.role import READ_SECONDS, Duty
+from deeplearning_agent.role import READ_SECONDS, Role
 from deeplearning_agent.workload.interruption_notice import read_notice, write_notice
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
@@ -31,7 +31,7 @@ ADMISSION_SECONDS = 5
 """How often a newcomer of a formed cluster reads the item, for its first minute."""
 
 
-class Worker(Duty):
+class Worker(Role):
     """Runs on every node but the master."""
 
     seen_generation = -1
@@ -50,7 +50,7 @@ class Worker(Duty):
     admission: Deadline | None = None
     """While it runs, the worker looks often whether it was admitted."""
 
-    def perform(self) -> NoReturn:
+    def run_role(self) -> NoReturn:
         """Prepare the node, then converge on the item at each ring and once a minute."""
         self.member = prepare_node(self.node, self.clients, self.preparation_deadline())
         while True:
@@ -59,7 +59,7 @@ class Worker(Duty):
                 self.converge(self.call(self.store.read))
                 self.listen()
             except (AwsFailure, ContractError) as error:  # noqa: PERF203 - waiting dwarfs it
-                LOG.warning("cannot follow the cluster, will try again: %s", error)
+                LOG.warning("could not read the cluster state; retrying: %s", error)
                 self.node.clock.wait(READ_SECONDS)
 
     def converge(self, state: ClusterState | None) -> None:
@@ -86,7 +86,7 @@ class Worker(Duty):
             self.admission = None
         elif self.admission is None:
             self.admission = self.node.limit(READ_SECONDS)
-        self.heed_notice((state.notice if state else "") or self.noticed)
+        self.publish_notice((state.notice if state else "") or self.noticed)
 
     def take_membership(self, state: ClusterState) -> None:
         """
@@ -138,7 +138,7 @@ class Worker(Duty):
         while not until.is_over:
             self.watch_notices()
             listened = until.at_most(NOTICE_SECONDS)
-            if self.call(lambda limit=listened: self.doorbells.wait(self.seen_generation, limit)):  # type: ignore[misc]
+            if self.call(lambda limit=listened: self.notifications.wait(self.seen_generation, limit)):  # type: ignore[misc]
                 return
 
     def watch_notices(self) -> None:

@@ -9,7 +9,6 @@ a reboot empties.
 
 import math
 import random
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,24 +29,6 @@ class Clock:
     def wait(self, seconds: float) -> None:
         """Do nothing for a time; a negative time is none."""
         time.sleep(max(0.0, seconds))
-
-
-class Bell:
-    """Lets one thread wait, and others end its wait."""
-
-    def __init__(self) -> None:
-        """Begin silent."""
-        self._event = threading.Event()
-
-    def ring(self) -> None:
-        """End the present wait, or the next one."""
-        self._event.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for a ring, and tell whether there was one."""
-        has_rung = self._event.wait(max(0.0, seconds))
-        self._event.clear()
-        return has_rung
 
 
 class Deadline:

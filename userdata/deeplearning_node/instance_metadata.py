@@ -28,18 +28,11 @@ _BLOCKS = "vpc-ipv4-cidr-blocks"
 
 @dataclass(frozen=True)
 class Identity:
-    """
-    How EC2 knows the instance.
-
-    Attributes:
-        instance_id: Its id.
-        address: Its private IPv4 address.
-        networks: The IPv4 blocks of its VPC, such as `10.0.0.0/16`.
-    """
+    """How EC2 knows the instance."""
 
     instance_id: str
-    address: str
-    networks: tuple[str, ...]
+    address: str  # Its private IPv4 address
+    networks: tuple[str, ...]  # The IPv4 blocks of its VPC, such as `10.0.0.0/16`
 
 
 def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> Identity:

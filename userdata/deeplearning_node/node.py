@@ -35,22 +35,13 @@ class LoginUser:
 
 @dataclass(frozen=True)
 class Node:
-    """
-    One node.
+    """One node."""
 
-    Attributes:
-        settings: What user data said.
-        identity: What EC2 says of the instance.
-        root: Where its file tree begins; `/` but for tests.
-        programs: Its programs.
-        clock: Its time.
-    """
-
-    settings: NodeSettings
-    identity: "Identity"
-    root: Path = Path("/")
+    settings: NodeSettings  # What user data said
+    identity: "Identity"  # What EC2 says of the instance
+    root: Path = Path("/")  # Where its file tree begins; `/` but for tests
     programs: Programs = field(default_factory=Programs)
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=Clock)  # Its time
 
     @property
     def is_master(self) -> bool:

@@ -20,28 +20,16 @@ FACTS_FILE = "/opt/deeplearning/node.json"
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """
-    One node, as its programs know it without its settings.
-
-    Attributes:
-        cluster: The cluster's name.
-        role: `master` or `worker`.
-        instance_id: EC2 instance id.
-        login_user: The account under which users log in.
-        mount_point: Where the shared file system is mounted.
-        expected_gpu_count: GPUs that the instance type has; 0 when it has none or it is not known.
-        region: AWS region.
-        needs: What jobs find on the node beside its contract.
-    """
+    """One node, as its programs know it without its settings."""
 
     cluster: str
-    role: str
-    instance_id: str
-    login_user: str
-    mount_point: str
-    expected_gpu_count: int
-    region: str = ""
-    needs: JobNeeds = NO_NEEDS
+    role: str  # `master` or `worker`
+    instance_id: str  # EC2 instance id
+    login_user: str  # The account under which users log in
+    mount_point: str  # Where the shared file system is mounted
+    expected_gpu_count: int  # GPUs that the instance type has; 0 when it has none or it is not known
+    region: str = ""  # AWS region
+    needs: JobNeeds = NO_NEEDS  # What jobs find on the node beside its contract
 
     @classmethod
     def of(cls, node: Node) -> "NodeFacts":
@@ -81,16 +69,10 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class InstalledMembership:
-    """
-    The membership as it is on this node's disk.
+    """The membership as it is on this node's disk."""
 
-    Attributes:
-        generation: Its number; 0 when none is installed.
-        members: Host name and description of each node, master first.
-    """
-
-    generation: int = 0
-    members: tuple[tuple[str, Member], ...] = ()
+    generation: int = 0  # Its number; 0 when none is installed
+    members: tuple[tuple[str, Member], ...] = ()  # Host name and description of each node, master first
 
     @classmethod
     def read(cls, root: Path) -> "InstalledMembership":

@@ -45,14 +45,9 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True)
 class Programs:
-    """
-    The programs of a node.
+    """The programs of a node."""
 
-    Attributes:
-        search_path: Where they are looked for, as in `PATH`.
-    """
-
-    search_path: str = SYSTEM_PATH
+    search_path: str = SYSTEM_PATH  # Where they are looked for, as in `PATH`
 
     def has(self, command: str) -> bool:
         """Tell whether a command exists."""

@@ -23,26 +23,15 @@ NOT_STARTED = "provisioning has not come to it yet"
 
 @dataclass(frozen=True)
 class Step:
-    """
-    One thing that jobs need.
+    """One thing that jobs need."""
 
-    Attributes:
-        state: `waiting`, `running`, `done` or `failed`.
-        detail: Present activity, or the cause of a failure with its remedy.
-        done: How much of it is done.
-        total: How much there is; 0 when that is not known.
-        unit: Of what: `bytes`, `packages`, `%`, or empty.
-        rate: Units a second since this part of it began; 0 when it is not known.
-        final: Whether a failure stays one until somebody mends its cause.
-    """
-
-    state: str = WAITING
-    detail: str = ""
-    done: int = 0
-    total: int = 0
-    unit: str = ""
-    rate: float = 0.0
-    final: bool = False
+    state: str = WAITING  # `waiting`, `running`, `done` or `failed`
+    detail: str = ""  # Present activity, or the cause of a failure with its remedy
+    done: int = 0  # How much of it is done
+    total: int = 0  # How much there is; 0 when that is not known
+    unit: str = ""  # Of what: `bytes`, `packages`, `%`, or empty
+    rate: float = 0.0  # Units a second since this part of it began; 0 when it is not known
+    final: bool = False  # Whether a failure stays one until somebody mends its cause
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON, with the rate in whole units."""

@@ -22,16 +22,10 @@ _LONGEST_TEXT = 64
 
 @dataclass(frozen=True)
 class ExpiryWarning:
-    """
-    EC2's warning that a capacity block ends.
-
-    Attributes:
-        reservation_id: The reservation's id.
-        end: When it ends, in EC2's words; empty when EC2 did not say.
-    """
+    """EC2's warning that a capacity block ends."""
 
     reservation_id: str
-    end: str
+    end: str  # When it ends, in EC2's words; empty when EC2 did not say
 
     @property
     def notice(self) -> str:

@@ -18,30 +18,17 @@ _HEALTH_CHECK = re.compile(
 
 @dataclass(frozen=True)
 class Activity:
-    """
-    A scaling activity of a group.
-
-    Attributes:
-        activity_id: Its id.
-        kind: `launch`, `terminate` or `other`.
-        status: Auto Scaling's status code.
-        start: When it began, seconds since the epoch.
-        end: When it ended, the same; None while it runs.
-        message: Auto Scaling's status message; why it failed.
-        zone: Availability zone; empty when Auto Scaling did not say.
-        instance_id: Instance that it is about; empty when Auto Scaling did not say.
-        cause: Auto Scaling's words for why it began.
-    """
+    """A scaling activity of a group."""
 
     activity_id: str
-    kind: str
-    status: str
-    start: float
-    end: float | None = None
-    message: str = ""
-    zone: str = ""
-    instance_id: str = ""
-    cause: str = ""
+    kind: str  # `launch`, `terminate` or `other`
+    status: str  # Auto Scaling's status code
+    start: float  # When it began, seconds since the epoch
+    end: float | None = None  # When it ended, the same; None while it runs
+    message: str = ""  # Auto Scaling's status message; why it failed
+    zone: str = ""  # Availability zone; empty when Auto Scaling did not say
+    instance_id: str = ""  # Instance that it is about; empty when Auto Scaling did not say
+    cause: str = ""  # Auto Scaling's words for why it began
 
     @property
     def is_in_progress(self) -> bool:

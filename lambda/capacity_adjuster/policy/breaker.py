@@ -26,31 +26,19 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Breaker:
-    """
-    The breaker's record.
+    """The breaker's record."""
 
-    Attributes:
-        revision: Counts every write; the compare-and-set condition.
-        group: Name of the workers' group.
-        members: Instances that have been members; the state item remembers only the last that left.
-        is_tripped: Whether launches are, or were to be, suspended.
-        reason: Why it tripped; empty before.
-        counted_from: Losses before this moment count no more, in seconds since the epoch.
-        lease_until: While the suspension is under way, the time after which its invocation cannot be alive any more,
-            in seconds since the epoch; 0 once it is done.
-        cause: Cause of the reason; empty in records of an older version.
-        remedy: Remedy of the reason.
-    """
-
-    revision: int
-    group: str
-    members: tuple[str, ...] = ()
-    is_tripped: bool = False
-    reason: str = ""
-    counted_from: int = 0
+    revision: int  # Counts every write; the compare-and-set condition
+    group: str  # Name of the workers' group
+    members: tuple[str, ...] = ()  # Instances that have been members; the state item remembers only the last that left
+    is_tripped: bool = False  # Whether launches are, or were to be, suspended
+    reason: str = ""  # Why it tripped; empty before
+    counted_from: int = 0  # Losses before this moment count no more, in seconds since the epoch
+    # While the suspension is under way, the time after which its invocation cannot be alive any more, in seconds since
+    # the epoch; 0 once it is done
     lease_until: int = 0
-    cause: str = ""
-    remedy: str = ""
+    cause: str = ""  # Cause of the reason; empty in records of an older version
+    remedy: str = ""  # Remedy of the reason
 
     def confirm(self) -> "Breaker":
         """Return the next revision, with the launches suspended."""
@@ -64,16 +52,10 @@ class Breaker:
 
 @dataclass(frozen=True)
 class Trip:
-    """
-    Suspend the launches of the workers' group.
+    """Suspend the launches of the workers' group."""
 
-    Attributes:
-        breaker: The record to write, but for its lease.
-        failed: Ids of the workers that were lost; what is decided.
-    """
-
-    breaker: Breaker
-    failed: tuple[str, ...]
+    breaker: Breaker  # The record to write, but for its lease
+    failed: tuple[str, ...]  # Ids of the workers that were lost; what is decided
 
 
 @dataclass(frozen=True)

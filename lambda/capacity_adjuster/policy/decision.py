@@ -39,15 +39,10 @@ _FIRST = 1
 
 @dataclass(frozen=True)
 class Wait:
-    """
-    Do nothing now.
+    """Do nothing now."""
 
-    Attributes:
-        why: What is waited for.
-        seconds: When to look again, where that is known; 0 where it is not. No part of what is decided.
-    """
-
-    why: str
+    why: str  # What is waited for
+    # When to look again, where that is known; 0 where it is not. No part of what is decided.
     seconds: float = field(default=0.0, compare=False)
 
 
@@ -60,23 +55,14 @@ class Resume:
 
 @dataclass(frozen=True)
 class Shrink:
-    """
-    Lower the workers' desired capacity to what launched.
+    """Lower the workers' desired capacity to what launched."""
 
-    Attributes:
-        group: Name of the workers' group.
-        desired: Its desired capacity.
-        launched: Ids of the workers that launched.
-        requested: Workers asked for.
-        reason: Why fewer launched.
-        processes: Processes to suspend, those that nobody has suspended; no part of what is decided.
-    """
-
-    group: str
-    desired: int
-    launched: tuple[str, ...]
-    requested: int
-    reason: Reason
+    group: str  # Name of the workers' group
+    desired: int  # Its desired capacity
+    launched: tuple[str, ...]  # Ids of the workers that launched
+    requested: int  # Workers asked for
+    reason: Reason  # Why fewer launched
+    # Processes to suspend, those that nobody has suspended; no part of what is decided
     processes: tuple[str, ...] = field(compare=False)
 
 

@@ -18,20 +18,12 @@ _DEATHS_EACH = 2
 
 @dataclass(frozen=True)
 class Shortfall:
-    """
-    How far a group came.
+    """How far a group came."""
 
-    Attributes:
-        role: The group's role.
-        launched: Instances that launched.
-        requested: Instances that were asked for.
-        minimum: Fewest with which the cluster is wanted.
-    """
-
-    role: NodeRole
-    launched: int
-    requested: int
-    minimum: int
+    role: NodeRole  # The group's role
+    launched: int  # Instances that launched
+    requested: int  # Instances that were asked for
+    minimum: int  # Fewest with which the cluster is wanted
 
 
 def is_hopeless(group: GroupObservation) -> bool:

@@ -39,36 +39,21 @@ class Instance:
 
 @dataclass(frozen=True)
 class GroupObservation:
-    """
-    One Auto Scaling group.
-
-    Attributes:
-        name: The group's name.
-        role: Value of its role tag.
-        min_size: The group's own minimum, which Auto Scaling enforces; not the user's minimum.
-        desired: Desired capacity.
-        max_size: Maximum.
-        instances: All instances that it lists.
-        activities: Its scaling activities; None when they were not read, and then the group counts as busy.
-        suspended: Processes that somebody suspended.
-        created: When it was made, seconds since the epoch.
-        is_deleting: Whether it is being deleted.
-        candidate: Value of its candidate tag, its place among the groups of its role.
-        elsewhere: Desired capacity of the other groups of its role, which `desired` counts too.
-    """
+    """One Auto Scaling group."""
 
     name: str
-    role: NodeRole
-    min_size: int
-    desired: int
-    max_size: int
-    instances: tuple[Instance, ...] = ()
+    role: NodeRole  # Value of its role tag
+    min_size: int  # The group's own minimum, which Auto Scaling enforces; not the user's minimum
+    desired: int  # Desired capacity
+    max_size: int  # Maximum
+    instances: tuple[Instance, ...] = ()  # All instances that it lists
+    # Its scaling activities; None when they were not read, and then the group counts as busy
     activities: tuple[Activity, ...] | None = ()
-    suspended: frozenset[str] = frozenset()
-    created: float = 0.0
-    is_deleting: bool = False
-    candidate: str = FIRST_CANDIDATE
-    elsewhere: int = 0
+    suspended: frozenset[str] = frozenset()  # Processes that somebody suspended
+    created: float = 0.0  # When it was made, seconds since the epoch
+    is_deleting: bool = False  # Whether it is being deleted
+    candidate: str = FIRST_CANDIDATE  # Value of its candidate tag, its place among the groups of its role
+    elsewhere: int = 0  # Desired capacity of the other groups of its role, which `desired` counts too
 
     @property
     def launched(self) -> tuple[str, ...]:

@@ -28,66 +28,38 @@ _ORDER = (NodeRole.WORKER, NodeRole.MASTER)
 
 @dataclass(frozen=True)
 class CapacityRequest:
-    """
-    A request of the stack.
+    """A request of the stack."""
 
-    Attributes:
-        request_id: Id of the request; each is one wish.
-        resource: Id of the stack's resource that makes it.
-        master: Masters wanted.
-        workers: Workers wanted.
-        candidate: Value of the candidate tag of the groups that are asked.
-        is_creation: Whether the resource is being created.
-    """
-
-    request_id: str
-    resource: str
-    master: int
-    workers: int
-    candidate: str
-    is_creation: bool
+    request_id: str  # Id of the request; each is one wish
+    resource: str  # Id of the stack's resource that makes it
+    master: int  # Masters wanted
+    workers: int  # Workers wanted
+    candidate: str  # Value of the candidate tag of the groups that are asked
+    is_creation: bool  # Whether the resource is being created
 
 
 @dataclass(frozen=True)
 class GroupTarget:
-    """
-    What one group is asked for.
-
-    Attributes:
-        group: Its name.
-        before: Its desired capacity when the wish was read.
-        target: What it is set to.
-    """
+    """What one group is asked for."""
 
     group: str
-    before: int
-    target: int
+    before: int  # Its desired capacity when the wish was read
+    target: int  # What it is set to
 
 
 @dataclass(frozen=True)
 class RequestedCapacity:
-    """
-    The last wish.
+    """The last wish."""
 
-    Attributes:
-        revision: Counts every write; the compare-and-set condition.
-        request: The request; its id is the wish's.
-        known: Ids of the requests that were taken, the newest last.
-        asks: What each group is asked for, in that order; empty until the groups were seen.
-        former: What the wish before asked of them.
-        is_open: Whether it is still to be carried out.
-        is_over: Whether the stack deletes the cluster, so that nothing is asked for any more.
-        lease_until: While an invocation carries it out, the time after which that cannot be alive any more, in seconds
-            since the epoch; else 0.
-    """
-
-    revision: int
-    request: CapacityRequest
-    known: tuple[str, ...]
-    asks: tuple[GroupTarget, ...] = ()
-    former: tuple[GroupTarget, ...] = ()
-    is_open: bool = True
-    is_over: bool = False
+    revision: int  # Counts every write; the compare-and-set condition
+    request: CapacityRequest  # The request; its id is the wish's
+    known: tuple[str, ...]  # Ids of the requests that were taken, the newest last
+    asks: tuple[GroupTarget, ...] = ()  # What each group is asked for, in that order; empty until the groups were seen
+    former: tuple[GroupTarget, ...] = ()  # What the wish before asked of them
+    is_open: bool = True  # Whether it is still to be carried out
+    is_over: bool = False  # Whether the stack deletes the cluster, so that nothing is asked for any more
+    # While an invocation carries it out, the time after which that cannot be alive any more, in seconds since the
+    # epoch; else 0
     lease_until: int = 0
 
     def intend(self, asks: Sequence[GroupTarget], lease_until: int) -> "RequestedCapacity":

@@ -13,34 +13,22 @@ LONGEST_LEASE_SECONDS = 1800
 
 @dataclass(frozen=True)
 class Adjustment:
-    """
-    A shrink of the workers' group.
+    """A shrink of the workers' group."""
 
-    Attributes:
-        revision: Counts every write; the compare-and-set condition.
-        group: Name of the group.
-        requested: Workers asked for before the first shrink.
-        before: Desired capacity when the shrink began.
-        target: Workers that had launched; what desired is, or was to be, lowered to. Once it is known whether it was,
-            both are what desired is.
-        reason: Why fewer launched, for the user.
-        processes: Processes that were not suspended before, so that they are ours to resume.
-        lease_until: While the shrink is under way, the time after which its invocation cannot be alive any more, in
-            seconds since the epoch; 0 once the processes are resumed.
-        cause: Cause of the reason; empty in records of an older version.
-        remedy: Remedy of the reason.
-    """
-
-    revision: int
+    revision: int  # Counts every write; the compare-and-set condition
     group: str
-    requested: int
-    before: int
+    requested: int  # Workers asked for before the first shrink
+    before: int  # Desired capacity when the shrink began
+    # Workers that had launched; what desired is, or was to be, lowered to. Once it is known whether it was, both are
+    # what desired is.
     target: int
-    reason: str
-    processes: tuple[str, ...]
+    reason: str  # Why fewer launched, for the user
+    processes: tuple[str, ...]  # Processes that were not suspended before, so that they are ours to resume
+    # While the shrink is under way, the time after which its invocation cannot be alive any more, in seconds since the
+    # epoch; 0 once the processes are resumed
     lease_until: int
-    cause: str = ""
-    remedy: str = ""
+    cause: str = ""  # Cause of the reason; empty in records of an older version
+    remedy: str = ""  # Remedy of the reason
 
     @property
     def is_open(self) -> bool:

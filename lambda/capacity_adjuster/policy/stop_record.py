@@ -12,26 +12,18 @@ from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
 
 @dataclass(frozen=True)
 class StopRecord:
-    """
-    What is known of the stops of a cluster.
+    """What is known of the stops of a cluster."""
 
-    Attributes:
-        revision: Counts every write; the compare-and-set condition.
-        counted_from: When the present allowance began, in seconds since the epoch; 0 for the first, which began when
-            the groups were made.
-        cause: Why the cluster stops, or stopped last; empty before the first stop.
-        message_id: The last message of AWS Budgets that stopped it, so that its copies do not.
-        lease_until: While a stop is under way, the time after which its invocation cannot be alive any more, in
-            seconds since the epoch; 0 while none is.
-        stopped_at: When it was stopped, in the same; 0 while its allowance runs.
-    """
-
-    revision: int = 0
+    revision: int = 0  # Counts every write; the compare-and-set condition
+    # When the present allowance began, in seconds since the epoch; 0 for the first, which began when the groups were
+    # made
     counted_from: int = 0
-    cause: str = ""
-    message_id: str = ""
+    cause: str = ""  # Why the cluster stops, or stopped last; empty before the first stop
+    message_id: str = ""  # The last message of AWS Budgets that stopped it, so that its copies do not
+    # While a stop is under way, the time after which its invocation cannot be alive any more, in seconds since the
+    # epoch; 0 while none is
     lease_until: int = 0
-    stopped_at: int = 0
+    stopped_at: int = 0  # When it was stopped, in the same; 0 while its allowance runs
 
     @property
     def is_open(self) -> bool:

@@ -12,21 +12,11 @@ from deeplearning_contract.messages import Doorbell
 
 @dataclass(frozen=True)
 class Adapters:
-    """
-    AWS, as one invocation uses it.
+    """AWS, as one invocation uses it."""
 
-    Attributes:
-        groups: The Auto Scaling groups.
-        records: The state item and the adjuster's own records.
-        notify_master: Sends a doorbell to the master's queue.
-        signal_failure: Signals the stack that the cluster failed, with the reason.
-        clock: The invocation's time.
-        send_event: Publishes an event to EventBridge; raises nothing.
-    """
-
-    groups: AutoScalingGroups
-    records: StateTable
-    notify_master: Callable[[Doorbell], None]
-    signal_failure: Callable[[str], None]
-    clock: InvocationClock
-    send_event: Callable[[ClusterEvent], None]
+    groups: AutoScalingGroups  # The Auto Scaling groups
+    records: StateTable  # The state item and the adjuster's own records
+    notify_master: Callable[[Doorbell], None]  # Sends a doorbell to the master's queue
+    signal_failure: Callable[[str], None]  # Signals the stack that the cluster failed, with the reason
+    clock: InvocationClock  # The invocation's time
+    send_event: Callable[[ClusterEvent], None]  # Publishes an event to EventBridge; raises nothing

@@ -90,7 +90,7 @@ class Reconciliation:
             if why:
                 return why
             if not self._acquire_lock():
-                return "another invocation looks already"
+                return "skipped: another invocation is running"
             return self._converge()
         except ClientError as error:
             if error.response["Error"]["Code"] in _DENIED_CODES and confirmation.state is None:

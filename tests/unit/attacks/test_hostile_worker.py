@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 import deeplearning_agent
 import deeplearning_contract
 import deeplearning_node
-from deeplearning_agent.membership.address_proof import AddressProof, Proof
-from deeplearning_agent.membership.controller import Keeper
+from deeplearning_agent.membership.address_proof import AddressCheck, Proof
+from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.member_monitor import Findings
-from deeplearning_agent.membership.report_collector import MOST_BATCHES, Collector
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.member_monitor import MemberHealth
+from deeplearning_agent.membership.report_collector import MOST_BATCHES, ReportCollector
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_agent.role import READ_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
@@ -41,8 +41,8 @@ def report(index, stage=ReportStage.JOINED, **changes):
 class Watch:
     """Finds nothing."""
 
-    def look(self, members, others=()):
-        return Findings()
+    def probe(self, members, others=()):
+        return MemberHealth()
 
 
 class Replacements:
@@ -51,16 +51,16 @@ class Replacements:
     def awaited(self):
         return ()
 
-    def condemn(self, causes):
+    def mark_unhealthy(self, causes):
         assert set(causes) <= {f"i-{HOSTILE:017x}"}
 
     def has_ordered(self, _instance_id):
         return False
 
-    def order(self, left, _found):
+    def schedule(self, left, _found):
         assert {worker.instance_id for worker in left} <= {f"i-{HOSTILE:017x}"}
 
-    def carry_out(self, *_):
+    def submit_due(self, *_):
         pass
 
 
@@ -73,14 +73,14 @@ def master(lab):  # noqa: F811 - the fixture
     lab.program(0, "ssh-keyscan", f'for address; do :; done\ncase "$address" in\n{lines}esac')
     (node.instance_file("reports")).mkdir(parents=True, exist_ok=True)
     node.path("/opt/deeplearning").mkdir(parents=True, exist_ok=True)
-    roster = Roster(node)
+    reports = WorkerReports(node)
     for index in HONEST:
-        roster.accept(report(index))
-        roster.accept(report(index, ReportStage.READY, generation=1))
+        reports.record(report(index))
+        reports.record(report(index, ReportStage.READY, generation=1))
     members = tuple(make_member(index) for index in (0, *HONEST))
     ids = tuple(member.instance_id for member in members)
     state = ClusterState(CLUSTER, 3, 1, Phase.FORMED, 3, ids, members=members, has_formed=True)
-    return roster, Keeper(node, roster, Watch(), Replacements()), state
+    return reports, MembershipController(node, reports, Watch(), Replacements()), state
 
 
 CLAIMS = st.builds(
@@ -103,64 +103,64 @@ CLAIMS = st.builds(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(claims=st.lists(CLAIMS, max_size=6), repeated=st.booleans())
 def test_no_report_of_its_own_moves_another_member(master, claims, repeated):
-    roster, keeper, state = master
+    reports, keeper, state = master
     for claim in claims * (2 if repeated else 1):
-        roster.accept(NodeReport.from_body(claim.to_body()))
-    change = keeper.find_change(state)
+        reports.record(NodeReport.from_body(claim.to_body()))
+    change = keeper.plan_change(state)
     assert not change.left
     assert {member.instance_id for member in change.joined} <= {f"i-{HOSTILE:017x}"}
     taken = {member.address for member in state.members}
     assert not {member.address for member in change.joined} & taken
     for index in HONEST:
-        assert roster.member(f"i-{index:017x}") == make_member(index)
-        assert roster.reason(f"i-{index:017x}").cause == ""
+        assert reports.member(f"i-{index:017x}") == make_member(index)
+        assert reports.reason(f"i-{index:017x}").cause == ""
 
 
 def test_who_claims_the_address_of_another_has_failed_and_the_other_stays(master):
-    roster, keeper, state = master
-    roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
-    assert "at which another node answers" in roster.reason(f"i-{HOSTILE:017x}").cause
-    assert keeper.find_change(state).joined == ()
+    reports, keeper, state = master
+    reports.record(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
+    assert "at which another node answers" in reports.reason(f"i-{HOSTILE:017x}").cause
+    assert keeper.plan_change(state).joined == ()
 
 
 def test_a_replacement_that_has_the_address_of_a_node_that_is_gone_may_have_it(lab, master):  # noqa: F811
-    roster, keeper, state = master
+    reports, keeper, state = master
     newcomer = make_member(HOSTILE, make_member(1).address)
     lab.program(0, "ssh-keyscan", f"echo '{newcomer.address} {newcomer.host_key}'")
-    roster.accept(report(HOSTILE, member=newcomer))
-    change = keeper.find_change(replace(state, members=(state.members[0], state.members[2])))
+    reports.record(report(HOSTILE, member=newcomer))
+    change = keeper.plan_change(replace(state, members=(state.members[0], state.members[2])))
     assert change.joined == (newcomer,)
 
 
 def test_an_address_at_which_nobody_answers_is_nobodys_yet(lab, master):  # noqa: F811
-    roster, _, _ = master
+    reports, _, _ = master
     lab.program(0, "ssh-keyscan", "exit 1")
-    roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
-    assert not roster.has_reported(f"i-{HOSTILE:017x}")
+    reports.record(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
+    assert not reports.has_reported(f"i-{HOSTILE:017x}")
 
 
 def test_the_masters_own_address_is_never_another_ones(lab, master):  # noqa: F811
-    roster, _, _ = master
+    reports, _, _ = master
     claim = make_member(HOSTILE, make_member(0).address)
     lab.program(0, "ssh-keyscan", f"echo '{claim.address} {claim.host_key}'")
-    roster.accept(report(HOSTILE, member=claim))
-    assert roster.member(claim.instance_id) is None
+    reports.record(report(HOSTILE, member=claim))
+    assert reports.member(claim.instance_id) is None
 
 
 def test_a_claim_that_is_repeated_asks_the_address_once_a_minute(lab):  # noqa: F811
     node = lab.node(0)
     lab.program(0, "ssh-keyscan", 'echo x >>"$FAKES/asked"; echo "10.0.0.10 ssh-ed25519 other"')
-    proof = AddressProof(node)
-    assert {proof.ask(make_member(HOSTILE, "10.0.0.10")) for _ in range(5)} == {Proof.OTHER}
+    check = AddressCheck(node)
+    assert {check.verify(make_member(HOSTILE, "10.0.0.10")) for _ in range(5)} == {Proof.OTHER}
     assert (lab.directory / "programs0/asked").read_text() == "x\n"
 
 
 @pytest.mark.parametrize("size", [1000, 1024 * 1024])
 def test_a_reason_of_any_size_is_kept_short_on_disk(master, size):
-    roster, _, _ = master
+    reports, _, _ = master
     body = json.loads(report(HOSTILE, ReportStage.FAILED).to_body()) | {"reason": "\x1b[2J" * (size // 4)}
-    roster.accept(NodeReport.from_body(json.dumps(body)))
-    assert len(roster.reason(f"i-{HOSTILE:017x}").cause) <= MAX_REASON
+    reports.record(NodeReport.from_body(json.dumps(body)))
+    assert len(reports.reason(f"i-{HOSTILE:017x}").cause) <= MAX_REASON
 
 
 def test_a_report_in_the_name_of_another_is_not_believed(lab, caplog):  # noqa: F811
@@ -183,8 +183,8 @@ def test_a_report_in_the_name_of_another_is_not_believed(lab, caplog):  # noqa: 
 class Heard:
     """A collector that has heard everything that there is to hear."""
 
-    def __init__(self, roster):
-        self.roster = roster
+    def __init__(self, reports):
+        self.reports = reports
 
     def collect(self, is_done, _until):
         return is_done()
@@ -199,16 +199,16 @@ def answer_with_owners_keys(lab):  # noqa: F811
 def test_who_claims_an_address_first_loses_it_to_the_one_that_answers_there(lab):  # noqa: F811
     node = lab.node(0)
     answer_with_owners_keys(lab)
-    roster = Roster(node)
-    roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
+    reports = WorkerReports(node)
+    reports.record(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
     for index in HONEST:
-        roster.accept(report(index))
-        assert roster.member(f"i-{index:017x}") == make_member(index)
-        assert not roster.reason(f"i-{index:017x}").cause
-    assert roster.member(f"i-{HOSTILE:017x}") is None
-    roster.accept(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address), sequence=2))
+        reports.record(report(index))
+        assert reports.member(f"i-{index:017x}") == make_member(index)
+        assert not reports.reason(f"i-{index:017x}").cause
+    assert reports.member(f"i-{HOSTILE:017x}") is None
+    reports.record(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address), sequence=2))
     workers = [f"i-{index:017x}" for index in (*HONEST, HOSTILE)]
-    formation = Formation(node, Heard(roster))
+    formation = Formation(node, Heard(reports))
     state = ClusterState(CLUSTER, 1, 1, Phase.LAUNCHED, 4, tuple(workers))
     assert set(formation.collect_joined(state, workers, formation.deadline)) == {f"i-{HOSTILE:017x}"}
 
@@ -238,13 +238,13 @@ SPECIAL = ["255.255.255.255", "240.0.0.1", "169.254.169.254", "127.0.0.1", "224.
 
 @pytest.mark.parametrize("address", OUTSIDE)
 def test_an_address_outside_of_the_vpc_is_refused_with_the_reason(master, address):
-    roster, keeper, state = master
-    roster.accept(report(HOSTILE, member=make_member(HOSTILE, address)))
+    reports, keeper, state = master
+    reports.record(report(HOSTILE, member=make_member(HOSTILE, address)))
     assert (
-        roster.reason(f"i-{HOSTILE:017x}").cause
+        reports.reason(f"i-{HOSTILE:017x}").cause
         == f"it claims the address {address}, which is not in the VPC (10.0.0.0/8)"
     )
-    assert not keeper.find_change(state).joined
+    assert not keeper.plan_change(state).joined
 
 
 @pytest.mark.parametrize("address", SPECIAL)
@@ -306,7 +306,7 @@ def flood(lab, reports):  # noqa: F811
     queue = Queue(lab, reports)
     clients = lab.clients
     clients.sqs = queue
-    return Collector(node, clients), queue
+    return ReportCollector(node, clients), queue
 
 
 def test_a_flood_of_one_sender_keeps_others_waiting_for_one_round(lab):  # noqa: F811
@@ -315,8 +315,8 @@ def test_a_flood_of_one_sender_keeps_others_waiting_for_one_round(lab):  # noqa:
         for index in range(1, 301)
     ]
     collector, queue = flood(lab, [*claims, report(1)])
-    collector.take(lab.node(0).limit(2))
-    assert collector.roster.member(f"i-{1:017x}") == make_member(1)
+    collector.receive(lab.node(0).limit(2))
+    assert collector.reports.member(f"i-{1:017x}") == make_member(1)
     assert queue.calls == 31
     asked = lab.directory / "programs0/asked"
     assert not asked.exists() or asked.read_text() == "x\n"
@@ -324,7 +324,7 @@ def test_a_flood_of_one_sender_keeps_others_waiting_for_one_round(lab):  # noqa:
 
 def test_a_round_ends_however_many_reports_there_are(lab):  # noqa: F811
     collector, queue = flood(lab, [report(HOSTILE, ReportStage.FAILED, sequence=index) for index in range(1, 5000)])
-    collector.take(lab.node(0).limit(600))
+    collector.receive(lab.node(0).limit(600))
     assert queue.calls == MOST_BATCHES
 
 
@@ -332,7 +332,7 @@ def test_a_flood_of_what_nobody_can_read_is_read_on(lab):  # noqa: F811
     collector, queue = flood(lab, [report(1)])
     poison = {"Body": "{", "Attributes": {"SenderId": f"{ROLE_ID}:i-{HOSTILE:017x}"}}
     queue.waiting = [poison] * 100 + queue.waiting
-    assert collector.take(lab.node(0).limit(2)) == 1
+    assert collector.receive(lab.node(0).limit(2)) == 1
 
 
 def test_of_many_reports_of_one_node_the_newest_counts_whatever_their_order(lab):  # noqa: F811
@@ -344,24 +344,24 @@ def test_of_many_reports_of_one_node_the_newest_counts_whatever_their_order(lab)
         report(1, ReportStage.FAILED, reason="late", sequence=4),
     ]
     collector, _ = flood(lab, told)
-    collector.take(lab.node(0).limit(2))
-    assert collector.roster.reason(f"i-{1:017x}").cause == "the last"
-    assert collector.roster.is_ready(f"i-{1:017x}", 3)
-    assert not collector.roster.is_ready(f"i-{1:017x}", 4)
+    collector.receive(lab.node(0).limit(2))
+    assert collector.reports.reason(f"i-{1:017x}").cause == "the last"
+    assert collector.reports.is_ready(f"i-{1:017x}", 3)
+    assert not collector.reports.is_ready(f"i-{1:017x}", 4)
 
 
 def test_a_node_that_cannot_count_is_heard_in_the_order_in_which_it_reports(lab):  # noqa: F811
     collector, _ = flood(lab, [report(1, ReportStage.FAILED, sequence=0), report(1, sequence=0)])
-    collector.take(lab.node(0).limit(2))
-    assert collector.roster.member(f"i-{1:017x}") == make_member(1)
-    assert not collector.roster.reason(f"i-{1:017x}").cause
+    collector.receive(lab.node(0).limit(2))
+    assert collector.reports.member(f"i-{1:017x}") == make_member(1)
+    assert not collector.reports.reason(f"i-{1:017x}").cause
 
 
 def test_claims_that_differ_cost_one_connection_a_minute(lab):  # noqa: F811
     node = lab.node(0)
     lab.program(0, "ssh-keyscan", 'echo x >>"$FAKES/asked"; echo "10.0.0.10 ssh-ed25519 other"')
-    proof = AddressProof(node)
-    claims = [proof.ask(make_member(HOSTILE, f"10.0.0.{index}")) for index in range(10, 15)]
+    check = AddressCheck(node)
+    claims = [check.verify(make_member(HOSTILE, f"10.0.0.{index}")) for index in range(10, 15)]
     assert claims == [Proof.OTHER] + [Proof.NOBODY] * 4
     assert (lab.directory / "programs0/asked").read_text() == "x\n"
 

@@ -10,7 +10,7 @@ from fault_proxy import stall
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deeplearning_agent import role as duty
+from deeplearning_agent import role
 from deeplearning_agent.coordination import stack_signal as signals
 from deeplearning_agent.master import Master
 from deeplearning_agent.membership import formation_outcome as outcome
@@ -155,5 +155,5 @@ def test_nothing_that_waits_reads_the_wall_clock():
 
 
 def test_the_constants_that_these_tests_assume_are_those_of_the_agent():
-    assert (duty.AWS_SECONDS, duty.READ_SECONDS) == (300, 60)
+    assert (role.AWS_SECONDS, role.READ_SECONDS) == (300, 60)
     assert outcome.SIGNAL_ATTEMPTS * signals.SIGNAL_SECONDS <= 600

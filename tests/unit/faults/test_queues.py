@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from deeplearning_agent.coordination.queues import (
     POLL_SECONDS,
-    DoorbellQueue,
+    NotificationQueue,
     ReportQueue,
     ring_generation,
     send_report,
 )
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import Doorbell, NodeReport, ReportStage
 from deeplearning_contract.reason import MAX_REASON
@@ -55,8 +55,8 @@ class Reports(ReportQueue):
     def send(self):
         send_report(self._clients, self._url, joined())
 
-    def doorbells(self):
-        return DoorbellQueue(self._clients, self._url, "training", is_shared=False, poll_seconds=0)
+    def notifications(self):
+        return NotificationQueue(self._clients, self._url, "training", is_shared=False, poll_seconds=0)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_poison_is_removed_after_one_receipt_and_hides_nobody(clients, reports, 
 def test_poison_on_the_broadcast_rings_nobody_and_costs_one_poll_in_twenty_seconds(clients, proxy, url, clock):
     for body in ("poison{", "[]", Doorbell("another", 9).to_body(), '{"kind":"doorbell","cluster":"training"}'):
         clients.sqs.send_message(QueueUrl=url, MessageBody=body)
-    queue = DoorbellQueue(clients, url, "training", is_shared=True, poll_seconds=POLL_SECONDS)
+    queue = NotificationQueue(clients, url, "training", is_shared=True, poll_seconds=POLL_SECONDS)
     proxy.inject(EMPTY, "ReceiveMessage", on=(2, 3))
     die_after(clients.sqs.meta.events, 100)  # Whoever spins would never end.
     assert not queue.wait(0, Deadline.after(clock, 600))
@@ -124,7 +124,7 @@ def test_a_ring_that_seven_polls_in_ten_do_not_show_is_heard_all_the_same(client
         Fault(lambda call, answer: EMPTY.respond(call, None) if chance.random() < 0.7 else answer, has_effect=True),
         "ReceiveMessage",
     )
-    queue = DoorbellQueue(clients, url, "training", is_shared=True, poll_seconds=POLL_SECONDS)
+    queue = NotificationQueue(clients, url, "training", is_shared=True, poll_seconds=POLL_SECONDS)
     assert queue.wait(2, Deadline.after(clock, 600))
     assert proxy.count("ReceiveMessage") < 30
 
@@ -133,7 +133,7 @@ def test_a_ring_that_seven_polls_in_ten_do_not_show_is_heard_all_the_same(client
 def test_a_broadcast_queue_over_its_limit_is_waited_for(clients, proxy, url, clock):
     clients.sqs.send_message(QueueUrl=url, MessageBody=Doorbell("training", 3).to_body())
     proxy.inject(refuse("OverLimit", 403), "ReceiveMessage", on=tuple(range(1, 8)))
-    queue = DoorbellQueue(clients, url, "training", is_shared=True, poll_seconds=POLL_SECONDS)
+    queue = NotificationQueue(clients, url, "training", is_shared=True, poll_seconds=POLL_SECONDS)
     assert call_for(clock, AWS_SECONDS, lambda: queue.wait(2, Deadline.after(clock, 60)))
 
 
@@ -146,7 +146,7 @@ def test_a_report_whose_answer_is_lost_is_sent_again_and_counts_once(proxy, repo
     node = machine.node()
     digests = []
     for report in found:
-        Roster(node).accept(report)
+        WorkerReports(node).record(report)
         digests.append({path: path.read_bytes() for path in machine.root.rglob("*.json")})
     assert digests[0]
     assert all(digest == digests[0] for digest in digests)
@@ -214,8 +214,8 @@ def test_any_text_at_all_is_neither_a_report_nor_a_ring_and_ends_nothing(body):
 def test_half_a_surrogate_pair_in_a_reason_does_not_end_the_master(machine):
     body = json.dumps({**json.loads(joined().to_body()), "reason": "\ud800"})
     (report,), _ = receive_from_fake(body)
-    Roster(machine.node()).accept(report)
-    assert Roster(machine.node()).member(WORKER) == joined().member
+    WorkerReports(machine.node()).record(report)
+    assert WorkerReports(machine.node()).member(WORKER) == joined().member
 
 
 @pytest.mark.fault(42)
@@ -226,7 +226,7 @@ def test_a_queue_that_is_closed_to_the_node_is_named_with_the_action(proxy, repo
 
     def use():
         reports.send()
-        return reports.doorbells().wait(0, Deadline.after(clock, 5))
+        return reports.notifications().wait(0, Deadline.after(clock, 5))
 
     with pytest.raises(AwsFailure, match=f"{operation} operation") as raised:
         call_for(clock, 3000, use)

@@ -12,7 +12,7 @@ import shutil
 import urllib.request
 from pathlib import Path
 
-from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, OUTPUT, PROVIDER
 from deeplearning_contract.web import open_address
 from deeplearning_node.atomic_file import write_file
@@ -67,17 +67,17 @@ def prepare_efa(node: Node, deadline: Deadline) -> None:
         except (StageFailure, ProgramError, OSError) as error:
             output = error.output if isinstance(error, ProgramError) else ""
             cause = f"{error}, it said: {last_line(output)}" if output else str(error)
-            extra = Remark(details={OUTPUT: output[-MOST_DETAIL_CHARACTERS:]}).extra
+            extra = LogFields(details={OUTPUT: output[-MOST_DETAIL_CHARACTERS:]}).extra
             LOG.warning("the EFA software could not be installed: %s", cause, extra=extra)
             write_file(fault, f"{clean(cause)}\n")
         else:
             fault.unlink()
     provider = find_provider(node.programs, node.root, hardware.get(node.settings.role.value))
-    remark = Remark(details={PROVIDER: provider.detail}, is_urgent=provider.is_fault)
+    fields = LogFields(details={PROVIDER: provider.detail}, is_urgent=provider.is_fault)
     if provider.is_fault:
-        LOG.warning("NCCL will not use the EFA of this node, %s; %s", provider.detail, REMEDY, extra=remark.extra)
+        LOG.warning("NCCL will not use the EFA of this node, %s; %s", provider.detail, REMEDY, extra=fields.extra)
     else:
-        LOG.info("NCCL's traffic goes by %s", provider.detail, extra=remark.extra)
+        LOG.info("NCCL's traffic goes by %s", provider.detail, extra=fields.extra)
 
 
 def install(node: Node, deadline: Deadline) -> None:

@@ -29,18 +29,11 @@ class Holding(Enum):
 
 @dataclass(frozen=True)
 class StoreDevice:
-    """
-    A device of the instance store, or the array of them.
+    """A device of the instance store, or the array of them."""
 
-    Attributes:
-        name: Its path.
-        holding: Its content.
-        words: The content in words, for the log; empty when it holds nothing.
-    """
-
-    name: str
-    holding: Holding
-    words: str = ""
+    name: str  # Its path
+    holding: Holding  # Its content
+    words: str = ""  # The content in words, for the log; empty when it holds nothing
 
 
 def find_devices(node: Node) -> list[str]:

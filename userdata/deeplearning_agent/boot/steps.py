@@ -8,9 +8,9 @@ from deeplearning_agent.boot.command_install import install_command
 from deeplearning_agent.boot.efa_software import prepare_efa
 from deeplearning_agent.boot.instance_store import prepare_local_disk
 from deeplearning_agent.boot.mounts import mount_file_systems
-from deeplearning_agent.coordination.progress_events import tell_phase
+from deeplearning_agent.coordination.progress_events import report_phase
 from deeplearning_agent.membership.host_files import write_host_files
-from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_agent.workload.interruption_notice import clear_notice
 from deeplearning_agent.workload.provision_service import start_provisioning
 from deeplearning_agent.workload.user_scripts import run_setup_script
@@ -70,7 +70,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     }
     run("run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
     if not installed_generation(node):  # A restart of the agent on a member is no boot.
-        tell_phase("boot", node.clock.read() - started)
+        report_phase("boot", node.clock.read() - started)
     trains = not (node.is_master and node.settings.needs.has_head_node)
     return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key, trains)
 
@@ -117,6 +117,6 @@ def run_stage(clock: Clock, name: str, action: Callable[[], T], *, generation: i
     except Exception as error:
         raise describe_failure(error, name) from error
     seconds = clock.read() - started
-    remark = Remark(details={STEP: name, SECONDS: round(seconds, 3)}, generation=generation)
-    LOG.info("%s: done in %.1f s", name, seconds, extra=remark.extra)
+    fields = LogFields(details={STEP: name, SECONDS: round(seconds, 3)}, generation=generation)
+    LOG.info("%s: done in %.1f s", name, seconds, extra=fields.extra)
     return result

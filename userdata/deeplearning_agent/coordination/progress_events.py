@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from deeplearning_agent.coordination.state_store import StateStore
-from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.log_record import REASON, REMEDY, SECONDS, STEP
@@ -15,7 +15,7 @@ from deeplearning_node.node import Node
 LOG = logging.getLogger(__name__)
 
 
-class Chronicle(StateStore):
+class ReportingStore(StateStore):
     """
     The state item of one cluster, in the hands of its master.
 
@@ -59,7 +59,7 @@ class Chronicle(StateStore):
         now = self._node.clock.read()
         seconds, self._marked = now - self._marked, now
         if self._known is None or not self._known.has_formed:
-            tell_phase(phase, seconds)
+            report_phase(phase, seconds)
 
     def _tell(self, before: ClusterState | None, state: ClusterState) -> None:
         lost = find_lost(before, state)
@@ -70,8 +70,8 @@ class Chronicle(StateStore):
             self.mark("publish")
         has_formed_now = state.phase is Phase.FORMED and (before is None or before.phase is not Phase.FORMED)
         if has_formed_now and not (before and before.has_formed):
-            tell_phase("ready", self._node.clock.read() - self._marked)
-            tell_phase("formed", self._node.clock.read() - self._began)
+            report_phase("ready", self._node.clock.read() - self._marked)
+            report_phase("formed", self._node.clock.read() - self._began)
         for event in find_events(before, state, lost):
             metrics = self.measure() if has_formed_now else {}
             details = {REASON: event.cause or event.reason, REMEDY: event.remedy}
@@ -86,15 +86,15 @@ class Chronicle(StateStore):
         details: Mapping[str, str],
         event: ClusterEvent | None = None,
     ) -> None:
-        remark = Remark(
+        fields = LogFields(
             details=details,
             metrics=metrics,
             event=event,
             generation=state.generation,
             is_urgent=True,
-            is_for_people=False,
+            is_local=False,
         )
-        LOG.info("%s in generation %d", words, state.generation, extra=remark.extra)
+        LOG.info("%s in generation %d", words, state.generation, extra=fields.extra)
 
 
 def find_lost(before: ClusterState | None, state: ClusterState) -> dict[str, str]:
@@ -138,8 +138,8 @@ def find_events(before: ClusterState | None, state: ClusterState, lost: Mapping[
     return found
 
 
-def tell_phase(phase: str, seconds: float) -> None:
+def report_phase(phase: str, seconds: float) -> None:
     """Ship how long a phase of the formation took; the log on the node tells its steps."""
     details = {STEP: phase, SECONDS: round(seconds, 3)}
-    remark = Remark(details=details, metrics={FORMATION_SECONDS: seconds}, phase=phase, is_for_people=False)
-    LOG.info("%s: %.1f s", phase, seconds, extra=remark.extra)
+    fields = LogFields(details=details, metrics={FORMATION_SECONDS: seconds}, phase=phase, is_local=False)
+    LOG.info("%s: %.1f s", phase, seconds, extra=fields.extra)

@@ -1,5 +1,5 @@
 """
-The SQS edge: doorbells that are waited for, and reports that are believed only from whom they come.
+The SQS edge: notifications that are waited for, and reports that are believed only from whom they come.
 
 A long poll costs one call in 20 s. Rings stay visible on the broadcast queue after they were read, so
 a poll that came back at once is followed by a pause up to those 20 s: nobody spins.
@@ -24,7 +24,7 @@ BATCH = 10
 """The most messages that SQS hands out or deletes in one call."""
 
 
-class DoorbellQueue:
+class NotificationQueue:
     """A queue of rings for one cluster."""
 
     def __init__(
@@ -81,7 +81,7 @@ class DoorbellQueue:
         return messages
 
 
-class WorkerBell:
+class WorkerNotifier:
     """Tells the workers of news, once each."""
 
     def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], None]], None]) -> None:
@@ -93,11 +93,11 @@ class WorkerBell:
             settings: They name the queue.
             call: Calls AWS, again and again for a while.
         """
-        self._queue = DoorbellQueue(clients, settings.worker_queue_url, settings.cluster, is_shared=True)
+        self._queue = NotificationQueue(clients, settings.worker_queue_url, settings.cluster, is_shared=True)
         self._call = call
         self._told: tuple[int, bool] | None = None
 
-    def tell(self, state: ClusterState) -> None:
+    def notify(self, state: ClusterState) -> None:
         """
         Ring, unless the workers were told of this generation, or there are none.
 

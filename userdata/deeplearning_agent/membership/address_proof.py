@@ -26,7 +26,7 @@ class Proof(Enum):
     NOBODY = "nobody"
 
 
-class AddressProof:
+class AddressCheck:
     """Asks addresses for the key of their sshd."""
 
     def __init__(self, node: Node) -> None:
@@ -35,7 +35,7 @@ class AddressProof:
         self._known: dict[str, tuple[Member, Proof, Deadline]] = {}
         """Instance id -> its last claim, who answered, and until when that is remembered."""
 
-    def ask(self, member: Member) -> Proof:
+    def verify(self, member: Member) -> Proof:
         """
         Find out whether a node answers at the address that it says is its own.
 

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deeplearning_agent.membership.evictions import find_short
+from deeplearning_agent.membership.evictions import find_fewer_gpus
 from deeplearning_agent.membership.host_files import write_ready_hosts
-from deeplearning_agent.membership.member_monitor import Findings, MemberWatch
+from deeplearning_agent.membership.member_monitor import MemberHealth, MemberMonitor
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.transitions import Change
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.membership import Member, training_members
 from deeplearning_contract.reason import NO_REASON, Reason
@@ -27,28 +27,28 @@ ACKNOWLEDGE_SECONDS = 60
 """A member that has not acknowledged any generation by then is dropped."""
 
 
-class Keeper:
+class MembershipController:
     """The master's care for the members of a cluster."""
 
-    def __init__(self, node: Node, roster: Roster, watch: MemberWatch, replacements: Replacements) -> None:
+    def __init__(self, node: Node, reports: WorkerReports, monitor: MemberMonitor, replacements: Replacements) -> None:
         """Bind what it looks at; nothing is called yet."""
         self._node = node
-        self._roster = roster
-        self._watch = watch
+        self._reports = reports
+        self._monitor = monitor
         self._replacements = replacements
         self._acknowledge_by: dict[str, Deadline] = {}
         self._silent_since: float | None = None
 
-    def find_change(self, state: ClusterState) -> Change:
+    def plan_change(self, state: ClusterState) -> Change:
         """
         Find out what is to become of the membership.
 
         Effects: /opt/deeplearning/ready_hosts; orders of replacements that have become due.
         """
         workers = state.members[1:]
-        found = self.look(state)
+        found = self.probe(state)
         left = {worker.instance_id: reason for worker in workers if (reason := self._find_reason(worker, found))}
-        newcomers = self._newcomers(state, found.mute)
+        newcomers = self._newcomers(state, found.unanswered)
         short = self._find_short(workers, newcomers)
         joined = tuple(member for member in newcomers if member.instance_id not in short)
         holders = {member.address: member.instance_id for member in joined}
@@ -56,15 +56,15 @@ class Keeper:
             if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
                 left[worker.instance_id] = Reason(f"its address {worker.address} is {holders[worker.address]}'s now")
         self.write_ready_hosts(state, left)
-        self._replacements.condemn(short)
-        self._replacements.order([worker for worker in workers if worker.instance_id in left], found)
-        self._replacements.carry_out({worker.instance_id for worker in workers} - set(left), found)
+        self._replacements.mark_unhealthy(short)
+        self._replacements.schedule([worker for worker in workers if worker.instance_id in left], found)
+        self._replacements.submit_due({worker.instance_id for worker in workers} - set(left), found)
         return Change(left, joined)
 
-    def look(self, state: ClusterState) -> Findings:
+    def probe(self, state: ClusterState) -> MemberHealth:
         """Look at a membership, and at those of whom it matters whether they answer."""
-        candidates = [member for member in self._roster.candidates() if not state.has_member(member.instance_id)]
-        return self._watch.look(state.members, (*candidates, *self._replacements.awaited()))
+        candidates = [member for member in self._reports.joined() if not state.has_member(member.instance_id)]
+        return self._monitor.probe(state.members, (*candidates, *self._replacements.awaited()))
 
     def is_vacant(self, state: ClusterState, own: Member) -> bool:
         """
@@ -73,15 +73,15 @@ class Keeper:
         Another node that got the address of a dead master answers there, with a key of its own. It takes longer to
         believe when nobody answers at all: then this node may be the one that is cut off.
         """
-        found = self._watch.look((own,), state.members)
-        if state.master not in found.mute and not self._roster.has_lost_address(state.members[0]):
+        found = self._monitor.probe((own,), state.members)
+        if state.master not in found.unanswered and not self._reports.has_lost_address(state.members[0]):
             self._silent_since = None
             return False
         now = self._node.clock.read()
         self._silent_since = now if self._silent_since is None else self._silent_since
         return now - self._silent_since >= (VACANT_SECONDS if found.has_answer else DEAF_SECONDS)
 
-    def conclude(self, change: Change) -> None:
+    def forget_departed(self, change: Change) -> None:
         """
         Forget those that left, once the item says so.
 
@@ -89,17 +89,17 @@ class Keeper:
         """
         for instance_id, reason in change.left.items():
             LOG.warning("%s is no member any more: %s", instance_id, reason)
-            if instance_id not in self._roster.failed() or self._replacements.has_ordered(instance_id):
-                self._roster.forget(instance_id)
+            if instance_id not in self._reports.failed() or self._replacements.has_ordered(instance_id):
+                self._reports.forget(instance_id)
             self._acknowledge_by.pop(instance_id, None)
         for member in change.joined:
             LOG.info("%s (%s) is a member now", member.instance_id, member.address)
 
-    def _find_reason(self, worker: Member, found: Findings) -> Reason:
+    def _find_reason(self, worker: Member, found: MemberHealth) -> Reason:
         """Return why a worker cannot stay; false when it can."""
         name = worker.instance_id
-        reason = self._roster.reason(name) or Reason(found.unfit.get(name, "") or found.silent.get(name, ""))
-        if reason or self._roster.is_ready(name, 1):
+        reason = self._reports.reason(name) or Reason(found.unfit.get(name, "") or found.silent.get(name, ""))
+        if reason or self._reports.is_ready(name, 1):
             return reason
         limit = self._acknowledge_by.setdefault(name, self._node.limit(ACKNOWLEDGE_SECONDS))
         late = Reason(f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s")
@@ -114,20 +114,20 @@ class Keeper:
         return {
             newcomer.instance_id: cause
             for newcomer in newcomers
-            if (cause := find_short([*workers, newcomer]).get(newcomer.instance_id))
+            if (cause := find_fewer_gpus([*workers, newcomer]).get(newcomer.instance_id))
         }
 
-    def _newcomers(self, state: ClusterState, mute: Collection[str]) -> tuple[Member, ...]:
+    def _newcomers(self, state: ClusterState, unanswered: Collection[str]) -> tuple[Member, ...]:
         """Return who joined, answers and is no member yet; of two with one address, the one that joined last has it."""
         holders = {member.address: member.instance_id for member in state.members}
         found = {
             member.address: member
-            for member in self._roster.candidates()
+            for member in self._reports.joined()
             if not state.has_member(member.instance_id)
-            and member.instance_id not in mute
+            and member.instance_id not in unanswered
             and not self._replacements.has_ordered(member.instance_id)
-            and self._roster.has_joined_after(member.instance_id, holders.get(member.address, ""))
-            and (member.address not in holders or self._roster.owns_address(member))
+            and self._reports.has_joined_after(member.instance_id, holders.get(member.address, ""))
+            and (member.address not in holders or self._reports.owns_address(member))
         }
         return tuple(found.values())
 
@@ -138,5 +138,5 @@ class Keeper:
         Effects: /opt/deeplearning/ready_hosts.
         """
         first, *workers = state.members
-        ready = [m for m in workers if self._roster.is_ready(m.instance_id, 1) and m.instance_id not in left]
+        ready = [m for m in workers if self._reports.is_ready(m.instance_id, 1) and m.instance_id not in left]
         write_ready_hosts(self._node, training_members((first, *ready)))

@@ -20,7 +20,7 @@ TRIED_BY_MASTER = frozenset({FILE_SYSTEM, SSH})
 """What the master tries on itself in the same way: if that fails too, it is nobody's fault."""
 
 
-def inspect(node: Node, members: Sequence[Member]) -> dict[str, str]:
+def find_unhealthy(node: Node, members: Sequence[Member]) -> dict[str, str]:
     """
     Ask every member how it is, the master itself too, by the same way: what it cannot do for itself, others need not.
 
@@ -38,7 +38,7 @@ def inspect(node: Node, members: Sequence[Member]) -> dict[str, str]:
         inquiry = Inquiry(node.login_user(), node.programs, is_root=True, clock=node.clock)
         own_id = node.identity.instance_id
         causes = find_causes(inquiry.ask_all(members, node.limit(INSPECTION_SECONDS)), own_id)
-        return find_short([member for member in members if member.instance_id != own_id]) | causes
+        return find_fewer_gpus([member for member in members if member.instance_id != own_id]) | causes
     except Exception:
         LOG.exception("the inspection of %d nodes failed", len(members))
         return {}
@@ -71,7 +71,7 @@ def find_causes(answers: Iterable[Answer], own_id: str) -> dict[str, str]:
     return {instance_id: "; ".join(found) for instance_id, found in causes.items()}
 
 
-def find_short(workers: Sequence[Member]) -> dict[str, str]:
+def find_fewer_gpus(workers: Sequence[Member]) -> dict[str, str]:
     """
     Find the workers that joined with fewer GPUs than most others have, which are of the same instance type.
 

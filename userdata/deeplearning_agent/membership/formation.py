@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from deeplearning_agent.membership.evictions import find_short
-from deeplearning_agent.membership.member_monitor import Findings
-from deeplearning_agent.membership.report_collector import Collector
+from deeplearning_agent.membership.evictions import find_fewer_gpus
+from deeplearning_agent.membership.member_monitor import MemberHealth
+from deeplearning_agent.membership.report_collector import ReportCollector
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Deadline, setup_deadline
@@ -30,7 +30,7 @@ class Formation:
     Otherwise the failure is the cluster's, at once.
     """
 
-    def __init__(self, node: Node, collector: Collector) -> None:
+    def __init__(self, node: Node, collector: ReportCollector) -> None:
         """Count the set-up time from the agent's first start on this boot."""
         seconds = node.settings.setup_seconds
         end = setup_deadline(node.clock, node.path(STARTED_FILE), seconds).at
@@ -38,7 +38,7 @@ class Formation:
         self._gone_since: Mapping[str, float] = {}
         self._settings = node.settings
         self._collector = collector
-        self._roster = collector.roster
+        self._reports = collector.reports
         self.deadline = Deadline(node.clock, end)
         self.joined_by = Deadline(node.clock, end - reserve_seconds(seconds))
         self.ready_by = Deadline(node.clock, end - reserve_seconds(seconds) / 2)
@@ -75,14 +75,14 @@ class Formation:
         expected = tuple(workers)
 
         def has_joined(name: str) -> bool:
-            return self._roster.member(name) is not None
+            return self._reports.member(name) is not None
 
         minimum = self._minimum(state)
         self._collect(expected, has_joined, until.at_most(max(0.0, self.joined_by.remaining)), minimum)
         return self._judge(expected, has_joined, self.joined_by, minimum)
 
     def collect_ready(
-        self, state: ClusterState, limit: Deadline, until: Deadline, look: Callable[[ClusterState], Findings]
+        self, state: ClusterState, limit: Deadline, until: Deadline, look: Callable[[ClusterState], MemberHealth]
     ) -> Mapping[str, Reason] | None:
         """
         Wait for the members of a generation to acknowledge it.
@@ -103,7 +103,7 @@ class Formation:
         workers = tuple(member.instance_id for member in state.members[1:])
 
         def is_ready(name: str) -> bool:
-            return self._roster.is_ready(name, state.generation)
+            return self._reports.is_ready(name, state.generation)
 
         minimum = self._minimum(state)
         if self._collect(workers, is_ready, until, minimum) and all(map(is_ready, workers)):
@@ -131,7 +131,7 @@ class Formation:
         self, workers: tuple[str, ...], has_reported: Callable[[str], bool], until: Deadline, minimum: int
     ) -> bool:
         def is_done() -> bool:
-            lost = [name for name in workers if self._roster.reason(name)]
+            lost = [name for name in workers if self._reports.reason(name)]
             is_hopeless = bool(lost) and len(workers) - len(lost) < minimum
             return is_hopeless or all(has_reported(name) or name in lost for name in workers)
 
@@ -145,18 +145,18 @@ class Formation:
         minimum: int,
         gone: Mapping[str, str] | None = None,
     ) -> Mapping[str, Reason] | None:
-        lost = {name: self._roster.reason(name) for name in workers if self._roster.reason(name)}
+        lost = {name: self._reports.reason(name) for name in workers if self._reports.reason(name)}
         lost |= {name: Reason(cause) for name, cause in (gone or {}).items()}
         missing = [name for name in workers if name not in lost and not has_reported(name)]
         if lost and len(workers) - len(lost) < minimum:
             raise _blame(lost, lost, workers, minimum)
         if missing and not limit.is_over:
             return lost if gone else None
-        lost |= {name: Reason(self._roster.describe(name)) for name in missing}
+        lost |= {name: Reason(self._reports.describe(name)) for name in missing}
         if missing and len(workers) - len(lost) < minimum:
             raise self._time_out(missing, workers)
-        found = (self._roster.member(name) for name in workers if name not in lost)
-        few = find_short([member for member in found if member is not None])
+        found = (self._reports.member(name) for name in workers if name not in lost)
+        few = find_fewer_gpus([member for member in found if member is not None])
         short = {name: Reason(cause) for name, cause in few.items()}
         lost |= short
         if short and len(workers) - len(lost) < minimum:
@@ -167,7 +167,7 @@ class Formation:
         seconds = self._settings.setup_seconds
         return StageFailure(
             f"the set-up time of {seconds} s is over and {len(missing)} of {len(workers)} workers are missing: "
-            + ", ".join(map(self._roster.describe, missing)),
+            + ", ".join(map(self._reports.describe, missing)),
             "read the agent's log on them, or allow more time",
             stage="form the cluster",
         )

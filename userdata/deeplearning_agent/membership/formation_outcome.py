@@ -6,7 +6,7 @@ from typing import Any
 
 from deeplearning_agent.coordination.stack_signal import StackSignal
 from deeplearning_agent.coordination.state_store import StateStore
-from deeplearning_agent.membership.master_replacement import Resignation
+from deeplearning_agent.membership.master_replacement import MasterReplacement
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.reason import Reason
 from deeplearning_node.node import Node
@@ -17,11 +17,11 @@ SIGNAL_ATTEMPTS = 3
 """Each of them is tried for two minutes; after that the stack has long been decided."""
 
 
-class Outcome:
+class FormationOutcome:
     """The one outcome of a formation."""
 
     def __init__(
-        self, node: Node, store: StateStore, call: Callable[[Callable[[], Any]], Any], resignation: Resignation
+        self, node: Node, store: StateStore, call: Callable[[Callable[[], Any]], Any], replacement: MasterReplacement
     ) -> None:
         """
         Bind what is told.
@@ -30,15 +30,15 @@ class Outcome:
             node: The master.
             store: The state item.
             call: Calls AWS, again and again for a while.
-            resignation: Counts what fails after the cluster has formed.
+            replacement: Counts what fails after the cluster has formed.
         """
-        self._resignation = resignation
+        self._replacement = replacement
         self._node = node
         self._store = store
         self._call = call
         self._signals_left = SIGNAL_ATTEMPTS
 
-    def tell_success(self, state: ClusterState) -> None:
+    def report_success(self, state: ClusterState) -> None:
         """Signal that the cluster has formed; once, for the stack waits only while it is created."""
         signal = StackSignal(self._node)
         if signal.has_succeeded or self._signals_left == 0:
@@ -47,11 +47,11 @@ class Outcome:
         formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
         signal.send("SUCCESS", Reason.of(state).prefix(f"{formed}: ") if state.reason else Reason(formed))
 
-    def tell_decided_failure(self, state: ClusterState) -> None:
+    def report_decided_failure(self, state: ClusterState) -> None:
         """Signal a failure that the item already says; CloudFormation may have missed it."""
         self._signal_failure(Reason.of(state))
 
-    def tell_failure(self, reason: Reason) -> bool:
+    def report_failure(self, reason: Reason) -> bool:
         """
         Tell CloudFormation, and write the item unless the cluster has formed: nothing undoes that. Raises nothing.
 
@@ -79,7 +79,7 @@ class Outcome:
         """Write it over whatever was written meanwhile, but not over a decision; return whether it is one."""
         for _ in range(WRITE_ATTEMPTS):
             state = self._call(self._store.read)
-            self._resignation.count(state, str(reason))
+            self._replacement.record_failure(state, str(reason))
             if state is not None and is_decided(state):
                 return state.phase is Phase.FAILED
             absent = ClusterState(self._node.settings.cluster, 1, 0, Phase.FAILED, 0, ())

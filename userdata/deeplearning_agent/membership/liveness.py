@@ -153,7 +153,7 @@ class Watch:
         self._needed = strikes
         self._strikes: Counter[str] = Counter()
 
-    def look(self, addresses: Iterable[str]) -> set[str]:
+    def find_silent(self, addresses: Iterable[str]) -> set[str]:
         """
         Do one round.
 

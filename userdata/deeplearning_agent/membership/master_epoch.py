@@ -5,7 +5,7 @@ from deeplearning_node.atomic_file import write_file
 from deeplearning_node.node import Node
 
 
-class Tenure:
+class MasterEpoch:
     """
     The generation from which on this instance was to be the master, kept on its disk.
 
@@ -17,7 +17,7 @@ class Tenure:
         """Bind the node; nothing is read yet."""
         self._file = node.instance_file("master-since")
 
-    def claim(self, generation: int) -> None:
+    def record(self, generation: int) -> None:
         """
         Note that this instance is about to write itself into a generation.
 
@@ -25,7 +25,7 @@ class Tenure:
         """
         write_file(self._file, f"{generation}\n")
 
-    def is_over(self, state: ClusterState) -> bool:
+    def is_superseded(self, state: ClusterState) -> bool:
         """Tell whether another master has followed, when the item names one that is not this instance."""
         try:
             claimed = int(self._file.read_text())

@@ -2,7 +2,7 @@
 
 import logging
 
-from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.log_record import REASON
@@ -15,7 +15,7 @@ TRY_SECONDS = 900
 """How long a master tries at least: what passes, such as a file system that restarts, costs no instance."""
 
 
-class Resignation:
+class MasterReplacement:
     """
     Counts the failures of a master in a cluster that has formed.
 
@@ -29,7 +29,7 @@ class Resignation:
         self._tries = 0
         self._since = 0.0
 
-    def count(self, state: ClusterState | None, reason: str) -> None:
+    def record_failure(self, state: ClusterState | None, reason: str) -> None:
         """
         Count a failure, and after several of them ask Auto Scaling to replace this instance. Raises nothing.
 
@@ -55,4 +55,4 @@ class Resignation:
         except AwsError as error:
             LOG.warning("Auto Scaling does not replace this master yet: %s", error)
         else:
-            LOG.error("%s", words, extra=Remark(details={REASON: words}, event=event, is_urgent=True).extra)
+            LOG.error("%s", words, extra=LogFields(details={REASON: words}, event=event, is_urgent=True).extra)

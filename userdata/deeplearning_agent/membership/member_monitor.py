@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deeplearning_agent.membership.evictions import inspect
+from deeplearning_agent.membership.evictions import find_unhealthy
 from deeplearning_agent.membership.liveness import STRIKES
 from deeplearning_agent.membership.liveness import Watch as Liveness
 from deeplearning_contract.membership import Member
@@ -21,24 +21,17 @@ _UNFIT_TIMES = 2
 
 
 @dataclass(frozen=True)
-class Findings:
-    """
-    What looking at the workers found.
+class MemberHealth:
+    """What looking at the workers found."""
 
-    Attributes:
-        silent: Instance id of each that does not answer -> the words for it.
-        unfit: Instance id of each that answers and is of no use -> why.
-        mute: Instance ids of those that did not answer just now, members or not.
-        has_answer: Whether anybody answered; if nobody did, the master itself may be cut off.
-    """
-
+    # Instance id of each that does not answer -> the words for it
     silent: Mapping[str, str] = field(default_factory=dict)
-    unfit: Mapping[str, str] = field(default_factory=dict)
-    mute: Collection[str] = frozenset()
-    has_answer: bool = True
+    unfit: Mapping[str, str] = field(default_factory=dict)  # Instance id of each that answers and is of no use -> why
+    unanswered: Collection[str] = frozenset()  # Instance ids of those that did not answer just now, members or not
+    has_answer: bool = True  # Whether anybody answered; if nobody did, the master itself may be cut off
 
 
-class MemberWatch:
+class MemberMonitor:
     """The master's eyes."""
 
     def __init__(self, node: Node) -> None:
@@ -50,18 +43,18 @@ class MemberWatch:
         self._inspection: threading.Thread | None = None
         self._next: Deadline = node.limit(INSPECT_SECONDS)
 
-    def look(self, members: Sequence[Member], others: Sequence[Member] = ()) -> Findings:
+    def probe(self, members: Sequence[Member], others: Sequence[Member] = ()) -> MemberHealth:
         """Look who answers now; who is unfit is what the last two inspections found."""
         names = {worker.address: worker.instance_id for worker in members[1:]}
         asked = {node.address for node in others} | set(names)
-        gone = self._liveness.look(asked) & set(names)
+        gone = self._liveness.find_silent(asked) & set(names)
         mute = self._liveness.silent
         self._inspect_when_due(members)
         causes = self._causes
-        return Findings(
+        return MemberHealth(
             silent={names[address]: f"it is silent: {STRIKES} rounds without an answer" for address in gone},
             unfit={name: cause for name, cause in causes.items() if self._failures[name] >= _UNFIT_TIMES},
-            mute=frozenset(node.instance_id for node in (*members[1:], *others) if node.address in mute),
+            unanswered=frozenset(node.instance_id for node in (*members[1:], *others) if node.address in mute),
             has_answer=not asked <= mute,
         )
 
@@ -73,6 +66,6 @@ class MemberWatch:
         self._inspection.start()
 
     def _inspect(self, members: tuple[Member, ...]) -> None:
-        causes = inspect(self._node, members)
+        causes = find_unhealthy(self._node, members)
         self._failures = Counter({name: self._failures[name] + 1 for name in causes})
         self._causes = causes

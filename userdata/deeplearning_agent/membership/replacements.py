@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from deeplearning_agent.membership.member_monitor import Findings
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.member_monitor import MemberHealth
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_contract.membership import Member
 from deeplearning_node.aws_clients import AwsClients, AwsError
 from deeplearning_node.deadline import Deadline
@@ -29,11 +29,11 @@ class _Silence:
 class Replacements:
     """What was ordered, and what is to be."""
 
-    def __init__(self, node: Node, clients: AwsClients, roster: Roster) -> None:
+    def __init__(self, node: Node, clients: AwsClients, reports: WorkerReports) -> None:
         """Bind what it acts on; nothing is called yet."""
         self._node = node
         self._clients = clients
-        self._roster = roster
+        self._reports = reports
         self._due: set[str] = set()
         self._silences: dict[str, _Silence] = {}
         self._ordered: set[str] = set()
@@ -44,7 +44,7 @@ class Replacements:
         """Tell whether a worker is being replaced, so that it is not admitted again."""
         return instance_id in self._ordered or instance_id in self._refused
 
-    def condemn(self, causes: Mapping[str, str]) -> None:
+    def mark_unhealthy(self, causes: Mapping[str, str]) -> None:
         """Note that nodes are to be replaced, by instance id -> why, which are no members."""
         for name in causes.keys() - self._ordered - self._refused.keys():
             LOG.warning("%s is not admitted: %s", name, causes[name])
@@ -54,7 +54,7 @@ class Replacements:
         """Return the silent workers of whom it matters whether they answer again."""
         return tuple(silence.member for silence in self._silences.values())
 
-    def order(self, left: Iterable[Member], found: Findings) -> None:
+    def schedule(self, left: Iterable[Member], found: MemberHealth) -> None:
         """
         Note who is to be replaced: at once who failed, later who is silent, and not at all whom EC2 takes away.
 
@@ -64,12 +64,12 @@ class Replacements:
             name = member.instance_id
             if name in found.unfit:
                 self._due.add(name)
-            elif name in found.silent and found.has_answer and not self._roster.is_leaving(name):
+            elif name in found.silent and found.has_answer and not self._reports.is_leaving(name):
                 limits = self._node.limit(SILENT_SECONDS), self._node.limit(RETURN_SECONDS)
                 self._silences[name] = _Silence(member, *limits)
-        self._due |= set(self._roster.failed()) - self._ordered - self._refused.keys()
+        self._due |= set(self._reports.failed()) - self._ordered - self._refused.keys()
 
-    def carry_out(self, kept: Collection[str], found: Findings) -> None:
+    def submit_due(self, kept: Collection[str], found: MemberHealth) -> None:
         """
         Order what is due.
 
@@ -82,7 +82,7 @@ class Replacements:
         """
         self._due |= {name for name, again in self._refused.items() if again.is_over}
         for name, silence in list(self._silences.items()):
-            is_time = found.has_answer if name in found.mute else silence.last.is_over
+            is_time = found.has_answer if name in found.unanswered else silence.last.is_over
             is_due = silence.due.is_over and is_time
             if name in kept or (is_due and self._replace(name)):
                 del self._silences[name]

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from deeplearning_agent.coordination.queues import POLL_SECONDS, ReportQueue
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_node.aws_clients import AwsClients, call_until
 from deeplearning_node.deadline import Deadline
@@ -18,13 +18,13 @@ MOST_BATCHES = 40
 """In one round; a flood must not keep the master from looking at its workers."""
 
 
-class Collector:
+class ReportCollector:
     """The master's ear."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Read what an earlier run of the agent kept; nothing is called yet."""
         settings = node.settings
-        self.roster = Roster(node)
+        self.reports = WorkerReports(node)
         self._poll_seconds = poll_seconds
         self._queue = ReportQueue(
             clients, settings.report_queue_url, settings.cluster, settings.report_sender, poll_seconds
@@ -49,7 +49,7 @@ class Collector:
                 self._queue.delete_read()
                 return False
             poll_end = until.at_most(self._poll_seconds)
-            count = self.take(poll_end, is_partial_batch_kept=True)
+            count = self.receive(poll_end, is_partial_batch_kept=True)
             if count == 0:
                 self._queue.delete_read()
                 poll_end.pause(self._poll_seconds)
@@ -58,7 +58,7 @@ class Collector:
         self._queue.delete_read()
         return True
 
-    def take(self, until: Deadline, *, is_partial_batch_kept: bool = False) -> int:
+    def receive(self, until: Deadline, *, is_partial_batch_kept: bool = False) -> int:
         """
         Take the reports that are there; they are deleted from the queue only once they are on disk.
 
@@ -77,7 +77,7 @@ class Collector:
             now = until.at_most(0)
             reports += call_until(now.at_least(PEEK_SECONDS), lambda limit=now: self._queue.receive(limit))  # type: ignore[misc]
         for report in newest_of_each(reports):
-            self.roster.accept(report)
+            self.reports.record(report)
         self._queue.delete_read(is_partial_batch_kept=is_partial_batch_kept)
         return len(reports)
 

@@ -10,16 +10,10 @@ from deeplearning_contract.reason import NO_REASON, Reason
 
 @dataclass(frozen=True)
 class Change:
-    """
-    What is to become of a membership.
+    """What is to become of a membership."""
 
-    Attributes:
-        left: Reason of each member that leaves, by instance id.
-        joined: Those that come, in the order in which they will stand.
-    """
-
-    left: Mapping[str, Reason]
-    joined: tuple[Member, ...] = ()
+    left: Mapping[str, Reason]  # Reason of each member that leaves, by instance id
+    joined: tuple[Member, ...] = ()  # Those that come, in the order in which they will stand
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
-from deeplearning_agent.membership.address_proof import AddressProof, Proof
+from deeplearning_agent.membership.address_proof import AddressCheck, Proof
 from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -19,36 +19,24 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Entry:
-    """
-    What a worker said last.
+class WorkerReport:
+    """What a worker said last."""
 
-    Attributes:
-        sequence: Number of its newest report that counted; an older one that comes late changes nothing.
-        member: How it described itself; None before it joined.
-        ready: The highest generation that it acknowledged; 0 for none.
-        cause: Cause for which it failed or leaves; empty while it does neither.
-        is_leaving: Whether EC2 takes it away, so that nobody else need replace it.
-        turn: Counts those that joined; of two with one address the later one has it.
-        remedy: Remedy of the cause.
-        output: The end of a program's output that belongs to the cause.
-    """
-
-    sequence: int = 0
-    member: Member | None = None
-    ready: int = 0
-    cause: str = ""
-    is_leaving: bool = False
-    turn: int = 0
-    remedy: str = ""
-    output: str = ""
+    sequence: int = 0  # Number of its newest report that counted; an older one that comes late changes nothing
+    member: Member | None = None  # How it described itself; None before it joined
+    ready: int = 0  # The highest generation that it acknowledged; 0 for none
+    cause: str = ""  # Cause for which it failed or leaves; empty while it does neither
+    is_leaving: bool = False  # Whether EC2 takes it away, so that nobody else need replace it
+    turn: int = 0  # Counts those that joined; of two with one address the later one has it
+    remedy: str = ""  # Remedy of the cause
+    output: str = ""  # The end of a program's output that belongs to the cause
 
     @property
     def reason(self) -> Reason:
         """Why it failed or leaves; false while it does neither."""
         return Reason(self.cause, self.remedy, self.output)
 
-    def with_reason(self, reason: Reason, *, is_leaving: bool = False) -> "Entry":
+    def with_reason(self, reason: Reason, *, is_leaving: bool = False) -> "WorkerReport":
         """Return the same entry with a reason, or with none."""
         changed = replace(self, cause=reason.cause, remedy=reason.remedy, output=reason.output)
         return replace(changed, is_leaving=is_leaving)
@@ -59,23 +47,23 @@ class Entry:
         return json.dumps(self.__dict__ | {"member": document}, sort_keys=True)
 
 
-class Roster:
+class WorkerReports:
     """The newest that was heard of each worker."""
 
     def __init__(self, node: Node) -> None:
         """Read what an earlier run of the agent kept on this instance."""
         self._own_address = node.identity.address
         self._networks = tuple(map(ip_network, node.identity.networks))
-        self._proof = AddressProof(node)
+        self._check = AddressCheck(node)
         self._directory = node.instance_file("reports")
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, WorkerReport] = {}
         for path in sorted(self._directory.glob("i-*.json")):
             try:
-                self._entries[path.stem] = parse_record(Entry, path.read_text(encoding="utf-8"), "entry")
+                self._entries[path.stem] = parse_record(WorkerReport, path.read_text(encoding="utf-8"), "entry")
             except (ContractError, ValueError) as error:  # noqa: PERF203 - a file each
                 LOG.warning("ignored %s: %s", path, error)
 
-    def accept(self, report: NodeReport) -> None:
+    def record(self, report: NodeReport) -> None:
         """
         Take in a report whose sender was checked; one that was seen before, or is older than another, changes nothing.
 
@@ -100,7 +88,7 @@ class Roster:
             is_leaving = report.stage is ReportStage.LEAVING
             self._keep(report.instance_id, told.with_reason(reason, is_leaving=is_leaving))
 
-    def _may_join(self, member: Member, told: Entry) -> bool:
+    def _may_join(self, member: Member, told: WorkerReport) -> bool:
         """
         Tell whether a node may call an address its own: one that another has too only when its key answers there.
 
@@ -115,7 +103,7 @@ class Roster:
             if self.owns_address(member):
                 self._refute(member, claimants)
                 return True
-            if self._proof.ask(member) is not Proof.OTHER:
+            if self._check.verify(member) is not Proof.OTHER:
                 return False
             cause = f"it claims the address {member.address}, at which another node answers"
         LOG.warning("%s is refused: %s", member.instance_id, cause)
@@ -148,7 +136,7 @@ class Roster:
 
         Effects: one connection to port 22 of the address, at most once a minute for each claim.
         """
-        return member.address != self._own_address and self._proof.ask(member) is Proof.OWN
+        return member.address != self._own_address and self._check.verify(member) is Proof.OWN
 
     def has_lost_address(self, member: Member) -> bool:
         """
@@ -156,7 +144,7 @@ class Roster:
 
         Effects: one connection to port 22 of the address, at most once a minute.
         """
-        return self._proof.ask(member) is Proof.OTHER
+        return self._check.verify(member) is Proof.OTHER
 
     def member(self, instance_id: str) -> Member | None:
         """Return how a worker described itself; None before it joined."""
@@ -179,7 +167,7 @@ class Roster:
         entry = self._entry(instance_id)
         return entry.member is not None or bool(entry.cause)
 
-    def candidates(self) -> tuple[Member, ...]:
+    def joined(self) -> tuple[Member, ...]:
         """Return the workers that joined and neither failed nor leave, in the order in which they did."""
         found = sorted(self._entries.values(), key=lambda entry: entry.turn)
         return tuple(entry.member for entry in found if entry.member is not None and not entry.cause)
@@ -198,11 +186,11 @@ class Roster:
 
         When it comes back, its next report is a new one.
         """
-        self._keep(instance_id, Entry(sequence=self._entry(instance_id).sequence))
+        self._keep(instance_id, WorkerReport(sequence=self._entry(instance_id).sequence))
 
     def forget_others(self, expected: Collection[str]) -> None:
         """Forget who joined and is not expected; who failed is kept, since somebody has to replace it."""
-        for member in self.candidates():
+        for member in self.joined():
             if member.instance_id not in expected:
                 self.forget(member.instance_id)
 
@@ -220,10 +208,10 @@ class Roster:
         """Return what workers said of their failures, for a reason that names another cause; empty without any."""
         return "".join(f"; {self.describe(name)}" for name in self.failed())
 
-    def _entry(self, instance_id: str) -> Entry:
-        return self._entries.get(instance_id, Entry())
+    def _entry(self, instance_id: str) -> WorkerReport:
+        return self._entries.get(instance_id, WorkerReport())
 
-    def _keep(self, instance_id: str, entry: Entry) -> None:
+    def _keep(self, instance_id: str, entry: WorkerReport) -> None:
         if entry != self._entries.get(instance_id):
             self._entries[instance_id] = entry
             write_file(self._path(instance_id), entry.to_text(), 0o600)

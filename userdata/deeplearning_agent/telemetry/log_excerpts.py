@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_contract.log_record import (
     DETAIL,
     MOST_DETAIL_CHARACTERS,
@@ -29,7 +29,7 @@ MOST_STATE_CHARACTERS = 20
 _FAILED, _RUNNING = "failed", "running"
 
 
-def tell_tail(node: Node, path: str) -> None:
+def log_tail(node: Node, path: str) -> None:
     """
     Ship the last lines of a file of the node, each as a line; the log on the node does not repeat them.
 
@@ -44,14 +44,14 @@ def tell_tail(node: Node, path: str) -> None:
         return
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines[-TAIL_LINES:]:
-        LOG.info("%s", line, extra=Remark(details={SOURCE_FILE: path}, is_for_people=False).extra)
+        LOG.info("%s", line, extra=LogFields(details={SOURCE_FILE: path}, is_local=False).extra)
 
 
-def remark_failure(stage: str, reason: Reason) -> Remark:
+def failure_fields(stage: str, reason: Reason) -> LogFields:
     """Return the fields of a failure's log line: the line's message is the composed reason, these are its parts."""
     output = reason.output[-MOST_DETAIL_CHARACTERS:]
     found = {STEP: stage, REASON: reason.cause, REMEDY: reason.remedy, OUTPUT: output}
-    return Remark(details={name: text for name, text in found.items() if text}, is_urgent=True)
+    return LogFields(details={name: text for name, text in found.items() if text}, is_urgent=True)
 
 
 class ProvisioningWatch:
@@ -69,11 +69,11 @@ class ProvisioningWatch:
             if self._logged.get(name) == details:
                 continue
             has_failed = details[STATE] == _FAILED
-            remark = Remark(details={PROVISION: name, **details}, is_urgent=has_failed, is_for_people=False)
+            fields = LogFields(details={PROVISION: name, **details}, is_urgent=has_failed, is_local=False)
             level, words = logging.INFO, f"provisioning: {name} is {details[STATE]}"
             if has_failed:
                 level, words = logging.WARNING, f"provisioning failed: {name}"
-            LOG.log(level, "%s: %s", words, details[DETAIL], extra=remark.extra)
+            LOG.log(level, "%s: %s", words, details[DETAIL], extra=fields.extra)
         self._logged = steps
 
     def _read(self) -> dict[str, dict[str, str]]:

@@ -8,47 +8,36 @@ from typing import Any
 from deeplearning_contract.cluster_event import ClusterEvent
 from deeplearning_contract.metrics import Metric
 
-_ATTRIBUTE = "remark"
+_ATTRIBUTE = "fields"
 
 
 @dataclass(frozen=True)
-class Remark:
-    """
-    A record's remark.
+class LogFields:
+    """A record's fields."""
 
-    Attributes:
-        details: Fields of the shipped line, such as `step` and `seconds`.
-        metrics: What was measured.
-        phase: The phase that a metric of formation is about.
-        event: The event that the account's bus is told; None for none.
-        generation: The generation that the node has come to know; None when it is no news.
-        is_urgent: Whether the line is shipped at once.
-        is_for_people: Whether the line belongs into the log that people read on the node.
-    """
-
-    details: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[Metric, float] = field(default_factory=dict)
-    phase: str = ""
-    event: ClusterEvent | None = None
-    generation: int | None = None
-    is_urgent: bool = False
-    is_for_people: bool = True
+    details: Mapping[str, Any] = field(default_factory=dict)  # Fields of the shipped line, such as `step` and `seconds`
+    metrics: Mapping[Metric, float] = field(default_factory=dict)  # What was measured
+    phase: str = ""  # The phase that a metric of formation is about
+    event: ClusterEvent | None = None  # The event that the account's bus is told; None for none
+    generation: int | None = None  # The generation that the node has come to know; None when it is no news
+    is_urgent: bool = False  # Whether the line is shipped at once
+    is_local: bool = True  # Whether the line belongs into the log that people read on the node
 
     @property
-    def extra(self) -> dict[str, "Remark"]:
-        """The remark as the calls of a logger take it."""
+    def extra(self) -> dict[str, "LogFields"]:
+        """The fields as the calls of a logger take it."""
         return {_ATTRIBUTE: self}
 
 
-NOTHING = Remark()
+NOTHING = LogFields()
 
 
-def read_remark(record: logging.LogRecord) -> Remark:
-    """Return the remark of a record; one that says nothing when it has none."""
+def read_remark(record: logging.LogRecord) -> LogFields:
+    """Return the fields of a record; one that says nothing when it has none."""
     found = getattr(record, _ATTRIBUTE, NOTHING)
-    return found if isinstance(found, Remark) else NOTHING
+    return found if isinstance(found, LogFields) else NOTHING
 
 
-def is_for_people(record: logging.LogRecord) -> bool:
+def is_local(record: logging.LogRecord) -> bool:
     """Tell whether a record belongs into the log that people read on the node; a filter of handlers."""
-    return read_remark(record).is_for_people
+    return read_remark(record).is_local

@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deeplearning_agent.telemetry.log_fields import Remark, read_remark
+from deeplearning_agent.telemetry.log_fields import LogFields, read_remark
 from deeplearning_contract.cluster_event import ClusterEvent
 from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, TRACEBACK, LogLine, Speaker
 from deeplearning_contract.metrics import CLUSTER, NODE, PHASE, embed_metrics
-from deeplearning_node.deadline import Bell
 
 MOST_LINES = 10_000
 MOST_BYTES = 4 * 1024 * 1024
@@ -45,7 +44,7 @@ class LogQueue(logging.Handler):
 
     Attributes:
         generation: The generation that the node knows.
-        bell: Rings when something is urgent.
+        has_urgent: Set when a line is urgent.
     """
 
     def __init__(self, speaker: Speaker, generation: int = 0) -> None:
@@ -53,7 +52,7 @@ class LogQueue(logging.Handler):
         super().__init__()
         self.speaker = speaker
         self.generation = generation
-        self.bell = Bell()
+        self.has_urgent = threading.Event()
         self._guard = threading.RLock()  # The end of the process may interrupt the main thread in the middle of a line.
         self._lines: deque[QueuedLine] = deque()
         self._bytes = 0
@@ -63,18 +62,18 @@ class LogQueue(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record; raises nothing, whatever it holds."""
         try:
-            remark = read_remark(record)
-            if remark.generation is not None:
-                self.generation = remark.generation
-            line = QueuedLine(record.created, self._write(record, remark))
+            fields = read_remark(record)
+            if fields.generation is not None:
+                self.generation = fields.generation
+            line = QueuedLine(record.created, self._write(record, fields))
             with self._guard:
-                if remark.event is not None:
-                    self._events.append(remark.event)
+                if fields.event is not None:
+                    self._events.append(fields.event)
                 self._lines.append(line)
                 self._bytes += line.size
                 self._trim()
-            if remark.is_urgent or record.levelno >= logging.ERROR:
-                self.bell.ring()
+            if fields.is_urgent or record.levelno >= logging.ERROR:
+                self.has_urgent.set()
         except Exception:  # noqa: BLE001 - a line that cannot be written must not end what it tells of
             self.handleError(record)
 
@@ -141,12 +140,12 @@ class LogQueue(logging.Handler):
             self._bytes -= self._lines.popleft().size
             self._dropped += 1
 
-    def _write(self, record: logging.LogRecord, remark: Remark) -> str:
-        details = dict(remark.details)
+    def _write(self, record: logging.LogRecord, fields: LogFields) -> str:
+        details = dict(fields.details)
         if record.exc_info:
             details[TRACEBACK] = _FORMATTER.formatException(record.exc_info)[-MOST_DETAIL_CHARACTERS:]
-        dimensions = {CLUSTER: self.speaker.cluster, NODE: self.speaker.node, PHASE: remark.phase}
-        metrics = embed_metrics(remark.metrics, dimensions, record.created)
+        dimensions = {CLUSTER: self.speaker.cluster, NODE: self.speaker.node, PHASE: fields.phase}
+        metrics = embed_metrics(fields.metrics, dimensions, record.created)
         return LogLine(
             time=record.created,
             level=record.levelname,

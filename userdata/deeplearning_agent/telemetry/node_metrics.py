@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from deeplearning_agent.telemetry.file_system_traffic import Traffic, read_traffic
 from deeplearning_agent.telemetry.log_excerpts import ProvisioningWatch
-from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_agent.telemetry.training_throughput import TrainingThroughput
 from deeplearning_contract.metrics import (
     FILE_SYSTEM_READ,
@@ -22,7 +22,7 @@ MINUTE_SECONDS = 60.0
 Source = Callable[[], dict[Metric, float]]
 
 
-class Meter:
+class NodeMetrics:
     """A node's meter. One thread calls it."""
 
     def __init__(self, node: Node, membership: Source | None = None) -> None:
@@ -43,7 +43,7 @@ class Meter:
         """Wait for the next minute."""
         self._node.clock.wait(MINUTE_SECONDS)
 
-    def tell(self) -> None:
+    def log(self) -> None:
         """Say what is measured now in a line, if there is anything; whatever goes wrong is logged and no more."""
         try:
             self._provisioning.look()
@@ -53,7 +53,7 @@ class Meter:
             return
         if metrics:
             words = ", ".join(f"{metric.name} {value:.6g}" for metric, value in metrics.items())
-            LOG.info("measured: %s", words, extra=Remark(metrics=metrics, is_for_people=False).extra)
+            LOG.info("measured: %s", words, extra=LogFields(metrics=metrics, is_local=False).extra)
 
     def measure(self) -> dict[Metric, float]:
         """Return what can be measured on this node."""

@@ -9,7 +9,7 @@ from types import FrameType
 from deeplearning_agent.telemetry.event_sender import EventSender
 from deeplearning_agent.telemetry.log_queue import LogQueue
 from deeplearning_agent.telemetry.log_shipper import LogShipper
-from deeplearning_agent.telemetry.node_metrics import Meter, Source
+from deeplearning_agent.telemetry.node_metrics import NodeMetrics, Source
 from deeplearning_contract.log_record import Speaker
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Deadline
@@ -23,7 +23,7 @@ END_SECONDS = 4.0
 """What the end of the agent may take to ship its last lines; systemd allows ninety."""
 
 
-class Observation:
+class TelemetryPublisher:
     """Ships a node's log and events, and measures it once a minute."""
 
     def __init__(self, node: Node, clients: AwsClients, membership: Source | None = None) -> None:
@@ -41,7 +41,7 @@ class Observation:
         self.queue = LogQueue(speaker, max(0, installed_generation(node)))
         self._shipper = LogShipper(clients, self.queue, settings.log_group, node.clock)
         self._sender = EventSender(clients, self.queue, node.clock)
-        self._meter = Meter(node, membership)
+        self._metrics = NodeMetrics(node, membership)
         self._is_ending = threading.Event()
         self._has_ended = threading.Event()
 
@@ -59,7 +59,7 @@ class Observation:
     def close(self, seconds: float = END_SECONDS) -> None:
         """Ship what is left, for a few seconds at most."""
         self._is_ending.set()
-        self.queue.bell.ring()
+        self.queue.has_urgent.set()
         self._has_ended.wait(seconds)
 
     def step(self, *, is_urgent: bool = False) -> None:
@@ -71,17 +71,18 @@ class Observation:
             LOG.exception("what is logged could not be shipped")
 
     def _ship(self) -> None:
-        bell = self.queue.bell
         while not self._is_ending.is_set():
-            self.step(is_urgent=bell.wait(LOOK_SECONDS))
+            is_urgent = self.queue.has_urgent.wait(LOOK_SECONDS)
+            self.queue.has_urgent.clear()
+            self.step(is_urgent=is_urgent)
         self._sender.send()
         self._shipper.finish(Deadline.after(self._node.clock, END_SECONDS))
         self._has_ended.set()
 
     def _measure(self) -> None:
         while not self._is_ending.is_set():
-            self._meter.wait()
-            self._meter.tell()
+            self._metrics.wait()
+            self._metrics.log()
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         """Let the last lines out, then end as the signal would have."""

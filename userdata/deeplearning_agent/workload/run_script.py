@@ -6,8 +6,8 @@ import os
 import signal
 from dataclasses import replace
 
-from deeplearning_agent.telemetry.log_excerpts import tell_tail
-from deeplearning_agent.telemetry.log_fields import Remark
+from deeplearning_agent.telemetry.log_excerpts import log_tail
+from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_agent.workload.provision_service import needs_provisioning
 from deeplearning_agent.workload.user_scripts import script_path
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
@@ -69,12 +69,12 @@ class RunScript:
 
     def _tell_end(self, status: str) -> None:
         """Say how it ended; once also to the outside, where a failure is an end too."""
-        remark = Remark(details={SCRIPT_STATUS: status}, is_urgent=True)
+        fields = LogFields(details={SCRIPT_STATUS: status}, is_urgent=True)
         is_news = not self._told_file.exists()
         if is_news and status != "0":  # The end with status 0 is told by the write of the state item.
-            tell_tail(self._node, RUN_LOG)
-            remark = replace(remark, event=finish_event(self._node, f"the run script ended with status {status}"))
-        LOG.info("the run script ended with status %s", status, extra=remark.extra)
+            log_tail(self._node, RUN_LOG)
+            fields = replace(fields, event=finish_event(self._node, f"the run script ended with status {status}"))
+        LOG.info("the run script ended with status %s", status, extra=fields.extra)
         if is_news:
             with contextlib.suppress(OSError):  # On a full disk it is told again after a restart.
                 write_file(self._told_file, f"{status}\n")

@@ -32,20 +32,13 @@ _QUESTION = f"{COMMAND_FILE} health --self || true"
 
 @dataclass(frozen=True)
 class Answer:
-    """
-    What one node answered.
+    """What one node answered."""
 
-    Attributes:
-        member: The node that was asked.
-        findings: What it found of itself, and what the asking node found of it; empty when it was not asked.
-        verdict: In one word or two.
-        generation: Of the membership that it has installed; 0 when it is not known.
-    """
-
-    member: Member
+    member: Member  # The node that was asked
+    # What it found of itself, and what the asking node found of it; empty when it was not asked
     findings: tuple[Finding, ...]
-    verdict: Literal["healthy", "unfit", "no answer", "not asked"]
-    generation: int = 0
+    verdict: Literal["healthy", "unfit", "no answer", "not asked"]  # In one word or two
+    generation: int = 0  # Of the membership that it has installed; 0 when it is not known
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -55,22 +48,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """
-    How to ask.
+    """How to ask."""
 
-    Attributes:
-        user: The login user, whose key opens every node.
-        programs: Where `ssh` is.
-        is_root: Whether to become the login user first.
-        clock: Measures time-outs.
-        now: The wall clock with which the nodes' clocks are compared.
-    """
-
-    user: LoginUser
-    programs: Programs
-    is_root: bool
-    clock: Clock = field(default_factory=Clock)
-    now: Callable[[], float] = time.time
+    user: LoginUser  # The login user, whose key opens every node
+    programs: Programs  # Where `ssh` is
+    is_root: bool  # Whether to become the login user first
+    clock: Clock = field(default_factory=Clock)  # Measures time-outs
+    now: Callable[[], float] = time.time  # The wall clock with which the nodes' clocks are compared
 
     def ask_all(self, members: Sequence[Member], deadline: Deadline) -> list[Answer]:
         """

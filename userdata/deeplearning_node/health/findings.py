@@ -16,20 +16,12 @@ KIND = "health"
 
 @dataclass(frozen=True)
 class Finding:
-    """
-    One thing that was looked at.
+    """One thing that was looked at."""
 
-    Attributes:
-        name: What was looked at.
-        ok: Whether the node is fit, as far as this goes.
-        detail: What was found, in one line.
-        remedy: What the user can do; empty when nothing is to be done.
-    """
-
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""
+    name: str  # What was looked at
+    ok: bool  # Whether the node is fit, as far as this goes
+    detail: str  # What was found, in one line
+    remedy: str = ""  # What the user can do; empty when nothing is to be done
 
     @classmethod
     def fit(cls, name: str, detail: str) -> "Finding":
@@ -44,20 +36,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """
-    All that one node found.
+    """All that one node found."""
 
-    Attributes:
-        instance_id: The node.
-        at: Its wall clock, in seconds since 1970.
-        generation: Of the membership that it has installed; 0 for none.
-        findings: What it looked at.
-    """
-
-    instance_id: str
-    at: float
-    generation: int
-    findings: tuple[Finding, ...]
+    instance_id: str  # The node
+    at: float  # Its wall clock, in seconds since 1970
+    generation: int  # Of the membership that it has installed; 0 for none
+    findings: tuple[Finding, ...]  # What it looked at
 
     @property
     def is_healthy(self) -> bool:

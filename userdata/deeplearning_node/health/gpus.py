@@ -32,20 +32,12 @@ _LISTED = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
 
 @dataclass(frozen=True)
 class GpuReading:
-    """
-    What was read of all GPUs of a node.
+    """What was read of all GPUs of a node."""
 
-    Attributes:
-        count: GPUs that answered.
-        broken: What is wrong with GPUs as such, a line each.
-        memory_faults: What is wrong with their memory, a line each.
-        unread: Why the memory could not be asked about; empty when it could.
-    """
-
-    count: int = 0
-    broken: tuple[str, ...] = ()
-    memory_faults: tuple[str, ...] = ()
-    unread: str = field(default="", kw_only=True)
+    count: int = 0  # GPUs that answered
+    broken: tuple[str, ...] = ()  # What is wrong with GPUs as such, a line each
+    memory_faults: tuple[str, ...] = ()  # What is wrong with their memory, a line each
+    unread: str = field(default="", kw_only=True)  # Why the memory could not be asked about; empty when it could
 
 
 def check_gpus(

@@ -27,18 +27,11 @@ _PLUGIN_FOLDERS = ("opt/amazon/ofi-nccl", "opt/aws-ofi-nccl")
 
 @dataclass(frozen=True)
 class Provider:
-    """
-    What carries NCCL's traffic between nodes.
+    """What carries NCCL's traffic between nodes."""
 
-    Attributes:
-        name: `efa` or `tcp`.
-        why: The reason, in one line.
-        is_fault: Whether it is TCP where EFA is meant.
-    """
-
-    name: str
-    why: str
-    is_fault: bool = False
+    name: str  # `efa` or `tcp`
+    why: str  # The reason, in one line
+    is_fault: bool = False  # Whether it is TCP where EFA is meant
 
     @property
     def detail(self) -> str:

@@ -466,7 +466,7 @@ def test_no_groups_is_not_yet(cloud):
 def test_only_one_invocation_looks_closely(cloud):
     cloud.create_groups()
     assert cloud.records().acquire_lock(SteppedClock().time - 1, SteppedClock().time + 20)
-    assert cloud.run() == "another invocation looks already"
+    assert cloud.run() == "skipped: another invocation is running"
     assert cloud.state() is None
 
 
@@ -692,7 +692,7 @@ def test_every_event_leads_to_the_same_reconciliation(environment, event, caplog
     environment.create_groups(workers=1)
     caplog.set_level(logging.INFO, "capacity_adjuster")
     assert handler.handle(event, Context()) == {"outcome": "verdict launched: 2 of 2 nodes"}
-    assert caplog.messages[0].startswith("woken by ")
+    assert caplog.messages[0].startswith("event: ")
     assert caplog.messages[-1] == "outcome: verdict launched: 2 of 2 nodes"
     (metrics,) = [found for record in caplog.records if (found := getattr(record, "metrics", None))]
     assert (metrics[CAPACITY_ASKED], metrics[CAPACITY_LAUNCHED], metrics[LAUNCH_FAILURES]) == (2, 2, 0)

@@ -201,10 +201,10 @@ def test_an_installer_with_another_digest_never_runs_and_the_node_says_that_it_s
     assert (provider.name, provider.is_fault) == ("tcp", True)
     assert why in provider.why
     (warning,) = [record for record in caplog.records if "NCCL will not use" in record.getMessage()]
-    remark = read_remark(warning)
+    fields = read_remark(warning)
     assert warning.levelname == "WARNING"
-    assert remark.is_urgent
-    assert remark.details == {PROVIDER: provider.detail}
+    assert fields.is_urgent
+    assert fields.details == {PROVIDER: provider.detail}
     assert warning.getMessage().endswith(f"; {REMEDY}")
 
 

@@ -11,13 +11,13 @@ from model_settings import CLUSTER, make_settings
 from deeplearning_agent.membership import liveness
 from deeplearning_agent.membership import report_collector as collector
 from deeplearning_agent.membership import transitions as succession
-from deeplearning_agent.membership.address_proof import AddressProof
-from deeplearning_agent.membership.controller import Keeper
+from deeplearning_agent.membership.address_proof import AddressCheck
+from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.master_epoch import Tenure
-from deeplearning_agent.membership.member_monitor import Findings
+from deeplearning_agent.membership.master_epoch import MasterEpoch
+from deeplearning_agent.membership.member_monitor import MemberHealth
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -58,7 +58,7 @@ class Bench:
         self.node.path("/opt/deeplearning").mkdir(parents=True)
         self.keys = {}
         self.asked = 0
-        self.found = Findings()
+        self.found = MemberHealth()
         self.ordered = []
         self.refusals = 0
         self.autoscaling = self
@@ -68,10 +68,10 @@ class Bench:
 
     def read_again(self):
         """Let the agent start anew with what is on the disk."""
-        self.roster = Roster(self.node)
+        self.reports = WorkerReports(self.node)
         self.formation = Formation(self.node, self)
-        self.replacements = Replacements(self.node, self, self.roster)
-        self.keeper = Keeper(self.node, self.roster, self, self.replacements)
+        self.replacements = Replacements(self.node, self, self.reports)
+        self.controller = MembershipController(self.node, self.reports, self, self.replacements)
 
     def run(self, argv, **_):
         """Stand for ssh-keyscan."""
@@ -79,7 +79,7 @@ class Bench:
         key = self.keys.get(argv[-1])
         return f"{argv[-1]} {key}\n" if key else ""
 
-    def look(self, _members, _others=()):
+    def probe(self, _members, _others=()):
         return self.found
 
     def collect(self, is_done, _until):
@@ -93,7 +93,7 @@ class Bench:
 
     def hear(self, number, stage, sequence=1, **changes):
         """Let a worker report."""
-        self.roster.accept(NodeReport(CLUSTER, name(number), stage, sequence=sequence, **changes))
+        self.reports.record(NodeReport(CLUSTER, name(number), stage, sequence=sequence, **changes))
 
     def join(self, number, gpus=2, sequence=1, address=""):
         self.hear(number, ReportStage.JOINED, sequence, member=member(number, gpus, address))
@@ -141,16 +141,16 @@ def check(function):
     return function
 
 
-# --- Roster -----------------------------------------------------------------------------------------
+# --- WorkerReports -----------------------------------------------------------------------------------------
 
 
 @check
 def a_report_that_comes_twice_counts_once():
     bench = Bench()
     bench.join(1, sequence=3)
-    bench.roster.forget(name(1))
+    bench.reports.forget(name(1))
     bench.join(1, sequence=3)
-    assert bench.roster.member(name(1)) is None
+    assert bench.reports.member(name(1)) is None
 
 
 @check
@@ -158,14 +158,14 @@ def an_older_report_does_not_change_the_cause():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 5, reason="the disk is full")
     bench.hear(1, ReportStage.FAILED, 4, reason="an older cause")
-    assert bench.roster.reason(name(1)).cause == "the disk is full"
+    assert bench.reports.reason(name(1)).cause == "the disk is full"
 
 
 @check
 def a_node_that_cannot_count_is_heard():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 0, reason="no space")
-    assert bench.roster.reason(name(1)).cause == "no space"
+    assert bench.reports.reason(name(1)).cause == "no space"
 
 
 @check
@@ -173,8 +173,8 @@ def an_acknowledgement_never_falls():
     bench = Bench()
     bench.hear(1, ReportStage.READY, generation=5)
     bench.hear(1, ReportStage.READY, generation=4)
-    assert bench.roster.is_ready(name(1), 5)
-    assert not bench.roster.is_ready(name(1), 6)
+    assert bench.reports.is_ready(name(1), 5)
+    assert not bench.reports.is_ready(name(1), 6)
 
 
 @check
@@ -182,8 +182,8 @@ def who_joins_again_has_no_cause_any_more():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 2, reason="late")
     bench.join(1, sequence=3)
-    assert not bench.roster.reason(name(1))
-    assert name(1) in {candidate.instance_id for candidate in bench.roster.candidates()}
+    assert not bench.reports.reason(name(1))
+    assert name(1) in {candidate.instance_id for candidate in bench.reports.joined()}
 
 
 @check
@@ -191,17 +191,17 @@ def a_restart_forgets_no_report():
     bench = Bench()
     bench.hear(1, ReportStage.FAILED, 2, reason="broken")
     bench.read_again()
-    assert bench.roster.reason(name(1)).cause == "broken"
+    assert bench.reports.reason(name(1)).cause == "broken"
     bench.join(1, sequence=2)
-    assert bench.roster.reason(name(1)).cause == "broken"
+    assert bench.reports.reason(name(1)).cause == "broken"
 
 
 @check
 def who_leaves_has_not_failed():
     bench = Bench()
     bench.hear(1, ReportStage.LEAVING, 2, reason="spot")
-    assert bench.roster.failed() == ()
-    assert bench.roster.candidates() == (member(2),)
+    assert bench.reports.failed() == ()
+    assert bench.reports.joined() == (member(2),)
 
 
 @check
@@ -210,16 +210,16 @@ def candidates_stand_in_the_order_in_which_they_joined():
     for number in (3, 1, 2):
         bench.join(number)
     bench.join(3, sequence=2)
-    assert bench.roster.candidates() == (member(3), member(1), member(2))
+    assert bench.reports.joined() == (member(3), member(1), member(2))
 
 
 @check
 def who_failed_is_not_forgotten_with_those_that_are_not_expected():
     bench = Bench(workers=3)
     bench.hear(3, ReportStage.FAILED, 2, reason="broken")
-    bench.roster.forget_others([name(1)])
-    assert bench.roster.candidates() == (member(1),)
-    assert bench.roster.failed() == (name(3),)
+    bench.reports.forget_others([name(1)])
+    assert bench.reports.joined() == (member(1),)
+    assert bench.reports.failed() == (name(3),)
 
 
 @check
@@ -227,8 +227,8 @@ def the_first_of_two_claimants_has_no_better_right():
     bench = Bench(workers=1)
     bench.keys["10.0.0.11"] = member(2).host_key
     bench.join(2, address="10.0.0.11")
-    assert bench.roster.member(name(2)) == member(2, address="10.0.0.11")
-    assert bench.roster.member(name(1)) is None
+    assert bench.reports.member(name(2)) == member(2, address="10.0.0.11")
+    assert bench.reports.member(name(1)) is None
 
 
 @check
@@ -237,7 +237,7 @@ def a_refuted_claimant_counts_as_one_that_failed_when_it_did():
     bench.hear(1, ReportStage.FAILED, 2, reason="broken")
     bench.keys["10.0.0.11"] = member(2).host_key
     bench.join(2, address="10.0.0.11")
-    assert bench.roster.failed() == (name(1),)
+    assert bench.reports.failed() == (name(1),)
 
 
 @check
@@ -245,8 +245,8 @@ def the_second_of_two_claimants_has_none_either():
     bench = Bench(workers=1)
     bench.keys["10.0.0.11"] = member(1).host_key
     bench.join(2, address="10.0.0.11")
-    assert bench.roster.member(name(1)) == member(1)
-    assert "at which another node answers" in bench.roster.reason(name(2)).cause
+    assert bench.reports.member(name(1)) == member(1)
+    assert "at which another node answers" in bench.reports.reason(name(2)).cause
 
 
 @check
@@ -254,25 +254,25 @@ def the_masters_address_is_its_own():
     bench = Bench(workers=0)
     bench.keys["10.0.0.10"] = member(1).host_key
     bench.join(1, address="10.0.0.10")
-    assert bench.roster.member(name(1)) is None
+    assert bench.reports.member(name(1)) is None
 
 
 @check
 def an_address_outside_of_the_vpc_is_refused():
     bench = Bench(workers=0)
     bench.join(1, address="10.1.0.1")
-    assert "which is not in the VPC (10.0.0.0/16)" in bench.roster.reason(name(1)).cause
+    assert "which is not in the VPC (10.0.0.0/16)" in bench.reports.reason(name(1)).cause
 
 
 @check
 def an_address_is_asked_once_a_minute_for_each_node():
     bench = Bench(workers=0)
-    proof = AddressProof(bench.node)
+    check = AddressCheck(bench.node)
     for number in range(11, 14):
-        proof.ask(member(1, address=f"10.0.0.{number}"))
+        check.verify(member(1, address=f"10.0.0.{number}"))
     assert bench.asked == 1
     bench.clock.now += 61
-    proof.ask(member(1))
+    check.verify(member(1))
     assert bench.asked == 2
 
 
@@ -334,9 +334,9 @@ def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
     bench = Bench()
     bench.acknowledge(1)
     state = bench.state(phase=Phase.PUBLISHED)
-    bench.found = Findings(silent={name(2): "it is silent"})
+    bench.found = MemberHealth(silent={name(2): "it is silent"})
     ready = functools.partial(
-        bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.look
+        bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.probe
     )
     assert ready() is None
     bench.clock.now += 45 - 1
@@ -352,10 +352,10 @@ def nobody_is_too_many_to_lose_once_the_cluster_has_formed():
     bench.hear(2, ReportStage.FAILED, 2, reason="broken")
     state = bench.state(phase=Phase.PUBLISHED, has_formed=True)
     limit = bench.formation.ready_by
-    assert set(bench.formation.collect_ready(state, limit, limit, bench.look)) == {name(2)}
+    assert set(bench.formation.collect_ready(state, limit, limit, bench.probe)) == {name(2)}
 
 
-# --- Keeper -----------------------------------------------------------------------------------------
+# --- MembershipController -----------------------------------------------------------------------------------------
 
 
 def stand_by():
@@ -373,52 +373,52 @@ def stand_by():
 def a_master_that_answers_is_not_vacant():
     bench, state = stand_by()
     for _ in range(10):
-        assert not bench.keeper.is_vacant(state, member(0))
+        assert not bench.controller.is_vacant(state, member(0))
         bench.clock.now += 900
 
 
 @check
 def a_silent_master_is_vacant_after_minutes():
     bench, state = stand_by()
-    bench.found = Findings(mute={name(9)})
-    assert not bench.keeper.is_vacant(state, member(0))
+    bench.found = MemberHealth(unanswered={name(9)})
+    assert not bench.controller.is_vacant(state, member(0))
     bench.clock.now += 180 - 1
-    assert not bench.keeper.is_vacant(state, member(0))
+    assert not bench.controller.is_vacant(state, member(0))
     bench.clock.now += 1
-    assert bench.keeper.is_vacant(state, member(0))
+    assert bench.controller.is_vacant(state, member(0))
 
 
 @check
 def silence_is_counted_anew_after_an_answer():
     bench, state = stand_by()
     for mute in ({name(9)}, set(), {name(9)}):
-        bench.found = Findings(mute=mute)
+        bench.found = MemberHealth(unanswered=mute)
         bench.clock.now += 180
-        assert not bench.keeper.is_vacant(state, member(0))
+        assert not bench.controller.is_vacant(state, member(0))
 
 
 @check
 def a_node_that_hears_nobody_doubts_itself_first():
     bench, state = stand_by()
-    bench.found = Findings(mute={name(9)}, has_answer=False)
-    bench.keeper.is_vacant(state, member(0))
+    bench.found = MemberHealth(unanswered={name(9)}, has_answer=False)
+    bench.controller.is_vacant(state, member(0))
     bench.clock.now += 900 - 1
-    assert not bench.keeper.is_vacant(state, member(0))
+    assert not bench.controller.is_vacant(state, member(0))
     bench.clock.now += 1
-    assert bench.keeper.is_vacant(state, member(0))
+    assert bench.controller.is_vacant(state, member(0))
 
 
 @check
 def a_dead_masters_address_with_a_new_holder_is_vacant():
     bench, state = stand_by()
     bench.keys[member(9).address] = member(5).host_key
-    bench.keeper.is_vacant(state, member(0))
+    bench.controller.is_vacant(state, member(0))
     bench.clock.now += 180
-    assert bench.keeper.is_vacant(state, member(0))
+    assert bench.controller.is_vacant(state, member(0))
 
 
 def change_of(bench, workers=2):
-    change = bench.keeper.find_change(bench.state(workers))
+    change = bench.controller.plan_change(bench.state(workers))
     return set(change.left), [joined.instance_id for joined in change.joined]
 
 
@@ -426,7 +426,7 @@ def change_of(bench, workers=2):
 def who_joins_is_admitted_unless_it_is_mute():
     bench = Bench(workers=4)
     bench.acknowledge(1, 2)
-    bench.found = Findings(mute={name(4)})
+    bench.found = MemberHealth(unanswered={name(4)})
     assert change_of(bench) == (set(), [name(3)])
 
 
@@ -467,7 +467,7 @@ def who_failed_is_unfit_or_silent_leaves():
     bench = Bench(workers=4)
     bench.acknowledge(1, 2, 3, 4)
     bench.hear(1, ReportStage.FAILED, 2, reason="broken")
-    bench.found = Findings(silent={name(2): "it is silent"}, unfit={name(3): "gpu"}, mute={name(2)})
+    bench.found = MemberHealth(silent={name(2): "it is silent"}, unfit={name(3): "gpu"}, unanswered={name(2)})
     assert change_of(bench, 4) == ({name(1), name(2), name(3)}, [])
     assert bench.ordered == [name(1), name(3)]
     assert bench.node.path("/opt/deeplearning/ready_hosts").read_text().splitlines() == [f"{name(0)}:2", f"{name(4)}:2"]
@@ -477,11 +477,11 @@ def who_failed_is_unfit_or_silent_leaves():
 def who_left_must_join_anew():
     bench = Bench()
     bench.acknowledge(1, 2)
-    bench.keeper.conclude(succession.Change({name(2): Reason("it is silent")}))
+    bench.controller.forget_departed(succession.Change({name(2): Reason("it is silent")}))
     assert change_of(bench, 1) == (set(), [])
     bench.join(2, sequence=2)
     assert change_of(bench, 1) == (set(), [name(2)])
-    assert not bench.roster.is_ready(name(2), 1)
+    assert not bench.reports.is_ready(name(2), 1)
 
 
 # --- Replacements -----------------------------------------------------------------------------------
@@ -491,10 +491,10 @@ def silence(**findings):
     """Return a formed bench whose second worker is silent."""
     bench = Bench()
     bench.acknowledge(1, 2)
-    bench.found = Findings(silent={name(2): "it is silent"}, mute={name(2)}, **findings)
-    bench.keeper.find_change(bench.state())
-    bench.keeper.conclude(succession.Change({name(2): Reason("it is silent")}))
-    bench.found = Findings(mute={name(2)}, **findings)
+    bench.found = MemberHealth(silent={name(2): "it is silent"}, unanswered={name(2)}, **findings)
+    bench.controller.plan_change(bench.state())
+    bench.controller.forget_departed(succession.Change({name(2): Reason("it is silent")}))
+    bench.found = MemberHealth(unanswered={name(2)}, **findings)
     return bench
 
 
@@ -515,9 +515,9 @@ def who_fails_between_its_publication_and_the_formation_is_replaced_once_formed(
     bench.acknowledge(1)
     bench.hear(2, ReportStage.FAILED, 2, reason="its disk is full")
     published = bench.state(phase=Phase.PUBLISHED)
-    left = bench.formation.collect_ready(published, bench.formation.ready_by, bench.formation.ready_by, bench.look)
+    left = bench.formation.collect_ready(published, bench.formation.ready_by, bench.formation.ready_by, bench.probe)
     assert set(left) == {name(2)}
-    bench.keeper.conclude(succession.Change(left))
+    bench.controller.forget_departed(succession.Change(left))
     bench.read_again()
     assert change_of(bench, 1) == (set(), [])
     assert bench.ordered == [name(2)]
@@ -536,7 +536,7 @@ def whom_ec2_takes_is_not_replaced():
     bench = Bench()
     bench.acknowledge(1, 2)
     bench.hear(2, ReportStage.LEAVING, 2, reason="spot")
-    bench.found = Findings(silent={name(2): "it is silent"}, mute={name(2)})
+    bench.found = MemberHealth(silent={name(2): "it is silent"}, unanswered={name(2)})
     change_of(bench)
     bench.clock.now += 60
     change_of(bench, 1)
@@ -566,7 +566,7 @@ def a_silent_node_whose_order_failed_may_come_back():
     bench.refusals = 1
     bench.clock.now += 60
     change_of(bench, 1)
-    bench.found = Findings()
+    bench.found = MemberHealth()
     bench.join(2, sequence=2)
     assert change_of(bench, 1) == (set(), [name(2)])
     bench.acknowledge(2)
@@ -592,7 +592,7 @@ def a_silent_node_whose_order_failed_is_replaced_a_minute_later():
 def two_silent_rounds_in_a_row_make_a_node_gone():
     rounds = iter([{"a"}, {"b"}, {"a"}, {"a"}])
     watch = liveness.Watch(lambda _: next(rounds))
-    assert [watch.look("ab") for _ in range(4)] == [set(), set(), set(), {"a"}]
+    assert [watch.find_silent("ab") for _ in range(4)] == [set(), set(), set(), {"a"}]
     assert watch.silent == {"a"}
 
 
@@ -658,12 +658,12 @@ def the_first_roster_says_who_was_left_out():
 @check
 def a_master_knows_that_it_was_followed():
     bench = Bench()
-    tenure = Tenure(bench.node)
+    epoch = MasterEpoch(bench.node)
     state = bench.state()
-    assert not tenure.is_over(state)
-    tenure.claim(2)
-    assert not tenure.is_over(state)
-    assert Tenure(bench.node).is_over(succession.take_over(state, member(9), ""))
+    assert not epoch.is_superseded(state)
+    epoch.record(2)
+    assert not epoch.is_superseded(state)
+    assert MasterEpoch(bench.node).is_superseded(succession.take_over(state, member(9), ""))
 
 
 # --- Files and reports ------------------------------------------------------------------------------

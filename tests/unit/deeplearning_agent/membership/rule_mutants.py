@@ -10,12 +10,12 @@ from deeplearning_agent.membership import controller as keeper
 from deeplearning_agent.membership import report_collector as collector
 from deeplearning_agent.membership import transitions as succession
 from deeplearning_agent.membership import worker_reports as rosters
-from deeplearning_agent.membership.address_proof import AddressProof, Proof
-from deeplearning_agent.membership.controller import Keeper
+from deeplearning_agent.membership.address_proof import AddressCheck, Proof
+from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.master_epoch import Tenure
+from deeplearning_agent.membership.master_epoch import MasterEpoch
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.worker_reports import Entry, Roster
+from deeplearning_agent.membership.worker_reports import WorkerReport, WorkerReports
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import ReportStage
 from deeplearning_contract.reason import Reason
@@ -31,32 +31,32 @@ def mutant(function):
 
 def change_reports(patch, change):
     """Let the roster hear reports that were changed."""
-    accept = Roster.accept
-    patch.setattr(Roster, "accept", lambda self, report: accept(self, change(self, report)))
+    record = WorkerReports.record
+    patch.setattr(WorkerReports, "record", lambda self, report: record(self, change(self, report)))
 
 
-# --- Roster -----------------------------------------------------------------------------------------
+# --- WorkerReports -----------------------------------------------------------------------------------------
 
 
 @mutant
 def the_same_sequence_is_accepted_again(patch):
-    entry = Roster._entry
+    entry = WorkerReports._entry
 
-    def accept(self, report):
+    def record(self, report):
         known = entry(self, report.instance_id)
         is_same = 0 < report.sequence == known.sequence
         return replace(report, sequence=0) if is_same else report
 
-    change_reports(patch, accept)
+    change_reports(patch, record)
 
 
 @mutant
 def an_older_report_is_accepted(patch):
-    def accept(self, report):
+    def record(self, report):
         is_older = report.sequence < self._entry(report.instance_id).sequence
         return replace(report, sequence=0) if is_older else report
 
-    change_reports(patch, accept)
+    change_reports(patch, record)
 
 
 @mutant
@@ -66,8 +66,8 @@ def every_sequence_is_accepted(patch):
 
 @mutant
 def a_report_without_a_number_is_dropped(patch):
-    accept = Roster.accept
-    patch.setattr(Roster, "accept", lambda self, report: report.sequence and accept(self, report))
+    record = WorkerReports.record
+    patch.setattr(WorkerReports, "record", lambda self, report: report.sequence and record(self, report))
 
 
 @mutant
@@ -82,20 +82,20 @@ def the_last_acknowledgement_counts_and_not_the_highest(patch):
 
 @mutant
 def any_acknowledgement_is_one_of_every_generation(patch):
-    patch.setattr(Roster, "is_ready", lambda self, name, _generation: self._entry(name).ready > 0)
+    patch.setattr(WorkerReports, "is_ready", lambda self, name, _generation: self._entry(name).ready > 0)
 
 
 @mutant
 def who_joins_again_keeps_its_cause(patch):
-    accept = Roster.accept
+    record = WorkerReports.record
 
     def keep_cause(self, report):
         cause = self.reason(report.instance_id).cause
-        accept(self, report)
+        record(self, report)
         if cause:
             self._keep(report.instance_id, replace(self._entry(report.instance_id), cause=cause))
 
-    patch.setattr(Roster, "accept", keep_cause)
+    patch.setattr(WorkerReports, "record", keep_cause)
 
 
 @mutant
@@ -105,36 +105,36 @@ def a_report_is_kept_in_memory_only(patch):
 
 @mutant
 def the_number_of_the_last_report_is_forgotten_with_the_member(patch):
-    patch.setattr(Roster, "forget", lambda self, name: self._keep(name, Entry()))
+    patch.setattr(WorkerReports, "forget", lambda self, name: self._keep(name, WorkerReport()))
 
 
 @mutant
 def the_acknowledgement_is_kept_when_the_member_is_forgotten(patch):
-    forget = Roster.forget
+    forget = WorkerReports.forget
 
     def forget_less(self, name):
         ready = self._entry(name).ready
         forget(self, name)
         self._keep(name, replace(self._entry(name), ready=ready))
 
-    patch.setattr(Roster, "forget", forget_less)
+    patch.setattr(WorkerReports, "forget", forget_less)
 
 
 @mutant
 def who_leaves_counts_as_failed(patch):
-    patch.setattr(Roster, "failed", lambda self: tuple(n for n, entry in self._entries.items() if entry.cause))
+    patch.setattr(WorkerReports, "failed", lambda self: tuple(n for n, entry in self._entries.items() if entry.cause))
 
 
 @mutant
 def who_failed_is_a_candidate(patch):
-    patch.setattr(Roster, "candidates", lambda self: tuple(e.member for e in self._entries.values() if e.member))
+    patch.setattr(WorkerReports, "joined", lambda self: tuple(e.member for e in self._entries.values() if e.member))
 
 
 @mutant
 def candidates_stand_in_the_order_of_their_names(patch):
-    candidates = Roster.candidates
+    joined = WorkerReports.joined
     patch.setattr(
-        Roster, "candidates", lambda self: tuple(sorted(candidates(self), key=lambda member: member.instance_id))
+        WorkerReports, "joined", lambda self: tuple(sorted(joined(self), key=lambda member: member.instance_id))
     )
 
 
@@ -145,47 +145,47 @@ def who_failed_is_forgotten_with_those_that_are_not_expected(patch):
             if name not in expected:
                 self.forget(name)
 
-    patch.setattr(Roster, "forget_others", forget)
+    patch.setattr(WorkerReports, "forget_others", forget)
 
 
 @mutant
 def nobody_is_forgotten(patch):
-    patch.setattr(Roster, "forget_others", lambda *_: None)
+    patch.setattr(WorkerReports, "forget_others", lambda *_: None)
 
 
 @mutant
 def the_first_claimant_keeps_the_address(patch):
-    patch.setattr(Roster, "_refute", lambda *_: None)
+    patch.setattr(WorkerReports, "_refute", lambda *_: None)
 
 
 @mutant
 def a_refuted_claimant_is_forgotten_with_its_failure(patch):
-    patch.setattr(Roster, "_refute", lambda self, _holder, names: [self.forget(name) for name in names])
+    patch.setattr(WorkerReports, "_refute", lambda self, _holder, names: [self.forget(name) for name in names])
 
 
 @mutant
 def the_last_claimant_gets_the_address_unproved(patch):
-    patch.setattr(Roster, "owns_address", lambda *_: True)
+    patch.setattr(WorkerReports, "owns_address", lambda *_: True)
 
 
 @mutant
 def a_node_without_a_proof_gets_the_address(patch):
-    patch.setattr(Roster, "_claimants", lambda *_: [])
+    patch.setattr(WorkerReports, "_claimants", lambda *_: [])
 
 
 @mutant
 def the_masters_address_may_be_claimed(patch):
-    patch.setattr(Roster, "owns_address", lambda self, member: self._proof.ask(member) is Proof.OWN)
+    patch.setattr(WorkerReports, "owns_address", lambda self, member: self._check.verify(member) is Proof.OWN)
 
 
 @mutant
 def an_address_may_lie_anywhere(patch):
-    patch.setattr(Roster, "_find_foreign", lambda *_: "")
+    patch.setattr(WorkerReports, "_find_foreign", lambda *_: "")
 
 
 @mutant
 def every_claim_is_looked_at(patch):
-    patch.setattr(AddressProof, "ask", AddressProof._look)
+    patch.setattr(AddressCheck, "verify", AddressCheck._look)
 
 
 @mutant
@@ -198,7 +198,7 @@ def an_address_is_asked_once_for_ever(patch):
 
 @mutant
 def nobody_is_found_short_of_gpus(patch):
-    patch.setattr(formation, "find_short", lambda _workers: {})
+    patch.setattr(formation, "find_fewer_gpus", lambda _workers: {})
 
 
 @mutant
@@ -208,18 +208,18 @@ def the_larger_count_wins_a_tie(patch):
         usual = statistics.mode(counts) if counts else 0
         return {worker.instance_id: "short" for worker in workers if worker.gpu_count < usual}
 
-    patch.setattr(formation, "find_short", find)
+    patch.setattr(formation, "find_fewer_gpus", find)
 
 
 @mutant
 def the_minimum_counts_who_is_short_of_gpus(patch):
-    judge, find = Formation._judge, formation.find_short
+    judge, find = Formation._judge, formation.find_fewer_gpus
 
     def leave_out_late(self, workers, *others):
-        patch.setattr(formation, "find_short", lambda _workers: {})
+        patch.setattr(formation, "find_fewer_gpus", lambda _workers: {})
         lost = judge(self, workers, *others)
-        patch.setattr(formation, "find_short", find)
-        return None if lost is None else dict(lost) | find([self._roster.member(n) for n in workers if n not in lost])
+        patch.setattr(formation, "find_fewer_gpus", find)
+        return None if lost is None else dict(lost) | find([self._reports.member(n) for n in workers if n not in lost])
 
     patch.setattr(Formation, "_judge", leave_out_late)
 
@@ -256,22 +256,22 @@ def a_reboot_is_taken_for_an_end(patch):
     patch.setattr(formation, "REBOOT_SECONDS", 0)
 
 
-# --- Keeper -----------------------------------------------------------------------------------------
+# --- MembershipController -----------------------------------------------------------------------------------------
 
 
 @mutant
 def the_place_is_always_vacant(patch):
-    patch.setattr(Keeper, "is_vacant", lambda *_: True)
+    patch.setattr(MembershipController, "is_vacant", lambda *_: True)
 
 
 @mutant
 def the_place_is_never_vacant(patch):
-    patch.setattr(Keeper, "is_vacant", lambda *_: False)
+    patch.setattr(MembershipController, "is_vacant", lambda *_: False)
 
 
 @mutant
 def silence_before_an_answer_counts(patch):
-    is_vacant = Keeper.is_vacant
+    is_vacant = MembershipController.is_vacant
 
     def remember(self, state, own):
         since = self._silent_since
@@ -279,7 +279,7 @@ def silence_before_an_answer_counts(patch):
         self._silent_since = self._silent_since if since is None else since
         return found
 
-    patch.setattr(Keeper, "is_vacant", remember)
+    patch.setattr(MembershipController, "is_vacant", remember)
 
 
 @mutant
@@ -289,18 +289,18 @@ def a_deaf_node_trusts_itself_soon(patch):
 
 @mutant
 def whoever_answers_at_its_address_is_the_master(patch):
-    patch.setattr(Roster, "has_lost_address", lambda *_: False)
+    patch.setattr(WorkerReports, "has_lost_address", lambda *_: False)
 
 
 @mutant
 def who_is_mute_is_admitted(patch):
-    newcomers = Keeper._newcomers
-    patch.setattr(Keeper, "_newcomers", lambda self, state, _mute: newcomers(self, state, ()))
+    newcomers = MembershipController._newcomers
+    patch.setattr(MembershipController, "_newcomers", lambda self, state, _mute: newcomers(self, state, ()))
 
 
 @mutant
 def nobody_is_admitted(patch):
-    patch.setattr(Keeper, "_newcomers", lambda *_: ())
+    patch.setattr(MembershipController, "_newcomers", lambda *_: ())
 
 
 @mutant
@@ -310,12 +310,12 @@ def a_condemned_newcomer_is_admitted_again(patch):
 
 @mutant
 def a_newcomer_with_fewer_gpus_is_admitted(patch):
-    patch.setattr(Keeper, "_find_short", lambda *_: {})
+    patch.setattr(MembershipController, "_find_short", lambda *_: {})
 
 
 @mutant
 def a_newcomer_with_fewer_gpus_stays_unused(patch):
-    patch.setattr(Replacements, "condemn", lambda *_: None)
+    patch.setattr(Replacements, "mark_unhealthy", lambda *_: None)
 
 
 @mutant
@@ -330,18 +330,22 @@ def who_has_not_acknowledged_is_dropped_at_once(patch):
 
 @mutant
 def who_failed_stays(patch):
-    patch.setattr(Keeper, "_find_reason", lambda _self, worker, found: Reason(found.silent.get(worker.instance_id, "")))
+    patch.setattr(
+        MembershipController,
+        "_find_reason",
+        lambda _self, worker, found: Reason(found.silent.get(worker.instance_id, "")),
+    )
 
 
 @mutant
 def who_leaves_is_still_ready(patch):
-    write = Keeper.write_ready_hosts
-    patch.setattr(Keeper, "write_ready_hosts", lambda self, state, _left=(): write(self, state))
+    write = MembershipController.write_ready_hosts
+    patch.setattr(MembershipController, "write_ready_hosts", lambda self, state, _left=(): write(self, state))
 
 
 @mutant
 def who_left_is_remembered(patch):
-    patch.setattr(Keeper, "conclude", lambda *_: None)
+    patch.setattr(MembershipController, "forget_departed", lambda *_: None)
 
 
 @mutant
@@ -364,7 +368,7 @@ def who_is_silent_is_never_replaced(patch):
 
 @mutant
 def workers_are_blamed_when_nobody_answers(patch):
-    for method in ("order", "carry_out"):
+    for method in ("schedule", "submit_due"):
         plain = getattr(Replacements, method)
         patch.setattr(
             Replacements,
@@ -375,7 +379,7 @@ def workers_are_blamed_when_nobody_answers(patch):
 
 @mutant
 def whom_ec2_takes_is_replaced_too(patch):
-    patch.setattr(Roster, "is_leaving", lambda *_: False)
+    patch.setattr(WorkerReports, "is_leaving", lambda *_: False)
 
 
 @mutant
@@ -402,8 +406,8 @@ def who_is_to_be_replaced_is_admitted_until_it_is(patch):
 
 @mutant
 def who_is_unfit_is_kept(patch):
-    order = Replacements.order
-    patch.setattr(Replacements, "order", lambda self, left, found: order(self, left, replace(found, unfit={})))
+    order = Replacements.schedule
+    patch.setattr(Replacements, "schedule", lambda self, left, found: order(self, left, replace(found, unfit={})))
 
 
 # --- Liveness ---------------------------------------------------------------------------------------
@@ -411,17 +415,17 @@ def who_is_unfit_is_kept(patch):
 
 @mutant
 def one_silent_round_is_enough(patch):
-    plain = liveness.Watch.look
-    patch.setattr(liveness.Watch, "look", lambda self, addresses: plain(self, addresses) | self.silent)
+    plain = liveness.Watch.find_silent
+    patch.setattr(liveness.Watch, "find_silent", lambda self, addresses: plain(self, addresses) | self.silent)
 
 
 @mutant
 def strikes_are_never_cleared(patch):
-    def look(self, addresses):
+    def find_silent(self, addresses):
         self._strikes.update(self._probe(list(addresses)))
         return {address for address, count in self._strikes.items() if count >= self._needed}
 
-    patch.setattr(liveness.Watch, "look", look)
+    patch.setattr(liveness.Watch, "find_silent", find_silent)
 
 
 @mutant
@@ -498,12 +502,12 @@ def a_reason_has_no_end(patch):
 
 @mutant
 def a_master_that_was_followed_goes_on(patch):
-    patch.setattr(Tenure, "is_over", lambda *_: False)
+    patch.setattr(MasterEpoch, "is_superseded", lambda *_: False)
 
 
 @mutant
 def a_master_that_has_just_claimed_gives_up(patch):
-    patch.setattr(Tenure, "is_over", lambda self, _state: self._file.exists())
+    patch.setattr(MasterEpoch, "is_superseded", lambda self, _state: self._file.exists())
 
 
 # --- Files and reports ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_agent.membership.evictions import find_causes, find_short, inspect
+from deeplearning_agent.membership.evictions import find_causes, find_fewer_gpus, find_unhealthy
 from deeplearning_contract.membership import Member
 from deeplearning_node.health import cluster_check as inquiry_module
 from deeplearning_node.health.cluster_check import SSH, Answer, Inquiry
@@ -257,7 +257,7 @@ def test_a_membership_that_is_behind_makes_nobody_leave():
 )
 def test_a_worker_that_joined_with_fewer_gpus_than_most_is_short(counts, short):
     workers = [replace(member(index), gpu_count=count) for index, count in enumerate(counts)]
-    found = find_short(workers)
+    found = find_fewer_gpus(workers)
     assert sorted(found) == [member(index).instance_id for index in short]
     for index in short:
         said = f"GPU count: it joined with {counts[index]} GPUs, most workers have 8"
@@ -269,24 +269,26 @@ def test_an_inspection_compares_workers_with_each_other_and_not_with_the_master(
     found = [replace(member(index), gpu_count=count) for index, count in enumerate((0, 4, 4, 4, 3))]
     for index in range(5):
         ssh.answer(index)
-    assert inspect(node, found) == {found[4].instance_id: "GPU count: it joined with 3 GPUs, most workers have 4"}
+    assert find_unhealthy(node, found) == {
+        found[4].instance_id: "GPU count: it joined with 3 GPUs, most workers have 4"
+    }
 
 
 def test_an_inspection_asks_the_nodes_and_names_the_unfit_one(node, ssh):
     for index in range(3):
         ssh.answer(index)
-    assert inspect(node, members(4)) == {
+    assert find_unhealthy(node, members(4)) == {
         member(3).instance_id: "SSH: connect to host 10.0.0.12 port 22: Connection refused"
     }
     ssh.answer(3, BAD)
-    assert inspect(node, members(4)) == {member(3).instance_id: f"{DISK}: /: is read-only"}
+    assert find_unhealthy(node, members(4)) == {member(3).instance_id: f"{DISK}: /: is read-only"}
 
 
 def test_an_inspection_raises_nothing(lab, node, ssh, caplog, monkeypatch):
     ssh.answer(0)
     lab.program(0, "runuser", None)
-    assert inspect(node, members(2)) == {}
+    assert find_unhealthy(node, members(2)) == {}
     monkeypatch.setattr(Inquiry, "ask_all", lambda *_: 1 / 0)
-    assert inspect(node, members(2)) == {}
+    assert find_unhealthy(node, members(2)) == {}
     assert caplog.messages[-1] == "the inspection of 2 nodes failed"
-    assert inspect(node, []) == {}
+    assert find_unhealthy(node, []) == {}

@@ -236,7 +236,7 @@ def test_d22_d23_a_time_out_names_the_workers_that_are_missing(lab, ticking_cloc
 @pytest.mark.fault(63)
 def test_a_time_out_before_the_adjuster_has_spoken_says_so(lab, ticking_clock):
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
-    assert "the capacity adjuster has not said what launched" in lab.signals.bodies[0]["Reason"]
+    assert "no report from the capacity adjuster" in lab.signals.bodies[0]["Reason"]
     assert lab.read_state().phase is Phase.FAILED
 
 

@@ -164,22 +164,22 @@ def watch(*rounds):
 @pytest.mark.fault(44, 45)
 def test_two_silent_rounds_in_a_row_make_a_node_gone():
     seen = watch("a", "ab", "b")
-    assert [seen.look("abc") for _ in range(3)] == [set(), {"a"}, {"b"}]
+    assert [seen.find_silent("abc") for _ in range(3)] == [set(), {"a"}, {"b"}]
 
 
 def test_one_answer_clears_a_node():
     seen = watch("a", "", "a", "a")
-    assert [seen.look("a") for _ in range(4)] == [set(), set(), set(), {"a"}]
+    assert [seen.find_silent("a") for _ in range(4)] == [set(), set(), set(), {"a"}]
 
 
 def test_a_node_that_left_and_comes_back_begins_anew():
     seen = watch("a", "a", "a")
-    assert [seen.look(addresses) for addresses in ("a", "b", "a")] == [set(), set(), set()]
+    assert [seen.find_silent(addresses) for addresses in ("a", "b", "a")] == [set(), set(), set()]
 
 
 def test_who_was_silent_in_the_last_round_is_known_before_they_are_gone():
     seen = watch("ab", "b")
-    seen.look("abc")
+    seen.find_silent("abc")
     assert seen.silent == {"a", "b"}
-    seen.look("abc")
+    seen.find_silent("abc")
     assert seen.silent == {"b"}

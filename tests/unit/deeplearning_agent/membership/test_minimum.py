@@ -2,11 +2,11 @@
 
 import pytest
 
-from deeplearning_agent.membership.controller import Keeper
+from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.member_monitor import Findings
+from deeplearning_agent.membership.member_monitor import MemberHealth
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -31,8 +31,8 @@ class StillClock(Clock):
 class Heard:
     """A collector that has heard everything that there is to hear."""
 
-    def __init__(self, roster):
-        self.roster = roster
+    def __init__(self, reports):
+        self.reports = reports
 
     def collect(self, is_done, _until):
         return is_done()
@@ -41,18 +41,18 @@ class Heard:
 class Watch:
     """Finds nothing."""
 
-    def look(self, _members, _others=()):
-        return Findings()
+    def probe(self, _members, _others=()):
+        return MemberHealth()
 
 
 def make_member(index, gpus):
     return Member(f"i-{index:017x}", f"10.0.0.{9 + index}", gpus, f"ssh-ed25519 {index:020d}AAAA")
 
 
-def join(roster, index, gpus, sequence=1):
+def join(reports, index, gpus, sequence=1):
     name = f"i-{index:017x}"
     member = make_member(index, gpus)
-    roster.accept(NodeReport(CLUSTER, name, ReportStage.JOINED, member=member, sequence=sequence))
+    reports.record(NodeReport(CLUSTER, name, ReportStage.JOINED, member=member, sequence=sequence))
     return name
 
 
@@ -64,9 +64,9 @@ def launched(names, minimum=0):
 def form(lab, minimum, counts, effective=0):
     """Let workers join with some GPU counts, and return those that are left out."""
     node = lab.node(0, StillClock(), worker_min_capacity=minimum)
-    roster = Roster(node)
-    names = [join(roster, index, gpus) for index, gpus in enumerate(counts, start=1)]
-    formation = Formation(node, Heard(roster))
+    reports = WorkerReports(node)
+    names = [join(reports, index, gpus) for index, gpus in enumerate(counts, start=1)]
+    formation = Formation(node, Heard(reports))
     return formation.collect_joined(launched(names, effective), names, formation.deadline)
 
 
@@ -98,14 +98,14 @@ def test_a_cluster_never_forms_below_the_minimum_for_a_worker_that_is_short_of_g
 def test_who_is_missing_and_who_is_short_count_together(lab):
     clock = StillClock()
     node = lab.node(0, clock, worker_min_capacity=3)
-    roster = Roster(node)
-    names = [join(roster, index, gpus) for index, gpus in enumerate([2, 2, 2, 1], start=1)]
-    formation = Formation(node, Heard(roster))
+    reports = WorkerReports(node)
+    names = [join(reports, index, gpus) for index, gpus in enumerate([2, 2, 2, 1], start=1)]
+    formation = Formation(node, Heard(reports))
     workers = [*names, lab.instance(9)]
     assert formation.collect_joined(launched(workers), workers, formation.deadline) is None
     clock.now = formation.joined_by.at + 1
     assert set(formation.collect_joined(launched(workers), workers, formation.deadline)) == {names[3], lab.instance(9)}
-    roster.forget(names[0])
+    reports.forget(names[0])
     with pytest.raises(StageFailure, match="joined with 1 GPUs, most workers have 2"):
         formation.collect_joined(launched(workers), workers, formation.deadline)
 
@@ -124,11 +124,13 @@ class Formed:
         node = lab.node(0, self.clock)
         node.path("/opt/deeplearning").mkdir(parents=True, exist_ok=True)
         lab.clients.autoscaling = self
-        self.roster = Roster(node)
+        self.reports = WorkerReports(node)
         for index in range(1, workers + 1):
-            name = join(self.roster, index, 2)
-            self.roster.accept(NodeReport(CLUSTER, name, ReportStage.READY, generation=1, sequence=2))
-        self.keeper = Keeper(node, self.roster, Watch(), Replacements(node, lab.clients, self.roster))
+            name = join(self.reports, index, 2)
+            self.reports.record(NodeReport(CLUSTER, name, ReportStage.READY, generation=1, sequence=2))
+        self.controller = MembershipController(
+            node, self.reports, Watch(), Replacements(node, lab.clients, self.reports)
+        )
         members = tuple(make_member(index, 2) for index in range(workers + 1))
         expected = tuple(member.instance_id for member in members)
         self.state = ClusterState(CLUSTER, 3, 1, Phase.FORMED, workers + 1, expected, members=members, has_formed=True)
@@ -137,27 +139,27 @@ class Formed:
         self.ordered.append(InstanceId)
 
     def look(self):
-        return self.keeper.find_change(self.state)
+        return self.controller.plan_change(self.state)
 
 
 def test_a_worker_that_is_short_of_gpus_is_replaced_and_not_admitted_however_often_it_asks(lab):
     formed = Formed(lab, 2)
     for sequence in (1, 2, 3):
-        name = join(formed.roster, 3, 1, sequence)
+        name = join(formed.reports, 3, 1, sequence)
         assert not formed.look()
     assert formed.ordered == [name]
 
 
 def test_a_replacement_with_as_many_gpus_as_the_others_is_admitted(lab):
     formed = Formed(lab, 2)
-    join(formed.roster, 3, 1)
-    name = join(formed.roster, 4, 2)
+    join(formed.reports, 3, 1)
+    name = join(formed.reports, 4, 2)
     assert [member.instance_id for member in formed.look().joined] == [name]
 
 
 def test_a_newcomer_that_says_it_has_more_gpus_moves_no_member(lab):
     formed = Formed(lab, 1)
-    join(formed.roster, 3, 99)
+    join(formed.reports, 3, 99)
     change = formed.look()
     assert not change.left
     assert formed.ordered == []

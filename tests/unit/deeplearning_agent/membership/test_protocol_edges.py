@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from deeplearning_agent.coordination.queues import DoorbellQueue, ReportQueue, is_sent_by, ring_generation
+from deeplearning_agent.coordination.queues import NotificationQueue, ReportQueue, is_sent_by, ring_generation
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
@@ -105,7 +105,7 @@ def test_d29_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_
     lab.send("worker", "poison{")
     lab.send("worker", Doorbell("another-cluster", 9).to_body())
     clock, agent = ticking_clock(), lab.agent(1)
-    queue = DoorbellQueue(agent.clients, lab.queues["worker"], "master-of-names", is_shared=True)
+    queue = NotificationQueue(agent.clients, lab.queues["worker"], "master-of-names", is_shared=True)
     assert not queue.wait(2, Deadline.after(clock, 600))
     assert lab.calls["ReceiveMessage"] <= 600 / 20 + 1
     assert queue.wait(1, Deadline.after(clock, 600))
@@ -114,7 +114,7 @@ def test_d29_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_
 def test_d31_the_master_polls_long_and_deletes_its_rings(lab, ticking_clock):
     lab.send("master", Doorbell("master-of-names", 1).to_body())
     agent = lab.agent(0)
-    assert agent.doorbells.wait(0, Deadline.after(ticking_clock(), 60))
+    assert agent.notifications.wait(0, Deadline.after(ticking_clock(), 60))
     assert lab.bodies("master") == []
 
 

@@ -110,7 +110,7 @@ def test_a_failure_is_told_even_when_the_adjuster_never_speaks(lab, ticking_cloc
     report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
     lab.send("report", report.to_body())
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
-    assert "the capacity adjuster has not said what launched" in lab.signals.bodies[0]["Reason"]
+    assert "no report from the capacity adjuster" in lab.signals.bodies[0]["Reason"]
     assert "disk full" in lab.signals.bodies[0]["Reason"]
 
 

@@ -130,14 +130,14 @@ def end_script(world, event):
 
 def fail_preparation(world, event):
     """Let a machine that is still booting fail its preparation."""
-    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.duty is None])
+    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.agent_role is None])
     if machine is not None:
         machine.is_ruined = True
 
 
 def stick_in_preparation(world, event):
     """Let a machine that is still booting not get through its preparation."""
-    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.duty is None])
+    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.agent_role is None])
     if machine is not None:
         machine.is_stuck = True
 
@@ -145,13 +145,13 @@ def stick_in_preparation(world, event):
 def fail_masters_preparation(world, event):
     """Let a master that is still booting fail its preparation."""
     for machine in world.live(NodeRole.MASTER):
-        if machine.duty is None:
+        if machine.agent_role is None:
             machine.is_ruined = True
 
 
 def lack_gpu(world, event):
     """Let a worker that is still booting show one GPU less than its type has."""
-    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.duty is None])
+    machine = choose(world, event, [m for m in world.live(NodeRole.WORKER) if m.agent_role is None])
     if machine is not None:
         machine.gpu_count -= 1
 

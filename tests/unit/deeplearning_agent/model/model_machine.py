@@ -57,7 +57,7 @@ class Machine:
         """The state that is installed, where the files are only noted."""
         self.script = None
         self.task = None
-        self.duty = None
+        self.agent_role = None
         self._clock = None
         self._crash = None
         self._boots = 0
@@ -237,5 +237,5 @@ class Machine:
 
     def _run(self):
         make = Master if self.role is NodeRole.MASTER else Worker
-        self.duty = make(self.node(), Caller(self.world.cloud, self))
-        self.duty.run()
+        self.agent_role = make(self.node(), Caller(self.world.cloud, self))
+        self.agent_role.run()

@@ -12,8 +12,8 @@ from deeplearning_agent.membership import controller as keeper
 from deeplearning_agent.membership import formation, replacements
 from deeplearning_agent.membership import transitions as succession
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.member_monitor import Findings, MemberWatch
-from deeplearning_agent.membership.worker_reports import Roster
+from deeplearning_agent.membership.member_monitor import MemberHealth, MemberMonitor
+from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_agent.worker import Worker
 from deeplearning_agent.workload.run_script import RunScript
 from deeplearning_contract import cluster_state
@@ -61,7 +61,7 @@ def learn_of_a_roster_by_rings_only(patch):
 
 
 def take_an_old_acknowledgement_for_a_new_one(patch):
-    patch.setattr(Roster, "is_ready", lambda self, name, _generation: self._entry(name).ready > 0)
+    patch.setattr(WorkerReports, "is_ready", lambda self, name, _generation: self._entry(name).ready > 0)
 
 
 def read_the_item_inconsistently(patch):
@@ -72,7 +72,7 @@ def read_the_item_inconsistently(patch):
 
 
 def let_a_replaced_master_wait(patch):
-    patch.setattr(Master, "stand_by_or_succeed", lambda *_: True)
+    patch.setattr(Master, "take_over_or_stand_by", lambda *_: True)
 
 
 def join_only_once(patch):
@@ -89,7 +89,7 @@ def poll_without_waiting(patch):
             self._receive(0)
         return False
 
-    patch.setattr(queues.DoorbellQueue, "wait", poll)
+    patch.setattr(queues.NotificationQueue, "wait", poll)
 
 
 def order_members_by_address_as_text(patch):
@@ -122,7 +122,7 @@ def fail_without_a_signal(patch):
 
 
 def keep_the_dead(patch):
-    patch.setattr(MemberWatch, "look", lambda *_: Findings())
+    patch.setattr(MemberMonitor, "probe", lambda *_: MemberHealth())
 
 
 def keep_the_generation_when_the_membership_changes(patch):
@@ -145,8 +145,8 @@ def replace_who_is_silent_at_once(patch):
 
 
 def blame_the_workers_when_nobody_answers(patch):
-    look = MemberWatch.look
-    patch.setattr(MemberWatch, "look", lambda self, *nodes: replace(look(self, *nodes), has_answer=True))
+    look = MemberMonitor.probe
+    patch.setattr(MemberMonitor, "probe", lambda self, *nodes: replace(look(self, *nodes), has_answer=True))
 
 
 def acknowledge_once_in_a_life(patch):
@@ -154,7 +154,7 @@ def acknowledge_once_in_a_life(patch):
 
 
 def never_ask_for_a_replacement(patch):
-    patch.setattr(replacements.Replacements, "carry_out", lambda *_, **__: None)
+    patch.setattr(replacements.Replacements, "submit_due", lambda *_, **__: None)
 
 
 def join_although_ec2_takes_the_node(patch):
@@ -166,8 +166,8 @@ def forget_that_the_run_script_ended(patch):
 
 
 def start_the_run_script_whatever_the_item_says(patch):
-    serve = Master.serve
-    patch.setattr(Master, "serve", lambda self, state: serve(self, replace(state, run_ended=False)))
+    serve = Master.maintain
+    patch.setattr(Master, "maintain", lambda self, state: serve(self, replace(state, run_ended=False)))
 
 
 def report_only_once(patch):
@@ -180,14 +180,14 @@ def report_only_once(patch):
 
 
 def write_the_same_again_and_again(patch):
-    find = keeper.Keeper.find_change
+    find = keeper.MembershipController.plan_change
 
-    def find_change(self, state):
+    def plan_change(self, state):
         change = find(self, state)
         self.count = getattr(self, "count", 0) + 1
         return change if change or self.count % 20 else succession.Change({"i-0": Reason("nothing")})
 
-    patch.setattr(keeper.Keeper, "find_change", find_change)
+    patch.setattr(keeper.MembershipController, "plan_change", plan_change)
 
 
 def fail_of_a_deletion_that_was_throttled(patch):
@@ -205,7 +205,7 @@ def form_below_the_minimum(patch):
 
 
 def keep_the_first_claimant(patch):
-    patch.setattr(Roster, "_refute", lambda *_: None)
+    patch.setattr(WorkerReports, "_refute", lambda *_: None)
 
 
 def believe_the_larger_gpu_count(patch):
@@ -214,4 +214,4 @@ def believe_the_larger_gpu_count(patch):
         return {worker.instance_id: "GPU count" for worker in workers if worker.gpu_count < usual}
 
     for module in (formation, keeper):
-        patch.setattr(module, "find_short", find)
+        patch.setattr(module, "find_fewer_gpus", find)

@@ -6,7 +6,7 @@ import sys
 from model_programs import FIRST_GROUP
 
 from deeplearning_agent.membership import liveness
-from deeplearning_agent.membership.evictions import find_short
+from deeplearning_agent.membership.evictions import find_fewer_gpus
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_node.failure import StageFailure
 
@@ -56,14 +56,14 @@ class StandIns:
         self.world.scheduler.sleep(2.5 if silent else 0.01)
         return silent
 
-    def inspect(self, _node, members):
+    def find_unhealthy(self, _node, members):
         """Stand for the inspection over SSH."""
         machines = {member: self.world.machines[member.instance_id] for member in members}
         strange = {
             m.instance_id: "ssh: another host key" for m, machine in machines.items() if machine.address != m.address
         }
         sick = {machine.instance_id: "gpu: one has gone" for machine in machines.values() if machine.is_sick}
-        return find_short(members[1:]) | strange | sick
+        return find_fewer_gpus(members[1:]) | strange | sick
 
     def Thread(self, *, target, args, daemon):  # noqa: N802 - it stands for threading.Thread
         """Return a thread that does its work at once, three seconds after its start."""
@@ -109,7 +109,7 @@ def put_in_place(patch, world):
         "install_membership": model.install,
         "installed_generation": model.installed,
         "send_signal": model.signal,
-        "inspect": model.inspect,
+        "find_unhealthy": model.find_unhealthy,
         "read_notice": model.read_notice,
     }
     for module in [

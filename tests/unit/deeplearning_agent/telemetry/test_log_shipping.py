@@ -16,10 +16,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 
 from deeplearning_agent.telemetry import log_queue
 from deeplearning_agent.telemetry.event_sender import MOST_ATTEMPTS, EventSender
-from deeplearning_agent.telemetry.log_fields import Remark, is_for_people
+from deeplearning_agent.telemetry.log_fields import LogFields, is_local
 from deeplearning_agent.telemetry.log_queue import MOST_BYTES, MOST_EVENTS, MOST_LINES, LogQueue
 from deeplearning_agent.telemetry.log_shipper import MOST_EARLY, PACE_SECONDS, LogShipper, find_rejected
-from deeplearning_agent.telemetry.publisher import Observation
+from deeplearning_agent.telemetry.publisher import TelemetryPublisher
 from deeplearning_agent.telemetry.rate_limit import EARLY_SECONDS, LONGEST_PAUSE_SECONDS
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.log_record import MOST_LINE_BYTES, LogLine, Speaker
@@ -85,9 +85,9 @@ class Outlet:
         self.shipper = LogShipper(clients, self.queue, GROUP, self.clock)
         self.sender = EventSender(clients, self.queue, self.clock)
 
-    def say(self, message="hello", *, at=None, level=logging.INFO, **remark):
+    def say(self, message="hello", *, at=None, level=logging.INFO, **fields):
         record = logging.LogRecord("deeplearning_agent.test", level, __file__, 1, message, (), None)
-        record.__dict__.update(Remark(**remark).extra)
+        record.__dict__.update(LogFields(**fields).extra)
         record.created = NOW + self.clock.now - START if at is None else at
         self.queue.handle(record)
 
@@ -276,7 +276,7 @@ def test_what_is_urgent_comes_at_once_but_not_again_and_again(outlet):
     outlet.say("first")
     outlet.run(2)
     outlet.say("it failed", is_urgent=True)
-    assert outlet.queue.bell.wait(0)
+    assert outlet.queue.has_urgent.is_set()
     outlet.shipper.ship(is_urgent=True)
     assert [line.message for line in outlet.arrived()] == ["first", "it failed"]
     for _ in range(600):
@@ -288,9 +288,9 @@ def test_what_is_urgent_comes_at_once_but_not_again_and_again(outlet):
 
 def test_an_error_rings_and_an_ordinary_line_does_not(outlet):
     outlet.say()
-    assert not outlet.queue.bell.wait(0)
+    assert not outlet.queue.has_urgent.is_set()
     outlet.say(level=logging.ERROR)
-    assert outlet.queue.bell.wait(0)
+    assert outlet.queue.has_urgent.is_set()
 
 
 def test_silence_costs_no_call(outlet):
@@ -403,20 +403,20 @@ def test_more_events_than_a_call_takes_come_in_several(outlet):
 
 def test_a_line_for_machines_is_not_in_the_log_for_people():
     record = logging.LogRecord("a", logging.INFO, __file__, 1, "b", (), None)
-    assert is_for_people(record)
-    record.__dict__.update(Remark(is_for_people=False).extra)
-    assert not is_for_people(record)
+    assert is_local(record)
+    record.__dict__.update(LogFields(is_local=False).extra)
+    assert not is_local(record)
 
 
 def test_the_end_waits_for_nobody_who_does_not_answer(lab):
     node = lab.node(0, log_group=GROUP)
-    observation = Observation(node, lab.clients)
+    telemetry = TelemetryPublisher(node, lab.clients)
     gate = threading.Event()
     lab.clients.__dict__["logs"] = HangingLogs(gate)
-    thread = threading.Thread(target=observation._ship, daemon=True)
-    observation.queue.handle(logging.LogRecord("a", logging.ERROR, __file__, 1, "b", (), None))
+    thread = threading.Thread(target=telemetry._ship, daemon=True)
+    telemetry.queue.handle(logging.LogRecord("a", logging.ERROR, __file__, 1, "b", (), None))
     thread.start()
-    observation.close(seconds=0.05)
+    telemetry.close(seconds=0.05)
     assert thread.is_alive()
     gate.set()
     thread.join(20)
@@ -443,14 +443,14 @@ from pathlib import Path
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.node import Node
-from deeplearning_agent.telemetry.publisher import Observation
+from deeplearning_agent.telemetry.publisher import TelemetryPublisher
 from deeplearning_contract.settings import NodeSettings
 
 settings = NodeSettings.from_json(sys.stdin.read())
 node = Node(settings, Identity("i-0123456789abcdef0", "10.0.0.9", ("10.0.0.0/16",)), Path(sys.argv[1]))
 logging.getLogger().setLevel(logging.INFO)
 logging.getLogger("botocore").setLevel(logging.WARNING)
-Observation(node, AwsClients(settings.region)).start()
+TelemetryPublisher(node, AwsClients(settings.region)).start()
 for number in range(3):
     logging.info("line %d", number)
 os.kill(os.getpid(), signal.SIGTERM)

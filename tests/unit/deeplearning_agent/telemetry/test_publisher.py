@@ -8,11 +8,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from deeplearning_agent.coordination.progress_events import Chronicle, find_events, find_lost
+from deeplearning_agent.coordination.progress_events import ReportingStore, find_events, find_lost
 from deeplearning_agent.telemetry.file_system_traffic import Traffic, parse_mount_statistics
-from deeplearning_agent.telemetry.log_excerpts import TAIL_LINES, ProvisioningWatch, remark_failure, tell_tail
+from deeplearning_agent.telemetry.log_excerpts import TAIL_LINES, ProvisioningWatch, failure_fields, log_tail
 from deeplearning_agent.telemetry.log_fields import read_remark
-from deeplearning_agent.telemetry.node_metrics import Meter
+from deeplearning_agent.telemetry.node_metrics import NodeMetrics
 from deeplearning_agent.telemetry.training_throughput import find_metric_files, parse_throughput
 from deeplearning_agent.workload.run_script import RUN_LOG, RunScript
 from deeplearning_contract.cluster_event import EventKind
@@ -89,65 +89,65 @@ def test_a_failure_is_told_with_its_reason_and_a_smaller_cluster_too():
 
 
 def write_all(lab, states, clock):
-    chronicle = Chronicle(lab.node(0, clock), lab.clients)
+    store = ReportingStore(lab.node(0, clock), lab.clients)
     for state in states:
-        chronicle.read()
-        assert chronicle.write(replace(state, cluster=lab.node(0).settings.cluster))
-    return chronicle
+        store.read()
+        assert store.write(replace(state, cluster=lab.node(0).settings.cluster))
+    return store
 
 
 def test_a_first_formation_is_told_with_its_phases_and_its_size(lab, ticking_clock, said):
-    chronicle = Chronicle(lab.node(0, ticking_clock()), lab.clients)
+    store = ReportingStore(lab.node(0, ticking_clock()), lab.clients)
     name = lab.node(0).settings.cluster
-    assert chronicle.write(replace(LAUNCHED, cluster=name))
-    chronicle.begin_phases()
-    chronicle.read()
-    chronicle.mark("join")
+    assert store.write(replace(LAUNCHED, cluster=name))
+    store.begin_phases()
+    store.read()
+    store.mark("join")
     members = tuple(replace(m, instance_id=lab.instance(n)) for n, m in enumerate((MASTER, FIRST, SECOND)))
-    assert chronicle.write(replace(PUBLISHED, cluster=name, members=members))
-    assert chronicle.write(replace(FORMED, cluster=name, members=members))
-    phases = [(remark.phase, remark.metrics[FORMATION_SECONDS]) for _, remark in said() if remark.phase]
+    assert store.write(replace(PUBLISHED, cluster=name, members=members))
+    assert store.write(replace(FORMED, cluster=name, members=members))
+    phases = [(fields.phase, fields.metrics[FORMATION_SECONDS]) for _, fields in said() if fields.phase]
     assert [phase for phase, _ in phases] == ["join", "publish", "ready", "formed"]
     assert all(seconds > 0 for _, seconds in phases)
     assert phases[3][1] > sum(seconds for _, seconds in phases[:3])
-    (formed,) = [remark for _, remark in said() if remark.event]
-    assert formed.metrics == {NODES_FORMED: 3, GENERATION: 1} == chronicle.measure()
+    (formed,) = [fields for _, fields in said() if fields.event]
+    assert formed.metrics == {NODES_FORMED: 3, GENERATION: 1} == store.measure()
     assert (formed.event.kind, formed.event.nodes, formed.generation) == (EventKind.FORMED, 3, 1)
-    assert not any(remark.is_for_people for _, remark in said())
+    assert not any(fields.is_local for _, fields in said())
 
 
 def test_a_lost_member_is_counted_and_told_once(lab, ticking_clock, said):
-    chronicle = write_all(lab, [LAUNCHED, PUBLISHED, FORMED, SMALLER], ticking_clock())
-    counts = [remark.metrics[NODES_LOST] for _, remark in said() if NODES_LOST in remark.metrics]
+    store = write_all(lab, [LAUNCHED, PUBLISHED, FORMED, SMALLER], ticking_clock())
+    counts = [fields.metrics[NODES_LOST] for _, fields in said() if NODES_LOST in fields.metrics]
     assert counts == [1]
-    kinds = [remark.event.kind for _, remark in said() if remark.event]
+    kinds = [fields.event.kind for _, fields in said() if fields.event]
     assert kinds == [EventKind.FORMED, EventKind.DEGRADED]
-    assert chronicle.measure() == {NODES_FORMED: 2, GENERATION: 2}
+    assert store.measure() == {NODES_FORMED: 2, GENERATION: 2}
 
 
 def test_who_loses_the_race_for_the_item_tells_nothing(lab, ticking_clock, said):
     first = write_all(lab, [LAUNCHED, PUBLISHED], ticking_clock())
-    second = Chronicle(lab.node(0, ticking_clock()), lab.clients)
+    second = ReportingStore(lab.node(0, ticking_clock()), lab.clients)
     second.read()
     formed = replace(FORMED, cluster=lab.node(0).settings.cluster)
     assert first.write(formed)
     assert not second.write(replace(formed, reason="mine"))
-    assert sum(remark.event is not None for _, remark in said()) == 1
+    assert sum(fields.event is not None for _, fields in said()) == 1
 
 
 def test_a_second_master_tells_no_phases_of_a_cluster_that_had_formed(lab, ticking_clock, said):
     took_over = FORMED.advance(Phase.PUBLISHED, generation=2, members=(OTHER, FIRST, SECOND))
     write_all(lab, [LAUNCHED, PUBLISHED, FORMED], ticking_clock())
     before = len(said())
-    chronicle = Chronicle(lab.node(0, ticking_clock()), lab.clients)
+    store = ReportingStore(lab.node(0, ticking_clock()), lab.clients)
     for state in (took_over, took_over.advance(Phase.FORMED)):
-        chronicle.read()
-        chronicle.mark("join")
-        chronicle.write(replace(state, cluster=lab.node(0).settings.cluster))
+        store.read()
+        store.mark("join")
+        store.write(replace(state, cluster=lab.node(0).settings.cluster))
     told = said()[before:]
-    assert not [remark.phase for _, remark in told if remark.phase]
-    assert [remark.event.kind for _, remark in told if remark.event] == [EventKind.DEGRADED, EventKind.FORMED]
-    assert chronicle.measure() == {}  # Another instance is the master of this roster.
+    assert not [fields.phase for _, fields in told if fields.phase]
+    assert [fields.event.kind for _, fields in told if fields.event] == [EventKind.DEGRADED, EventKind.FORMED]
+    assert store.measure() == {}  # Another instance is the master of this roster.
 
 
 def test_a_run_script_that_fails_is_an_end_too_and_shows_its_last_lines(lab, ticking_clock, said):
@@ -160,11 +160,11 @@ def test_a_run_script_that_fails_is_an_end_too_and_shows_its_last_lines(lab, tic
     log.write_text("epoch 1\nout of memory\n")
     for _ in range(2):
         assert not RunScript(node).has_ended_well
-    told = [(message, remark) for message, remark in said() if remark.event]
+    told = [(message, fields) for message, fields in said() if fields.event]
     assert [message for message, _ in told] == ["the run script ended with status 3"]
     assert told[0][1].event.kind is EventKind.FINISHED
     assert told[0][1].event.reason == "the run script ended with status 3"
-    tail = [message for message, remark in said() if remark.details.get("source_file") == RUN_LOG]
+    tail = [message for message, fields in said() if fields.details.get("source_file") == RUN_LOG]
     assert tail == ["epoch 1", "out of memory"]
 
 
@@ -173,24 +173,24 @@ def test_a_run_script_that_fails_is_an_end_too_and_shows_its_last_lines(lab, tic
 
 def test_the_tail_of_a_log_is_bounded_and_an_absent_one_is_none(lab, said):
     node = lab.node(0)
-    tell_tail(node, "/var/log/absent.log")
+    log_tail(node, "/var/log/absent.log")
     assert said() == []
     log = node.path("/var/log/bootstrap.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"\xff\x00\x1b[31m" + b"\n\nline" * 100_000)
-    tell_tail(node, "/var/log/bootstrap.log")
+    log_tail(node, "/var/log/bootstrap.log")
     assert [message for message, _ in said()] == ["line"] * TAIL_LINES
-    assert not any(remark.is_for_people for _, remark in said())
+    assert not any(fields.is_local for _, fields in said())
 
 
 def test_a_failure_says_step_reason_remedy_and_what_the_program_wrote():
     failure = StageFailure("the mount failed", "open port 2049", stage="mount", output="x" * 9000 + "end")
-    details = remark_failure(failure.stage, failure.reason("worker i-1")).details
+    details = failure_fields(failure.stage, failure.reason("worker i-1")).details
     reason = "worker i-1 failed to mount: the mount failed"
     assert (details["step"], details["reason"], details["remedy"]) == ("mount", reason, "open port 2049")
     assert details["output"].endswith("xend")
     assert len(details["output"]) == 2000
-    assert "output" not in remark_failure("a", Reason("b")).details
+    assert "output" not in failure_fields("a", Reason("b")).details
 
 
 def write_status(node, text):
@@ -252,7 +252,7 @@ def test_gpu_utilization_is_the_average_of_those_that_tell(lab, body, percent):
 def test_a_driver_that_is_slow_is_waited_for(lab):
     node = lab.node(0)
     lab.program(0, "nvidia-smi", "echo 50")
-    meter = Meter(replace(node, programs=SlowDriver(node.programs.search_path)))
+    meter = NodeMetrics(replace(node, programs=SlowDriver(node.programs.search_path)))
     assert meter.measure() == {GPU_UTILIZATION: 50.0}
 
 
@@ -296,11 +296,11 @@ def test_a_minute_of_a_node_is_one_line(lab, said):
     lab.program(0, "nvidia-smi", "echo 50")
     mounts = node.path("/proc/self/mountstats")
     mounts.parent.mkdir(parents=True)
-    meter = Meter(node, lambda: {NODES_FORMED: 4})
+    meter = NodeMetrics(node, lambda: {NODES_FORMED: 4})
     for clock.now, total in ((0.0, 0), (60.0, 120 * 2**20)):
         mounts.write_text(MOUNTS.format(read=total, written=total // 2))
-        meter.tell()
-    assert [remark.metrics for _, remark in said()] == [
+        meter.log()
+    assert [fields.metrics for _, fields in said()] == [
         {NODES_FORMED: 4, GPU_UTILIZATION: 50.0},
         {NODES_FORMED: 4, GPU_UTILIZATION: 50.0, FILE_SYSTEM_READ: 2.0, FILE_SYSTEM_WRITE: 1.0},
     ]
@@ -310,7 +310,7 @@ def test_a_minute_of_a_node_is_one_line(lab, said):
 def test_a_node_without_gpu_and_nfs_says_nothing(lab, said):
     node = lab.node(1)
     lab.program(1, "nvidia-smi", None)
-    Meter(node).tell()
+    NodeMetrics(node).log()
     assert said() == []
 
 
@@ -318,7 +318,7 @@ def test_a_measure_that_fails_is_logged_and_ends_nothing(lab, said):
     def fail():
         raise ZeroDivisionError
 
-    Meter(lab.node(0), fail).tell()
+    NodeMetrics(lab.node(0), fail).log()
     assert [message for message, _ in said()] == ["the node could not be measured"]
 
 
@@ -366,12 +366,12 @@ def test_the_master_adds_up_what_its_jobs_report_while_they_do(lab, tmp_path, sa
     second.write_text('{"samples_per_second": 50}\n')
     for number, path in ((10, first), (11, first), (12, second), (13, tmp_path / "absent"), (14, tmp_path)):
         start_process(node, number, path)
-    meter = Meter(node)
+    meter = NodeMetrics(node)
     assert meter.measure() == {TRAINING_THROUGHPUT: 150.0}
     assert meter.measure() == {}  # Nobody said anything since.
     first.write_text('{"samples_per_second": 120}\n')
     assert meter.measure() == {TRAINING_THROUGHPUT: 120.0}
-    assert Meter(replace(node, settings=replace(node.settings, role=NodeRole.WORKER))).measure() == {}
+    assert NodeMetrics(replace(node, settings=replace(node.settings, role=NodeRole.WORKER))).measure() == {}
 
 
 def test_a_path_that_is_no_plain_one_is_not_looked_at(lab, tmp_path):
