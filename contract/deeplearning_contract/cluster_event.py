@@ -28,11 +28,8 @@ def name_source(cluster: str) -> str:
     """
     Return the source of a cluster's events.
 
-    It names the cluster, because IAM can bind an event's source and detail type, but nothing inside its detail
+    The source names the cluster, because IAM can bind an event's source and detail type, but nothing inside its detail
     (EventBridge user guide, "Using IAM policy conditions").
-
-    Args:
-        cluster: The cluster's name.
     """
     return f"{EVENT_SOURCE}.{cluster}"
 
@@ -62,10 +59,7 @@ class ClusterEvent:
     @classmethod
     def from_event(cls, event: dict[str, Any]) -> "ClusterEvent":
         """
-        Read an event as EventBridge delivers it.
-
-        Raises:
-            ContractError: It is no event of a cluster, or not of the cluster that sent it.
+        Read an event as EventBridge delivers it; ContractError for an event that is none of the cluster that it names.
         """
         detail = {**field(event, "detail", dict, "event"), "kind": event.get("detail-type")}
         found = read_record(cls, detail, "event.detail")

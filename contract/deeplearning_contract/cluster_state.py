@@ -84,13 +84,7 @@ class ClusterState:
         return replace(self, **reason.to_fields())
 
     def depart(self, generation: int, reasons: Mapping[str, Reason]) -> "ClusterState":
-        """
-        Return the same revision with departures noted.
-
-        Args:
-            generation: The first generation without those who leave.
-            reasons: Reason of each departure by instance id.
-        """
+        """Return the same revision with departures, by instance id; `generation` is the first one without them."""
         noted = tuple(
             Departure(name, generation, *(text[:_LONGEST_NOTE] for text in (str(why), why.cause, why.remedy)))
             for name, why in reasons.items()
@@ -134,11 +128,7 @@ class ClusterState:
     @classmethod
     def from_item(cls, item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> "ClusterState":
         """
-        Read the DynamoDB item, in the low-level client's form.
-
-        Args:
-            item: The item.
-            parts: The items that it refers to, in the order of `part_requests`. Default: none, for a short document.
+        Read the DynamoDB item, and the parts that a long document refers to, in the order of `part_requests`.
 
         Raises:
             ContractError: The items do not have the contract's shape.
@@ -156,7 +146,7 @@ def get_request(table: str, cluster: str) -> dict[str, Any]:
 
 def part_requests(table: str, item: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """
-    Build the arguments of a `get_item` for each item that the state item refers to; none for a short document.
+    Build the arguments of a `get_item` for each part of a long document; none for a short one.
 
     Raises:
         ContractError: The reference does not have the contract's shape.

@@ -189,12 +189,10 @@ def classify_failure(message: str) -> LaunchFailureKind:
 
 def find_remedy(message: str, instance_types: Iterable[str] = (), key: str = "") -> str:
     """
-    Say what a user can do about a failed launch.
+    Return what a user can do about a failed launch with this status message.
 
-    Args:
-        message: Its status message.
-        instance_types: Types that the group has launched, for the name of a quota. Default: none.
-        key: The key that encrypts the nodes' volumes. Default: not known.
+    The group's instance types name the quota where the message names no type, and `key` the KMS key of the nodes'
+    volumes.
     """
     named = _INSTANCE_TYPE.findall(message) or sorted(instance_types)
     quotas = (quota for pattern, quota in QUOTAS for name in named[:1] if re.match(pattern, name))

@@ -91,12 +91,7 @@ class LogLine:
 
     @classmethod
     def from_text(cls, text: str) -> "LogLine":
-        """
-        Read what `to_text` wrote.
-
-        Raises:
-            ContractError: It is no such line.
-        """
+        """Read a line that `to_text` wrote; ContractError for any other text."""
         document = parse_object(text, "line")
         texts = {name: take(document, name, str, "line") for name in FIELDS if name != "generation"}
         return cls(

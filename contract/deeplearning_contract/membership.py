@@ -46,12 +46,7 @@ class Member:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Member":
-        """
-        Read a member from its JSON object.
-
-        Raises:
-            ContractError: A field is absent or malformed.
-        """
+        """Read a member from its JSON object; ContractError for a malformed one."""
         return read_record(cls, document, "member")
 
     def to_document(self) -> dict[str, Any]:

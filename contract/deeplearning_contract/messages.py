@@ -73,12 +73,7 @@ class NodeReport:
 
     @classmethod
     def from_body(cls, body: str) -> "NodeReport":
-        """
-        Read a report from a message body.
-
-        Raises:
-            ContractError: The body is not a report of the contract's shape.
-        """
+        """Read a report from a message body; ContractError for one of another shape."""
         document = parse_object(body, "report")
         if document.get("kind") != "report":
             raise ContractError(f"report.kind must be 'report', got {excerpt(document.get('kind'))}")

@@ -61,15 +61,11 @@ METRICS = (
 
 def embed_metrics(values: Mapping[Metric, float], dimensions: Mapping[str, str], at: float) -> dict[str, Any]:
     """
-    Return the details of a log line that CloudWatch turns into metrics.
+    Return the fields of a log line that CloudWatch turns into metrics.
 
-    Args:
-        values: What was measured; a value that is no number is left out.
-        dimensions: Dimension -> its value; those that the metrics name.
-        at: When it was measured, seconds since the epoch.
-
-    Raises:
-        KeyError: A dimension of one of the metrics is not given.
+    Values that are no number are left out. `at` is the time of the measurement in seconds since the epoch. KeyError for
+    a
+    metric whose dimension has no value.
     """
     kept = {metric: value for metric, value in values.items() if math.isfinite(value)}
     if not kept:

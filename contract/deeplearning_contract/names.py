@@ -59,13 +59,5 @@ class NodeRole(str, Enum):
 
 
 def host_name(rank: int) -> str:
-    """
-    Name the node that holds a rank.
-
-    Args:
-        rank: Position among the members that train, from 0; 0 is the master where it trains.
-
-    Returns:
-        `deeplearning-worker1` for rank 0, and so on.
-    """
+    """Return the host name of a rank, from 0, among the members that train: `deeplearning-worker1` for rank 0."""
     return f"deeplearning-worker{rank + 1}"

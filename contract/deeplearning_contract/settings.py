@@ -48,12 +48,7 @@ class NodeSettings:
 
     @classmethod
     def from_json(cls, text: str) -> "NodeSettings":
-        """
-        Read the settings file.
-
-        Raises:
-            ContractError: The text does not have the contract's shape.
-        """
+        """Read the settings file; ContractError for one of another shape."""
         return parse_record(cls, text, "settings")
 
 
@@ -86,12 +81,7 @@ class AdjusterSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "AdjusterSettings":
-        """
-        Read the Lambda's environment variables.
-
-        Raises:
-            ContractError: A variable is absent, or a number is not one.
-        """
+        """Read the Lambda's environment variables; ContractError for a missing or malformed one."""
         values: dict[str, Any] = {}
         try:
             for each in fields(cls):

@@ -25,10 +25,7 @@ def send_signal(url: str, body: bytes) -> None:
     """
     PUT a signal to the handle's presigned URL, with the empty content type that was signed.
 
-    The answer of a custom resource goes to its own URL in the same way.
-
-    Raises:
-        OSError: The URL could not be reached or did not accept the signal.
+    The response of a custom resource goes to its own URL in the same way. OSError when the URL refuses it.
     """
     request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - CloudFormation's own URL
     with open_address(request, SIGNAL_TIMEOUT_SECONDS):

@@ -19,16 +19,7 @@ _HANDLERS = (
 
 
 def open_address(request: urllib.request.Request, timeout_seconds: float) -> Any:
-    """
-    Return the answer to a request over HTTP or HTTPS; close it after use.
-
-    Args:
-        request: The request.
-        timeout_seconds: How long to wait for each part of the answer.
-
-    Raises:
-        OSError: There is no answer, it has an error status, or the address is not of the web.
-    """
+    """Return the response to a request over HTTP or HTTPS, to be closed after use; OSError without a good one."""
     opener = urllib.request.OpenerDirector()
     for handler in _HANDLERS:
         opener.add_handler(handler())

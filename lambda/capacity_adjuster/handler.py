@@ -38,18 +38,9 @@ _CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard"
 
 def handle(event: Any, context: Any) -> dict[str, str]:
     """
-    Reconcile the cluster's capacity.
+    Reconcile the cluster's capacity, whatever the event is, and return the outcome.
 
-    Args:
-        event: What Lambda was invoked with; it is only logged, but for a warning that a capacity block ends, for a
-            message of AWS Budgets and for CloudFormation's requests.
-        context: Lambda's context object.
-
-    Returns:
-        What came of it.
-
-    Raises:
-        Exception: Anything that went wrong, so that Lambda tries again; the timer does in any case.
+    Any error ends the invocation, so that Lambda retries it; the timer does in any case.
     """
     logger.info("event: %s", describe_event(event))
     if is_test(event):

@@ -64,15 +64,7 @@ class ImageError(Exception):
 
 
 def handle(event: dict[str, Any], _context: Any) -> None:
-    """
-    Answer an event of CloudFormation at its presigned URL.
-
-    Args:
-        event: What CloudFormation wants of the resource.
-
-    Raises:
-        OSError: CloudFormation's URL did not take the answer; Lambda tries again.
-    """
+    """Send the response to an event of CloudFormation to its presigned URL; an OSError there lets Lambda retry."""
     answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
     before = event.get("PhysicalResourceId", _NOTHING)
     try:
@@ -89,10 +81,7 @@ def handle(event: dict[str, Any], _context: Any) -> None:
 
 def pin_image(event: dict[str, Any]) -> str:
     """
-    Return the physical id whose first image is that of the wanted release, read now if it is a new one.
-
-    Args:
-        event: CloudFormation's `Create` or `Update`.
+    Return the physical id whose first image is that of the wanted release, read now for a new release.
 
     Raises:
         ImageError: The parameter cannot be read, or names no image.
@@ -114,11 +103,7 @@ def _digest(properties: dict[str, Any]) -> str:
 
 def read_image(properties: dict[str, Any], clock: Clock | None = None) -> str:
     """
-    Return the image that a parameter names now; a denial is tried again for a minute, since the role is new.
-
-    Args:
-        properties: The resource's: `Parameter` is the parameter's full name.
-        clock: Time between the tries. Default: this machine's.
+    Return the image that the resource's `Parameter` names now; a denial is retried for a minute, since the role is new.
 
     Raises:
         ImageError: The parameter cannot be read, or names no image.

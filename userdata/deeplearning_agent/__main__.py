@@ -29,9 +29,9 @@ def main(arguments: list[str], root: Path = Path("/")) -> int:
     """
     Run the agent of the role that the settings give; it never ends by itself.
 
-    Returns:
-        The exit status: 0 after `--check`, 1 when the instance has no identity (the service tries again), 2 when the
-        settings or the arguments are wrong.
+    Returns the exit status: 0 after `--check`, 1 when the instance has no identity (the service retries), 2 when the
+    settings
+    or the arguments are wrong.
     """
     settings_file = root / SETTINGS_FILE.lstrip("/")
     try:
@@ -60,12 +60,7 @@ def main(arguments: list[str], root: Path = Path("/")) -> int:
 
 
 def make_role(settings: NodeSettings, root: Path) -> Role:
-    """
-    Return the work of this node's role.
-
-    Raises:
-        StageFailure: The instance metadata service did not answer.
-    """
+    """Return the role of this node; StageFailure when the instance metadata service does not answer."""
     clock = Clock()
     programs = Programs(system_path(os.environ.get("PATH", "")))
     node = Node(settings, read_identity(clock), root, programs, clock)

@@ -77,12 +77,7 @@ class Master(Role):
             self.follow()
 
     def follow(self) -> None:
-        """
-        Read the item, do what it asks, and wait for news unless it must be read again at once.
-
-        Raises:
-            StageFailure: The cluster cannot form.
-        """
+        """Read the state record, reconcile it, and wait for news unless it must be read again at once."""
         state = None
         try:
             state = self.call(self.store.read)
@@ -104,11 +99,7 @@ class Master(Role):
         """
         Reconcile the cluster's state record. Idempotent in every phase.
 
-        Returns:
-            False when the item must be read again at once.
-
-        Raises:
-            StageFailure: The cluster cannot form.
+        Returns False when the record must be read again at once. StageFailure means that the cluster cannot form.
         """
         own = self.node.identity.instance_id
         if state is None:
@@ -130,12 +121,7 @@ class Master(Role):
         return True
 
     def publish(self, state: ClusterState) -> None:
-        """
-        Collect a description of every worker and write the roster: master first, workers as expected.
-
-        Raises:
-            StageFailure: Too few workers joined in time.
-        """
+        """Collect a report of every worker and write the membership: master first, workers as expected."""
         own = self.node.identity.instance_id
         workers = tuple(name for name in state.expected if name != own)
         if state.generation > 1:  # The workers' reports may have gone to a master that died.
@@ -154,12 +140,7 @@ class Master(Role):
             LOG.info("published generation %d with %d members", following.generation, len(members))
 
     def form(self, state: ClusterState) -> None:
-        """
-        Ring the workers, wait for their acknowledgements and write that the cluster has formed.
-
-        Raises:
-            StageFailure: Too few workers acknowledged in time, and the cluster never formed before.
-        """
+        """Notify the workers, wait for their acknowledgements and record the cluster as formed."""
         self.notifier.notify(state)
         self.install(state)
         limit = self.node.limit(TAKE_OVER_SECONDS) if state.has_formed else self.formation.ready_by
@@ -171,12 +152,7 @@ class Master(Role):
             self.call(lambda: self.store.write(state.advance(Phase.FORMED, has_formed=True)))
 
     def maintain(self, state: ClusterState) -> None:
-        """
-        Be the master of a formed cluster for some seconds, or until its membership changes.
-
-        Raises:
-            StageFailure: The membership could not be installed, or the item not be written.
-        """
+        """Maintain a formed cluster for some seconds, or until its membership changes."""
         self.notifier.notify(state)
         if self.install(state) and self.member:
             self.outcome.report_success(state)
@@ -208,12 +184,7 @@ class Master(Role):
             end.pause(ROUND_SECONDS)
 
     def write_next(self, state: ClusterState, change: Change) -> None:
-        """
-        Write the next generation.
-
-        Raises:
-            AwsFailure: The item could not be written.
-        """
+        """Write the next generation."""
         following = explain(follow_up(state, change), {} if state.has_formed else change.left)
         if self.call(lambda: self.store.write(following)):
             self.controller.forget_departed(change)
@@ -221,15 +192,11 @@ class Master(Role):
 
     def take_over_or_stand_by(self, state: ClusterState) -> bool:
         """
-        Take the place of a master that was replaced by this instance; stand by when this one was replaced itself.
+        Take over from a master that this instance replaced; stand by when this one was replaced itself.
 
-        Two instances can follow one master; when the one that won is gone for minutes, the other takes the place.
-
-        Returns:
-            False when the item must be read again at once.
-
-        Raises:
-            AwsFailure: The item could not be written.
+        Two instances can follow one master; when the one that won is gone for minutes, the other takes over. Returns
+        False when
+        the record must be read again at once.
         """
         if self.member is None or (
             self.epoch.is_superseded(state) and not self.controller.is_vacant(state, self.member)

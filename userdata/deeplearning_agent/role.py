@@ -34,14 +34,7 @@ class Role(ABC):
     """One role's work on one node."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
-        """
-        Bind the node to its cluster; nothing is called yet.
-
-        Args:
-            node: The node.
-            clients: The AWS clients.
-            poll_seconds: Length of a long poll; tests shorten it.
-        """
+        """Bind the node to its cluster; nothing is called yet. Tests shorten the long poll."""
         settings = node.settings
         self.node = node
         self.clients = clients
@@ -90,34 +83,20 @@ class Role(ABC):
 
     def preparation_deadline(self) -> Deadline:
         """
-        Return the end of the set-up time for preparing the node.
+        Return the end of the set-up time for preparing the node, kept in /run/deeplearning/agent-started.
 
         An agent that starts after it, say after a crash on the third day, has the whole time anew.
-
-        Effects: /run/deeplearning/agent-started.
         """
         seconds = self.node.settings.setup_seconds
         deadline = setup_deadline(self.node.clock, self.node.path(STARTED_FILE), seconds)
         return self.node.limit(seconds) if deadline.is_over else deadline
 
     def call(self, action: Callable[[], T]) -> T:
-        """
-        Call AWS, again for five minutes if need be.
-
-        Raises:
-            AwsFailure: AWS refused, or did not answer.
-        """
+        """Call AWS, retrying for five minutes; AwsFailure when it refuses or does not answer."""
         return call_for(self.node.clock, AWS_SECONDS, action)
 
     def publish_notice(self, notice: str) -> None:
-        """
-        Tell the training that capacity ends soon, or that it does not any more.
-
-        Args:
-            notice: Why it ends; empty when it does not.
-
-        Effects: /opt/deeplearning/notice.
-        """
+        """Write or remove /opt/deeplearning/notice, by which the training learns that capacity ends soon."""
         if notice:
             write_notice(self.node, notice)
         elif self.notice:
@@ -126,13 +105,7 @@ class Role(ABC):
 
     def install(self, state: ClusterState) -> bool:
         """
-        Install a membership unless this run of the agent has done so, or a higher one is installed.
-
-        Returns:
-            Whether the node now has exactly this generation.
-
-        Raises:
-            StageFailure: It could not be installed.
+        Install a membership, unless a higher one is installed; return whether the node now has exactly this generation.
         """
         if self.member is None or self.installed == state.generation:
             return self.member is not None

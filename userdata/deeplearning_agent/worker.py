@@ -63,13 +63,7 @@ class Worker(Role):
                 self.node.clock.wait(READ_SECONDS)
 
     def converge(self, state: ClusterState | None) -> None:
-        """
-        Do what the item asks of this node, whatever it was when the node last looked.
-
-        Raises:
-            StageFailure: The membership could not be installed.
-            AwsFailure: A report could not be sent.
-        """
+        """Reconcile this node with the state record. Idempotent in every phase."""
         self.seen_generation = state.generation if state and state.phase is not Phase.LAUNCHED else -1
         is_joining = False
         self.is_hurried = False
@@ -89,13 +83,7 @@ class Worker(Role):
         self.publish_notice((state.notice if state else "") or self.noticed)
 
     def take_membership(self, state: ClusterState) -> None:
-        """
-        Install a membership that this node is in, and acknowledge it unless that was done before.
-
-        Raises:
-            StageFailure: It could not be installed.
-            AwsFailure: The report could not be sent.
-        """
+        """Install a membership that names this node, and acknowledge it unless that was done before."""
         sent_file = self.node.instance_file("acknowledged")
         # An agent can die between installing and reporting: only the file says that the master was told.
         was_sent = sent_file.exists() and installed_generation(self.node) == state.generation
@@ -116,22 +104,12 @@ class Worker(Role):
         self.is_acknowledged = False
 
     def join(self, generation: int) -> None:
-        """
-        Ask to be in a generation, unless EC2 is about to take this instance away.
-
-        Raises:
-            AwsFailure: The report could not be sent.
-        """
+        """Ask to join a generation, unless EC2 is about to interrupt this instance."""
         if not self.noticed:
             self.report_until_news(ReportStage.JOINED, generation)
 
     def listen(self) -> None:
-        """
-        Wait for a ring, for a minute at most, and look at EC2's notices meanwhile.
-
-        Raises:
-            AwsFailure: The queue could not be read, or a report could not be sent.
-        """
+        """Wait for a notification, for a minute at most, and poll EC2's interruption notices meanwhile."""
         is_waiting = self.admission is not None and not self.admission.is_over
         seconds = REPEAT_SECONDS[ReportStage.READY] if self.is_hurried else READ_SECONDS
         until = self.node.limit(ADMISSION_SECONDS if is_waiting else seconds)
@@ -142,14 +120,7 @@ class Worker(Role):
                 return
 
     def watch_notices(self) -> None:
-        """
-        Report once that EC2 takes this instance away.
-
-        Effects: /opt/deeplearning/notice, which asks the training for a checkpoint.
-
-        Raises:
-            AwsFailure: The report could not be sent.
-        """
+        """Report once that EC2 interrupts this instance, and write /opt/deeplearning/notice for the training."""
         notice = read_notice(self.metadata)
         if notice and notice != self.noticed:
             write_notice(self.node, notice)
@@ -167,11 +138,7 @@ class Worker(Role):
         self.repeat_seconds *= 2
 
     def report(self, stage: ReportStage, *, generation: int = 0, reason: Reason = NO_REASON) -> None:
-        """
-        Send a report to the master.
-
-        Effects: a file that counts reports over restarts.
-        """
+        """Send a report to the master; a file counts reports over restarts."""
         report = NodeReport(
             cluster=self.node.settings.cluster,
             instance_id=self.node.identity.instance_id,

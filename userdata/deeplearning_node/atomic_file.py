@@ -12,22 +12,11 @@ END = f"# END {MARK}"
 
 def write_file(path: Path, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> bool:
     """
-    Replace a file by a text, through a temporary file beside it and a rename.
+    Replace a file, and its missing parent folders, by a text; return whether anything changed.
 
-    Makes missing parent folders. A reader sees the old bytes or the new ones, also when the disk is
-    full or the machine stops.
-
-    Args:
-        path: The file.
-        text: All of its new content.
-        mode: Its permissions.
-        owner: Its user and group id. Default: those of the agent.
-
-    Returns:
-        Whether anything changed.
-
-    Raises:
-        OSError: The file cannot be written; the path is in the message.
+    A reader sees the old bytes or the new ones, also when the disk is full or the machine stops. `owner` is a user and
+    group
+    id; default: the agent's. OSError names the path.
     """
     if has_content(path, text, mode, owner):
         return False
@@ -80,15 +69,9 @@ def has_content(path: Path, text: str, mode: int, owner: tuple[int, int] | None)
 
 def replace_block(text: str, block: str, *, at_top: bool = False) -> str:
     """
-    Put a block between the agent's markers, in place of the one that is there.
+    Return a text with the block between the agent's markers replaced; an empty block removes it.
 
-    Args:
-        text: The file's present content.
-        block: Lines of the block; empty removes it.
-        at_top: A file without the block gets it at its top. Default: at its end.
-
-    Returns:
-        The new content; everything outside the markers is as it was.
+    A file without the block gets it at its end, or at its top. Everything outside the markers stays.
     """
     lines = text.splitlines(keepends=True)
     marks = [line.rstrip("\n") for line in lines]
@@ -106,14 +89,6 @@ def replace_block(text: str, block: str, *, at_top: bool = False) -> str:
 def write_block(
     path: Path, block: str, *, at_top: bool = False, mode: int = 0o644, owner: tuple[int, int] | None = None
 ) -> bool:
-    """
-    Replace the agent's block in a file that others also write; a missing file is made.
-
-    Returns:
-        Whether anything changed.
-
-    Raises:
-        OSError: The file cannot be read or written.
-    """
+    """Replace the agent's block in a file that others also write, or in a new one; return whether anything changed."""
     text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
     return write_file(path, replace_block(text, block, at_top=at_top), mode, owner)

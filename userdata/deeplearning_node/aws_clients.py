@@ -94,12 +94,7 @@ class AwsClients:
         return self._client("events")
 
     def wait_for_credentials(self, deadline: Deadline) -> None:
-        """
-        Wait until the instance has the credentials of its role.
-
-        Raises:
-            StageFailure: It has none within three minutes.
-        """
+        """Wait for the credentials of the instance's role; StageFailure after three minutes."""
         cause = "instance metadata has none"
         for _ in deadline.at_most(CREDENTIALS_SECONDS).attempts():
             try:
@@ -125,16 +120,10 @@ class AwsClients:
 
 def check_wholeness(http_response: Any, model: Any, **_: Any) -> None:
     """
-    Refuse half of an answer, and a page that is not AWS's: botocore takes both for an answer that says nothing.
+    Refuse half of a response, and a page that is not AWS's: botocore takes both for an empty response.
 
-    An item that could not be read must not look like one that nobody has written.
-
-    Args:
-        http_response: What arrived.
-        model: The operation.
-
-    Raises:
-        ResponseParserError: It is not a whole answer; the call may be made again.
+    An item that could not be read must not look like one that nobody has written. ResponseParserError lets the call be
+    repeated.
     """
     if model.has_streaming_output or http_response.status_code != http.HTTPStatus.OK:
         return
@@ -152,12 +141,7 @@ def call_until(deadline: Deadline, action: Callable[[], T]) -> T:
     """
     Call AWS until it answers: through throttling, outages and the minute in which IAM spreads a new role.
 
-    Args:
-        deadline: When to give up.
-        action: The call; it must be safe to repeat.
-
-    Raises:
-        AwsFailure: The deadline is over, or AWS refused; AWS's words name the action.
+    The call must be safe to repeat. AwsFailure at the deadline, or when AWS refuses; its words name the action.
     """
     denied = deadline.at_most(DENIED_SECONDS)
     for _ in deadline.attempts():
@@ -172,11 +156,7 @@ def call_until(deadline: Deadline, action: Callable[[], T]) -> T:
 
 def describe_aws_error(error: Exception, now: Callable[[], float] = time.time) -> AwsFailure:
     """
-    Turn an error into a failure that names AWS's action and what to do.
-
-    Args:
-        error: What botocore raised.
-        now: This node's wall clock, which may be what is wrong.
+    Return an error of botocore as a failure that names the action and the remedy; `now` is this node's wall clock.
     """
     failure = AwsFailure(f"{error}", "")
     if is_denied(error):

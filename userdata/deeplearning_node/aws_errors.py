@@ -92,13 +92,7 @@ def is_passing(error: Exception) -> bool:
 
 
 def read_skew(error: Exception, now: float) -> float:
-    """
-    Return the seconds by which this node's clock is ahead of AWS's, as the refusal itself dates it; 0 when unknown.
-
-    Args:
-        error: AWS's refusal.
-        now: This node's wall clock, in seconds since the epoch.
-    """
+    """Return the seconds by which this node's clock is ahead of AWS's, as the refusal dates it; 0 when unknown."""
     try:
         skew = now - parsedate_to_datetime(_metadata(error)["HTTPHeaders"]["date"]).timestamp()
     except (KeyError, TypeError, ValueError):

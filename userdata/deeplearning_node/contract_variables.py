@@ -49,12 +49,9 @@ def contract_variables(node: Node, workers_count: int, gpu_count: int) -> dict[s
 
 def write_environment(node: Node, variables: Mapping[str, str]) -> None:
     """
-    Give the variables to everything that will be started on this node.
+    Give the variables to every process that starts on this node from now on.
 
     Effects: the files above; systemd reads its configuration again when that changed.
-
-    Raises:
-        ProgramError: visudo refused the file, or systemd did not re-execute.
     """
     plain = "".join(f"{name}={value}\n" for name, value in variables.items())
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -9,14 +9,11 @@ class StageFailure(Exception):  # noqa: N818 - a failure of the cluster, not an 
 
     def __init__(self, cause: str, remedy: str, *, stage: str = "", output: str = "", where: str | None = None) -> None:
         """
-        Describe the failure.
+        Describe the failure: cause and remedy in one line each.
 
-        Args:
-            cause: The finding, in one line.
-            remedy: What the user can do, in one line.
-            stage: The node's activity, as an infinitive. Default: the stage's runner adds it.
-            output: The end of a program's output.
-            where: What the reason begins with; empty for the cause alone. Default: the node and its stage.
+        The stage is the node's activity as an infinitive, which the stage's runner adds. `where` begins the reason in
+        place of
+        node and stage; empty for the cause alone.
         """
         super().__init__(f"{where or ''}{cause}")
         self.cause = cause

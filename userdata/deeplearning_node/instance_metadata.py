@@ -36,12 +36,7 @@ class Identity:
 
 
 def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> Identity:
-    """
-    Ask the metadata service who this instance is, again and again for two minutes.
-
-    Raises:
-        StageFailure: It did not answer, or not with an instance's identity.
-    """
+    """Read the instance's identity from the metadata service, retrying for two minutes; StageFailure after them."""
     endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
     cause = ""
     for _ in Deadline.after(clock, LIMIT_SECONDS).attempts():
@@ -63,11 +58,7 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
 
 
 def explain_missing_credentials(environment: Mapping[str, str] = os.environ) -> str:
-    """
-    Say what instance metadata has against giving credentials, which botocore does not; empty when it gives them.
-
-    Effects: up to three requests to the metadata service.
-    """
+    """Return why instance metadata gives no credentials, in up to three requests; empty when it gives them."""
     endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
     role_url = f"{endpoint}/latest/meta-data/iam/security-credentials/"
     try:
@@ -81,13 +72,7 @@ def explain_missing_credentials(environment: Mapping[str, str] = os.environ) -> 
 
 
 def request(url: str, method: str, headers: dict[str, str]) -> str:
-    """
-    Return the text of one answer.
-
-    Raises:
-        urllib.error.HTTPError: An answer with an error status; an OSError, as all others.
-        OSError: No answer, or nothing in it.
-    """
+    """Return the text of one response; HTTPError for an error status, OSError without a response."""
     asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is ours
     try:
         with open_address(asked, ANSWER_SECONDS) as response:
@@ -103,12 +88,7 @@ def request(url: str, method: str, headers: dict[str, str]) -> str:
 
 
 def check_answer(pattern: "re.Pattern[str]", text: str) -> str:
-    """
-    Return a text that has the right form.
-
-    Raises:
-        ValueError: It has not: something else answers at the service's address.
-    """
+    """Return a text of the right form; ValueError when something else answers at the service's address."""
     if not pattern.fullmatch(text):
         raise ValueError(f"instance metadata must be like {pattern.pattern}, got {text[:80]!r}")
     return text

@@ -65,12 +65,7 @@ class Node:
         return Deadline.after(self.clock, seconds)
 
     def login_user(self) -> LoginUser:
-        """
-        Look the login user up.
-
-        Raises:
-            StageFailure: The image has no such user.
-        """
+        """Look the login user up; StageFailure when the image has no such user."""
         name = self.settings.login_user
         try:
             entry = pwd.getpwnam(name)

@@ -47,22 +47,12 @@ class NodeFacts:
         )
 
     def write(self, root: Path) -> None:
-        """
-        Keep the facts for everybody on the node.
-
-        Effects: /opt/deeplearning/node.json.
-        """
+        """Write the facts to /opt/deeplearning/node.json, for everybody on the node."""
         write_file(root / FACTS_FILE.lstrip("/"), json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
 
     @classmethod
     def read(cls, root: Path) -> "NodeFacts":
-        """
-        Read what the agent wrote.
-
-        Raises:
-            OSError: The agent has not written it yet.
-            ContractError: It does not have its shape.
-        """
+        """Read the facts that the agent wrote; OSError before it has, ContractError for a malformed file."""
         text = (root / FACTS_FILE.lstrip("/")).read_text(encoding="utf-8")
         return parse_record(cls, text, "node facts")
 
@@ -76,13 +66,7 @@ class InstalledMembership:
 
     @classmethod
     def read(cls, root: Path) -> "InstalledMembership":
-        """
-        Read the membership document.
-
-        Raises:
-            OSError: None is installed.
-            ContractError: It does not have its shape.
-        """
+        """Read the membership document; OSError without one, ContractError for a malformed one."""
         document = parse_object((root / MEMBERSHIP_FILE.lstrip("/")).read_text(encoding="utf-8"), "membership")
         members = field(document, "members", list, "membership")
         return cls(

@@ -37,10 +37,7 @@ def install_packages(node: Node, deadline: Deadline) -> None:
     """
     Install the packages of commands that are absent, then load the GPU driver if it was among them.
 
-    Effects: installs with apt-get or dnf, tried again while the time lasts; `modprobe nvidia`.
-
-    Raises:
-        StageFailure: The packages could not be installed within 15 minutes, or do not bring their command.
+    Effects: installs with apt-get or dnf, retried while the time lasts, 15 minutes at most; `modprobe nvidia`.
     """
     missing = {command: names for command, names in node.settings.packages.items() if not node.programs.has(command)}
     if not missing:
@@ -58,14 +55,7 @@ def install_packages(node: Node, deadline: Deadline) -> None:
 
 
 def install_optional(node: Node, command: str, names: list[str], deadline: Deadline) -> bool:
-    """
-    Install packages that a node can do without.
-
-    Effects: installs with apt-get or dnf when the command is absent.
-
-    Returns:
-        Whether the command is there.
-    """
+    """Install packages that a node can do without, if the command is absent; return whether the command is there."""
     if not node.programs.has(command):
         try:
             _install(node, names, deadline)

@@ -27,14 +27,9 @@ class ProgramError(Exception):
         status: int | None = None,
     ) -> None:
         """
-        Describe what went wrong.
+        Describe the failure: `is_late` when the program was killed for its time, `status` when it ended by itself.
 
-        Args:
-            cause: In one line.
-            output: What the program last wrote.
-            is_missing: Whether there is no such program.
-            is_late: Whether it was given up because it took too long.
-            status: With which it ended by itself; negative for a signal. Default: it did not end by itself.
+        A negative status is a signal.
         """
         super().__init__(cause)
         self.output = output
@@ -55,16 +50,11 @@ class Programs:
 
     def run(self, argv: Sequence[str], *, timeout_seconds: float, environment: Mapping[str, str] | None = None) -> str:
         """
-        Run a program to its end.
+        Run a program to its end, without a shell; return its standard output and error, in order.
 
-        Args:
-            argv: The program and its arguments; no shell reads them.
-            timeout_seconds: After this time the program and its children are killed. One that the kernel
-                cannot kill, such as a mount of a silent server, is left behind.
-            environment: Variables besides `PATH`. Default: those of the agent.
-
-        Returns:
-            What it wrote to standard output and error, in order.
+        After `timeout_seconds` the program and its children are killed; one that the kernel cannot kill, such as a
+        mount of a
+        silent server, is left behind. Variables besides `PATH` are the agent's by default.
 
         Raises:
             ProgramError: It is missing, took too long, or its status is not 0.
@@ -94,12 +84,7 @@ class Programs:
         environment: Mapping[str, str] | None = None,
         output: int | None = None,
     ) -> "subprocess.Popen[bytes]":
-        """
-        Start a program in a session of its own and do not wait for it.
-
-        Raises:
-            ProgramError: It is missing or cannot be executed.
-        """
+        """Start a program in a session of its own without waiting for it; ProgramError when it cannot be executed."""
         variables = {**(os.environ if environment is None else environment), "PATH": self.search_path}
         try:
             return subprocess.Popen(

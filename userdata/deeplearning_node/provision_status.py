@@ -64,10 +64,7 @@ def read_boot(root: Path) -> str:
 
 def read_status(root: Path) -> Mapping[str, Step]:
     """
-    Read how far this node is.
-
-    Returns:
-        A step for each thing that the node's settings ask for, in their order; empty when they ask for nothing.
+    Read the step of each thing that the node's settings ask for, in their order; empty when they ask for nothing.
 
     Raises:
         OSError: The agent has not described the node yet.

@@ -12,13 +12,7 @@ STATUS_NAME = "run-script-status"
 
 
 def find_running_script(root: Path, instance_id: str) -> bool:
-    """
-    Tell whether the run script runs on this node, for whoever asks.
-
-    Args:
-        root: Where the node's file tree begins.
-        instance_id: The node's instance id.
-    """
+    """Return whether the run script runs on this node."""
     status = root / INSTANCES_DIRECTORY.lstrip("/") / instance_id / STATUS_NAME
     try:
         group = int((root / STARTED_FILE.lstrip("/")).read_text(encoding="ascii"))

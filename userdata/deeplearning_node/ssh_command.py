@@ -24,12 +24,7 @@ def ssh_command(
     """
     Return the program that runs a text in the login user's shell on a node, with the master's user key.
 
-    Args:
-        user: The login user, whose key opens every node.
-        address: Of the node, or one of its names.
-        shell_text: What the shell there runs.
-        is_root: Whether the caller is root, who becomes the login user first.
-        has_terminal: Whether the text gets a terminal and standard input. Default: neither.
+    A caller that is root becomes the login user first. Default: without a terminal and standard input.
     """
     become = ["runuser", "-u", user.name, "--"] if is_root else []
     terminal = ["-t"] if has_terminal else ["-n", "-T"]

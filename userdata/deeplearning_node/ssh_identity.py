@@ -36,12 +36,7 @@ def read_host_key(node: Node) -> str:
 
 
 def wait_for_sshd(node: Node, host_key: str, deadline: Deadline) -> None:
-    """
-    Wait until sshd answers with the host key that the others will be told of, for five minutes at most.
-
-    Raises:
-        StageFailure: It does not.
-    """
+    """Wait until sshd answers with the node's host key; StageFailure after five minutes."""
     argv = ["ssh-keyscan", "-T", "5", "-t", "ed25519", node.identity.address]
     answer = ""
     for _ in deadline.at_most(SSHD_SECONDS).attempts():
@@ -75,12 +70,9 @@ def make_user_key(node: Node) -> str:
 
 def authorize(node: Node, user_key: str) -> None:
     """
-    Let the master's user key log in as the login user.
+    Let the master's user key, one plain public key, log in as the login user.
 
     Effects: a block in the login user's `~/.ssh/authorized_keys`; keys outside the block stay.
-
-    Raises:
-        StageFailure: The key is not one plain public key.
     """
     if not is_public_key(user_key):
         raise StageFailure(f"the state item's user_key must be an SSH public key, got {user_key[:80]!r}", "")

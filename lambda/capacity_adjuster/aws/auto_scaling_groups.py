@@ -18,13 +18,7 @@ _ROLES = {role.value: role for role in NodeRole}
 
 
 class AutoScalingGroups:
-    """
-    The groups of one cluster.
-
-    Args:
-        client: boto3's Auto Scaling client.
-        cluster: The cluster's name, the value of the groups' cluster tag.
-    """
+    """Auto Scaling groups of one cluster, found by their cluster tag; `client` is boto3's."""
 
     def __init__(self, client: Any, cluster: str) -> None:
         self._client = client
@@ -40,12 +34,10 @@ class AutoScalingGroups:
 
     def read_activities(self, group: str, since: float = 0.0) -> tuple[Activity, ...] | None:
         """
-        Read the scaling activities of a group; None when the group has gone.
+        Read the scaling activities of a group, newest first; None when the group has gone.
 
-        Args:
-            group: The group's name.
-            since: Pages that begin before this moment need not be read, seconds since the epoch; Auto Scaling keeps
-                activities for six weeks and tells the newest first. Default: all are read.
+        Auto Scaling keeps activities for six weeks: pages that begin before `since`, in seconds since the epoch, are
+        not read.
         """
         pages = self._client.get_paginator("describe_scaling_activities").paginate(AutoScalingGroupName=group)
         found: list[Activity] = []

@@ -5,12 +5,7 @@ from typing import Any
 
 
 class InvocationClock:
-    """
-    The time of one invocation.
-
-    Args:
-        context: Lambda's context object.
-    """
+    """Time of one invocation; `context` is Lambda's context object."""
 
     def __init__(self, context: Any) -> None:
         self._context = context

@@ -18,13 +18,7 @@ _EXTRA = ("generation", "details", "metrics")
 
 
 class LineFormatter(logging.Formatter):
-    """
-    Writes a record as a line of the contract.
-
-    Args:
-        cluster: The cluster's name.
-        ending: What follows the line. Default: nothing.
-    """
+    """Formats a record as a log line of the contract, with an ending that the handler wants behind it."""
 
     def __init__(self, cluster: str, ending: str = "") -> None:
         super().__init__()
@@ -55,14 +49,7 @@ class LineFormatter(logging.Formatter):
 def besides(
     generation: int = 0, details: Mapping[str, Any] | None = None, metrics: Mapping[Metric, float] | None = None
 ) -> dict[str, Any]:
-    """
-    Return what a record says besides its words, as the calls of a logger take it.
-
-    Args:
-        generation: The generation that it is about. Default: none that is known.
-        details: Further fields of the line. Default: none.
-        metrics: What was measured. Default: nothing.
-    """
+    """Return the `extra` of a log call: the generation that it is about, further fields of the line, and metrics."""
     return dict(zip(_EXTRA, (generation, details, metrics), strict=True))
 
 

@@ -40,14 +40,7 @@ LOST_RACE_CODE = "ConditionalCheckFailedException"
 
 
 class StateTable:
-    """
-    The records of one cluster.
-
-    Args:
-        client: boto3's DynamoDB client.
-        table: The table that holds the state item.
-        cluster: The cluster's name.
-    """
+    """State record and adjuster's records of one cluster in its DynamoDB table; `client` is boto3's."""
 
     def __init__(self, client: Any, table: str, cluster: str) -> None:
         self._client = client
@@ -103,11 +96,9 @@ class StateTable:
 
     def acquire_lock(self, now: float, until: float) -> bool:
         """
-        Become the one invocation that looks closely, and tell whether no other one is.
+        Acquire the lock of the one invocation that decides, until a moment; return False while another one holds it.
 
-        Args:
-            now: Seconds since the epoch.
-            until: When the watch ends by itself, should this invocation die; the same.
+        Both times are seconds since the epoch. The lock expires by itself, should this invocation die.
         """
         return self._put(
             self._lock_item(until)
@@ -123,12 +114,7 @@ class StateTable:
         self._client.put_item(**self._lock_item(0))
 
     def note_denial(self, now: float) -> float:
-        """
-        Remember that a call was denied, and tell when the denials began of which this is one.
-
-        Args:
-            now: Seconds since the epoch.
-        """
+        """Record a denied call; return the time of the first of the denials in a row, in seconds since the epoch."""
         item = self._get(get_request(self._table, f"{self._cluster}#denial"))
         first, last = (float(item.get(name, {}).get("N", 0)) for name in ("first", "last"))
         since = first if now - last <= _DENIALS_APART_SECONDS else now

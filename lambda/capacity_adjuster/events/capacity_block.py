@@ -53,20 +53,12 @@ def announce_expiry(
     warning: ExpiryWarning, *, reservation_id: str, records: StateTable, notify_master: Callable[[Doorbell], None]
 ) -> str:
     """
-    Write a warning into the state item and ring the master; a warning that is known changes nothing.
+    Write a warning into the state record and notify the master; a warning that is known changes nothing.
 
-    Args:
-        warning: The warning.
-        reservation_id: The reservation that the cluster runs in; empty when in none.
-        records: The state item.
-        notify_master: Sends a doorbell to the master.
-
-    Returns:
-        What came of it, in words, for the log.
+    Returns the outcome for the log.
 
     Raises:
-        RuntimeError: Other writers were faster each time, so that Lambda tries again.
-        botocore.exceptions.ClientError: AWS refused a call; the same.
+        RuntimeError: Other writers were faster each time, so that Lambda retries.
     """
     if warning.reservation_id != reservation_id:
         return f"no node of this cluster is in {warning.reservation_id}"

@@ -42,11 +42,7 @@ def is_test(event: Any) -> bool:
 
 def read_budget_message(event: Any, topic_arn: str) -> str:
     """
-    Return the id of a message of the budget's topic; empty for any other event, and nothing is raised.
-
-    Args:
-        event: What Lambda was invoked with.
-        topic_arn: The topic; empty when no budget stops the cluster.
+    Return the id of a message of the budget's topic; empty for any other event, or without a topic. Raises nothing.
     """
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not topic_arn or not isinstance(records, list):

@@ -51,20 +51,11 @@ def answer_stack(
     event: Mapping[str, Any], *, adapters: Adapters, capacity_change: CapacityChange, send: Callable[[str, bytes], None]
 ) -> str:
     """
-    Record what the stack asks for, ask the groups for it, and answer.
-
-    Args:
-        event: CloudFormation's request.
-        adapters: What it acts on.
-        capacity_change: Carries the wish out.
-        send: Sends an answer to a presigned URL.
-
-    Returns:
-        What came of it, in words, for the log.
+    Record a request of CloudFormation for capacity, apply it, and send the response; return the outcome for the log.
 
     Raises:
-        RuntimeError: Another invocation asks for capacity while the cluster is to be deleted; Lambda tries again.
-        OSError: CloudFormation's URL did not take the answer; Lambda tries again.
+        RuntimeError: Another invocation changes capacity while the cluster is to be deleted; Lambda retries.
+        OSError: CloudFormation's URL refused the response; Lambda retries.
     """
     answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
     answer |= {_ID: event.get(_ID) or f"{RESOURCE_BEGIN}{event['RequestId']}", "Status": "SUCCESS"}
@@ -100,16 +91,7 @@ def _ask(
 
 
 def read_request(event: Mapping[str, Any], resource: str) -> CapacityRequest:
-    """
-    Read CloudFormation's request.
-
-    Args:
-        event: The request; its properties are all texts.
-        resource: Id of the resource.
-
-    Raises:
-        RequestError: A count is absent or no count.
-    """
+    """Read CloudFormation's request for a resource, whose properties are texts; RequestError for a malformed count."""
     properties = event.get("ResourceProperties")
     properties = properties if isinstance(properties, Mapping) else {}
     counts = [str(properties.get(name, "")) for name in ("Master", "Workers")]

@@ -76,13 +76,11 @@ def judge_breaker(
     workers: GroupObservation, state: ClusterState | None, breaker: Breaker | None, now: float
 ) -> Trip | Rearm | Remember | None:
     """
-    Decide what the breaker does; None when nothing.
+    Decide what the breaker does at a time in seconds since the epoch; None for nothing.
 
-    Args:
-        workers: The workers' group.
-        state: The state item, read after the group's activities: who joined before it died is known to it.
-        breaker: The breaker's record; None before there is one, or when it cannot matter.
-        now: Seconds since the epoch.
+    The state was read after the group's activities, so that it knows the workers that joined before they died.
+    `breaker` is
+    None before there is a record, or when it cannot matter.
     """
     found = breaker if breaker is not None and breaker.group == workers.name else None
     is_held = LAUNCH_PROCESS in workers.suspended

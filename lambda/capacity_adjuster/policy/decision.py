@@ -129,15 +129,9 @@ def decide(
     now: float,
 ) -> Decision:
     """
-    Decide what to do.
+    Decide what to do at a time in seconds since the epoch.
 
-    Args:
-        observed: The groups.
-        state: The state item; None before there is one.
-        adjustment: The record of the last shrink; None before there is one, or when it cannot matter.
-        breaker: The record of the breaker; the same.
-        settings: The adjuster's settings.
-        now: Seconds since the epoch.
+    State and records are None before there are any; the records also when they cannot matter.
     """
     if adjustment is not None and adjustment.is_open:
         return Wait("another invocation adjusts") if adjustment.is_held(now) else Resume(adjustment)
@@ -177,14 +171,9 @@ def judge_denial(
     observed: ClusterObservation, denial: str, *, settings: AdjusterSettings, now: float, since: float
 ) -> Decision:
     """
-    Decide what to do when AWS denies the adjuster a call.
+    Decide what to do when AWS denies the adjuster a call, in words that name the action.
 
-    Args:
-        observed: The groups when they were last seen.
-        denial: AWS's words, which name the action.
-        settings: The adjuster's settings.
-        now: Seconds since the epoch.
-        since: The same, of the first denial in a row.
+    `since` is the first denial in a row, and `now` this one, in seconds since the epoch.
     """
     if now - (observed.workers.created if observed.workers else since) < DENIED_SECONDS:
         return Wait("denied, which may pass by itself")

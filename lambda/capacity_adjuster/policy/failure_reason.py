@@ -71,13 +71,9 @@ def explain_failure(
     shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = ""
 ) -> Reason:
     """
-    Say why there is no cluster, and what to do.
+    Return why there is no cluster, and what to do.
 
-    Args:
-        shortfall: How far the group came.
-        failure: The failed launch that stands.
-        instance_types: Types that the group has launched, for the name of a quota.
-        key: The key that encrypts the nodes' volumes. Default: not known.
+    The group's instance types name the quota, and `key` the KMS key of the nodes' volumes; empty where unknown.
     """
     remedy = find_remedy(failure.message, instance_types, key)
     if shortfall.role is NodeRole.MASTER:

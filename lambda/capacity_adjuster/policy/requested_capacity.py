@@ -91,13 +91,7 @@ def is_held(wish: RequestedCapacity | None, now: float) -> bool:
 
 
 def record_request(wish: RequestedCapacity | None, request: CapacityRequest) -> RequestedCapacity | None:
-    """
-    Return the record with another request; None when it was taken before.
-
-    Args:
-        wish: The record; None before there is one.
-        request: What the stack asks for now.
-    """
+    """Return the record with another request of the stack; None when the request was recorded before."""
     if wish is None:
         return RequestedCapacity(1, request, (request.request_id,))
     if request.request_id in wish.known:
@@ -112,13 +106,11 @@ def cancel_request(wish: RequestedCapacity | None, resource: str) -> RequestedCa
     """
     Return the record of a cluster that is being deleted; None when there is nothing to write.
 
-    When another resource of the stack fails, CloudFormation cancels a creation that was not answered yet, and deletes
-    it at once by an id that it makes up (cloudformation-coverage-roadmap#1814). So an id that is none of ours means the
-    creation that came last, or one that is still to come.
-
-    Args:
-        wish: The record; None before there is one.
-        resource: Id of the stack's resource that is deleted; another one of ours than the last wish's is no news.
+    When another resource of the stack fails, CloudFormation cancels a creation that has no response yet, and deletes it
+    at
+    once by an id that it makes up (cloudformation-coverage-roadmap#1814). So a foreign id means the creation that came
+    last,
+    or one that is still to come. One of our ids, of a resource that has been replaced since, changes nothing.
     """
     if wish is None:
         return _CANCELLED
@@ -129,15 +121,10 @@ def cancel_request(wish: RequestedCapacity | None, resource: str) -> RequestedCa
 
 def is_idle(state: ClusterState | None, wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> bool:
     """
-    Tell whether a wish is settled without asking for anything.
+    Return whether a request is settled without a change of capacity.
 
-    Nothing is asked for when the cluster has failed. A resource that is created for a cluster that has capacity
-    already, because an earlier version of the template asked for it, must not rescale it.
-
-    Args:
-        state: The state item; None before there is one.
-        wish: The wish.
-        groups: The groups.
+    A failed cluster gets none. A resource that is created for a cluster that has capacity already, because an earlier
+    version of the template set it, must not rescale it.
     """
     if state is not None and state.phase is Phase.FAILED:
         return True
@@ -146,13 +133,7 @@ def is_idle(state: ClusterState | None, wish: RequestedCapacity, groups: Sequenc
 
 
 def plan_targets(wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> tuple[GroupTarget, ...] | None:
-    """
-    Decide what each group is asked for; None while one is not there, or is being deleted.
-
-    Args:
-        wish: The wish; what was intended once stays intended.
-        groups: The groups.
-    """
+    """Decide the desired capacity of each group, once for a request; None while a group is absent or being deleted."""
     if any(group.is_deleting for group in groups):
         return None
     if wish.asks:
@@ -169,17 +150,15 @@ def find_due(
     asks: Sequence[GroupTarget], groups: Sequence[GroupObservation], former: Sequence[GroupTarget] = ()
 ) -> tuple[GroupTarget, ...]:
     """
-    Find the groups that are still as they were when the wish was read.
+    Find the groups that are still as they were when the request was read.
 
-    One that has another desired capacity is either done, or its user has scaled it since, which is left alone. One that
-    seems to have what is wanted is set all the same: what is read may be older than the wish before, which a rollback
-    follows within seconds. For the same reason one that has what the wish before left is still as it was, if the first
-    read showed what that wish had found.
-
-    Args:
-        asks: What each group is asked for.
-        groups: The groups.
-        former: What the wish before asked of them. Default: there was none.
+    Any other desired capacity means that the group is done, or that its user has scaled it since, which is left alone.
+    A
+    group that has its target is set all the same: the read may be older than the request before, which a rollback
+    follows
+    within seconds. So a group also counts as unchanged with the target of the former request, if the first read showed
+    the
+    capacity from before that request.
     """
     desired = {group.name: group.desired for group in groups}
     late = {(last.group, last.before): last.target for last in former}

@@ -51,14 +51,9 @@ def judge_stop(
     groups: Sequence[GroupObservation], record: StopRecord, *, settings: AdjusterSettings, message_id: str, now: float
 ) -> Begin | Allow | Rest | None:
     """
-    Decide whether the cluster stops; None when it goes on.
+    Decide whether the cluster stops at a time in seconds since the epoch; None when it goes on.
 
-    Args:
-        groups: The cluster's groups, as far as they are there.
-        record: The record of stops; an empty one before there is any.
-        settings: The adjuster's settings.
-        message_id: Id of the message by which AWS Budgets asks for a stop; empty without one.
-        now: Seconds since the epoch.
+    `message_id` is that of a message by which AWS Budgets asks for a stop; empty without one.
     """
     if not groups or any(group.is_deleting for group in groups):
         return None
@@ -100,14 +95,7 @@ def plan_notice(
 
 
 def is_at_rest(groups: Sequence[GroupObservation], record: StopRecord, now: float) -> bool:
-    """
-    Tell whether a cluster was stopped and nobody can be seen to have scaled it up again.
-
-    Args:
-        groups: The cluster's groups.
-        record: The record of stops.
-        now: Seconds since the epoch.
-    """
+    """Return whether a cluster was stopped and shows no sign of having been scaled up again."""
     return record.is_stopped and (now < record.stopped_at + SETTLED_SECONDS or not is_up(groups))
 
 

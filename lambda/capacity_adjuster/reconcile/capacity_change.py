@@ -26,12 +26,10 @@ SETTLED = "nothing is asked for: the cluster is stopped, has failed, or had capa
 
 class CapacityChange:
     """
-    One invocation's part in asking for capacity.
+    Applies the stack's request for capacity, as far as one invocation gets.
 
-    Args:
-        adapters: What it acts on.
-        end_lease: Returns when this invocation cannot be alive any more, in seconds since the epoch.
-        resume: Resumes what a shrink suspended whose invocation has died, and tells whether it was this one that did.
+    `end_lease` returns the second since the epoch after which this invocation is certainly over. `resume` resumes the
+    processes of a shrink whose invocation has died, and returns whether this invocation did it.
     """
 
     def __init__(
@@ -43,16 +41,9 @@ class CapacityChange:
 
     def run(self, groups: Sequence[GroupObservation] | None = None) -> str:
         """
-        Carry the last wish out, if it is still open.
+        Apply the last request if it is still open; return the outcome, empty when there is nothing to do.
 
-        Args:
-            groups: The groups, just read. Default: they are read.
-
-        Returns:
-            What came of it, in words; empty when there is nothing to do, or nothing to do it with.
-
-        Raises:
-            botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
+        Reads the groups unless they are given. A refused call ends the invocation; the next one goes on from there.
         """
         records = self._adapters.records
         wish = records.read(RequestedCapacity)

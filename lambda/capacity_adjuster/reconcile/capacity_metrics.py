@@ -25,14 +25,7 @@ PATIENCE_SECONDS = 600
 
 
 def log_capacity(confirmation: Confirmation, now: float, read_state: Callable[[], ClusterState | None]) -> None:
-    """
-    Log what was seen, as metrics; raises nothing, because seeing is not what an invocation is for.
-
-    Args:
-        confirmation: What the invocation has seen.
-        now: Seconds since the epoch.
-        read_state: Reads the state item, if the invocation had no reason to.
-    """
+    """Log what was seen, as metrics; raises nothing. Reads the state record where the invocation had no reason to."""
     try:
         state, is_known = confirmation.state, confirmation.has_read_state
         workers = confirmation.observed.workers
@@ -56,14 +49,9 @@ def measure_capacity(
     is_state_known: bool = True,
 ) -> dict[Metric, float]:
     """
-    Return the metrics of what was seen; none while the groups are not there.
+    Return the metrics of an observation; none while the groups are absent.
 
-    Args:
-        observed: The groups.
-        state: The state item; None before there is one.
-        adjustment: The record of the last shrink; None when there is none, or it was not read.
-        now: Seconds since the epoch.
-        is_state_known: Whether `state` was read. Default: it was.
+    `is_state_known` tells a state that was not read from one that is not there.
     """
     master, workers = observed.master, observed.workers
     if master is None or workers is None:

@@ -32,17 +32,13 @@ RESERVE_SECONDS = 10
 
 class Confirmation:
     """
-    What one invocation has seen.
-
-    Args:
-        settings: The adjuster's settings.
-        adapters: What it reads.
+    Observations of one invocation.
 
     Attributes:
         observed: The groups.
-        state: The state item; None before there is one.
+        state: The state record; None before there is one.
         adjustment: The record of the last shrink; None before there is one, or when it cannot matter.
-        has_read_state: Whether the state item was read; while instances come and go it is not.
+        has_read_state: Whether the state record was read; while instances come and go it is not.
     """
 
     def __init__(self, settings: AdjusterSettings, adapters: Adapters) -> None:
@@ -82,10 +78,9 @@ class Confirmation:
 
     def read_until_stable(self, own: Adjustment | None = None) -> Decision:
         """
-        Look until two looks, some time apart, lead to the same decision, or to one that destroys nothing.
+        Read until two reads, some time apart, lead to the same decision, or to one that destroys nothing.
 
-        Args:
-            own: The record of the shrink under way, as it will be. Default: it is read.
+        `own` is the record of the shrink under way, in place of the one that is read.
         """
         clock, last, decision = self._adapters.clock, None, self._look(own)
         while decision != last:

@@ -41,15 +41,7 @@ _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "Unauthorize
 
 class Reconciliation:
     """
-    One run from what is seen to what is to be done.
-
-    Args:
-        settings: The adjuster's settings.
-        adapters: What it acts on.
-        budget_message: Id of the message by which AWS Budgets asks for a stop. Default: it does not.
-
-    Attributes:
-        capacity_change: Carries out what the stack asks for.
+    One run from observation to action; `budget_message` is the id of a message by which AWS Budgets asks for a stop.
     """
 
     def __init__(self, settings: AdjusterSettings, adapters: Adapters, budget_message: str = "") -> None:
@@ -70,10 +62,7 @@ class Reconciliation:
 
     def run(self) -> str:
         """
-        Reconcile as far as it goes in one invocation.
-
-        Returns:
-            What came of it, in words, for the log.
+        Reconcile as far as one invocation goes, and return the outcome for the log.
 
         Raises:
             botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.

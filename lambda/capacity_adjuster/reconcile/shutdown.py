@@ -30,16 +30,7 @@ _OVER = 1
 
 
 class Shutdown:
-    """
-    One invocation's part in stopping the cluster.
-
-    Args:
-        settings: The adjuster's settings.
-        adapters: What it acts on.
-        confirmation: What this invocation has seen.
-        end_lease: Returns when this invocation cannot be alive any more, in seconds since the epoch.
-        resume: Resumes what a shrink suspended whose invocation has died, and tells whether it was this one that did.
-    """
+    """Stops the cluster, as far as one invocation gets; arguments as of `CapacityChange`."""
 
     def __init__(
         self,
@@ -58,16 +49,11 @@ class Shutdown:
 
     def run(self, message_id: str = "") -> str:
         """
-        Stop the cluster, or tell the nodes that it stops soon, if it is time.
+        Stop the cluster, or announce its stop, if it is time; return the outcome, empty when the cluster goes on.
 
-        Args:
-            message_id: Id of the message by which AWS Budgets asks for a stop. Default: it does not.
-
-        Returns:
-            What came of it, in words; empty when the cluster goes on as ever.
-
-        Raises:
-            botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
+        `message_id` is that of a message by which AWS Budgets asks for a stop; empty without one. A refused call ends
+        the
+        invocation; the next one goes on from there.
         """
         if not self._settings.has_end:
             return ""

@@ -18,10 +18,9 @@ _START = (
 
 def install_command(node: Node) -> None:
     """
-    Put the command on the node; the same node leaves the same bytes.
+    Install /usr/local/bin/deeplearning, which runs the agent's interpreter, and the facts that it needs.
 
-    Effects: /usr/local/bin/deeplearning, which runs the agent's interpreter, and the facts it needs in
-    /opt/deeplearning/node.json.
+    The same node leaves the same bytes.
     """
     NodeFacts.of(node).write(node.root)
     start = f'exec {shlex.quote(sys.executable)} -I -B -c {shlex.quote(_START)} "$@"'

@@ -82,14 +82,14 @@ def prepare_efa(node: Node, deadline: Deadline) -> None:
 
 def install(node: Node, deadline: Deadline) -> None:
     """
-    Download AWS's installer, hold it against its digest, and run it.
+    Download AWS's installer, check its digest, and run it.
 
     Effects: packages of the system, /opt/amazon, a kernel module; a limit of locked memory.
 
     Raises:
-        StageFailure: The installer cannot be had, or is not the one that was pinned.
+        StageFailure: The installer cannot be downloaded, or is not the pinned one.
         ProgramError: It failed.
-        OSError: The disk does not take it.
+        OSError: The disk is full.
     """
     folder = node.path(WORK_FOLDER)
     shutil.rmtree(folder, ignore_errors=True)
@@ -125,12 +125,7 @@ def _check_room(folder: Path) -> None:
 
 
 def _download(url: str, target: Path, deadline: Deadline) -> None:
-    """
-    Download the installer, again while the time lasts.
-
-    Raises:
-        StageFailure: There is none to be had, or its digest is another.
-    """
+    """Download the installer, and retry while the time lasts; StageFailure without one of the pinned digest."""
     last: Exception = OSError("no attempt was made")
     for _ in deadline.at_most(DOWNLOAD_SECONDS).attempts():
         try:

@@ -40,18 +40,12 @@ _FORMATS = (("mkfs.ext4", ("-q", "-m", "0", "-E", "nodiscard", "-L", LABEL)), ("
 
 def prepare_local_disk(node: Node, deadline: Deadline) -> str:
     """
-    Prepare the scratch folder on the instance store, or on the root volume where there is none that can be used.
+    Prepare the scratch folder on the instance store, or on the root volume where there is none, and return it.
 
-    Effects: one file system over all instance-store devices that hold nothing, as a RAID 0 when there are several; its
-    mount; the folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device that holds
-    anything is never written to. Installs mdadm where several devices need it and the image lacks it.
-
-    Returns:
-        The folder.
-
-    Raises:
-        StageFailure: The image has no login user.
-        OSError: The folder cannot be made.
+    Effects: one file system over all empty instance-store devices, as a RAID 0 when there are several; its mount; the
+    folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device that holds anything is
+    never
+    written to. Installs mdadm where several devices need it and the image lacks it.
     """
     if _is_mounted(node, IMAGE_MOUNT):
         folder = f"{IMAGE_MOUNT}/deeplearning"

@@ -46,10 +46,7 @@ def find_devices(node: Node) -> list[str]:
 
 def read_device(node: Node, name: str) -> StoreDevice:
     """
-    Read from the device itself what it holds, because the system's own list may be older than what was written to it.
-
-    Raises:
-        ProgramError: It cannot be read.
+    Read a device's content from the device itself, because the system's list may be older; ProgramError if unreadable.
     """
     try:
         found = node.programs.run(["blkid", "-p", "-o", "export", name], timeout_seconds=PROBE_SECONDS)
@@ -65,12 +62,7 @@ def read_device(node: Node, name: str) -> StoreDevice:
 
 
 def create_array(node: Node, names: list[str]) -> str:
-    """
-    Make one RAID 0 of devices that hold nothing, and return its path.
-
-    Raises:
-        ProgramError: mdadm refused.
-    """
+    """Create one RAID 0 of empty devices, and return its path."""
     options = ["--run", "--level=0", "--metadata=1.2", f"--name={LABEL}", "--homehost=any"]
     array = str(node.path(ARRAY))
     argv = ["mdadm", "--create", array, *options, f"--raid-devices={len(names)}", *names]
@@ -79,12 +71,7 @@ def create_array(node: Node, names: list[str]) -> str:
 
 
 def assemble_array(node: Node, names: list[str]) -> str:
-    """
-    Start the array that an earlier boot made, unless udev has done so, and return its path.
-
-    Raises:
-        ProgramError: mdadm refused.
-    """
+    """Assemble the array of an earlier boot, unless udev has done so, and return its path."""
     array = node.path(ARRAY)
     if not array.exists():
         node.programs.run(["mdadm", "--assemble", str(array), *names], timeout_seconds=ARRAY_SECONDS)

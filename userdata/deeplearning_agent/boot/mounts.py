@@ -32,15 +32,17 @@ def mount_file_systems(node: Node, deadline: Deadline) -> None:
     """
     Mount the shared file system, and FSx for Lustre where the node has one, unless they are mounted.
 
-    Everything that touches one runs in a child with a time limit, and all is tried again for five minutes, or a third
-    of the time that is left if that is less: the failure still has to travel. The login user may write to the shared
-    one, and to a Lustre that is empty; one that shows a bucket keeps the permissions that its objects have.
+    Each access runs in a child with a time limit, and is retried for five minutes, or a third of the time that is left
+    if
+    that is less: the failure still has to travel. The login user may write to the shared one, and to a Lustre that is
+    empty; a Lustre that shows a bucket keeps the permissions of its objects.
 
     Effects: the mount points; a block in /etc/fstab; the owner of a fresh file system's root.
 
     Raises:
-        StageFailure: One could not be mounted, the image has no client for Lustre, or the shared one is another's and
-            closed to the login user.
+        StageFailure: One could not be mounted, the image has no client for Lustre, or the shared one holds another's
+            files
+            and is closed to the login user.
     """
     shared, lustre = node.settings.file_system, node.settings.needs.lustre
     wanted = [shared, *([lustre] if lustre else [])]
@@ -82,12 +84,7 @@ def _mount(node: Node, settings: FileSystemSettings, deadline: Deadline) -> None
 
 
 def check_settings(settings: FileSystemSettings) -> None:
-    """
-    Refuse what could not be one line of /etc/fstab.
-
-    Raises:
-        StageFailure: A value of the settings is malformed.
-    """
+    """Refuse settings that cannot be one line of /etc/fstab."""
     words = (settings.source, settings.options)
     if settings.kind in _REMEDIES and _MOUNT_POINT.fullmatch(settings.mount_point) and all(map(_WORD.fullmatch, words)):
         return
@@ -110,13 +107,9 @@ def is_mounted(node: Node, mount_point: str) -> bool:
 
 def open_to_login_user(node: Node, settings: FileSystemSettings) -> None:
     """
-    Let the login user write to the root of a file system.
+    Let the login user write to the root of a file system, which gets a new and empty one.
 
-    A new one belongs to root and is empty: it is given to the login user. Nodes do this at the same time, so what is
-    not writable is looked at once more before it is called another's.
-
-    Raises:
-        StageFailure: The shared file system holds files and the login user may not write to it.
+    Several nodes do this at the same time, so a closed root is read once more before StageFailure calls it another's.
     """
     mount_point = str(node.path(settings.mount_point))
     user = node.login_user()

@@ -35,10 +35,7 @@ LOG = logging.getLogger(__name__)
 
 def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     """
-    Make a node ready to join, whatever it has been through before.
-
-    Returns:
-        The node, as the cluster will know it.
+    Prepare a node to join, whatever it has been through before, and return its description.
 
     Raises:
         StageFailure: A step ended without its result.
@@ -76,17 +73,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
 
 
 def install_membership(node: Node, state: ClusterState, own: Member) -> None:
-    """
-    Make a published membership true on this node; the same state leaves the same bytes.
-
-    Args:
-        node: The node.
-        state: The item with the membership.
-        own: The node, as the cluster knows it.
-
-    Raises:
-        StageFailure: A file could not be written.
-    """
+    """Install a published membership on this node, `own`; the same state leaves the same bytes."""
 
     def install() -> None:
         authorize(node, state.user_key)
@@ -100,16 +87,9 @@ def install_membership(node: Node, state: ClusterState, own: Member) -> None:
 
 def run_stage(clock: Clock, name: str, action: Callable[[], T], *, generation: int | None = None) -> T:
     """
-    Run one step and log how long it took.
+    Run one step and log its duration; any error becomes a StageFailure that names the step.
 
-    Args:
-        clock: Measures the time.
-        name: What is done.
-        action: Does it.
-        generation: The generation that the node has come to know by it. Default: none.
-
-    Raises:
-        StageFailure: The step raised anything; the failure names the step.
+    `generation` is the one that the node knows from then on; None for none.
     """
     started = clock.read()
     try:

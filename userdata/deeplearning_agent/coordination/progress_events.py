@@ -110,12 +110,7 @@ def find_lost(before: ClusterState | None, state: ClusterState) -> dict[str, str
 
 def find_events(before: ClusterState | None, state: ClusterState, lost: Mapping[str, str]) -> list[ClusterEvent]:
     """
-    Find the events that a write of the item makes.
-
-    Args:
-        before: The item until then; None when there was none.
-        state: The item from now on.
-        lost: Members that left, with the reasons.
+    Find the events of a write of the state record; `before` is None for the first one, `lost` the members that left.
     """
 
     def event(kind: EventKind, reason: str, **parts: str) -> ClusterEvent:

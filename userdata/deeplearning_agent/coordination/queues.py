@@ -31,14 +31,11 @@ class NotificationQueue:
         self, clients: AwsClients, url: str, cluster: str, *, is_shared: bool, poll_seconds: int = POLL_SECONDS
     ) -> None:
         """
-        Remember the queue; nothing is called yet.
+        Bind the queue; nothing is called yet.
 
-        Args:
-            clients: The clients.
-            url: The queue's URL.
-            cluster: The cluster's name.
-            is_shared: Whether other nodes read the same rings, which then must stay.
-            poll_seconds: Length of a long poll, and the least time between the beginnings of two.
+        Messages of a shared queue stay for other nodes. `poll_seconds` is the length of a long poll, and the least time
+        between
+        the beginnings of two.
         """
         self._clients = clients
         self._url = url
@@ -52,16 +49,7 @@ class NotificationQueue:
         self._clients.sqs.send_message(QueueUrl=self._url, MessageBody=Doorbell(self._cluster, generation).to_body())
 
     def wait(self, known_generation: int, deadline: Deadline) -> bool:
-        """
-        Wait for a ring that says more than what is known.
-
-        Args:
-            known_generation: Rings for it and for lower ones are stale.
-            deadline: When to stop waiting.
-
-        Returns:
-            Whether it rang; False at the deadline.
-        """
+        """Wait for a notification of a higher generation; return False at the deadline."""
         while not deadline.is_over:
             if self._poll_end is not None:
                 deadline.pause(self._poll_end.remaining)
@@ -85,26 +73,16 @@ class WorkerNotifier:
     """Tells the workers of news, once each."""
 
     def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], None]], None]) -> None:
-        """
-        Remember the queue; nothing is called yet.
-
-        Args:
-            clients: The clients.
-            settings: They name the queue.
-            call: Calls AWS, again and again for a while.
-        """
+        """Bind the queue; `call` retries a call of AWS for a while."""
         self._queue = NotificationQueue(clients, settings.worker_queue_url, settings.cluster, is_shared=True)
         self._call = call
         self._told: tuple[int, bool] | None = None
 
     def notify(self, state: ClusterState) -> None:
         """
-        Ring, unless the workers were told of this generation, or there are none.
+        Notify the workers of a generation, unless they were or there are none.
 
         A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
-
-        Raises:
-            AwsFailure: The queue could not be written.
         """
         news = (state.generation, state.phase is Phase.LAUNCHED)
         if self._told != news and len(state.members or state.expected) > 1:
@@ -123,16 +101,7 @@ class ReportQueue:
     def __init__(
         self, clients: AwsClients, url: str, cluster: str, sender: str, poll_seconds: int = POLL_SECONDS
     ) -> None:
-        """
-        Remember the queue; nothing is called yet.
-
-        Args:
-            clients: The clients.
-            url: The queue's URL.
-            cluster: The cluster's name.
-            sender: IAM unique id of the workers' role.
-            poll_seconds: Length of a long poll.
-        """
+        """Bind the queue; `sender` is the IAM unique id of the workers' role."""
         self._clients = clients
         self._url = url
         self._cluster = cluster
@@ -163,10 +132,7 @@ class ReportQueue:
 
     def delete_read(self, *, is_partial_batch_kept: bool = False) -> None:
         """
-        Delete what was received, in tens; call it once the reports are kept elsewhere.
-
-        Args:
-            is_partial_batch_kept: Leave fewer than ten for the next call.
+        Delete the received messages, in tens, once the reports are on disk; a partial batch may wait for the next call.
         """
         while len(self._read) >= BATCH or (self._read and not is_partial_batch_kept):
             batch, self._read = self._read[:BATCH], self._read[BATCH:]

@@ -32,12 +32,9 @@ class StackSignal:
 
     def send(self, status: Literal["SUCCESS", "FAILURE"], reason: Reason) -> bool:
         """
-        Send the signal unless it was sent; tried again for two minutes.
+        Send the signal unless it was sent, retrying for two minutes; return whether CloudFormation has it.
 
-        Effects: one PUT; a file that says so after a success, since a reboot must not signal again.
-
-        Returns:
-            Whether CloudFormation has it.
+        Effects: one PUT; a file that records a success, since a reboot must not signal again.
         """
         if status in self._sent:
             return True

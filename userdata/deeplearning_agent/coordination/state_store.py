@@ -21,13 +21,7 @@ class StateStore:
         self._cluster = cluster
 
     def read(self) -> ClusterState | None:
-        """
-        Read the item; None when nobody has written it yet.
-
-        Raises:
-            ContractError: The item does not have the contract's shape.
-            botocore.exceptions.ClientError: AWS refused.
-        """
+        """Read the state record; None before there is one. ContractError for one of another shape."""
         item = self._get(get_request(self._table, self._cluster))
         if not item:
             return None
@@ -35,15 +29,10 @@ class StateStore:
 
     def write(self, state: ClusterState) -> bool:
         """
-        Write the next revision.
+        Write the next revision; return False when another writer was faster, so that the caller reads and decides
+        again.
 
-        A write whose answer was lost is made again and then finds itself in the table: that counts as written.
-
-        Returns:
-            False when another writer was faster: read again and decide again.
-
-        Raises:
-            botocore.exceptions.ClientError: AWS refused for another reason.
+        A write whose response was lost is repeated and finds itself in the table: that counts as written.
         """
         *parts, last = put_requests(self._table, state)
         for request in parts:

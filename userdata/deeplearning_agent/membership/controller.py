@@ -41,9 +41,9 @@ class MembershipController:
 
     def plan_change(self, state: ClusterState) -> Change:
         """
-        Find out what is to become of the membership.
+        Compare the membership with the reports and the health of its nodes, and return the change.
 
-        Effects: /opt/deeplearning/ready_hosts; orders of replacements that have become due.
+        Effects: /opt/deeplearning/ready_hosts; requests for replacements that have become due.
         """
         workers = state.members[1:]
         found = self.probe(state)
@@ -132,11 +132,7 @@ class MembershipController:
         return tuple(found.values())
 
     def write_ready_hosts(self, state: ClusterState, left: Collection[str] = ()) -> None:
-        """
-        Write whom a job may use now: the master, if it trains, and those that have acknowledged and do not leave.
-
-        Effects: /opt/deeplearning/ready_hosts.
-        """
+        """Write /opt/deeplearning/ready_hosts: the members that train, have acknowledged and do not leave."""
         first, *workers = state.members
         ready = [m for m in workers if self._reports.is_ready(m.instance_id, 1) and m.instance_id not in left]
         write_ready_hosts(self._node, training_members((first, *ready)))

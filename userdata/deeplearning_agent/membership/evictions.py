@@ -22,17 +22,13 @@ TRIED_BY_MASTER = frozenset({FILE_SYSTEM, SSH})
 
 def find_unhealthy(node: Node, members: Sequence[Member]) -> dict[str, str]:
     """
-    Ask every member how it is, the master itself too, by the same way: what it cannot do for itself, others need not.
+    Check every member, the master itself too, over SSH: a check that fails on the master too blames no other node.
 
-    Takes two and a half minutes at most. Raises nothing: an inspection that fails finds nobody unfit.
+    Takes two and a half minutes at most. Raises nothing: a check that fails finds nobody unhealthy.
 
-    Args:
-        node: The master.
-        members: All members, the master among them.
-
-    Returns:
-        Why each unfit member should leave, by instance id; never the master. A fault that most nodes have at the same
-        time is the cluster's, and makes nobody leave.
+    Returns the reason to evict each unhealthy member, by instance id; never the master. A fault that most nodes have at
+    the
+    same time is the cluster's, and evicts nobody.
     """
     try:
         inquiry = Inquiry(node.login_user(), node.programs, is_root=True, clock=node.clock)
@@ -45,13 +41,7 @@ def find_unhealthy(node: Node, members: Sequence[Member]) -> dict[str, str]:
 
 
 def find_causes(answers: Iterable[Answer], own_id: str) -> dict[str, str]:
-    """
-    Decide whose faults are their own.
-
-    Args:
-        answers: What the nodes answered.
-        own_id: The instance id of the master.
-    """
+    """Return the faults that count against single nodes, by instance id; `own_id` is the master's."""
     asked = [answer for answer in answers if answer.verdict != "not asked"]
     faults = {answer.member.instance_id: {fault.name: fault for fault in answer.faults} for answer in asked}
     own = faults.get(own_id, {})
@@ -73,10 +63,7 @@ def find_causes(answers: Iterable[Answer], own_id: str) -> dict[str, str]:
 
 def find_fewer_gpus(workers: Sequence[Member]) -> dict[str, str]:
     """
-    Find the workers that joined with fewer GPUs than most others have, which are of the same instance type.
-
-    Args:
-        workers: All members but the master, whose type may be another.
+    Find workers that joined with fewer GPUs than most others of their type; `workers` are all members but the master.
     """
     counts = Counter(worker.gpu_count for worker in workers)
     usual, holders = counts.most_common(1)[0] if counts else (0, 0)

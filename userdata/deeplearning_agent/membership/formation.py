@@ -44,12 +44,7 @@ class Formation:
         self.ready_by = Deadline(node.clock, end - reserve_seconds(seconds) / 2)
 
     def check_deadline(self, cause: str) -> None:
-        """
-        Do nothing while there is set-up time left.
-
-        Raises:
-            StageFailure: It is over.
-        """
+        """Raise StageFailure with a cause once the set-up time is over."""
         if self.deadline.is_over:
             seconds = self._settings.setup_seconds
             raise StageFailure(f"the set-up time of {seconds} s is over: {cause}", "", stage="form the cluster")
@@ -58,19 +53,11 @@ class Formation:
         self, state: ClusterState, workers: Iterable[str], until: Deadline
     ) -> Mapping[str, Reason] | None:
         """
-        Wait for workers to join.
+        Wait for the workers of a generation to join, until a deadline at which the caller reads the state record again.
 
-        Args:
-            state: The generation that launched.
-            workers: Those that launched.
-            until: When to return, to read the item again.
-
-        Returns:
-            Reasons of those to leave out, by instance id; None while there is somebody to wait for.
-
-        Raises:
-            StageFailure: Too few can be had.
-            AwsFailure: The queue could not be read.
+        Returns the reasons of those to leave out, by instance id; None while some are still awaited. StageFailure means
+        that too
+        few can join.
         """
         expected = tuple(workers)
 
@@ -87,18 +74,13 @@ class Formation:
         """
         Wait for the members of a generation to acknowledge it.
 
-        Args:
-            state: The generation.
-            limit: When those that have not are left out.
-            until: When to return, to read the item again.
-            look: Finds members that are gone; asked only while somebody is waited for.
+        Members that have not by `limit` are left out; the caller reads the state record again at `until`. `look` finds
+        members
+        that are gone, and is called only while some are awaited.
 
-        Returns:
-            Reasons of those to leave out, by instance id; None while there is somebody to wait for.
-
-        Raises:
-            StageFailure: Too few can be had, and the cluster has never formed.
-            AwsFailure: The queue could not be read.
+        Returns the reasons of those to leave out, by instance id; None while some are still awaited. StageFailure means
+        that too
+        few are left of a cluster that never formed.
         """
         workers = tuple(member.instance_id for member in state.members[1:])
 

@@ -23,15 +23,7 @@ class FormationOutcome:
     def __init__(
         self, node: Node, store: StateStore, call: Callable[[Callable[[], Any]], Any], replacement: MasterReplacement
     ) -> None:
-        """
-        Bind what is told.
-
-        Args:
-            node: The master.
-            store: The state item.
-            call: Calls AWS, again and again for a while.
-            replacement: Counts what fails after the cluster has formed.
-        """
+        """Bind the stack and the state record; `call` retries a call of AWS for a while."""
         self._replacement = replacement
         self._node = node
         self._store = store
@@ -53,13 +45,11 @@ class FormationOutcome:
 
     def report_failure(self, reason: Reason) -> bool:
         """
-        Tell CloudFormation, and write the item unless the cluster has formed: nothing undoes that. Raises nothing.
+        Signal the failure, and write it unless the cluster has formed; return whether it is final. Raises nothing.
 
-        The signal comes first and waits for nothing. When an earlier master has signalled success, CloudFormation
-        ignores it. A master that goes on failing in a cluster that has formed has itself replaced.
-
-        Returns:
-            Whether the cluster has failed for good.
+        The signal comes first and waits for nothing. After a success of an earlier master CloudFormation ignores it. A
+        master
+        that goes on failing in a formed cluster asks for its own replacement.
         """
         if not StackSignal(self._node).has_succeeded:
             self._signal_failure(reason)

@@ -50,11 +50,7 @@ def write_host_files(node: Node, state: ClusterState) -> None:
 
 
 def write_ready_hosts(node: Node, members: Iterable[Member]) -> None:
-    """
-    Write what discover_hosts prints.
-
-    Effects: /opt/deeplearning/ready_hosts.
-    """
+    """Write /opt/deeplearning/ready_hosts, which discover_hosts prints."""
     write_file(node.path(READY_HOSTS), "".join(f"{member.instance_id}:{member.slots}\n" for member in members))
 
 

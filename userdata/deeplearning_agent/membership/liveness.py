@@ -35,15 +35,11 @@ def find_silent(
     addresses: Iterable[str], clock: Clock | None = None, steps: Sequence[tuple[int, float]] = STEPS
 ) -> set[str]:
     """
-    Find the addresses at which nobody answers, not even with a refusal.
+    Find the IPv4 addresses at which nothing answers, not even with a refusal.
 
-    Args:
-        addresses: IPv4 addresses.
-        clock: Measures the time-outs. Default: the machine's.
-        steps: Ports to ask, each with its time-out in seconds; only who is silent on one is asked on the next.
-
-    Returns:
-        Those that are silent on every port. An address that this machine had no socket for is not among them.
+    `steps` are ports, each with its time-out in seconds; an address that is silent on one is tried on the next. An
+    address for
+    which this machine had no socket does not count as silent.
     """
     silent = set(addresses)
     for port, seconds in steps:
@@ -53,10 +49,7 @@ def find_silent(
 
 def find_answering(addresses: Iterable[str], port: int, seconds: float, clock: Clock) -> set[str]:
     """
-    Try to connect to one port of each address, as many at once as the limit on open files leaves room for.
-
-    Returns:
-        The addresses that answered, and those for which there was no socket.
+    Try one port of each address, as many at once as open files allow; return those that answered or had no socket.
     """
     sweep = _Sweep(addresses, port, seconds, clock)
     with selectors.DefaultSelector() as selector:
@@ -143,11 +136,7 @@ class Watch:
 
     def __init__(self, probe: Callable[[Iterable[str]], set[str]] = find_silent, strikes: int = STRIKES) -> None:
         """
-        Begin with no strike against anybody.
-
-        Args:
-            probe: Returns those of some addresses that are silent.
-            strikes: Silent rounds in a row after which a node is gone.
+        Bind a probe, which returns the silent ones of some addresses, and the silent rounds in a row that mean gone.
         """
         self._probe = probe
         self._needed = strikes
@@ -155,11 +144,9 @@ class Watch:
 
     def find_silent(self, addresses: Iterable[str]) -> set[str]:
         """
-        Do one round.
+        Do one round; return the addresses that were silent now and in the rounds just before.
 
-        Returns:
-            The addresses that are gone: silent now and in the rounds just before. One answer clears an address, and
-            so does a round that does not ask for it.
+        One answer clears an address, and so does a round that does not probe it.
         """
         silent = self._probe(list(addresses))
         self._strikes = Counter({address: self._strikes[address] + 1 for address in silent})

@@ -31,11 +31,7 @@ class MasterReplacement:
 
     def record_failure(self, state: ClusterState | None, reason: str) -> None:
         """
-        Count a failure, and after several of them ask Auto Scaling to replace this instance. Raises nothing.
-
-        Args:
-            state: The item as it was read last; nothing is counted before the cluster has formed.
-            reason: What failed.
+        Count a failure of a formed cluster's master, and after several ask Auto Scaling to replace it. Raises nothing.
 
         Effects: a call to Auto Scaling at each failure after the third and after a quarter of an hour; an event.
         """

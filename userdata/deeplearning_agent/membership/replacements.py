@@ -71,14 +71,11 @@ class Replacements:
 
     def submit_due(self, kept: Collection[str], found: MemberHealth) -> None:
         """
-        Order what is due.
+        Request the replacements that are due, but for members that came back.
 
-        Args:
-            kept: Members; one that came back is not replaced.
-            found: What looking found just now.
-
-        Effects: a call to Auto Scaling for each that is due. A call that failed is made again a minute later, unless
-            the group has not got the instance any more: then it has replaced it already.
+        Effects: a call to Auto Scaling for each. A failed call is retried a minute later, unless the group has replaced
+        the
+        instance already.
         """
         self._due |= {name for name, again in self._refused.items() if again.is_over}
         for name, silence in list(self._silences.items()):

@@ -31,19 +31,7 @@ class ReportCollector:
         )
 
     def collect(self, is_done: Callable[[], bool], until: Deadline) -> bool:
-        """
-        Take reports until there are enough.
-
-        Args:
-            is_done: Whether the roster has what is waited for.
-            until: When to return in any case.
-
-        Returns:
-            Whether it has.
-
-        Raises:
-            AwsFailure: The queue could not be read.
-        """
+        """Receive reports until there are enough, or a deadline; return whether there are."""
         while not is_done():
             if until.is_over:
                 self._queue.delete_read()
@@ -60,15 +48,11 @@ class ReportCollector:
 
     def receive(self, until: Deadline, *, is_partial_batch_kept: bool = False) -> int:
         """
-        Take the reports that are there; they are deleted from the queue only once they are on disk.
+        Receive the reports that are there; they are deleted from the queue only once they are on disk.
 
         However many one node sends, it costs the others a part of one round: of each node only the newest counts.
-
-        Returns:
-            How many there were that could be believed.
-
-        Raises:
-            AwsFailure: The queue could not be read.
+        Returns the
+        number of authentic reports.
         """
         reports = list(call_until(until.at_least(PEEK_SECONDS), lambda: self._queue.receive(until)))
         for _ in range(MOST_BATCHES - 1):

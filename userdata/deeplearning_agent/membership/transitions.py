@@ -24,13 +24,7 @@ def publish(
     state: ClusterState, members: Sequence[Member], left_out: Mapping[str, Reason], user_key: str
 ) -> ClusterState:
     """
-    Return the first roster of a generation that launched.
-
-    Args:
-        state: The item in phase `launched`.
-        members: The roster, master first.
-        left_out: Reason of each node that launched and is no member, by instance id.
-        user_key: The master's public user key.
+    Return the first membership of a launched generation, master first, with the reasons of nodes that are left out.
     """
     generation = max(1, state.generation)
     return explain(state.depart(generation, left_out), left_out).advance(

@@ -64,11 +64,7 @@ class WorkerReports:
                 LOG.warning("ignored %s: %s", path, error)
 
     def record(self, report: NodeReport) -> None:
-        """
-        Take in a report whose sender was checked; one that was seen before, or is older than another, changes nothing.
-
-        Effects: a file for the worker.
-        """
+        """Record an authentic report on disk; a repeated one, or one that is older than another, changes nothing."""
         known = self._entry(report.instance_id)
         if report.stage is ReportStage.READY:
             self._keep(report.instance_id, replace(known, ready=max(known.ready, report.generation)))
@@ -132,7 +128,7 @@ class WorkerReports:
 
     def owns_address(self, member: Member) -> bool:
         """
-        Tell whether a node answers at the address that it says is its own; never at the master's.
+        Return whether a node answers at the address that it claims; never at the master's.
 
         Effects: one connection to port 22 of the address, at most once a minute for each claim.
         """
@@ -140,7 +136,7 @@ class WorkerReports:
 
     def has_lost_address(self, member: Member) -> bool:
         """
-        Tell whether another node answers at a member's address: then the member is gone.
+        Return whether another node answers at a member's address, so that the member is gone.
 
         Effects: one connection to port 22 of the address, at most once a minute.
         """

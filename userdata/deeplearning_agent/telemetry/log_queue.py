@@ -89,10 +89,8 @@ class LogQueue(logging.Handler):
 
     def take(self) -> tuple[list[QueuedLine], int]:
         """
-        Take the oldest lines, as many as one call may carry, in the order of their times.
-
-        Returns:
-            The lines, and how many were dropped before them.
+        Take the oldest lines, as many as one call may carry, in the order of their times, and the number dropped
+        before.
         """
         taken: list[QueuedLine] = []
         room, first, last = BATCH_BYTES, float("inf"), float("-inf")

@@ -26,15 +26,7 @@ class LogShipper:
     """The way out of a node's lines. One thread calls it."""
 
     def __init__(self, clients: AwsClients, queue: LogQueue, group: str, clock: Clock) -> None:
-        """
-        Bind it; nothing is called yet.
-
-        Args:
-            clients: The AWS clients.
-            queue: What is to be shipped.
-            group: The log group; the stream is the speaker's.
-            clock: Measures the pace.
-        """
+        """Bind the queue to a log group, in which the speaker has its stream; nothing is called yet."""
         self._clients = clients
         self._queue = queue
         self._names = {"logGroupName": group, "logStreamName": queue.speaker.stream}
@@ -42,12 +34,7 @@ class LogShipper:
         self._pace = Pace(clock, PACE_SECONDS, first=FIRST_SECONDS, most_early=MOST_EARLY)
 
     def ship(self, *, is_urgent: bool = False) -> None:
-        """
-        Make the call that is due, if one is; raises nothing that AWS or the way there can cause.
-
-        Args:
-            is_urgent: Whether it may come before its time. Default: it keeps the pace.
-        """
+        """Make the call that is due, if one is, or an urgent one before its time; raises nothing that AWS can cause."""
         if self._queue.has_lines and self._pace.begin(is_urgent=is_urgent):
             self._try()
 
@@ -116,14 +103,8 @@ class LogShipper:
 
 def find_rejected(info: dict[str, Any], number: int) -> tuple[int, bool]:
     """
-    Find the lines that CloudWatch Logs took and threw away: too old, or of a clock that is ahead.
-
-    Args:
-        info: Its answer's `rejectedLogEventsInfo`.
-        number: How many lines it was given.
-
-    Returns:
-        How many they are, and whether the first line is among them.
+    Return how many of the sent lines CloudWatch Logs rejected as too old or too new, and whether the first is among
+    them.
     """
     old = max(int(info.get("tooOldLogEventEndIndex", 0)), int(info.get("expiredLogEventEndIndex", 0)))
     new = min(number, int(info.get("tooNewLogEventStartIndex", number)))

@@ -26,13 +26,7 @@ class NodeMetrics:
     """A node's meter. One thread calls it."""
 
     def __init__(self, node: Node, membership: Source | None = None) -> None:
-        """
-        Bind the node; nothing is measured yet.
-
-        Args:
-            node: The node.
-            membership: What the master knows of the cluster. Default: nothing.
-        """
+        """Bind the node, and what the master measures of the cluster; nothing is measured yet."""
         self._node = node
         self._membership = membership or dict
         self._throughput = TrainingThroughput(node)

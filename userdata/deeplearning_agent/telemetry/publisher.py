@@ -27,14 +27,7 @@ class TelemetryPublisher:
     """Ships a node's log and events, and measures it once a minute."""
 
     def __init__(self, node: Node, clients: AwsClients, membership: Source | None = None) -> None:
-        """
-        Bind the node; nothing runs yet.
-
-        Args:
-            node: The node.
-            clients: The AWS clients, which the agent uses too.
-            membership: What the master measures of the cluster. Default: nothing.
-        """
+        """Bind the node, and what the master measures of the cluster; nothing runs yet."""
         settings, name = node.settings, node.identity.instance_id
         speaker = Speaker(settings.cluster, name, settings.role.value)
         self._node = node
@@ -47,9 +40,9 @@ class TelemetryPublisher:
 
     def start(self) -> None:
         """
-        Begin to take what is logged, and to ship and measure.
+        Start to ship the log and to measure.
 
-        Effects: two threads; a handler of the root logger; what ends the process lets its last lines out first.
+        Effects: two threads and a handler of the root logger; the end of the process waits for the last lines.
         """
         logging.getLogger().addHandler(self.queue)
         signal.signal(signal.SIGTERM, self._end)

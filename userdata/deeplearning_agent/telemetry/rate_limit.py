@@ -17,13 +17,7 @@ class Pace:
 
     def __init__(self, clock: Clock, seconds: float, *, first: float = 0.0, most_early: int = 0) -> None:
         """
-        Begin to count.
-
-        Args:
-            clock: Measures the time.
-            seconds: Between two calls.
-            first: Until the first one. Default: it may come at once.
-            most_early: How many calls may come before their time in one go. Default: none.
+        Allow a call each `seconds`, the first one after `first`, and up to `most_early` before their time in one go.
         """
         self._clock = clock
         self._seconds = seconds

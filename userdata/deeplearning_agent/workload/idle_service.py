@@ -48,9 +48,7 @@ class IdleService:
 
     def ensure(self) -> None:
         """
-        Start the service unless it was started, or the user wants no such end; raises nothing.
-
-        Effects: the unit in /etc/systemd/system.
+        Start the idle service and its unit in /etc/systemd/system, unless it runs or is not wanted; raises nothing.
         """
         seconds = self._node.settings.stop_when_idle_seconds
         if not seconds or self._is_started or not (self._retry is None or self._retry.is_over):

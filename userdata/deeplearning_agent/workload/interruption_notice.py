@@ -35,11 +35,7 @@ class Metadata:
 
     def read(self, path: str) -> str:
         """
-        Return the text of one path below `meta-data/`.
-
-        Raises:
-            OSError: No answer, or an error status.
-            ValueError: The answer is no text.
+        Return the text of one path below `meta-data/`; OSError without an answer, ValueError for one that is no text.
         """
         if self._is_disabled:
             raise OSError(f"{DISABLED_VARIABLE} is set")
@@ -49,14 +45,12 @@ class Metadata:
 
 def read_notice(metadata: Metadata) -> str:
     """
-    Ask EC2 whether it is about to interrupt this spot instance.
+    Return EC2's interruption notice for this spot instance; empty for none.
 
-    EC2 says so two minutes before; until then the path does not exist
-    (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html).
-
-    Returns:
-        What will happen and when, or "" for no notice. When the service does not answer, or answers nonsense, that is
-        no notice either: it is logged once, until the service answers again.
+    EC2 publishes it two minutes before; until then the path does not exist
+    (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html). A service that does
+    not
+    answer, or answers nonsense, is no notice either: it is logged once, until it answers again.
     """
     try:
         notice = describe_action(metadata.read(SPOT_PATH))
@@ -71,12 +65,7 @@ def read_notice(metadata: Metadata) -> str:
 
 
 def describe_action(text: str) -> str:
-    """
-    Say in one line what EC2 will do.
-
-    Raises:
-        ContractError: The text is not what EC2 documents.
-    """
+    """Return EC2's action in one line; ContractError for a text that EC2 does not document."""
     document = parse_object(text, "spot notice")
     action, time = field(document, "action", str, "spot notice"), field(document, "time", str, "spot notice")
     if not _ACTION.fullmatch(action) or not _TIME.fullmatch(time):
@@ -86,12 +75,9 @@ def describe_action(text: str) -> str:
 
 def write_notice(node: Node, reason: str) -> None:
     """
-    Tell the training script to write a checkpoint now.
+    Write /opt/deeplearning/notice, `{"reason": …, "at": …}`, with the UTC time at which the node learned of it.
 
-    A reason that is there already keeps its time. A disk that is full is logged and no more: it keeps nobody from
-    leaving in time.
-
-    Effects: /opt/deeplearning/notice, `{"reason": …, "at": …}`; `at` is when the node learned of it, in UTC.
+    A reason that is there already keeps its time. A full disk is logged and no more: the node must leave in time.
     """
     path = node.path(NOTICE_FILE)
     try:
@@ -107,11 +93,7 @@ def write_notice(node: Node, reason: str) -> None:
 
 
 def clear_notice(node: Node) -> None:
-    """
-    Take the notice back: the capacity stays.
-
-    Effects: removes /opt/deeplearning/notice.
-    """
+    """Remove /opt/deeplearning/notice: the capacity stays."""
     node.path(NOTICE_FILE).unlink(missing_ok=True)
 
 

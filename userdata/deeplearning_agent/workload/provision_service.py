@@ -29,14 +29,11 @@ RestartPreventExitStatus={final}
 
 def start_provisioning(node: Node) -> None:
     """
-    Start the service that provisions this node, if the user asked for anything; do not wait for it.
+    Start the service that provisions this node, if the settings ask for anything; does not wait for it.
 
     Effects: folders of the login user's below /opt/deeplearning; the unit in /etc/systemd/system, which the agent
-    starts at each boot.
-
-    Raises:
-        ProgramError: systemd refused.
-        StageFailure: The image has no login user.
+    starts at
+    each boot.
     """
     if not needs_provisioning(node):
         return

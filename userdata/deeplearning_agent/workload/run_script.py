@@ -80,19 +80,7 @@ class RunScript:
                 write_file(self._told_file, f"{status}\n")
 
     def start(self, members: tuple[Member, ...], own: Member) -> None:
-        """
-        Start the script that was fetched, as the login user.
-
-        Args:
-            members: Nodes of the cluster.
-            own: This one.
-
-        Effects: its output in /var/log/deeplearning-run-script.log.
-
-        Raises:
-            ProgramError: It cannot be executed.
-            StageFailure: The image has no login user.
-        """
+        """Start the fetched script as the login user, with its output in /var/log/deeplearning-run-script.log."""
         node = self._node
         user = node.login_user()
         variables = contract_variables(node, len(training_members(members)), worker_gpu_count(members, own))

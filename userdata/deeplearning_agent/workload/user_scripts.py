@@ -24,9 +24,6 @@ def run_setup_script(node: Node, clients: AwsClients, variables: Mapping[str, st
     Run the user's set-up script as root, unless it has succeeded on this instance before.
 
     Effects: the script below /opt/deeplearning/scripts; its output in /var/log/deeplearning-setup-script.log.
-
-    Raises:
-        StageFailure: Its digest is wrong, its status is not 0, or the set-up time is over.
     """
     script = node.settings.setup_script
     done = node.instance_file("setup-script-succeeded")
@@ -46,12 +43,9 @@ def run_setup_script(node: Node, clients: AwsClients, variables: Mapping[str, st
 
 def fetch_run_script(node: Node, clients: AwsClients, deadline: Deadline) -> None:
     """
-    Fetch the user's run script before the cluster forms, so that a wrong one fails while somebody is told.
+    Fetch the user's run script before the cluster forms, so that a wrong one fails while the stack still waits.
 
-    A restart does without S3, if the script is there.
-
-    Raises:
-        StageFailure: It cannot be fetched, or is not what was deployed.
+    A restart does without S3 if the script is there.
     """
     script, path = node.settings.run_script, script_path(node, "run")
     if script is None or (path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == script.sha256):
@@ -65,15 +59,7 @@ def script_path(node: Node, name: str) -> Path:
 
 
 def fetch_script(node: Node, clients: AwsClients, script: ScriptSettings, name: str, deadline: Deadline) -> Path:
-    """
-    Fetch a script from S3 and check its digest.
-
-    Returns:
-        Where it lies, executable.
-
-    Raises:
-        StageFailure: It cannot be fetched, or is not what was deployed.
-    """
+    """Fetch a script from S3, check its digest, and return its path."""
     what = f"s3://{script.bucket}/{script.key}"
 
     def fetch() -> bytes:

@@ -37,10 +37,7 @@ def turn_on_persistence(node: Node) -> None:
 
 def count_gpus(node: Node) -> int:
     """
-    Count the GPUs of this node.
-
-    Returns:
-        What `nvidia-smi -L` lists; 0 without that command.
+    Return the GPUs that `nvidia-smi -L` lists; 0 without that command.
 
     Raises:
         StageFailure: The instance type has GPUs and the driver shows none.

@@ -44,14 +44,11 @@ def check_gpus(
     programs: Programs, expected: int, timeout_seconds: float, *, is_joining: bool = False
 ) -> tuple[Finding, Finding]:
     """
-    Ask the driver for the node's GPUs.
+    Check number and memory of the GPUs that the driver shows; with 0 expected their memory alone.
 
-    Args:
-        programs: The node's programs.
-        expected: GPUs that the node must have; 0 when it needs none, and then nothing but their memory is looked at.
-        timeout_seconds: How long the driver may take in all.
-        is_joining: Whether a driver that takes longer is a fault where GPUs are expected. Default: nothing is known
-            then, and a slow node is no reason to leave the cluster.
+    The driver may take `timeout_seconds` in all. A driver that takes longer is a fault of a node that joins; of a
+    member it
+    says nothing, since a slow node is no reason to evict it.
     """
     if not programs.has(COMMAND):
         return _judge(GpuReading(unread=f"{COMMAND} is not installed"), expected)
@@ -93,13 +90,7 @@ def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
 
 
 def read_utilization(programs: Programs, timeout_seconds: float) -> float | None:
-    """
-    Return how busy the node's GPUs are, in percent on average; None where there are none, or the driver does not tell.
-
-    Args:
-        programs: The node's programs.
-        timeout_seconds: How long the driver may take.
-    """
+    """Return the mean utilization of the node's GPUs in percent; None without GPUs, or when the driver does not say."""
     if not programs.has(COMMAND):
         return None
     argv = [COMMAND, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
@@ -113,13 +104,9 @@ def read_utilization(programs: Programs, timeout_seconds: float) -> float | None
 
 def parse_query(output: str, fields: tuple[str, ...]) -> GpuReading:
     """
-    Read the answer to the query: a line a GPU, its values separated by commas.
+    Parse the output of a query, a line a GPU, its values separated by commas, the index first.
 
     A value that the GPU does not support, `[N/A]` or whatever else is no number and no Yes, counts as no fault.
-
-    Args:
-        output: What `nvidia-smi` printed, with its complaints.
-        fields: What was asked for, the index first.
     """
     count, broken, faults = 0, [], []
     for line in output.splitlines():

@@ -44,12 +44,10 @@ def find_provider(programs: Programs, root: Path, hardware: HardwareSettings | N
     Ask libfabric for EFA, and look for the plugin by which NCCL uses it.
 
     `fi_info -p efa -t FI_EP_RDM` lists a domain a device (EC2 user guide, efa-start-nccl). Fewer devices than the type
-    has are told and are no fault: types with several devices a card were never seen.
-
-    Args:
-        programs: The node's programs.
-        root: Where the node's file tree begins.
-        hardware: What the node's instance type has; None where that is not known.
+    has
+    are reported and are no fault: types with several devices a card were never seen. `hardware` is None where the
+    instance
+    type is unknown.
     """
     if hardware is None or not hardware.efa_cards:
         name = hardware.instance_type if hardware else ""
@@ -77,12 +75,7 @@ def check_network(programs: Programs, root: Path, hardware: HardwareSettings | N
 
 
 def count_devices(programs: Programs, root: Path) -> int:
-    """
-    Count the EFA devices that libfabric lists.
-
-    Raises:
-        ProgramError: There is no libfabric, or it finds no device.
-    """
+    """Return the number of EFA devices that libfabric lists; ProgramError without libfabric or device."""
     own = root / FI_INFO.lstrip("/")
     command = str(own) if own.exists() else "fi_info"
     output = programs.run([command, "-p", "efa", "-t", "FI_EP_RDM"], timeout_seconds=PROVIDER_SECONDS)

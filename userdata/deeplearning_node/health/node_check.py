@@ -46,16 +46,7 @@ def check_node(facts: NodeFacts, programs: Programs, root: Path, now: Callable[[
 
 
 def check_health(node: Node, fewest_gpus: int | None = None) -> None:
-    """
-    Keep a node that is unfit from joining.
-
-    Args:
-        node: The node.
-        fewest_gpus: GPUs without which it does not join. Default: as many as its instance type has.
-
-    Raises:
-        StageFailure: A GPU is missing, the driver hangs, GPU memory has failed, or a disk is full or read-only.
-    """
+    """Keep an unhealthy node from joining, or one with fewer GPUs than it needs; StageFailure names the fault."""
     expected = node.settings.expected_gpu_count if fewest_gpus is None else fewest_gpus
     findings = [*check_gpus(node.programs, expected, QUERY_SECONDS, is_joining=True), check_disks(node.root)]
     faults = [finding for finding in findings if not finding.ok]
@@ -100,10 +91,7 @@ def judge_clock(at: float, sent: float, received: float) -> Finding:
     """
     Compare a node's clock with that of the node that asked.
 
-    Args:
-        at: The node's clock, read at some moment between the next two.
-        sent: The asking node's clock when it asked.
-        received: The asking node's clock when it had the answer.
+    The node read `at` between the asking node's `sent` and `received`; all are seconds since 1970.
     """
     offset = at - received if at > received else min(0.0, at - sent)
     if abs(offset) <= CLOCK_SECONDS:

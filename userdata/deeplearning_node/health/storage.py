@@ -70,14 +70,9 @@ def judge_disk(found: os.statvfs_result) -> str:
 
 def check_file_system(programs: Programs, mount_point: Path, timeout_seconds: float = FILE_SYSTEM_SECONDS) -> Finding:
     """
-    Write, read and remove a small file on the shared file system, as the user who asks.
+    Write, read and remove a small file `.deeplearning-health.*` at the root of the shared file system.
 
-    Effects: a file `.deeplearning-health.*` at its root, for a moment.
-
-    Args:
-        programs: The node's programs.
-        mount_point: Where it must be mounted.
-        timeout_seconds: How long each of two children may take; one that the kernel cannot kill is left behind.
+    Each of two children may take `timeout_seconds`; one that the kernel cannot kill is left behind.
     """
     try:
         programs.run(["mountpoint", "-q", str(mount_point)], timeout_seconds=timeout_seconds)
