@@ -40,7 +40,17 @@ def make_plan(launcher, process):
     hosts = tuple(
         Host(f"deeplearning-worker{index}", f"i-{index}", f"10.0.0.{index}", 2, "", 1, 0, "ens5") for index in (1, 2)
     )
-    return LaunchPlan(launcher, hosts, 2, 4, (process,), {}, (), "")
+    return LaunchPlan(
+        launcher=launcher,
+        hosts=hosts,
+        slots=2,
+        ranks=4,
+        drives_whole_host=False,
+        processes=(process,),
+        files={},
+        reasons=(),
+        rank_zero_log="",
+    )
 
 
 @pytest.mark.parametrize(

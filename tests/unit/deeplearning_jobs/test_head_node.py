@@ -6,7 +6,8 @@ import pytest
 
 from deeplearning_contract.membership import Member, named_members
 from deeplearning_jobs.hosts.preflight import Preflight
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS, PlanError
+from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.plan.launch_plan import PlanError
 from deeplearning_jobs.plan.topology import list_hosts, list_places
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import HARDWARE, make_request

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_jobs.launchers.ports import count_ports
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS, PlanError
+from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.plan.launch_plan import PlanError
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
 
@@ -215,7 +215,7 @@ def test_ports_are_those_that_hosts_offered_and_too_few_are_refused(launcher):
 @pytest.mark.parametrize("slots", [1, 2, 8])
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_as_many_ports_as_are_counted_are_enough(launcher, slots):
-    count = count_ports(launcher, slots)
+    count = LAUNCHERS[launcher].ports(slots)
     ports = {host.name: tuple(range(30000, 30000 + count)) for host in P4D}
     assert plan(P4D, launcher, slots=slots, ports=ports).slots == slots
     if count:

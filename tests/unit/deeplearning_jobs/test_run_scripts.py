@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
 

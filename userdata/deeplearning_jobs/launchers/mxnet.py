@@ -5,11 +5,9 @@ All run the same program; MXNet turns those that are no workers into what their 
 It numbers its workers itself, in no order that is known beforehand: `DEEPLEARNING_RANK` follows the topology.
 """
 
-from deeplearning_jobs.launchers.ports import take_ports
-from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
-from deeplearning_jobs.plan.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launchers.launcher import NO_GPUS, Launcher, explain_gpus, take_ports, worker_gpus
+from deeplearning_jobs.plan.job import RANK, RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
 from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
-from deeplearning_jobs.plan.rank_script import RANK
 
 
 def draft_mxnet(job: Job) -> Draft:
@@ -46,7 +44,10 @@ def draft_mxnet(job: Job) -> Draft:
         for rank, host, gpus in worker_gpus(job)
     ]
     return Draft(
-        (*servers, *workers), {}, (*explain_parts(parts), *_explain(shared), explain_gpus(job)), job.path("rank-0.log")
+        (*servers, *workers),
+        {},
+        (*explain_parts(parts), *_explain(shared), explain_gpus(job, has_servers=True)),
+        job.path("rank-0.log"),
     )
 
 
@@ -66,3 +67,24 @@ def _explain(shared: dict[str, str]) -> tuple[Reason, ...]:
         Reason("DMLC_ROLE", "scheduler and servers end with the workers; only workers decide how the job ended"),
         Reason("DMLC_NODE_HOST, DMLC_INTERFACE", "each host's own; MXNet would take the first interface that it finds"),
     )
+
+
+MXNET = Launcher(
+    name="mxnet",
+    draft=draft_mxnet,
+    ports=lambda _slots: 1,
+    starter=None,
+    is_elastic=False,
+    is_central=False,
+    drives_whole_host=True,
+    reserved=(
+        "DMLC_NODE_HOST",
+        "DMLC_NUM_SERVER",
+        "DMLC_NUM_WORKER",
+        "DMLC_PS_ROOT_PORT",
+        "DMLC_PS_ROOT_URI",
+        "DMLC_ROLE",
+    ),
+    passed=("DMLC_",),
+    why_no_container="",
+)

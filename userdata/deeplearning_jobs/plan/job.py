@@ -19,28 +19,11 @@ RESUME_VARIABLE = "DEEPLEARNING_RESUME_FROM"
 DATA_VARIABLE = "DEEPLEARNING_DATA"
 UNBUFFERED_VARIABLE = "PYTHONUNBUFFERED"
 METRICS_FILE = "metrics.json"
-"""In the run's folder; rank 0 makes it, if it likes."""
-
-RESERVED = frozenset(
-    {
-        RANK_VARIABLE,
-        TASK_VARIABLE,
-        "DMLC_NODE_HOST",
-        "DMLC_NUM_SERVER",
-        "DMLC_NUM_WORKER",
-        "DMLC_PS_ROOT_PORT",
-        "DMLC_PS_ROOT_URI",
-        "DMLC_ROLE",
-        "HOROVOD_RANK",
-        "OMPI_COMM_WORLD_RANK",
-        "RANK",
-        "TF_CONFIG",
-    }
-)
-"""What tells processes apart: one value for all would make them one."""
+"""In the run's folder; a program may write it on rank 0."""
+RANK, START, SSH, ADDRESSES = "rank", "start", "bin/ssh", "addresses"
+"""Scripts and files of a run, below its folder."""
 
 _FOLDER = re.compile(rf"(?P<mount>/.*)/{JOBS_FOLDER}/(?P<job>[^/\s]+)/runs/(?P<run>[^/\s]+)")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -97,12 +80,7 @@ class Job:
 
     @cached_property
     def variables(self) -> Mapping[str, str]:
-        """
-        The variables of every process: the job's own, then the user's.
-
-        Raises:
-            PlanError: One of the user's is malformed, or is for the plan alone to set.
-        """
+        """The variables of every process: the job's own, then the user's."""
         own = {
             JOB_VARIABLE: self.name,
             CHECKPOINT_VARIABLE: str(PurePosixPath(self.request.folder).parents[1] / "checkpoints"),
@@ -111,11 +89,6 @@ class Job:
             METRICS_PATH_VARIABLE: self.path(METRICS_FILE),
             UNBUFFERED_VARIABLE: "1",
         }
-        for name, value in self.request.environment.items():
-            if not _VARIABLE.fullmatch(name) or "\0" in value:
-                raise PlanError(f"--env must be NAME=VALUE, got {name!r}; names are letters, digits and _")
-            if name in RESERVED or (name == JOB_VARIABLE and value != self.name):
-                raise PlanError(f"--env must not set {name}, got {value!r}; the plan sets it, leave it out")
         return {**own, **self.request.environment}
 
 
@@ -137,12 +110,14 @@ class Draft:
         files: Path -> text, beside the scripts that every launcher needs.
         reasons: Of its command lines and its variables.
         rank_zero_log: The file that holds what rank 0 writes.
+        rank_lines: Lines that the rank script runs before the program. Default: none.
     """
 
     processes: tuple[Process, ...]
     files: Mapping[str, str]
     reasons: tuple[Reason, ...]
     rank_zero_log: str
+    rank_lines: tuple[str, ...] = ()
 
 
 def join_parts(parts: list[Part]) -> tuple[str, ...]:

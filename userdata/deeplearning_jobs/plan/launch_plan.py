@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from deeplearning_contract.names import MASTER_HOST
 
-LAUNCHERS = ("horovod", "mpi", "torchrun", "mxnet", "tf-ps", "tf-multiworker")
-
 
 class PlanError(ValueError):
     """A job cannot be planned as it was asked for; the message names the option, its rule, its value and the remedy."""
@@ -53,7 +51,7 @@ class JobRequest:
     What the user asks for.
 
     Attributes:
-        launcher: One of `LAUNCHERS`.
+        launcher: Name of the launcher.
         program: The program and its arguments.
         ranks: How many ranks; None for every slot of every host.
         slots: Ranks a host; None for one a GPU, or one a host without GPUs.
@@ -114,10 +112,11 @@ class LaunchPlan:
     What runs for a job.
 
     Attributes:
-        launcher: One of `LAUNCHERS`.
+        launcher: Name of the launcher.
         hosts: Those that take part, that of rank 0 first.
         slots: Ranks a host.
         ranks: Always hosts x slots.
+        drives_whole_host: Whether one rank drives all GPUs of its host.
         processes: In the order of their start. horovod and mpi: one `launcher` on the master; the others: one or more
             a host.
         files: Path -> text to write before anything starts; executable when it begins with `#!`.
@@ -129,6 +128,7 @@ class LaunchPlan:
     hosts: tuple[Host, ...]
     slots: int
     ranks: int
+    drives_whole_host: bool
     processes: tuple[Process, ...]
     files: Mapping[str, str]
     reasons: tuple[Reason, ...]

@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Iterable, Sequence
 
+from deeplearning_jobs.plan.job import RANK
 from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
-from deeplearning_jobs.plan.rank_script import RANK
 from deeplearning_jobs.plan.topology import Place, list_places
 
 MOST_PLACES = 64

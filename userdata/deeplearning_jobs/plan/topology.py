@@ -13,8 +13,6 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError
 
-WHOLE_HOST_LAUNCHERS = frozenset({"mxnet", "tf-multiworker"})
-"""One of their workers drives all GPUs of its host."""
 _UNKNOWN_HARDWARE = HardwareSettings("", 0, 1, 0)
 _MOST_NAMED = 4
 
@@ -27,12 +25,14 @@ class Layout:
     Attributes:
         hosts: That of rank 0 first.
         slots: Ranks a host.
-        master: Where launchers run, whether it takes part or not.
+        master: Where central launchers run, whether it takes part or not.
+        drives_whole_host: Whether one rank drives all GPUs of its host.
     """
 
     hosts: tuple[Host, ...]
     slots: int
     master: Host
+    drives_whole_host: bool
 
     @property
     def ranks(self) -> int:
@@ -96,7 +96,7 @@ def list_hosts(
     return hosts
 
 
-def choose_layout(hosts: Sequence[Host], request: JobRequest) -> Layout:
+def choose_layout(hosts: Sequence[Host], request: JobRequest, *, drives_whole_host: bool) -> Layout:
     """
     Decide which hosts take part, with how many ranks each.
 
@@ -108,16 +108,16 @@ def choose_layout(hosts: Sequence[Host], request: JobRequest) -> Layout:
     training = tuple(host for host in hosts if host.trains)
     if not training:
         raise PlanError("a worker must be there, got none: the master does not train; wait for one, or add one")
-    slots = _choose_slots(training, request)
+    slots = _choose_slots(training, request, 1 if drives_whole_host else None)
     if request.ranks is None:
-        return Layout(training, slots, hosts[0])
+        return Layout(training, slots, hosts[0], drives_whole_host)
     _check_ranks(request.ranks, len(training), slots)
     if request.ranks <= slots:
-        return Layout(training[:1], request.ranks, hosts[0])
-    return Layout(training[: request.ranks // slots], slots, hosts[0])
+        return Layout(training[:1], request.ranks, hosts[0], drives_whole_host)
+    return Layout(training[: request.ranks // slots], slots, hosts[0], drives_whole_host)
 
 
-def _choose_slots(hosts: Sequence[Host], request: JobRequest) -> int:
+def _choose_slots(hosts: Sequence[Host], request: JobRequest, default: int | None) -> int:
     counts = [_check_count(host) for host in hosts]
     fewest, most = min(counts), max(counts)
     listed = _list_counts(hosts)
@@ -139,7 +139,7 @@ def _choose_slots(hosts: Sequence[Host], request: JobRequest) -> int:
                 f"--slots must not exceed the GPUs of a host, got {request.slots} > {fewest}; leave it out for {fewest}"
             )
         return request.slots
-    return 1 if request.launcher in WHOLE_HOST_LAUNCHERS else max(1, fewest)
+    return default or max(1, fewest)
 
 
 def _check_count(host: Host) -> int:
@@ -194,10 +194,10 @@ def share(count: int, slots: int, local_rank: int) -> tuple[int, ...]:
     return tuple(range(local_rank * each, (local_rank + 1) * each))
 
 
-def choose_gpus(launcher: str, host: Host, slots: int, local_rank: int) -> tuple[int, ...]:
+def choose_gpus(host: Host, slots: int, local_rank: int, *, drives_whole_host: bool) -> tuple[int, ...]:
     """Return the GPUs of a rank: an even share where one worker drives several, and else the one of its local rank."""
     count = host.gpu_count or 0
-    if launcher in WHOLE_HOST_LAUNCHERS:
+    if drives_whole_host:
         return share(count, slots, local_rank)
     return (local_rank,) if count else ()
 
@@ -212,7 +212,7 @@ def list_places(plan: LaunchPlan) -> list[Place]:
     places = []
     for index, host in enumerate(plan.hosts):
         for local_rank in range(plan.slots):
-            gpus = choose_gpus(plan.launcher, host, plan.slots, local_rank)
+            gpus = choose_gpus(host, plan.slots, local_rank, drives_whole_host=plan.drives_whole_host)
             cards = _choose_cards(host, gpus, plan.slots, local_rank)
             places.append(Place(index * plan.slots + local_rank, host.name, local_rank, gpus, cards))
     return places

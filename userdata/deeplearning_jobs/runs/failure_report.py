@@ -1,23 +1,19 @@
 """Finds, after a run has failed, which rank was the first and what it last said."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.job import RANK_VARIABLE
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.job_folder import Run
 from deeplearning_jobs.runs.log_follower import read_last_lines
-from deeplearning_jobs.runs.supervision import CENTRAL_LAUNCHERS, Outcome
+from deeplearning_jobs.runs.supervision import Outcome
 
 SHOWN_LINES = 20
 LONGEST_LINE = 400
 READ_LINES = 2000
 """Of a launcher's log; what it says of the first failure comes near its end."""
-
-# horovodrun names the rank itself, mpirun [[job,1],rank].
-_CENTRAL = re.compile(r"Process name: (?:\[\[\d+,\d+\],(?P<rank>\d+)\]|(?P<number>\d+))\s+Exit code:\s+(?P<code>-?\d+)")
-_TORCHRUN = re.compile(r"Root Cause.*?rank\s+: (?P<rank>\d+) \(local_rank.*?exitcode\s+: (?P<code>-?\d+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,11 @@ def explain_failure(run: Run, plan: LaunchPlan, outcome: Outcome) -> FailureRepo
 
 
 def _find_rank(plan: LaunchPlan, said: str) -> tuple[int, int] | None:
-    pattern = _CENTRAL if plan.launcher in CENTRAL_LAUNCHERS else _TORCHRUN
-    match = pattern.search(said)
-    if match is None:
+    starter = LAUNCHERS[plan.launcher].starter
+    match = starter.first_failure.search(said) if starter else None
+    if match is None or not int(match["code"]):
         return None
-    rank = match["rank"] if match["rank"] is not None else match["number"]
-    return (int(rank), int(match["code"])) if int(match["code"]) else None
+    return int(match["rank"]), int(match["code"])
 
 
 def _show(host: str, log: Path, otherwise: Path) -> tuple[str, ...]:

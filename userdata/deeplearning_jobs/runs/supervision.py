@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.job import JOB_VARIABLE
 from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
 from deeplearning_jobs.runs.job_folder import Run
@@ -32,7 +33,6 @@ END_SECONDS = 10.0
 """What the job may take to end well after one of its servers failed."""
 MOST_UNBEGUN = 6
 """Connections to one host that have not begun: sshd refuses some of more than ten (MaxStartups)."""
-CENTRAL_LAUNCHERS = frozenset({"horovod", "mpi"})
 LOST = 255
 CANNOT_START = 127
 BEGINS, ENDED = "begins on", "ended with status"
@@ -186,7 +186,7 @@ class Supervision:
     def _start(self, process: Process) -> _Child:
         variables = {**process.environment, JOB_VARIABLE: self._run.name}
         process = replace(process, environment=variables)
-        is_remote = self._plan.launcher not in CENTRAL_LAUNCHERS
+        is_remote = not LAUNCHERS[self._plan.launcher].is_central
         argv = process.argv
         programs, environment = self._programs, {**os.environ, **variables}
         if is_remote:
