@@ -61,7 +61,7 @@ def make_plan(hosts: Sequence[Host], request: JobRequest) -> LaunchPlan:
         ranks=layout.ranks,
         drives_whole_host=layout.drives_whole_host,
         processes=draft.processes,
-        files={**make_scripts(job, launcher, draft.rank_lines, PASSED), **draft.files},
+        files={**make_scripts(job, launcher, draft, PASSED), **draft.files},
         reasons=(*draft.reasons, *_explain_variables(job), *_explain_network(job)),
         rank_zero_log=draft.rank_zero_log,
     )

@@ -94,7 +94,7 @@ def test_a_container_receives_every_variable_that_the_plan_sets(launcher):
     (prefixes,) = re.findall(r"sed -nE 's/\^\(\(([^)]*)\)", text)
     assert set(LAUNCHERS[launcher].passed) <= set(prefixes.split("|"))
     variables = {name for process in found.processes for name in process.environment}
-    assert [name for name in variables if f"--env {name} " not in text and not re.match(prefixes, name)] == []
+    assert [name for name in variables if f" --env {name} " not in text and not re.match(prefixes, name)] == []
 
 
 @pytest.mark.parametrize("name", ["A-B", "1A", "", "A B", "A;B"])

@@ -54,7 +54,7 @@ class Launcher:
         is_central: Whether one process on the master starts the ranks of all hosts.
         drives_whole_host: Whether one rank drives all GPUs of its host.
         reserved: Variables that the plan sets; `--env` refuses them.
-        passed: Prefixes of variables that the launcher sets; containers receive them.
+        passed: Prefixes of variables that containers receive, beside those that the plan itself sets.
         why_no_container: Why ranks cannot run in a container, with a remedy; empty where they can.
     """
 

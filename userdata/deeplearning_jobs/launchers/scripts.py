@@ -11,26 +11,26 @@ from collections.abc import Sequence
 
 from deeplearning_contract.names import DATA_DIRECTORY, STATE_DIRECTORY, WORKER_ADDRESSES_FILE
 from deeplearning_jobs.launchers.launcher import Launcher, Starter
-from deeplearning_jobs.plan.job import ADDRESSES, RANK, RANK_VARIABLE, START, TASK_VARIABLE, Job
+from deeplearning_jobs.plan.job import ADDRESSES, RANK, RANK_VARIABLE, START, TASK_VARIABLE, Draft, Job
 from deeplearning_jobs.plan.network_environment import INTERFACE_VARIABLES
 
 PASSED_PREFIXES = ("CUDA_", "DEEPLEARNING_", "EFS_MOUNT", "FI_", "GLOO_", "NCCL_")
 """Of variables that containers receive, whatever the launcher; each launcher's record adds its own."""
 
 
-def make_scripts(job: Job, launcher: Launcher, rank_lines: Sequence[str], passed: Sequence[str]) -> dict[str, str]:
+def make_scripts(job: Job, launcher: Launcher, draft: Draft, prefixes: tuple[str, ...]) -> dict[str, str]:
     """
     Return the files of every run: path -> text.
 
     Args:
         job: The job.
         launcher: Its launcher.
-        rank_lines: Of the launcher's draft.
-        passed: Prefixes of variables that a container receives.
+        draft: Of the launcher.
+        prefixes: Of variables that a container receives, beside those of the draft and of the job.
     """
-    container = _container_lines(job, passed) if job.request.container else []
+    container = _container_lines(job, draft, prefixes) if job.request.container else []
     is_outside = launcher.starts_in_container(job)
-    files = {job.path(RANK): _make_rank_script(job, launcher, rank_lines, container)}
+    files = {job.path(RANK): _make_rank_script(job, launcher, draft.rank_lines, container)}
     if not job.request.elastic and not job.is_on_one_host:
         files[job.path(ADDRESSES)] = "".join(f"{host.address}\n" for host in job.layout.hosts)
     if launcher.starter:
@@ -152,7 +152,7 @@ def _directory_lines(job: Job) -> list[str]:
     return [f'cd {folder} 2> /dev/null || echo "deeplearning: $(uname -n) has no "{folder}", this rank is in $PWD"']
 
 
-def _container_lines(job: Job, passed: Sequence[str]) -> list[str]:
+def _container_lines(job: Job, draft: Draft, prefixes: tuple[str, ...]) -> list[str]:
     """
     Return the lines that start `"$@"` in the job's container.
 
@@ -162,7 +162,9 @@ def _container_lines(job: Job, passed: Sequence[str]) -> list[str]:
     mount = shlex.quote(job.mount_point)
     options = "--rm --init --network host --ipc host --ulimit memlock=-1"
     options += " --gpus all" if job.layout.has_gpus else ""
-    names = " ".join(f"--env {name}" for name in job.variables)
+    drafted = {name for process in draft.processes for name in process.environment} - job.variables.keys()
+    others = sorted(name for name in drafted if not name.startswith(prefixes))
+    names = " ".join(f"--env {name}" for name in (*job.variables, *others))
     return [
         f'set -- {shlex.quote(job.request.container)} "$@"',
         "# Data lies on the shared file system, on another, or on a disk of this host.",
@@ -179,7 +181,7 @@ def _container_lines(job: Job, passed: Sequence[str]) -> list[str]:
             if any(host.efa_cards for host in job.layout.hosts)
             else []
         ),
-        f"passed=$(env | sed -nE 's/^(({'|'.join(passed)})[A-Za-z0-9_]*)=.*/--env \\1/p')",
+        f"passed=$(env | sed -nE 's/^(({'|'.join(prefixes)})[A-Za-z0-9_]*)=.*/--env \\1/p')",
         "# shellcheck disable=SC2086 # Names of variables, to be split.",
         f'exec docker run {options} --user "$(id -u):$(id -g)" \\',
         f"    --volume {mount}:{mount} --volume {STATE_DIRECTORY}:{STATE_DIRECTORY}:ro \\",
