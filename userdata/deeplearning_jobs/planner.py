@@ -35,16 +35,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def make_plan(hosts: Sequence[Host], request: JobRequest) -> LaunchPlan:
-    """
-    Plan a job.
-
-    Args:
-        hosts: In the membership's order, the master first.
-        request: The user's.
-
-    Raises:
-        PlanError: The job cannot be planned; the message names the remedy.
-    """
+    """Plan a job on hosts in the membership's order, the master first; a PlanError names the remedy."""
     launcher = LAUNCHERS.get(request.launcher)
     if launcher is None:
         raise PlanError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {request.launcher!r}; choose one")

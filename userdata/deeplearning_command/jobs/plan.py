@@ -23,8 +23,7 @@ from deeplearning_jobs.plan.launch_plan import Host, LaunchPlan, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.plan.topology import list_hosts, list_places
 from deeplearning_jobs.planner import make_plan
-from deeplearning_jobs.runs.job_folder import JobNameError, JobsFolder
-from deeplearning_jobs.runs.job_name import name_job
+from deeplearning_jobs.runs.job_folder import JobNameError, JobsFolder, name_job
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import Programs
 

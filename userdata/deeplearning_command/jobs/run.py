@@ -22,8 +22,7 @@ from deeplearning_jobs.plan.job import RESUME_VARIABLE
 from deeplearning_jobs.plan.launch_plan import LaunchPlan, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.planner import make_plan
-from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolder
-from deeplearning_jobs.runs.job_name import name_job
+from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolder, name_job
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import ENVIRONMENT_STEP

@@ -19,7 +19,7 @@ from deeplearning_jobs.runs.failure_report import explain_failure
 from deeplearning_jobs.runs.job_folder import Run, now
 from deeplearning_jobs.runs.log_follower import LogFollower
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
-from deeplearning_jobs.runs.supervision import Outcome, Supervision
+from deeplearning_jobs.runs.supervision import RunOutcome, Supervision
 from deeplearning_node.deadline import Clock
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -209,7 +209,7 @@ def _end_everywhere(prepared: PreparedRun) -> None:
         prepared.steps.say(line)
 
 
-def _conclude(prepared: PreparedRun, outcome: Outcome) -> int:
+def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
     run, steps = prepared.run, prepared.steps
     status = outcome.status
     if outcome.cause:

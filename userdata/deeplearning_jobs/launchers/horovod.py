@@ -1,18 +1,10 @@
-"""Horovod: one `horovodrun` on the master, which starts every rank over SSH."""
+"""Horovod: one `horovodrun` on the master starts every rank over SSH."""
 
 import re
 from pathlib import Path
 
-from deeplearning_jobs.launchers.launcher import (
-    HOSTFILE,
-    LAUNCHER,
-    Launcher,
-    Starter,
-    hostfile_reason,
-    hostfile_text,
-)
-from deeplearning_jobs.launchers.scripts import make_ssh_shim
-from deeplearning_jobs.plan.job import RANK, SSH, START, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launchers.launcher import LAUNCHER, Launcher, Starter, hostfile_reason
+from deeplearning_jobs.plan.job import HOSTFILE, RANK, START, Draft, Job, Part, explain_parts, join_parts
 from deeplearning_jobs.plan.launch_plan import PlanError, Process, Reason
 
 ELASTIC = "elastic_horovod.sh"
@@ -22,12 +14,7 @@ TIMEOUT_SECONDS = 300
 
 
 def draft_horovod(job: Job) -> Draft:
-    """
-    Plan a job of Horovod with Gloo.
-
-    Raises:
-        PlanError: An elastic job was asked for with a size, in a container, or under a master that does not train.
-    """
+    """Plan a job of Horovod with Gloo."""
     return _draft_elastic(job) if job.request.elastic else _draft_fixed(job)
 
 
@@ -50,9 +37,8 @@ def _draft_fixed(job: Job) -> Draft:
         Part(job.request.program),
     ]
     timeout = {} if TIMEOUT_VARIABLE in job.variables else {TIMEOUT_VARIABLE: str(TIMEOUT_SECONDS)}
-    files = {job.path(SSH): make_ssh_shim(job), job.path(HOSTFILE): hostfile_text(job)}
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), {**timeout, **job.variables}, is_essential=True)
-    return Draft((launcher,), files, (*explain_parts(parts), *_explain_timeout(timeout)), job.path("rank-0.log"))
+    return Draft((launcher,), (*explain_parts(parts), *_explain_timeout(timeout)), job.path("rank-0.log"))
 
 
 def _draft_elastic(job: Job) -> Draft:
@@ -84,7 +70,7 @@ def _draft_elastic(job: Job) -> Draft:
     if python:
         reasons.append(Reason(f"ELASTIC_PYTHON={python['ELASTIC_PYTHON']}", "loads the framework on a host that joins"))
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), environment, is_essential=True)
-    return Draft((launcher,), files, (*explain_parts(parts), *reasons), job.path("rank-0.log"))
+    return Draft((launcher,), (*explain_parts(parts), *reasons), job.path("rank-0.log"), files)
 
 
 def _explain_timeout(timeout: dict[str, str]) -> tuple[Reason, ...]:

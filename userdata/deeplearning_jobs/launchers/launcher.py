@@ -8,7 +8,8 @@ from deeplearning_jobs.plan.job import Draft, Job
 from deeplearning_jobs.plan.launch_plan import Host, PlanError, Reason
 from deeplearning_jobs.plan.topology import choose_gpus
 
-HOSTFILE, LAUNCHER = "hostfile", "launcher"
+LAUNCHER = "launcher"
+"""Name of the process of a central launcher."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NO_GPUS = {VISIBLE: ""}
 """A process that computes nothing would allocate memory on every GPU that it sees."""
@@ -20,14 +21,13 @@ class Starter:
     The framework's own program that starts ranks. No field has a default.
 
     Attributes:
-        program: Its command.
         rank_variable: The variable from which each rank reads its number.
         folder: Where images have the program outside of PATH; empty for none.
         fallback: Lines of the start script for an environment that lacks the command.
         is_in_container: Whether the program itself runs in the job's container.
         first_failure: Pattern of its report of the first failed rank, with the groups `rank` and `code`.
         version: Arguments that print the version, for `deeplearning check --image`; empty to only look for the program.
-        remedy: What `deeplearning check --image` suggests where the program is missing.
+        remedy: Hint of `deeplearning check --image` where the program is missing.
     """
 
     program: str
@@ -47,7 +47,6 @@ class Launcher:
 
     Attributes:
         name: Value of `--launcher`.
-        draft: Plans the processes of a job.
         ports: Ranks a host -> free ports that each host must offer; 0 ranks stands for a host's default.
         starter: The program that starts ranks; None where the plan starts every rank itself.
         is_elastic: Whether a job continues when hosts leave or join.
@@ -74,11 +73,6 @@ class Launcher:
         return bool(job.request.container) and self.starter is not None and self.starter.is_in_container
 
 
-def hostfile_text(job: Job) -> str:
-    """Return the hostfile of horovodrun and mpirun: one line a host, in the order of ranks."""
-    return "".join(f"{host.name} slots={job.layout.slots}\n" for host in job.layout.hosts)
-
-
 def hostfile_reason(job: Job) -> str:
     """Explain the slots of the hostfile."""
     if not job.layout.has_gpus:
@@ -89,12 +83,7 @@ def hostfile_reason(job: Job) -> str:
 
 
 def take_ports(job: Job, host: Host, count: int) -> tuple[int, ...]:
-    """
-    Return the first free ports that a host offers; none is fixed.
-
-    Raises:
-        PlanError: The host offers fewer.
-    """
+    """Return the first free ports that a host offers; raises PlanError where it offers fewer."""
     offered = job.request.ports.get(host.name, ())
     if len(offered) < count:
         raise PlanError(
@@ -104,12 +93,7 @@ def take_ports(job: Job, host: Host, count: int) -> tuple[int, ...]:
 
 
 def worker_gpus(job: Job) -> Iterator[tuple[int, Host, dict[str, str]]]:
-    """
-    Yield each worker's rank, its host, and the variable with its GPUs; no variable on hosts without GPUs.
-
-    Raises:
-        PlanError: `--env` gives all workers the same GPUs.
-    """
+    """Yield each worker's rank, its host, and the variable with its GPUs; no variable on hosts without GPUs."""
     if VISIBLE in job.request.environment:
         raise PlanError(
             f"--env must not set {VISIBLE} with --launcher {job.request.launcher}, got "

@@ -3,16 +3,8 @@
 import ipaddress
 import re
 
-from deeplearning_jobs.launchers.launcher import (
-    HOSTFILE,
-    LAUNCHER,
-    Launcher,
-    Starter,
-    hostfile_reason,
-    hostfile_text,
-)
-from deeplearning_jobs.launchers.scripts import make_ssh_shim
-from deeplearning_jobs.plan.job import RANK, SSH, START, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launchers.launcher import LAUNCHER, Launcher, Starter, hostfile_reason
+from deeplearning_jobs.plan.job import HOSTFILE, RANK, SSH, START, Draft, Job, Part, explain_parts, join_parts
 from deeplearning_jobs.plan.launch_plan import Host, Process
 
 OPENMPI_FOLDER = "/opt/amazon/openmpi/bin"
@@ -41,13 +33,12 @@ def draft_mpi(job: Job) -> Draft:
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
         Part(job.request.program),
     ]
-    files = {job.path(SSH): make_ssh_shim(job), job.path(HOSTFILE): hostfile_text(job)}
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), job.variables, is_essential=True)
-    return Draft((launcher,), files, explain_parts(parts), job.path("rank-0.log"))
+    return Draft((launcher,), explain_parts(parts), job.path("rank-0.log"))
 
 
 def find_network(hosts: tuple[Host, ...]) -> str:
-    """Return the interface's name where it is the same on all hosts, and else the least network of their addresses."""
+    """Return the common name of the hosts' interfaces, or the smallest network that holds all their addresses."""
     names = {host.interface for host in hosts}
     if len(names) == 1:
         return names.pop()

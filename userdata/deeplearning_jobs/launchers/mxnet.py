@@ -1,8 +1,8 @@
 """
-MXNet's `dist_sync`: a scheduler on the master, and a parameter server and a worker a host.
+MXNet's `dist_sync`: a scheduler on the first host, and a parameter server and a worker a host.
 
-All run the same program; MXNet turns those that are no workers into what their role says as soon as they import it.
-It numbers its workers itself, in no order that is known beforehand: `DEEPLEARNING_RANK` follows the topology.
+All run the same program; `import mxnet` turns scheduler and servers into their roles. MXNet numbers its workers itself,
+in no fixed order: `DEEPLEARNING_RANK` follows the topology.
 """
 
 from deeplearning_jobs.launchers.launcher import NO_GPUS, Launcher, explain_gpus, take_ports, worker_gpus
@@ -11,12 +11,7 @@ from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
 
 
 def draft_mxnet(job: Job) -> Draft:
-    """
-    Plan a job of MXNet.
-
-    Raises:
-        PlanError: The master offered no port.
-    """
+    """Plan a job of MXNet."""
     layout = job.layout
     (port,) = take_ports(job, job.first, 1)
     shared = {
@@ -43,12 +38,8 @@ def draft_mxnet(job: Job) -> Draft:
         make(host, "worker", f"worker-{rank}", {RANK_VARIABLE: str(rank), **gpus}, is_essential=True)
         for rank, host, gpus in worker_gpus(job)
     ]
-    return Draft(
-        (*servers, *workers),
-        {},
-        (*explain_parts(parts), *_explain(shared), explain_gpus(job, has_servers=True)),
-        job.path("rank-0.log"),
-    )
+    reasons = (*explain_parts(parts), *_explain(shared), explain_gpus(job, has_servers=True))
+    return Draft((*servers, *workers), reasons, job.path("rank-0.log"))
 
 
 def _interface(job: Job, host: Host) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from deeplearning_contract.names import DATA_DIRECTORY, STATE_DIRECTORY, WORKER_ADDRESSES_FILE
 from deeplearning_jobs.launchers.launcher import Launcher, Starter
-from deeplearning_jobs.plan.job import ADDRESSES, RANK, RANK_VARIABLE, START, TASK_VARIABLE, Draft, Job
+from deeplearning_jobs.plan.job import ADDRESSES, HOSTFILE, RANK, RANK_VARIABLE, SSH, START, TASK_VARIABLE, Draft, Job
 from deeplearning_jobs.plan.network_environment import INTERFACE_VARIABLES
 
 PASSED_PREFIXES = ("CUDA_", "DEEPLEARNING_", "EFS_MOUNT", "FI_", "GLOO_", "NCCL_")
@@ -19,15 +19,7 @@ PASSED_PREFIXES = ("CUDA_", "DEEPLEARNING_", "EFS_MOUNT", "FI_", "GLOO_", "NCCL_
 
 
 def make_scripts(job: Job, launcher: Launcher, draft: Draft, prefixes: tuple[str, ...]) -> dict[str, str]:
-    """
-    Return the files of every run: path -> text.
-
-    Args:
-        job: The job.
-        launcher: Its launcher.
-        draft: Of the launcher.
-        prefixes: Of variables that a container receives, beside those of the draft and of the job.
-    """
+    """Return the scripts of a run, path -> text; `prefixes` are those of variables that every container receives."""
     container = _container_lines(job, draft, prefixes) if job.request.container else []
     is_outside = launcher.starts_in_container(job)
     files = {job.path(RANK): _make_rank_script(job, launcher, draft.rank_lines, container)}
@@ -35,6 +27,9 @@ def make_scripts(job: Job, launcher: Launcher, draft: Draft, prefixes: tuple[str
         files[job.path(ADDRESSES)] = "".join(f"{host.address}\n" for host in job.layout.hosts)
     if launcher.starter:
         files[job.path(START)] = _make_start_script(job, launcher.starter, container if is_outside else [])
+    if launcher.is_central and not job.request.elastic:
+        files[job.path(SSH)] = _make_ssh_shim(job)
+        files[job.path(HOSTFILE)] = "".join(f"{host.name} slots={job.layout.slots}\n" for host in job.layout.hosts)
     return files
 
 
@@ -81,7 +76,7 @@ def _make_start_script(job: Job, starter: Starter, container: Sequence[str]) -> 
     )
 
 
-def make_ssh_shim(job: Job) -> str:
+def _make_ssh_shim(job: Job) -> str:
     """Return the `ssh` that a launcher on the master finds first in `PATH`."""
     return _join(
         [

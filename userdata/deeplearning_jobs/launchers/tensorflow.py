@@ -1,11 +1,11 @@
 """
-TensorFlow, which starts nothing by itself: each process learns from `TF_CONFIG` who all are and which it is.
+TensorFlow, whose processes the plan starts itself: each reads the cluster and its own task from `TF_CONFIG`.
 
-Who all are is a file of the run, from which the rank script makes the variable: in the environment of each process, the
-command lines of a large cluster would grow with the square of its size.
+The rank script makes the variable from a file of the run: as a variable of each process, the command lines would grow
+with the square of the cluster's size.
 
-- `tf-ps`: a coordinator (`chief`) on the master, a parameter server a host and a worker a slot. The servers and the
-  workers serve for ever; the job ends with its chief.
+- `tf-ps`: a coordinator (`chief`) on the first host, a parameter server a host and a worker a slot. Servers and workers
+  never end by themselves; the job ends with its chief.
 - `tf-multiworker`: a worker a host, which drives all its GPUs; the first is the chief.
 """
 
@@ -24,7 +24,7 @@ Cluster = dict[str, list[str]]
 
 
 class Task(NamedTuple):
-    """One process: its kind, its number, its own variables, and whether the job waits for its end."""
+    """One process: kind, number, its own variables, and whether the job waits for its end."""
 
     kind: str
     number: int
@@ -33,12 +33,7 @@ class Task(NamedTuple):
 
 
 def draft_parameter_servers(job: Job) -> Draft:
-    """
-    Plan a job of `ParameterServerStrategy`.
-
-    Raises:
-        PlanError: A host offered too few ports.
-    """
+    """Plan a job of `ParameterServerStrategy`."""
     slots, cluster = job.layout.slots, Cluster(chief=[], worker=[], ps=[])
     for index, host in enumerate(job.layout.hosts):
         has_chief = index == 0
@@ -57,12 +52,7 @@ def draft_parameter_servers(job: Job) -> Draft:
 
 
 def draft_multiworker(job: Job) -> Draft:
-    """
-    Plan a job of `MultiWorkerMirroredStrategy`.
-
-    Raises:
-        PlanError: A host offered too few ports.
-    """
+    """Plan a job of `MultiWorkerMirroredStrategy`."""
     slots, cluster = job.layout.slots, Cluster(worker=[])
     for host in job.layout.hosts:
         cluster["worker"] += [f"{host.address}:{port}" for port in take_ports(job, host, slots)]
@@ -93,7 +83,7 @@ def _make_draft(
         f"kind=${{{TASK_VARIABLE}%-*}} number=${{{TASK_VARIABLE}##*-}}",
         r'export TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"$kind\", \"index\": $number}}"',
     )
-    return Draft(tuple(processes), {file: json.dumps(cluster) + "\n"}, reasons, job.path(rank_zero_log), lines)
+    return Draft(tuple(processes), reasons, job.path(rank_zero_log), {file: json.dumps(cluster) + "\n"}, lines)
 
 
 def _list_parts(job: Job) -> list[Part]:

@@ -1,4 +1,4 @@
-"""torchrun: one agent a host, which starts the ranks of its host."""
+"""torchrun: one process a host, which starts the ranks of its host."""
 
 import re
 
@@ -16,21 +16,14 @@ The standard output of the local rank 9, which few hosts have, and whose rank sc
 
 
 def draft_torchrun(job: Job) -> Draft:
-    """
-    Plan a job of torchrun.
-
-    Options are written with underscores, which PyTorch 1.13 and 2.x both take.
-
-    Raises:
-        PlanError: The master offered no port.
-    """
+    """Plan a job of torchrun; PyTorch 1.13 and 2.x both accept options with underscores."""
     (port,) = take_ports(job, job.first, 1)
     commands = [_list_parts(job, node, port) for node in range(len(job.layout.hosts))]
     processes = tuple(
         Process(host.name, f"node-{node}", join_parts(commands[node]), job.variables, is_essential=True)
         for node, host in enumerate(job.layout.hosts)
     )
-    return Draft(processes, {}, explain_parts(commands[0]), job.path("rank-0.log"))
+    return Draft(processes, explain_parts(commands[0]), job.path("rank-0.log"))
 
 
 def _list_parts(job: Job, node: int, port: int) -> list[Part]:

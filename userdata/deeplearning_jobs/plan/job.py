@@ -1,9 +1,9 @@
-"""A job while its plan is made: what was asked for, the hosts, the variables, and what a launcher contributes."""
+"""A job during planning: request, hosts, variables, and the contribution of a launcher."""
 
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -20,7 +20,7 @@ DATA_VARIABLE = "DEEPLEARNING_DATA"
 UNBUFFERED_VARIABLE = "PYTHONUNBUFFERED"
 METRICS_FILE = "metrics.json"
 """In the run's folder; a program may write it on rank 0."""
-RANK, START, SSH, ADDRESSES = "rank", "start", "bin/ssh", "addresses"
+RANK, START, SSH, ADDRESSES, HOSTFILE = "rank", "start", "bin/ssh", "addresses", "hostfile"
 """Scripts and files of a run, below its folder."""
 
 _FOLDER = re.compile(rf"(?P<mount>/.*)/{JOBS_FOLDER}/(?P<job>[^/\s]+)/runs/(?P<run>[^/\s]+)")
@@ -28,20 +28,14 @@ _FOLDER = re.compile(rf"(?P<mount>/.*)/{JOBS_FOLDER}/(?P<job>[^/\s]+)/runs/(?P<r
 
 @dataclass(frozen=True)
 class Job:
-    """
-    What launchers make their part of a plan from.
-
-    Attributes:
-        request: What the user asks for.
-        layout: The hosts that take part, and ranks a host.
-    """
+    """The request of a job, and the hosts that take part."""
 
     request: JobRequest
     layout: Layout
 
     @property
     def master(self) -> Host:
-        """The cluster's master, on which the launchers of Horovod and MPI run."""
+        """The cluster's master, on which central launchers run."""
         return self.layout.master
 
     @property
@@ -70,12 +64,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The value of `DEEPLEARNING_JOB`, by which the processes of a run are known on every host."""
+        """Value of `DEEPLEARNING_JOB`, the mark of the run's processes on every host."""
         return f"{self._folder['job']}/{self._folder['run']}"
 
     @property
     def mount_point(self) -> str:
-        """Where the shared file system is mounted."""
+        """Mount point of the shared file system."""
         return self._folder["mount"]
 
     @cached_property
@@ -94,7 +88,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Part:
-    """Words of a command line that belong together, and why they are there; without a why they need none."""
+    """Words of a command line that belong together, and their reason; empty where they need none."""
 
     words: tuple[str, ...]
     why: str = ""
@@ -107,16 +101,16 @@ class Draft:
 
     Attributes:
         processes: In the order of their start.
-        files: Path -> text, beside the scripts that every launcher needs.
-        reasons: Of its command lines and its variables.
-        rank_zero_log: The file that holds what rank 0 writes.
-        rank_lines: Lines that the rank script runs before the program. Default: none.
+        reasons: Of command lines and variables.
+        rank_zero_log: Path of the log of rank 0.
+        files: Path -> text, beside the scripts that every run has. Default: none.
+        rank_lines: Lines of shell that the rank script runs before the program. Default: none.
     """
 
     processes: tuple[Process, ...]
-    files: Mapping[str, str]
     reasons: tuple[Reason, ...]
     rank_zero_log: str
+    files: Mapping[str, str] = field(default_factory=dict)
     rank_lines: tuple[str, ...] = ()
 
 

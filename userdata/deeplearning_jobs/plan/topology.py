@@ -1,7 +1,7 @@
 """
-Which hosts take part, with how many ranks each, and what of a host each rank gets.
+Topology of a job: the hosts that take part, the ranks of each, and each rank's share of its host.
 
-Ranks are hosts x slots, always, and a host's ranks are neighbours. Rank 0 is on the master, or on the first worker
+Ranks are always hosts x slots, and the ranks of a host are neighbours. Rank 0 is on the master, or on the first worker
 where the master does not train.
 """
 
@@ -19,15 +19,7 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """
-    The hosts that take part, and ranks a host.
-
-    Attributes:
-        hosts: That of rank 0 first.
-        slots: Ranks a host.
-        master: Where central launchers run, whether it takes part or not.
-        drives_whole_host: Whether one rank drives all GPUs of its host.
-    """
+    """The hosts that take part, that of rank 0 first, with `slots` ranks each; central launchers run on `master`."""
 
     hosts: tuple[Host, ...]
     slots: int
@@ -47,16 +39,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Place:
-    """
-    Where a rank runs and what it gets.
-
-    Attributes:
-        rank: From 0.
-        host: The host's name.
-        local_rank: Its number on the host, from 0.
-        gpus: Indexes of its GPUs; empty on a CPU host.
-        cards: Indexes of the network cards that its share of the host comes to.
-    """
+    """Place of a rank; numbers and indexes begin at 0, `gpus` is empty on a CPU host, `cards` are network cards."""
 
     rank: int
     host: str
@@ -68,14 +51,7 @@ class Place:
 def list_hosts(
     members: Sequence[tuple[str, Member]], hardware: Mapping[str, HardwareSettings], interface: str
 ) -> list[Host]:
-    """
-    Return the members as plans see them, from nothing but what every node has on its disk.
-
-    Args:
-        members: Host name and description of each node, the master first.
-        hardware: Role -> what its instance type has.
-        interface: The network interface of this node, which stands for that of each.
-    """
+    """Return the members, the master first, as hosts of a plan: from this node's files, all with its own interface."""
     hosts = []
     for rank, (name, member) in enumerate(members):
         role = NodeRole.WORKER if rank else NodeRole.MASTER
@@ -97,12 +73,7 @@ def list_hosts(
 
 
 def choose_layout(hosts: Sequence[Host], request: JobRequest, *, drives_whole_host: bool) -> Layout:
-    """
-    Decide which hosts take part, with how many ranks each.
-
-    Raises:
-        PlanError: What was asked for does not fit the hosts, or the hosts do not fit each other.
-    """
+    """Choose the hosts that take part and the ranks of each; raises PlanError where the request does not fit."""
     if not hosts:
         raise PlanError("hosts must be at least one, got none; wait until the cluster has formed")
     training = tuple(host for host in hosts if host.trains)
@@ -143,7 +114,7 @@ def _choose_slots(hosts: Sequence[Host], request: JobRequest, default: int | Non
 
 
 def _check_count(host: Host) -> int:
-    """Return a host's GPUs, once they are known and the driver shows some where the type has some."""
+    """Return a host's GPUs; raises where they are unknown, or where the type has some and the driver shows none."""
     if host.gpu_count is None or host.gpu_count < 0:
         raise PlanError(
             f"gpu_count of {host.name} must be known, got none: nobody could count its GPUs; "
@@ -174,7 +145,7 @@ def _check_ranks(ranks: int, host_count: int, slots: int) -> None:
 
 
 def _list_counts(hosts: Sequence[Host]) -> str:
-    """Name one host for each count, the first of them."""
+    """Name the first host of each count."""
     first: dict[int | None, str] = {}
     for host in hosts:
         first.setdefault(host.gpu_count, host.name)
@@ -184,9 +155,9 @@ def _list_counts(hosts: Sequence[Host]) -> str:
 
 def share(count: int, slots: int, local_rank: int) -> tuple[int, ...]:
     """
-    Return which of a host's things belong to one of its ranks: neighbours, and the same number for each rank.
+    Return a rank's share of `count` things of its host: neighbours, and equally many for each rank.
 
-    Where there are fewer things than ranks, neighbouring ranks share one.
+    With fewer things than ranks, neighbouring ranks share one.
     """
     if count < slots:
         return (local_rank * count // slots,) if count else ()
@@ -195,7 +166,7 @@ def share(count: int, slots: int, local_rank: int) -> tuple[int, ...]:
 
 
 def choose_gpus(host: Host, slots: int, local_rank: int, *, drives_whole_host: bool) -> tuple[int, ...]:
-    """Return the GPUs of a rank: an even share where one worker drives several, and else the one of its local rank."""
+    """Return a rank's GPUs: an even share where one rank drives several, else the GPU of its local rank."""
     count = host.gpu_count or 0
     if drives_whole_host:
         return share(count, slots, local_rank)
@@ -204,10 +175,10 @@ def choose_gpus(host: Host, slots: int, local_rank: int, *, drives_whole_host: b
 
 def list_places(plan: LaunchPlan) -> list[Place]:
     """
-    Return where each rank runs, in order.
+    Return the place of each rank, in order.
 
-    The network cards are an even division of those that take an EFA, or else of all. NCCL chooses by the distance on
-    the PCIe bus, which the division follows on the types whose cards and GPUs share switches.
+    The network cards are an even division of those that take an EFA, or else of all. NCCL chooses by distance on the
+    PCIe bus, which this division follows on types whose cards and GPUs share switches.
     """
     places = []
     for index, host in enumerate(plan.hosts):
