@@ -1,5 +1,6 @@
 """
-Training jobs on a formed cluster: how each launcher starts one, and what becomes of it.
+Training jobs on a formed cluster: plan, processes, runs.
 
-A plan is made from facts alone and says why each part of it is there; only `deeplearning_command` carries one out.
+A plan is a pure function of the hosts' facts and the request, with a reason for each part. `deeplearning_command`
+carries it out.
 """

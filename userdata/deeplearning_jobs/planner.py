@@ -1,72 +1,85 @@
-"""Makes the plan of a job: from facts about hosts and a request, without looking at anything else."""
+"""Planner of jobs: a pure function of the hosts' facts and the request."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Sequence
 
 from deeplearning_contract.names import METRICS_PATH_VARIABLE
-from deeplearning_jobs.launchers.horovod import draft_horovod
-from deeplearning_jobs.launchers.mpi import draft_mpi
-from deeplearning_jobs.launchers.mxnet import draft_mxnet
-from deeplearning_jobs.launchers.tensorflow import draft_multiworker, draft_parameter_servers
-from deeplearning_jobs.launchers.torchrun import draft_torchrun
+from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.launchers.launcher import Launcher
+from deeplearning_jobs.launchers.scripts import PASSED_PREFIXES, make_scripts
 from deeplearning_jobs.plan.job import (
     CHECKPOINT_VARIABLE,
     DATA_VARIABLE,
     JOB_VARIABLE,
+    RANK_VARIABLE,
     RESUME_VARIABLE,
+    TASK_VARIABLE,
     UNBUFFERED_VARIABLE,
-    Draft,
     Job,
 )
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS, Host, JobRequest, LaunchPlan, PlanError, Reason
+from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError, Reason
 from deeplearning_jobs.plan.network_environment import LEFT_TO_EFA, LEFT_TO_NCCL, explain_network
-from deeplearning_jobs.plan.rank_script import base_files
 from deeplearning_jobs.plan.topology import choose_layout
 
-DRAFTS: Mapping[str, Callable[[Job], Draft]] = {
-    "horovod": draft_horovod,
-    "mpi": draft_mpi,
-    "torchrun": draft_torchrun,
-    "mxnet": draft_mxnet,
-    "tf-ps": draft_parameter_servers,
-    "tf-multiworker": draft_multiworker,
-}
-ELASTIC_LAUNCHERS = ("horovod", "torchrun")
+PASSED = tuple(sorted({*PASSED_PREFIXES, *(name for each in LAUNCHERS.values() for name in each.passed)}))
+RESERVED = frozenset(
+    {
+        RANK_VARIABLE,
+        TASK_VARIABLE,
+        *(each.starter.rank_variable for each in LAUNCHERS.values() if each.starter),
+        *(name for each in LAUNCHERS.values() for name in each.reserved),
+    }
+)
+"""Of all launchers: one value of `--env` would make all ranks the same, for a library inside the program too."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def make_plan(hosts: Sequence[Host], request: JobRequest) -> LaunchPlan:
-    """
-    Decide what runs where.
-
-    Args:
-        hosts: In the membership's order, the master first.
-        request: What the user asks for.
-
-    Raises:
-        PlanError: It cannot be done; the message says what to change.
-    """
-    if request.launcher not in DRAFTS:
+    """Plan a job on hosts in the membership's order, the master first; a PlanError names the remedy."""
+    launcher = LAUNCHERS.get(request.launcher)
+    if launcher is None:
         raise PlanError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {request.launcher!r}; choose one")
-    if not request.program or not request.program[0]:
-        raise PlanError("the program must follow --, got none; write e.g. deeplearning run -- python train.py")
-    if request.elastic and request.launcher not in ELASTIC_LAUNCHERS:
-        raise PlanError(
-            f"--elastic must go with --launcher {' or '.join(ELASTIC_LAUNCHERS)}, got {request.launcher}; "
-            "leave --elastic out or choose one of them"
-        )
-    layout = choose_layout(hosts, request)
+    _check_request(request, launcher)
+    layout = choose_layout(hosts, request, drives_whole_host=launcher.drives_whole_host)
     _check_interfaces(layout.hosts)
     job = Job(request, layout)
-    draft = DRAFTS[request.launcher](job)
+    _check_variables(job)
+    draft = launcher.draft(job)
     return LaunchPlan(
-        launcher=request.launcher,
+        launcher=launcher.name,
         hosts=layout.hosts,
         slots=layout.slots,
         ranks=layout.ranks,
+        drives_whole_host=layout.drives_whole_host,
         processes=draft.processes,
-        files={**base_files(job), **draft.files},
+        files={**make_scripts(job, launcher, draft, PASSED), **draft.files},
         reasons=(*draft.reasons, *_explain_variables(job), *_explain_network(job)),
         rank_zero_log=draft.rank_zero_log,
     )
+
+
+def _check_request(request: JobRequest, launcher: Launcher) -> None:
+    if not request.program or not request.program[0]:
+        raise PlanError("the program must follow --, got none; write e.g. deeplearning run -- python train.py")
+    if request.elastic and not launcher.is_elastic:
+        elastic = " or ".join(each.name for each in LAUNCHERS.values() if each.is_elastic)
+        raise PlanError(
+            f"--elastic must go with --launcher {elastic}, got {launcher.name}; "
+            "leave --elastic out or choose one of them"
+        )
+    if request.container and launcher.why_no_container:
+        raise PlanError(
+            f"--launcher must not be {launcher.name} with a container, got {request.container}: "
+            f"{launcher.why_no_container}"
+        )
+
+
+def _check_variables(job: Job) -> None:
+    for name, value in job.request.environment.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise PlanError(f"--env must be NAME=VALUE, got {name!r}; names are letters, digits and _")
+        if name in RESERVED or (name == JOB_VARIABLE and value != job.name):
+            raise PlanError(f"--env must not set {name}, got {value!r}; the plan sets it, leave it out")
 
 
 def _check_interfaces(hosts: Sequence[Host]) -> None:

@@ -18,7 +18,7 @@ from deeplearning_command.main import make_parser
 from deeplearning_command.remote.nodes import HostResult
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
-from deeplearning_jobs.hosts.facts import HostAnswer
+from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
@@ -234,7 +234,7 @@ def test_minutes_must_be_a_number_above_none(minutes, capsys):
 
 # --- By itself ------------------------------------------------------------------------------------------
 
-ANSWER = HostAnswer("i-1", 0, "", "eth0", "10.0.0.1", 1, "m5.large", 0, 1, 0, (), {}, "", (), {})
+ANSWER = HostFacts("i-1", 0, "", "eth0", "10.0.0.1", 1, "m5.large", 0, 1, 0, (), {}, "", (), {})
 
 
 def judge(**changes):

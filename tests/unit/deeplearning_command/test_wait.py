@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from deeplearning_command.provision.wait import run_wait
-from deeplearning_jobs.hosts.facts import HostAnswer
+from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_node.provision_status import Step
 from tests.unit.deeplearning_command.master_node import write_membership
 
@@ -35,7 +35,7 @@ class Rounds:
 
 
 def answer(index, step):
-    return HostAnswer(
+    return HostFacts(
         instance_id=f"i-{index:017x}",
         gpu_count=2,
         gpu_detail="",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deeplearning_contract.membership import Member, named_members
 from deeplearning_contract.setting_parts import HardwareSettings
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import JobRequest
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.plan.topology import list_hosts
@@ -83,14 +84,15 @@ SAMPLES = {
     "horovod-g5.xlarge": Sample("horovod", "g5.xlarge"),
     "horovod-c7i.4xlarge": Sample("horovod", "c7i.4xlarge"),
     "horovod-one-host": Sample("horovod", "p4d.24xlarge", 1),
-    "mpi-p4d.24xlarge": Sample("mpi", "p4d.24xlarge"),
     "torchrun-p5.48xlarge": Sample("torchrun", "p5.48xlarge"),
     "torchrun-elastic": Sample("torchrun", "g5.xlarge", changes={"elastic": True}),
     "torchrun-container": Sample("torchrun", "p5.48xlarge", changes={"container": "nvcr.io/nvidia/pytorch:26.10-py3"}),
     "mxnet-g5.xlarge": Sample("mxnet", "g5.xlarge"),
     "tf-ps-c7i.4xlarge": Sample("tf-ps", "c7i.4xlarge"),
-    "tf-multiworker-p4d.24xlarge": Sample("tf-multiworker", "p4d.24xlarge"),
 }
+_SHOWN = {sample.launcher for sample in SAMPLES.values()}
+SAMPLES |= {f"{name}-p4d.24xlarge": Sample(name, "p4d.24xlarge") for name in LAUNCHERS if name not in _SHOWN}
+"""A launcher without a sample of its own is shown on a type with several GPUs and network cards."""
 
 
 def read_page(name):

@@ -2,10 +2,11 @@
 
 import pytest
 
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import Host, LaunchPlan, Process
 from deeplearning_jobs.runs.failure_report import explain_failure
 from deeplearning_jobs.runs.job_folder import JobFolder
-from deeplearning_jobs.runs.supervision import Outcome
+from deeplearning_jobs.runs.supervision import RunOutcome
 
 # As horovodrun 0.28, Open MPI 4.1 and torchrun 2.x print it.
 HOROVOD = """
@@ -36,19 +37,34 @@ Root Cause (first observed failure):
 """
 
 
+SAID = {"horovod": HOROVOD, "mpi": MPI, "torchrun": TORCHRUN}
+
+
 def make_plan(launcher, process):
     hosts = tuple(
         Host(f"deeplearning-worker{index}", f"i-{index}", f"10.0.0.{index}", 2, "", 1, 0, "ens5") for index in (1, 2)
     )
-    return LaunchPlan(launcher, hosts, 2, 4, (process,), {}, (), "")
+    return LaunchPlan(
+        launcher=launcher,
+        hosts=hosts,
+        slots=2,
+        ranks=4,
+        drives_whole_host=False,
+        processes=(process,),
+        files={},
+        reasons=(),
+        rank_zero_log="",
+    )
+
+
+def test_what_each_starter_prints_of_a_failure_is_kept_here():
+    assert SAID.keys() == {each.name for each in LAUNCHERS.values() if each.starter}
 
 
 @pytest.mark.parametrize(
     ("launcher", "name", "said", "status"),
     [
-        ("horovod", "launcher", HOROVOD, 7),
-        ("mpi", "launcher", MPI, 7),
-        ("torchrun", "node-1", TORCHRUN, 7),
+        *((name, "launcher" if LAUNCHERS[name].is_central else "node-1", said, 7) for name, said in SAID.items()),
         ("horovod", "launcher", HOROVOD.replace("Exit code: 7", "Exit code: -9"), 137),
     ],
 )
@@ -58,7 +74,7 @@ def test_the_launcher_names_the_rank_that_failed_first(tmp_path, launcher, name,
     run.path.mkdir(parents=True)
     run.log(name).write_text(said)
     (run.path / "rank-3.log").write_text("".join(f"epoch {number}\n" for number in range(50)) + "\x1b[1mout of memory")
-    report = explain_failure(run, make_plan(launcher, process), Outcome("failed", 1, "", process))
+    report = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 1, "", process))
     assert report.status == status
     assert report.lines[0] == f"rank 3 on deeplearning-worker2 failed first, with status {status}"
     assert report.lines[1] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
@@ -71,9 +87,22 @@ def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(tmp_path)
     run = JobFolder("train", tmp_path).run(1)
     run.path.mkdir(parents=True)
     run.log("launcher").write_text("horovodrun: not a host: x\n")
-    report = explain_failure(run, make_plan("horovod", process), Outcome("failed", 2, "", process))
+    report = explain_failure(run, make_plan("horovod", process), RunOutcome("failed", 2, "", process))
     assert report.status == 2
     assert report.lines == (
         f"the last lines of {run.path}/launcher.log (deeplearning-worker1):",
         "    horovodrun: not a host: x",
     )
+
+
+@pytest.mark.parametrize("launcher", [each.name for each in LAUNCHERS.values() if not each.starter])
+def test_the_last_lines_of_a_failed_worker_that_the_plan_started_are_shown(tmp_path, launcher):
+    process = Process("deeplearning-worker2", "worker-3", (), {"DEEPLEARNING_RANK": "3"}, is_essential=True)
+    run = JobFolder("train", tmp_path).run(1)
+    run.path.mkdir(parents=True)
+    run.log("worker-3").write_text("Connection to deeplearning-worker2 closed.\n")
+    (run.path / "rank-3.log").write_text(f"{TORCHRUN}out of memory\n")
+    report = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 7, "", process))
+    assert report.status == 7
+    assert report.lines[0] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
+    assert report.lines[-1] == "    out of memory"

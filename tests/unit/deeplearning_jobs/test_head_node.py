@@ -6,7 +6,8 @@ import pytest
 
 from deeplearning_contract.membership import Member, named_members
 from deeplearning_jobs.hosts.preflight import Preflight
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS, PlanError
+from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.plan.launch_plan import PlanError
 from deeplearning_jobs.plan.topology import list_hosts, list_places
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import HARDWARE, make_request
@@ -33,10 +34,10 @@ def plan(launcher, workers=2, **changes):
 def test_ranks_are_on_the_workers_and_rank_0_on_the_first(launcher):
     found = plan(launcher)
     assert [host.name for host in found.hosts] == ["deeplearning-worker1", "deeplearning-worker2"]
-    assert found.ranks == (2 if launcher in {"mxnet", "tf-multiworker"} else 16)
+    assert found.ranks == (2 if LAUNCHERS[launcher].drives_whole_host else 16)
     assert list_places(found)[0].host == "deeplearning-worker1"
     started = {process.host for process in found.processes}
-    assert started == ({"deeplearning-master"} if launcher in {"horovod", "mpi"} else {h.name for h in found.hosts})
+    assert started == ({"deeplearning-master"} if LAUNCHERS[launcher].is_central else {h.name for h in found.hosts})
 
 
 def test_horovod_meets_on_the_interface_of_the_master_that_starts_it():

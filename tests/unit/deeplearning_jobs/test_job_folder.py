@@ -8,8 +8,7 @@ import pytest
 
 from deeplearning_jobs.plan.checkpoints import fill_arguments, find_newest, set_aside
 from deeplearning_jobs.plan.launch_plan import PlanError
-from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolder
-from deeplearning_jobs.runs.job_name import find_program_file, name_job
+from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolder, find_program_file, name_job
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
 
 HERE = "i-00000000000000001"

@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 import shlex
 from dataclasses import replace
 
@@ -9,14 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_jobs.launchers.ports import count_ports
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS, PlanError
+from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.plan.launch_plan import PlanError
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
 
 FOLDER = "/mnt/efs/jobs/digits/runs/3"
 P4D = make_hosts("p4d.24xlarge", 3)
 CPU = make_hosts("c7i.4xlarge", 2)
+
+
+def names(is_meant):
+    """Return the names of the launchers whose records are meant."""
+    return [name for name, launcher in LAUNCHERS.items() if is_meant(launcher)]
 
 
 def plan(hosts, launcher, **changes):
@@ -63,10 +69,32 @@ def test_every_process_is_known_by_its_job_and_finds_its_checkpoints_and_data(la
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("name", ["DEEPLEARNING_JOB", "DEEPLEARNING_RANK", "TF_CONFIG", "DMLC_ROLE", "RANK"])
-def test_what_tells_processes_apart_is_not_the_users_to_set(launcher, name):
-    found = refusal(P4D, launcher, environment={name: "1"})
-    assert found == f"--env must not set {name}, got '1'; the plan sets it, leave it out"
+def test_env_must_not_set_what_tells_the_processes_of_any_launcher_apart(launcher):
+    reserved = {"DEEPLEARNING_JOB", "DEEPLEARNING_RANK", "DEEPLEARNING_TASK"}
+    for each in LAUNCHERS.values():
+        reserved |= {*each.reserved, *([each.starter.rank_variable] if each.starter else [])}
+    assert {"TF_CONFIG", "DMLC_ROLE", "RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"} <= reserved
+    for name in reserved:
+        found = refusal(P4D, launcher, environment={name: "1"})
+        assert found == f"--env must not set {name}, got '1'; the plan sets it, leave it out"
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_env_must_not_set_a_variable_whose_value_differs_between_processes(launcher):
+    environments = [process.environment for process in plan(P4D, launcher).processes]
+    for name in {name for environment in environments for name in environment}:
+        if len({environment.get(name) for environment in environments}) > 1:
+            assert refusal(P4D, launcher, environment={name: "1"}).startswith(f"--env must not set {name}")
+
+
+@pytest.mark.parametrize("launcher", names(lambda each: not each.why_no_container))
+def test_a_container_receives_every_variable_that_the_plan_sets(launcher):
+    found = plan(P4D, launcher, container="image:1")
+    text = "".join(found.files.values())
+    (prefixes,) = re.findall(r"sed -nE 's/\^\(\(([^)]*)\)", text)
+    assert set(LAUNCHERS[launcher].passed) <= set(prefixes.split("|"))
+    variables = {name for process in found.processes for name in process.environment}
+    assert [name for name in variables if f" --env {name} " not in text and not re.match(prefixes, name)] == []
 
 
 @pytest.mark.parametrize("name", ["A-B", "1A", "", "A B", "A;B"])
@@ -99,7 +127,7 @@ def test_horovodrun_on_one_host_takes_the_loopback_interface_and_on_more_the_mas
         assert value(launcher.argv, "-np") == str(8 * count)
 
 
-@pytest.mark.parametrize("launcher", ["horovod", "mpi"])
+@pytest.mark.parametrize("launcher", names(lambda each: each.is_central))
 def test_the_hostfile_has_the_slots_of_the_plan(launcher):
     found = plan(P4D, launcher, slots=2, ranks=4)
     (process,) = found.processes
@@ -135,7 +163,7 @@ def test_an_elastic_torchrun_job_goes_on_with_one_host_and_its_master_serves():
         assert "--node_rank" not in process.argv
 
 
-@pytest.mark.parametrize("launcher", ["mpi", "mxnet", "tf-ps", "tf-multiworker"])
+@pytest.mark.parametrize("launcher", names(lambda each: not each.is_elastic))
 def test_launchers_that_cannot_lose_a_host_are_not_elastic(launcher):
     found = refusal(P4D, launcher, elastic=True)
     assert found.startswith(f"--elastic must go with --launcher horovod or torchrun, got {launcher};")
@@ -198,7 +226,7 @@ def test_torchrun_takes_no_option_that_only_a_new_release_knows():
 
 
 @pytest.mark.defect("D78")
-@pytest.mark.parametrize("launcher", ["torchrun", "mxnet", "tf-ps", "tf-multiworker"])
+@pytest.mark.parametrize("launcher", names(lambda each: each.ports(1)))
 def test_ports_are_those_that_hosts_offered_and_too_few_are_refused(launcher):
     hosts = P4D[:2]
     offers = {"deeplearning-worker1": (31001, 31007, 31013), "deeplearning-worker2": (31002, 31009, 31011)}
@@ -215,7 +243,7 @@ def test_ports_are_those_that_hosts_offered_and_too_few_are_refused(launcher):
 @pytest.mark.parametrize("slots", [1, 2, 8])
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_as_many_ports_as_are_counted_are_enough(launcher, slots):
-    count = count_ports(launcher, slots)
+    count = LAUNCHERS[launcher].ports(slots)
     ports = {host.name: tuple(range(30000, 30000 + count)) for host in P4D}
     assert plan(P4D, launcher, slots=slots, ports=ports).slots == slots
     if count:
@@ -270,7 +298,7 @@ def test_multiworker_has_a_worker_a_host_and_no_server():
     assert all(process.is_essential for process in found.processes)
 
 
-@pytest.mark.parametrize("launcher", ["mxnet", "tf-ps", "tf-multiworker"])
+@pytest.mark.parametrize("launcher", names(lambda each: not each.starter))
 def test_a_host_without_gpus_hides_none_from_its_workers(launcher):
     for process in plan(CPU, launcher).processes:
         if process.name.startswith("worker"):
@@ -289,13 +317,20 @@ def test_the_command_line_of_a_large_tensorflow_job_does_not_grow_with_the_clust
     assert lengths[64] <= lengths[2] + 10
 
 
+@pytest.mark.parametrize("launcher", names(lambda each: each.why_no_container))
+def test_a_launcher_whose_ranks_cannot_run_in_a_container_names_the_reason(launcher):
+    found = refusal(P4D, launcher, container="image:1")
+    start = f"--launcher must not be {launcher} with a container, got image:1"
+    assert found == f"{start}: {LAUNCHERS[launcher].why_no_container}"
+
+
 def test_a_rank_of_open_mpi_does_not_run_in_a_container():
     assert refusal(P4D, "mpi", container="image:1").startswith(
         "--launcher must not be mpi with a container, got image:1"
     )
 
 
-@pytest.mark.parametrize("launcher", ["horovod", "torchrun", "mxnet", "tf-ps", "tf-multiworker"])
+@pytest.mark.parametrize("launcher", names(lambda each: not each.why_no_container))
 def test_a_container_gets_gpus_and_efa_only_where_hosts_have_them(launcher):
     for hosts, has_gpus, has_efa in ((P4D, True, True), (make_hosts("g5.xlarge"), True, False), (CPU, False, False)):
         text = "".join(plan(hosts, launcher, container="image:1").files.values())

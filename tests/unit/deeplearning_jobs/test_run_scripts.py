@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
 
 SHELLS = {"dash": ["/bin/dash"], "bash": ["/bin/bash", "--posix"]}
 """What sh is on Debian and Ubuntu, and on Amazon Linux."""
-RANK_VARIABLES = {"horovod": "HOROVOD_RANK", "mpi": "OMPI_COMM_WORLD_RANK", "torchrun": "RANK"}
+RANK_VARIABLES = {each.name: each.starter.rank_variable for each in LAUNCHERS.values() if each.starter}
 IP = """
 echo "1: lo    inet 127.0.0.1/8 scope host lo"
 echo "2: docker0    inet 172.17.0.1/16 brd 172.17.255.255 scope global docker0"
@@ -195,7 +195,7 @@ def test_tensorflow_is_told_who_all_are_and_which_it_is(machine, task, rank, log
 
 
 def test_every_process_of_every_plan_has_a_log_of_its_own(machine):
-    for launcher in ("mxnet", "tf-ps", "tf-multiworker"):
+    for launcher in LAUNCHERS.keys() - RANK_VARIABLES.keys():
         plan = machine.plan(launcher, make_hosts("p4d.24xlarge"))
         for process in plan.processes:
             machine.run(*process.argv[:-4], "sh", "-c", "echo $DEEPLEARNING_TASK", **process.environment)
@@ -301,9 +301,8 @@ def test_torchrun_itself_runs_in_the_container_and_its_ranks_start_no_other(mach
     ("launcher", "container", "elastic"),
     [
         *((launcher, "", False) for launcher in LAUNCHERS),
-        *((launcher, "image:1", False) for launcher in LAUNCHERS if launcher != "mpi"),
-        ("horovod", "", True),
-        ("torchrun", "", True),
+        *((each.name, "image:1", False) for each in LAUNCHERS.values() if not each.why_no_container),
+        *((each.name, "", True) for each in LAUNCHERS.values() if each.is_elastic),
         ("torchrun", "image:1", True),
     ],
 )

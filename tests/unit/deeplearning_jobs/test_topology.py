@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS, PlanError
+from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.plan.launch_plan import PlanError
 from deeplearning_jobs.plan.topology import list_places
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
@@ -137,7 +138,7 @@ def test_a_worker_that_drives_a_whole_host_gets_all_its_gpus(launcher):
 
 LAYOUTS = st.fixed_dictionaries(
     {
-        "launcher": st.sampled_from(LAUNCHERS),
+        "launcher": st.sampled_from(tuple(LAUNCHERS)),
         "counts": st.lists(st.integers(-1, 4), min_size=1, max_size=5) | st.integers(0, 9).map(lambda gpus: [gpus] * 3),
         "ranks": st.none() | st.integers(-1, 30),
         "slots": st.none() | st.integers(-1, 9),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_command.check.probe import Check
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_node.contract_variables import BASHRC_FILES
 from deeplearning_node.health.network import has_software
 from deeplearning_node.programs import ProgramError, Programs
@@ -48,9 +49,11 @@ TOOLS = (
         "without one each node installs it when it starts, and needs a package server for that",
     ),
     Tool("nvidia-smi", ("nvidia-smi",), ("-L",), "for GPU instance types install NVIDIA's driver; CPU types need none"),
-    Tool("mpirun", ("mpirun",), ("--version",), "for `--launcher mpi` install Open MPI"),
-    Tool("horovodrun", ("horovodrun",), ("--version",), "for `--launcher horovod` declare it in the job's environment"),
-    Tool("torchrun", ("torchrun",), (), "for `--launcher torchrun` declare torch in the job's environment"),
+    *(
+        Tool(each.program, (each.program,), each.version, each.remedy)
+        for each in (launcher.starter for launcher in LAUNCHERS.values())
+        if each
+    ),
     Tool("tar", ("tar",), (), "to unpack archives by hand install tar; staged data does not need it"),
     Tool("unzip", ("unzip",), (), "to unpack archives by hand install unzip; staged data does not need it"),
     Tool("docker", ("docker",), ("--version",), "for jobs in containers install docker, with nvidia-container-toolkit"),

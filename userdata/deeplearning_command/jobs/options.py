@@ -9,7 +9,8 @@ from pathlib import Path
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import JobNeeds
-from deeplearning_jobs.plan.launch_plan import LAUNCHERS, JobRequest
+from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.plan.launch_plan import JobRequest
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -17,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:
     """Add the options and the program to a subcommand."""
-    parser.add_argument("--launcher", choices=LAUNCHERS, default="horovod", help="default: horovod")
+    parser.add_argument("--launcher", choices=tuple(LAUNCHERS), default="horovod", help="default: horovod")
     parser.add_argument(
         "--np", type=int, dest="ranks", metavar="N", help="ranks in all; default: every slot of every host"
     )

@@ -16,15 +16,14 @@ from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_jobs.hosts.preflight import describe_tcp, describe_unready
 from deeplearning_jobs.hosts.probe import find_interface
-from deeplearning_jobs.launchers.ports import count_ports
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.checkpoints import fill_arguments, find_newest
 from deeplearning_jobs.plan.job import RESUME_VARIABLE
 from deeplearning_jobs.plan.launch_plan import Host, LaunchPlan, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.plan.topology import list_hosts, list_places
 from deeplearning_jobs.planner import make_plan
-from deeplearning_jobs.runs.job_folder import JobNameError, JobsFolder
-from deeplearning_jobs.runs.job_name import name_job
+from deeplearning_jobs.runs.job_folder import JobNameError, JobsFolder, name_job
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import Programs
 
@@ -120,7 +119,7 @@ def look_around(
     if own is None:
         raise RefusedError(f"this node must be a member, got {facts.instance_id}; log in to one that is")
     installed = list_hosts(membership.members, facts.needs.hardware, find_interface(programs, own.address))
-    count = max(PORT_COUNT, count_ports(options.launcher, options.slots or 0))
+    count = max(PORT_COUNT, LAUNCHERS[options.launcher].ports(options.slots or 0))
     ports = {host.name: tuple(range(FIRST_EXAMPLE_PORT, FIRST_EXAMPLE_PORT + count)) for host in installed}
     if options.offline:
         return Situation(installed, ports, [describe_guess("--offline")], [])

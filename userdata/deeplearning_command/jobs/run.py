@@ -16,14 +16,13 @@ from deeplearning_command.remote.survey import PORT_COUNT, list_wanted, survey_h
 from deeplearning_command.terminal.errors import RefusedError
 from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_jobs.hosts.preflight import Preflight, describe_tcp, describe_unready, has_failed
-from deeplearning_jobs.launchers.ports import count_ports
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.checkpoints import fill_arguments, find_newest, set_aside
 from deeplearning_jobs.plan.job import RESUME_VARIABLE
 from deeplearning_jobs.plan.launch_plan import LaunchPlan, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.planner import make_plan
-from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolder
-from deeplearning_jobs.runs.job_name import name_job
+from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolder, name_job
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
@@ -155,7 +154,7 @@ def check_hosts(options: argparse.Namespace, remote: Remote, steps: Steps, wante
     """
     clock = Clock()
     said: list[str] = []
-    port_count = max(PORT_COUNT, count_ports(options.launcher, options.slots or 0))
+    port_count = max(PORT_COUNT, LAUNCHERS[options.launcher].ports(options.slots or 0))
     while True:
         preflight = survey_hosts(remote, port_count=port_count, wanted=wanted, search=search)
         faults = preflight.find_faults(is_elastic=options.elastic)

@@ -13,12 +13,13 @@ from deeplearning_command.cluster.end import end_cluster
 from deeplearning_command.jobs.stop import describe_left, end_run
 from deeplearning_command.remote.nodes import Remote
 from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.failure_report import explain_failure
 from deeplearning_jobs.runs.job_folder import Run, now
 from deeplearning_jobs.runs.log_follower import LogFollower
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
-from deeplearning_jobs.runs.supervision import CENTRAL_LAUNCHERS, Outcome, Supervision
+from deeplearning_jobs.runs.supervision import RunOutcome, Supervision
 from deeplearning_node.deadline import Clock
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -190,7 +191,7 @@ def _follow(prepared: PreparedRun) -> list[LogFollower]:
     if not prepared.steps.is_shown:
         return []
     followers = [LogFollower(Path(prepared.plan.rank_zero_log), lambda data: write_terminal(1, data))]
-    if prepared.plan.launcher in CENTRAL_LAUNCHERS:
+    if LAUNCHERS[prepared.plan.launcher].is_central:
         log = prepared.run.log(prepared.plan.processes[0].name)
         followers.append(LogFollower(log, lambda data: write_terminal(2, data)))
     return followers
@@ -208,7 +209,7 @@ def _end_everywhere(prepared: PreparedRun) -> None:
         prepared.steps.say(line)
 
 
-def _conclude(prepared: PreparedRun, outcome: Outcome) -> int:
+def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
     run, steps = prepared.run, prepared.steps
     status = outcome.status
     if outcome.cause:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from deeplearning_command.remote.nodes import HostResult, Remote
 from deeplearning_contract.document import ContractError
-from deeplearning_jobs.hosts.facts import HostAnswer
+from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_jobs.hosts.preflight import Preflight
-from deeplearning_jobs.runs.job_name import find_program_file
+from deeplearning_jobs.runs.job_folder import find_program_file
 from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.health.findings import clean, last_line
 from deeplearning_node.health.gpus import GPU_SECONDS
@@ -47,7 +47,7 @@ def survey_hosts(
     )
 
 
-def read_answer(result: HostResult) -> HostAnswer:
+def read_answer(result: HostResult) -> HostFacts:
     """
     Read what a host printed.
 
@@ -57,7 +57,7 @@ def read_answer(result: HostResult) -> HostAnswer:
     if result.status != 0:
         said = clean(result.cause) or last_line(result.output) or f"the question ended with status {result.status}"
         raise ContractError(said)
-    return HostAnswer.from_output(result.output)
+    return HostFacts.from_output(result.output)
 
 
 def list_wanted(program: Sequence[str], folder: Path, *, is_contained: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a host answers before a job starts: what it has, what it offers, and what runs on it."""
+"""Facts of a host before a job starts: hardware, offers, and running jobs."""
 
 import json
 from collections.abc import Mapping
@@ -9,28 +9,25 @@ from deeplearning_node.provision_status import Step
 
 
 @dataclass(frozen=True)
-class HostAnswer:
+class HostFacts:
     """
-    One host's answer.
+    Facts of one host, as it reports them.
 
     Attributes:
-        instance_id: Who answers.
-        gpu_count: GPUs that its driver shows, or with which it joined where the driver is late; None when the driver
-            does not answer.
-        gpu_detail: Why the driver does not answer.
-        interface: Network interface that carries the host's address; empty when none does.
-        address: By which the cluster knows the host.
-        generation: Of the membership that is installed; 0 for none.
-        instance_type: EC2 instance type; empty when it is not known.
-        expected_gpu_count: GPUs of that type.
-        network_cards: Its network cards.
-        efa_cards: How many of them take an EFA.
+        gpu_count: GPUs that its driver shows, or with which it joined where the driver is late; None when that fails.
+        gpu_detail: Error of the driver; empty without one.
+        interface: The network interface that carries the host's address; empty when none does.
+        address: Its address in the cluster.
+        generation: Of the installed membership; 0 for none.
+        instance_type: Empty when unknown.
+        expected_gpu_count: GPUs of the type.
+        efa_cards: Network cards that take an EFA.
         ports: Free ports.
-        steps: The provisioning's steps by name.
-        environment: Digest of the environment that is installed; empty for none.
-        jobs: Runs that have processes on the host, `<job>/<k>`.
-        missing: Of the paths and programs that were asked for, those that the host lacks, with why.
-        efa_fault: Why its traffic goes by TCP though it has EFA; empty where it does not.
+        steps: Steps of the provisioning by name.
+        environment: Digest of the installed environment; empty for none.
+        jobs: Runs with processes on the host, `<job>/<k>`.
+        missing: Paths and programs that the host lacks, of those required -> why.
+        efa_fault: Why traffic goes by TCP although the host has EFA; empty where it does not.
     """
 
     instance_id: str
@@ -51,15 +48,15 @@ class HostAnswer:
     efa_fault: str = ""
 
     def to_line(self) -> str:
-        """Return the answer as one line of JSON."""
+        """Return the facts as one line of JSON."""
         return json.dumps(asdict(self)) + "\n"
 
     @classmethod
-    def from_output(cls, output: str) -> "HostAnswer":
+    def from_output(cls, output: str) -> "HostFacts":
         """
-        Read the answer from a host's output: its shell's start-up files may print other lines.
+        Read the facts from a host's output, which shell start-up files may precede.
 
         Raises:
-            ContractError: It is no answer.
+            ContractError: The output has none.
         """
         return read_record(cls, parse_last_line(output, "facts of a node"), "answer")

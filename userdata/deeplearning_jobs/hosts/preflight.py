@@ -1,10 +1,10 @@
-"""Judges from the hosts' answers whether a job may start, before anything starts."""
+"""Checks of all hosts before a job starts."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deeplearning_contract.names import MASTER_HOST
-from deeplearning_jobs.hosts.facts import HostAnswer
+from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_jobs.plan.launch_plan import Host
 from deeplearning_node.provision_status import Step
 
@@ -14,22 +14,22 @@ MOST_NAMED = 4
 @dataclass(frozen=True)
 class Preflight:
     """
-    What the hosts answered.
+    Results of the hosts' probes.
 
     Attributes:
         generation: Of the membership that the master has installed.
-        expected: Host name -> the instance that must answer; in the membership's order.
-        answers: Host name -> its answer.
-        silent: Host name -> why there is no answer.
+        expected: Host name -> the instance that must respond; in the membership's order.
+        answers: Host name -> its facts.
+        silent: Host name -> why it did not respond.
     """
 
     generation: int
     expected: Mapping[str, str]
-    answers: Mapping[str, HostAnswer]
+    answers: Mapping[str, HostFacts]
     silent: Mapping[str, str]
 
     def plan_hosts(self) -> list[Host]:
-        """Return the hosts that answered, as plans see them, the master first."""
+        """Return the hosts that responded, as plans take them, the master first."""
         return [
             Host(
                 name=name,
@@ -48,12 +48,7 @@ class Preflight:
         ]
 
     def find_faults(self, *, is_elastic: bool = False) -> list[str]:
-        """
-        Say why the job may not start, whatever is still being provisioned.
-
-        Args:
-            is_elastic: Whether the job may start without hosts that do not answer; the master always must.
-        """
+        """Return what prevents the job, unfinished provisioning aside; an elastic job needs only the master's facts."""
         master = next(iter(self.expected), "")
         faults = []
         for host, instance_id in self.expected.items():
@@ -72,12 +67,7 @@ class Preflight:
         return [*faults, *self._find_mixture(), *self._find_jobs(), *self._find_missing()]
 
     def find_unready(self, leave_out: Container[str] = ()) -> dict[str, dict[str, Step]]:
-        """
-        Return the steps of the provisioning that are not done: step -> host -> how it stands there.
-
-        Args:
-            leave_out: Steps that the job does without. Default: none.
-        """
+        """Return the unfinished steps of the provisioning: step -> host -> its status there."""
         unready: dict[str, dict[str, Step]] = {}
         for host, answer in self.answers.items():
             for name, step in answer.steps.items():
@@ -85,7 +75,7 @@ class Preflight:
                     unready.setdefault(name, {})[host] = step
         return unready
 
-    def _judge(self, answer: HostAnswer, instance_id: str) -> Iterable[str]:
+    def _judge(self, answer: HostFacts, instance_id: str) -> Iterable[str]:
         if answer.instance_id != instance_id:
             yield f"must be {instance_id}, got {answer.instance_id}; wait until its agent has joined"
         elif answer.generation != self.generation:
@@ -97,7 +87,7 @@ class Preflight:
             yield f"has no network interface with the address {answer.address}; see `ip address` there"
 
     def _find_mixture(self) -> Iterable[str]:
-        """NCCL on TCP cannot speak with NCCL on EFA."""
+        """NCCL on TCP cannot connect to NCCL on EFA."""
         faults = {host: answer.efa_fault for host, answer in self.answers.items() if answer.efa_cards}
         slow = [host for host, fault in faults.items() if fault]
         if slow and len(slow) < len(faults):
@@ -124,7 +114,7 @@ class Preflight:
 
 
 def describe_tcp(hosts: Sequence[Host]) -> list[str]:
-    """Return a line for each reason for which hosts with EFA speak TCP."""
+    """Return a line for each reason for which hosts with EFA use TCP."""
     faults: dict[str, list[str]] = {}
     for host in hosts if len(hosts) > 1 else ():
         if host.efa_fault:
@@ -137,7 +127,7 @@ def describe_tcp(hosts: Sequence[Host]) -> list[str]:
 
 
 def describe_unready(unready: Mapping[str, Mapping[str, Step]]) -> list[str]:
-    """Return a line a step: how it stands where it is furthest behind, and on how many hosts."""
+    """Return a line a step: its status on the host that is furthest behind, and the number of other hosts."""
     lines = []
     for name, hosts in unready.items():
         host, step = min(hosts.items(), key=lambda item: (item[1].state != "failed", _share(item[1])))
@@ -150,12 +140,12 @@ def describe_unready(unready: Mapping[str, Mapping[str, Step]]) -> list[str]:
 
 
 def has_failed(unready: Mapping[str, Mapping[str, Step]]) -> bool:
-    """Tell whether waiting is of no use, because a step has failed for good."""
+    """Tell whether a step has failed for good."""
     return any(step.state == "failed" and step.final for hosts in unready.values() for step in hosts.values())
 
 
 def join_hosts(hosts: Sequence[str]) -> str:
-    """Name hosts in one line, however many there are."""
+    """Name hosts in one line of limited length."""
     return ", ".join(hosts) if len(hosts) <= MOST_NAMED else f"{', '.join(hosts[:3])} and {len(hosts) - 3} more"
 
 

@@ -1,4 +1,4 @@
-"""Looks at this host for a job that is about to start."""
+"""Probe of this host before a job starts."""
 
 import os
 import random
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import HardwareSettings
-from deeplearning_jobs.hosts.facts import HostAnswer
+from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_jobs.hosts.processes import find_processes
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.health.findings import last_line
@@ -35,25 +35,14 @@ def probe_host(
     *,
     port_count: int,
     wanted: Sequence[str] = (),
-) -> HostAnswer:
-    """
-    Look at this host.
-
-    Args:
-        root: Where the node's file tree begins.
-        programs: The node's programs.
-        facts: What the node knows of itself.
-        membership: What is installed.
-        steps: How the provisioning stands.
-        port_count: How many free ports to offer.
-        wanted: Absolute paths that must be readable here, and names of programs that must be found.
-    """
+) -> HostFacts:
+    """Return the facts of this host; `wanted` are paths that must be readable, and names of programs."""
     member = membership.find(facts.instance_id)
     address = member.address if member else ""
     hardware = facts.needs.hardware.get(facts.role, UNKNOWN_HARDWARE)
     gpu_count, gpu_detail = count_gpus(programs, member.gpu_count if member else None)
     provider = find_provider(programs, root, hardware)
-    return HostAnswer(
+    return HostFacts(
         instance_id=facts.instance_id,
         gpu_count=gpu_count,
         gpu_detail=gpu_detail,
@@ -74,13 +63,7 @@ def probe_host(
 
 
 def count_gpus(programs: Programs, joined: int | None) -> tuple[int | None, str]:
-    """
-    Return the GPUs that the driver shows, 0 without its command; None and why when it does not answer.
-
-    Args:
-        programs: The node's programs.
-        joined: With how many the node joined, which count when the driver is late: slow is not missing.
-    """
+    """Return the GPUs and an error: 0 without nvidia-smi, None when it fails, `joined` when it is late but may work."""
     if not programs.has(COMMAND):
         return 0, ""
     try:
@@ -103,7 +86,7 @@ def find_interface(programs: Programs, address: str) -> str:
 
 
 def offer_ports(count: int) -> tuple[int, ...]:
-    """Return TCP ports that are free on all addresses, no two the same; fewer when there are not so many."""
+    """Return different TCP ports that are free on all addresses; fewer when there are not so many."""
     found: list[int] = []
     with ExitStack() as held:
         for port in random.sample(PORTS, len(PORTS)):
@@ -120,7 +103,7 @@ def offer_ports(count: int) -> tuple[int, ...]:
 
 
 def read_environment(root: Path) -> str:
-    """Return the digest of the environment in which jobs run on this host; empty for none."""
+    """Return the digest of the installed environment; empty for none."""
     try:
         return (root / ENVIRONMENT_DIRECTORY.lstrip("/") / "current").readlink().name
     except OSError:
@@ -128,7 +111,7 @@ def read_environment(root: Path) -> str:
 
 
 def find_fault(what: str, programs: Programs) -> str:
-    """Say why this user cannot use a path or a program here; empty when there is no reason."""
+    """Return why the login user cannot use a path or a program here; empty when it can."""
     if not what.startswith("/"):
         return "" if shutil.which(what, path=programs.search_path) else "is not a program"
     if not Path(what).exists():

@@ -1,8 +1,8 @@
 """
-The processes of a run on one node: those whose environment names it, and no others.
+Processes of runs on one node: those whose environment names the run, and no others.
 
-A node may run another python of the same user, which is none of the job's; the mark in the environment goes to every
-child of a rank, also to one that left its group and session.
+A node may run another Python program of the same user. Every child of a rank inherits the mark in the environment, also
+one that left its process group and session.
 """
 
 import os
@@ -16,20 +16,13 @@ from deeplearning_node.deadline import Clock, Deadline
 
 GRACE_SECONDS = 10.0
 KILL_SECONDS = 5.0
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
 class EndedJob:
-    """
-    What ending a run's processes came to.
-
-    Attributes:
-        count: Processes that were told to end.
-        killed: How many of them had to be killed.
-        left: Those that are still there.
-    """
+    """Result of ending runs: processes that got a signal, those of them that got KILL, ids of those that remain."""
 
     count: int
     killed: int
@@ -37,12 +30,7 @@ class EndedJob:
 
 
 def find_processes(proc: Path = PROC) -> dict[int, str]:
-    """
-    Find the processes of all runs that this user may look at.
-
-    Returns:
-        Process id -> the run, `<job>/<k>`; neither this process nor those that started it.
-    """
+    """Return process id -> run, `<job>/<k>`, for processes that this user may read; not this one and its ancestors."""
     own = _find_ancestors(proc)
     found = {}
     for folder in proc.iterdir():
@@ -60,19 +48,11 @@ def end_processes(
     grace_seconds: float = GRACE_SECONDS,
     find: Callable[[], Mapping[int, str]] = find_processes,
 ) -> EndedJob:
-    """
-    End the processes of runs, with TERM, and with KILL those that stay.
-
-    Args:
-        is_meant: Tells whether a run is meant.
-        clock: Measures the time.
-        grace_seconds: From TERM to KILL.
-        find: Where the processes come from.
-    """
-    told: set[int] = set()
+    """End the processes of the selected runs with TERM, and with KILL those that remain after the grace period."""
+    terminated: set[int] = set()
     killed: set[int] = set()
     for signal_number, seconds, sent in (
-        (signal.SIGTERM, grace_seconds, told),
+        (signal.SIGTERM, grace_seconds, terminated),
         (signal.SIGKILL, KILL_SECONDS, killed),
     ):
         deadline = Deadline.after(clock, seconds)
@@ -80,14 +60,14 @@ def end_processes(
             # Looked for anew each time: a launcher may have started another rank meanwhile.
             present = {process for process, mark in find().items() if is_meant(mark)}
             if not present:
-                return EndedJob(len(told | killed), len(killed), ())
+                return EndedJob(len(terminated | killed), len(killed), ())
             for process in present - sent:
                 _send(process, signal_number)
             sent.update(present)
             if deadline.is_over:
                 break
-            deadline.pause(LOOK_SECONDS)
-    return EndedJob(len(told | killed), len(killed), tuple(sorted(present)))
+            deadline.pause(POLL_SECONDS)
+    return EndedJob(len(terminated | killed), len(killed), tuple(sorted(present)))
 
 
 def _send(process: int, signal_number: int) -> None:
@@ -98,7 +78,7 @@ def _send(process: int, signal_number: int) -> None:
 
 
 def _read_mark(folder: Path) -> str:
-    """Return the mark of a process; a process that has ended, and a kernel's, have no environment."""
+    """Return the run of a process; empty for one that has ended, and for a kernel's, which have no environment."""
     try:
         variables = (folder / "environ").read_bytes().split(b"\0")
     except OSError:
@@ -114,6 +94,6 @@ def _find_ancestors(proc: Path) -> set[int]:
         found.add(process)
         try:
             process = int((proc / str(process) / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+        except OSError:  # Another user's, or it has ended.
             break
     return found

@@ -1,11 +1,11 @@
-"""Horovod: one `horovodrun` on the master, which starts every rank over SSH."""
+"""Horovod: one `horovodrun` on the master starts every rank over SSH."""
 
+import re
 from pathlib import Path
 
-from deeplearning_jobs.launchers.hostfile import HOSTFILE, LAUNCHER, hostfile_reason, hostfile_text
-from deeplearning_jobs.plan.job import Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launchers.launcher import LAUNCHER, Launcher, Starter, hostfile_reason
+from deeplearning_jobs.plan.job import HOSTFILE, RANK, START, Draft, Job, Part, explain_parts, join_parts
 from deeplearning_jobs.plan.launch_plan import PlanError, Process, Reason
-from deeplearning_jobs.plan.rank_script import RANK, SSH, START, make_ssh_shim, make_start_script
 
 ELASTIC = "elastic_horovod.sh"
 ELASTIC_SOURCE = Path(__file__).parents[1] / ELASTIC
@@ -14,12 +14,7 @@ TIMEOUT_SECONDS = 300
 
 
 def draft_horovod(job: Job) -> Draft:
-    """
-    Plan a job of Horovod with Gloo.
-
-    Raises:
-        PlanError: An elastic job was asked for with a size, in a container, or under a master that does not train.
-    """
+    """Plan a job of Horovod with Gloo."""
     return _draft_elastic(job) if job.request.elastic else _draft_fixed(job)
 
 
@@ -42,13 +37,8 @@ def _draft_fixed(job: Job) -> Draft:
         Part(job.request.program),
     ]
     timeout = {} if TIMEOUT_VARIABLE in job.variables else {TIMEOUT_VARIABLE: str(TIMEOUT_SECONDS)}
-    files = {
-        job.path(START): make_start_script(job),
-        job.path(SSH): make_ssh_shim(job),
-        job.path(HOSTFILE): hostfile_text(job),
-    }
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), {**timeout, **job.variables}, is_essential=True)
-    return Draft((launcher,), files, (*explain_parts(parts), *_explain_timeout(timeout)), job.path("rank-0.log"))
+    return Draft((launcher,), (*explain_parts(parts), *_explain_timeout(timeout)), job.path("rank-0.log"))
 
 
 def _draft_elastic(job: Job) -> Draft:
@@ -73,17 +63,14 @@ def _draft_elastic(job: Job) -> Draft:
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
         Part(job.request.program),
     ]
-    files = {
-        job.path(START): make_start_script(job),
-        job.path(ELASTIC): ELASTIC_SOURCE.read_text(encoding="utf-8"),
-    }
+    files = {job.path(ELASTIC): ELASTIC_SOURCE.read_text(encoding="utf-8")}
     python = {"ELASTIC_PYTHON": f"{job.request.python}/python3"} if job.request.python else {}
     environment = {"ELASTIC_STARTER": "", **python, **job.variables}
     reasons = [Reason("ELASTIC_STARTER=", "the rank script starts the program, whatever it is written in")]
     if python:
         reasons.append(Reason(f"ELASTIC_PYTHON={python['ELASTIC_PYTHON']}", "loads the framework on a host that joins"))
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), environment, is_essential=True)
-    return Draft((launcher,), files, (*explain_parts(parts), *reasons), job.path("rank-0.log"))
+    return Draft((launcher,), (*explain_parts(parts), *reasons), job.path("rank-0.log"), files)
 
 
 def _explain_timeout(timeout: dict[str, str]) -> tuple[Reason, ...]:
@@ -92,3 +79,26 @@ def _explain_timeout(timeout: dict[str, str]) -> tuple[Reason, ...]:
         "a rank that ends ends the job at once all the same"
     )
     return tuple(Reason(f"{name}={value}", why) for name, value in timeout.items())
+
+
+HOROVOD = Launcher(
+    name="horovod",
+    draft=draft_horovod,
+    ports=lambda _slots: 0,
+    starter=Starter(
+        program="horovodrun",
+        rank_variable="HOROVOD_RANK",
+        folder="",
+        fallback=(),
+        is_in_container=False,
+        first_failure=re.compile(r"Process name: (?P<rank>\d+)\s+Exit code:\s+(?P<code>-?\d+)"),
+        version=("--version",),
+        remedy="for `--launcher horovod` declare it in the job's environment",
+    ),
+    is_elastic=True,
+    is_central=True,
+    drives_whole_host=False,
+    reserved=(),
+    passed=("HOROVOD_",),
+    why_no_container="",
+)

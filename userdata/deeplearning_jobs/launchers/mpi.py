@@ -1,25 +1,18 @@
 """Open MPI: one `mpirun` on the master, whose daemons start the ranks of each host."""
 
 import ipaddress
+import re
 
-from deeplearning_jobs.launchers.hostfile import HOSTFILE, LAUNCHER, hostfile_reason, hostfile_text
-from deeplearning_jobs.plan.job import Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.plan.launch_plan import Host, PlanError, Process
-from deeplearning_jobs.plan.rank_script import OPENMPI_FOLDER, RANK, SSH, START, make_ssh_shim, make_start_script
+from deeplearning_jobs.launchers.launcher import LAUNCHER, Launcher, Starter, hostfile_reason
+from deeplearning_jobs.plan.job import HOSTFILE, RANK, SSH, START, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.plan.launch_plan import Host, Process
+
+OPENMPI_FOLDER = "/opt/amazon/openmpi/bin"
+"""Where AWS's EFA installer, and so a deep-learning image, installs Open MPI."""
 
 
 def draft_mpi(job: Job) -> Draft:
-    """
-    Plan a job of Open MPI.
-
-    Raises:
-        PlanError: Ranks were to run in a container.
-    """
-    if job.request.container:
-        raise PlanError(
-            f"--launcher must not be mpi with a container, got {job.request.container}: a rank of Open MPI speaks "
-            "to its daemon on the host; use --launcher horovod or torchrun"
-        )
+    """Plan a job of Open MPI."""
     layout = job.layout
     meeting = tuple(dict.fromkeys((job.master, *layout.hosts)))
     network = find_network(meeting)
@@ -40,17 +33,12 @@ def draft_mpi(job: Job) -> Draft:
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
         Part(job.request.program),
     ]
-    files = {
-        job.path(START): make_start_script(job),
-        job.path(SSH): make_ssh_shim(job),
-        job.path(HOSTFILE): hostfile_text(job),
-    }
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), job.variables, is_essential=True)
-    return Draft((launcher,), files, explain_parts(parts), job.path("rank-0.log"))
+    return Draft((launcher,), explain_parts(parts), job.path("rank-0.log"))
 
 
 def find_network(hosts: tuple[Host, ...]) -> str:
-    """Return the interface's name where it is the same on all hosts, and else the least network of their addresses."""
+    """Return the common name of the hosts' interfaces, or the smallest network that holds all their addresses."""
     names = {host.interface for host in hosts}
     if len(names) == 1:
         return names.pop()
@@ -65,3 +53,26 @@ def _explain_network(hosts: tuple[Host, ...]) -> str:
     if len({host.interface for host in hosts}) == 1:
         return "the interface that carries each host's address of the cluster; others, such as docker's, lead nowhere"
     return "the network of the hosts' addresses: their interfaces have different names"
+
+
+MPI = Launcher(
+    name="mpi",
+    draft=draft_mpi,
+    ports=lambda _slots: 0,
+    starter=Starter(
+        program="mpirun",
+        rank_variable="OMPI_COMM_WORLD_RANK",
+        folder=OPENMPI_FOLDER,
+        fallback=(),
+        is_in_container=False,
+        first_failure=re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>-?\d+)"),
+        version=("--version",),
+        remedy="for `--launcher mpi` install Open MPI",
+    ),
+    is_elastic=False,
+    is_central=True,
+    drives_whole_host=False,
+    reserved=(),
+    passed=(),
+    why_no_container="a rank of Open MPI speaks to its daemon on the host; use --launcher horovod or torchrun",
+)

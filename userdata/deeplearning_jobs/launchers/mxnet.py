@@ -1,24 +1,17 @@
 """
-MXNet's `dist_sync`: a scheduler on the master, and a parameter server and a worker a host.
+MXNet's `dist_sync`: a scheduler on the first host, and a parameter server and a worker a host.
 
-All run the same program; MXNet turns those that are no workers into what their role says as soon as they import it.
-It numbers its workers itself, in no order that is known beforehand: `DEEPLEARNING_RANK` follows the topology.
+All run the same program; `import mxnet` turns scheduler and servers into their roles. MXNet numbers its workers itself,
+in no fixed order: `DEEPLEARNING_RANK` follows the topology.
 """
 
-from deeplearning_jobs.launchers.ports import take_ports
-from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
-from deeplearning_jobs.plan.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launchers.launcher import NO_GPUS, Launcher, explain_gpus, take_ports, worker_gpus
+from deeplearning_jobs.plan.job import RANK, RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
 from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
-from deeplearning_jobs.plan.rank_script import RANK
 
 
 def draft_mxnet(job: Job) -> Draft:
-    """
-    Plan a job of MXNet.
-
-    Raises:
-        PlanError: The master offered no port.
-    """
+    """Plan a job of MXNet."""
     layout = job.layout
     (port,) = take_ports(job, job.first, 1)
     shared = {
@@ -45,9 +38,8 @@ def draft_mxnet(job: Job) -> Draft:
         make(host, "worker", f"worker-{rank}", {RANK_VARIABLE: str(rank), **gpus}, is_essential=True)
         for rank, host, gpus in worker_gpus(job)
     ]
-    return Draft(
-        (*servers, *workers), {}, (*explain_parts(parts), *_explain(shared), explain_gpus(job)), job.path("rank-0.log")
-    )
+    reasons = (*explain_parts(parts), *_explain(shared), explain_gpus(job, has_servers=True))
+    return Draft((*servers, *workers), reasons, job.path("rank-0.log"))
 
 
 def _interface(job: Job, host: Host) -> str:
@@ -66,3 +58,24 @@ def _explain(shared: dict[str, str]) -> tuple[Reason, ...]:
         Reason("DMLC_ROLE", "scheduler and servers end with the workers; only workers decide how the job ended"),
         Reason("DMLC_NODE_HOST, DMLC_INTERFACE", "each host's own; MXNet would take the first interface that it finds"),
     )
+
+
+MXNET = Launcher(
+    name="mxnet",
+    draft=draft_mxnet,
+    ports=lambda _slots: 1,
+    starter=None,
+    is_elastic=False,
+    is_central=False,
+    drives_whole_host=True,
+    reserved=(
+        "DMLC_NODE_HOST",
+        "DMLC_NUM_SERVER",
+        "DMLC_NUM_WORKER",
+        "DMLC_PS_ROOT_PORT",
+        "DMLC_PS_ROOT_URI",
+        "DMLC_ROLE",
+    ),
+    passed=("DMLC_",),
+    why_no_container="",
+)

@@ -1,28 +1,30 @@
 """
-TensorFlow, which starts nothing by itself: each process learns from `TF_CONFIG` who all are and which it is.
+TensorFlow, whose processes the plan starts itself: each reads the cluster and its own task from `TF_CONFIG`.
 
-Who all are is a file of the run, from which the rank script makes the variable: in the environment of each process, the
-command lines of a large cluster would grow with the square of its size.
+The rank script makes the variable from a file of the run: as a variable of each process, the command lines would grow
+with the square of the cluster's size.
 
-- `tf-ps`: a coordinator (`chief`) on the master, a parameter server a host and a worker a slot. The servers and the
-  workers serve for ever; the job ends with its chief.
+- `tf-ps`: a coordinator (`chief`) on the first host, a parameter server a host and a worker a slot. Servers and workers
+  never end by themselves; the job ends with its chief.
 - `tf-multiworker`: a worker a host, which drives all its GPUs; the first is the chief.
 """
 
 import json
+import shlex
 from typing import NamedTuple
 
-from deeplearning_jobs.launchers.ports import take_ports
-from deeplearning_jobs.launchers.visible_gpus import NO_GPUS, explain_gpus, worker_gpus
-from deeplearning_jobs.plan.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launchers.launcher import NO_GPUS, Launcher, explain_gpus, take_ports, worker_gpus
+from deeplearning_jobs.plan.job import RANK, RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
 from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
-from deeplearning_jobs.plan.rank_script import CLUSTER_FILE, RANK
+
+CLUSTER_FILE = "cluster.json"
+"""Addresses of all processes of a TensorFlow job."""
 
 Cluster = dict[str, list[str]]
 
 
 class Task(NamedTuple):
-    """One process: its kind, its number, its own variables, and whether the job waits for its end."""
+    """One process: kind, number, its own variables, and whether the job waits for its end."""
 
     kind: str
     number: int
@@ -31,12 +33,7 @@ class Task(NamedTuple):
 
 
 def draft_parameter_servers(job: Job) -> Draft:
-    """
-    Plan a job of `ParameterServerStrategy`.
-
-    Raises:
-        PlanError: A host offered too few ports.
-    """
+    """Plan a job of `ParameterServerStrategy`."""
     slots, cluster = job.layout.slots, Cluster(chief=[], worker=[], ps=[])
     for index, host in enumerate(job.layout.hosts):
         has_chief = index == 0
@@ -51,22 +48,17 @@ def draft_parameter_servers(job: Job) -> Draft:
     processes += _make_workers(job, is_essential=False)
     processes.append(_make(job, job.first, Task("chief", 0, NO_GPUS, is_essential=True)))
     ends = Reason("chief-0", "tells the workers what to compute; they and the parameter servers serve until it ends")
-    return Draft(tuple(processes), _cluster_file(job, cluster), (*_explain(job), ends), job.path("chief-0.log"))
+    return _make_draft(job, cluster, processes, (*_explain(job, has_servers=True), ends), "chief-0.log")
 
 
 def draft_multiworker(job: Job) -> Draft:
-    """
-    Plan a job of `MultiWorkerMirroredStrategy`.
-
-    Raises:
-        PlanError: A host offered too few ports.
-    """
+    """Plan a job of `MultiWorkerMirroredStrategy`."""
     slots, cluster = job.layout.slots, Cluster(worker=[])
     for host in job.layout.hosts:
         cluster["worker"] += [f"{host.address}:{port}" for port in take_ports(job, host, slots)]
     processes = _make_workers(job, is_essential=True)
     first = Reason("worker-0", "is the chief: it alone writes what TensorFlow keeps")
-    return Draft(tuple(processes), _cluster_file(job, cluster), (*_explain(job), first), job.path("rank-0.log"))
+    return _make_draft(job, cluster, processes, (*_explain(job, has_servers=False), first), "rank-0.log")
 
 
 def _make_workers(job: Job, *, is_essential: bool) -> list[Process]:
@@ -82,8 +74,16 @@ def _make(job: Job, host: Host, task: Task) -> Process:
     return Process(host.name, name, join_parts(_list_parts(job)), environment, task.is_essential)
 
 
-def _cluster_file(job: Job, cluster: Cluster) -> dict[str, str]:
-    return {job.path(CLUSTER_FILE): json.dumps(cluster) + "\n"}
+def _make_draft(
+    job: Job, cluster: Cluster, processes: list[Process], reasons: tuple[Reason, ...], rank_zero_log: str
+) -> Draft:
+    file = job.path(CLUSTER_FILE)
+    lines = (
+        f"cluster=$(cat {shlex.quote(file)}) || exit 1",
+        f"kind=${{{TASK_VARIABLE}%-*}} number=${{{TASK_VARIABLE}##*-}}",
+        r'export TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"$kind\", \"index\": $number}}"',
+    )
+    return Draft(tuple(processes), reasons, job.path(rank_zero_log), {file: json.dumps(cluster) + "\n"}, lines)
 
 
 def _list_parts(job: Job) -> list[Part]:
@@ -93,9 +93,35 @@ def _list_parts(job: Job) -> list[Part]:
     ]
 
 
-def _explain(job: Job) -> tuple[Reason, ...]:
+def _explain(job: Job, *, has_servers: bool) -> tuple[Reason, ...]:
     return (
         *explain_parts(_list_parts(job)),
         Reason("TF_CONFIG", f"from {CLUSTER_FILE}: all by address, with ports that were free when each host was asked"),
-        explain_gpus(job),
+        explain_gpus(job, has_servers=has_servers),
     )
+
+
+TF_PS = Launcher(
+    name="tf-ps",
+    draft=draft_parameter_servers,
+    ports=lambda slots: slots + 2,
+    starter=None,
+    is_elastic=False,
+    is_central=False,
+    drives_whole_host=False,
+    reserved=("TF_CONFIG",),
+    passed=("TF_CONFIG",),
+    why_no_container="",
+)
+TF_MULTIWORKER = Launcher(
+    name="tf-multiworker",
+    draft=draft_multiworker,
+    ports=lambda slots: slots,
+    starter=None,
+    is_elastic=False,
+    is_central=False,
+    drives_whole_host=True,
+    reserved=("TF_CONFIG",),
+    passed=("TF_CONFIG",),
+    why_no_container="",
+)

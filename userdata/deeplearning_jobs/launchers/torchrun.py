@@ -1,9 +1,10 @@
-"""torchrun: one agent a host, which starts the ranks of its host."""
+"""torchrun: one process a host, which starts the ranks of its host."""
 
-from deeplearning_jobs.launchers.ports import take_ports
-from deeplearning_jobs.plan.job import Draft, Job, Part, explain_parts, join_parts
+import re
+
+from deeplearning_jobs.launchers.launcher import Launcher, Starter, take_ports
+from deeplearning_jobs.plan.job import RANK, START, Draft, Job, Part, explain_parts, join_parts
 from deeplearning_jobs.plan.launch_plan import Process
-from deeplearning_jobs.plan.rank_script import RANK, START, has_container_start, make_start_script
 
 RESTARTS = 3
 NO_RANK = "9:1"
@@ -15,29 +16,21 @@ The standard output of the local rank 9, which few hosts have, and whose rank sc
 
 
 def draft_torchrun(job: Job) -> Draft:
-    """
-    Plan a job of torchrun.
-
-    Options are written with underscores, which PyTorch 1.13 and 2.x both take.
-
-    Raises:
-        PlanError: The master offered no port.
-    """
+    """Plan a job of torchrun; PyTorch 1.13 and 2.x both accept options with underscores."""
     (port,) = take_ports(job, job.first, 1)
     commands = [_list_parts(job, node, port) for node in range(len(job.layout.hosts))]
     processes = tuple(
         Process(host.name, f"node-{node}", join_parts(commands[node]), job.variables, is_essential=True)
         for node, host in enumerate(job.layout.hosts)
     )
-    files = {job.path(START): make_start_script(job)}
-    return Draft(processes, files, explain_parts(commands[0]), job.path("rank-0.log"))
+    return Draft(processes, explain_parts(commands[0]), job.path("rank-0.log"))
 
 
 def _list_parts(job: Job, node: int, port: int) -> list[Part]:
     layout = job.layout
     start = (
         "starts torchrun in the container, with this host's interface and devices"
-        if has_container_start(job)
+        if job.request.container
         else "puts the environment's programs first in PATH; without torchrun there: python3 -m torch.distributed.run"
     )
     return [
@@ -79,3 +72,31 @@ def _explain_slots(job: Job) -> str:
     if not job.layout.has_gpus:
         return "ranks a host, which has no GPUs"
     return "a rank a GPU" if job.layout.slots == job.first.gpu_count else "ranks a host, as asked for"
+
+
+TORCHRUN = Launcher(
+    name="torchrun",
+    draft=draft_torchrun,
+    ports=lambda _slots: 1,
+    starter=Starter(
+        program="torchrun",
+        rank_variable="RANK",
+        folder="",
+        fallback=(
+            "# An environment may have PyTorch without having its command in PATH.",
+            'command -v torchrun > /dev/null || { shift && set -- python3 -m torch.distributed.run "$@"; }',
+        ),
+        is_in_container=True,  # It comes with PyTorch, which the host may lack.
+        first_failure=re.compile(
+            r"Root Cause.*?rank\s+: (?P<rank>\d+) \(local_rank.*?exitcode\s+: (?P<code>-?\d+)", re.DOTALL
+        ),
+        version=(),
+        remedy="for `--launcher torchrun` declare torch in the job's environment",
+    ),
+    is_elastic=True,
+    is_central=False,
+    drives_whole_host=False,
+    reserved=(),
+    passed=("GROUP_", "LOCAL_", "MASTER_", "OMP_", "RANK", "ROLE_", "TORCHELASTIC_", "WORLD_SIZE"),
+    why_no_container="",
+)

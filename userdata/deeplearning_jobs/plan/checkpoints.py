@@ -1,4 +1,4 @@
-"""The checkpoints from which a job goes on."""
+"""Checkpoints from which a job resumes."""
 
 import shlex
 from collections.abc import Sequence
@@ -13,18 +13,12 @@ _UNFINISHED = (".tmp", ".part")
 
 def find_newest(folder: Path, pattern: str = "") -> str:
     """
-    Find the checkpoint that was written last.
+    Return the absolute path of the newest checkpoint; empty for none.
 
     Args:
         folder: The job's checkpoints.
         pattern: Glob below the folder, such as `epoch-*/model.pt`. Default: every file and folder directly in it
-            that is neither hidden nor called *.tmp or *.part.
-
-    Returns:
-        Its absolute path; empty when there is none.
-
-    Raises:
-        PlanError: The pattern leads out of the folder.
+            that is neither hidden nor named *.tmp or *.part.
     """
     if pattern and (pattern.startswith("/") or ".." in PurePosixPath(pattern).parts):
         raise PlanError(
@@ -45,17 +39,7 @@ def find_newest(folder: Path, pattern: str = "") -> str:
 
 
 def fill_arguments(program: Sequence[str], resume_arguments: str, newest: str) -> tuple[str, ...]:
-    """
-    Write the newest checkpoint into a command line.
-
-    Args:
-        program: The program and its arguments, in which `{checkpoint}` becomes the checkpoint, or nothing.
-        resume_arguments: Words that are added only when there is a checkpoint, quoted as for a shell.
-        newest: The checkpoint; empty for none.
-
-    Raises:
-        PlanError: The further arguments have an open quote.
-    """
+    """Fill `{checkpoint}` with the newest checkpoint, or nothing; append the resume arguments where there is one."""
     try:
         further = shlex.split(resume_arguments)
     except ValueError as error:
@@ -66,14 +50,7 @@ def fill_arguments(program: Sequence[str], resume_arguments: str, newest: str) -
 
 
 def set_aside(folder: Path, before_run: int) -> Path | None:
-    """
-    Begin with an empty folder of checkpoints and keep the old one beside it.
-
-    Effects: the folder is renamed to `checkpoints-before-run-<k>`.
-
-    Returns:
-        What the old one is called now; None when it held nothing.
-    """
+    """Replace a folder of checkpoints with an empty one; return the old one's new path, None where it was empty."""
     if not folder.is_dir() or not any(folder.iterdir()):
         folder.mkdir(parents=True, exist_ok=True)
         return None

@@ -1,9 +1,9 @@
-"""A job while its plan is made: what was asked for, the hosts, the variables, and what a launcher contributes."""
+"""A job during planning: request, hosts, variables, and the contribution of a launcher."""
 
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -19,46 +19,23 @@ RESUME_VARIABLE = "DEEPLEARNING_RESUME_FROM"
 DATA_VARIABLE = "DEEPLEARNING_DATA"
 UNBUFFERED_VARIABLE = "PYTHONUNBUFFERED"
 METRICS_FILE = "metrics.json"
-"""In the run's folder; rank 0 makes it, if it likes."""
-
-RESERVED = frozenset(
-    {
-        RANK_VARIABLE,
-        TASK_VARIABLE,
-        "DMLC_NODE_HOST",
-        "DMLC_NUM_SERVER",
-        "DMLC_NUM_WORKER",
-        "DMLC_PS_ROOT_PORT",
-        "DMLC_PS_ROOT_URI",
-        "DMLC_ROLE",
-        "HOROVOD_RANK",
-        "OMPI_COMM_WORLD_RANK",
-        "RANK",
-        "TF_CONFIG",
-    }
-)
-"""What tells processes apart: one value for all would make them one."""
+"""In the run's folder; a program may write it on rank 0."""
+RANK, START, SSH, ADDRESSES, HOSTFILE = "rank", "start", "bin/ssh", "addresses", "hostfile"
+"""Scripts and files of a run, below its folder."""
 
 _FOLDER = re.compile(rf"(?P<mount>/.*)/{JOBS_FOLDER}/(?P<job>[^/\s]+)/runs/(?P<run>[^/\s]+)")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Job:
-    """
-    What launchers make their part of a plan from.
-
-    Attributes:
-        request: What the user asks for.
-        layout: The hosts that take part, and ranks a host.
-    """
+    """The request of a job, and the hosts that take part."""
 
     request: JobRequest
     layout: Layout
 
     @property
     def master(self) -> Host:
-        """The cluster's master, on which the launchers of Horovod and MPI run."""
+        """The cluster's master, on which central launchers run."""
         return self.layout.master
 
     @property
@@ -87,22 +64,17 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The value of `DEEPLEARNING_JOB`, by which the processes of a run are known on every host."""
+        """Value of `DEEPLEARNING_JOB`, the mark of the run's processes on every host."""
         return f"{self._folder['job']}/{self._folder['run']}"
 
     @property
     def mount_point(self) -> str:
-        """Where the shared file system is mounted."""
+        """Mount point of the shared file system."""
         return self._folder["mount"]
 
     @cached_property
     def variables(self) -> Mapping[str, str]:
-        """
-        The variables of every process: the job's own, then the user's.
-
-        Raises:
-            PlanError: One of the user's is malformed, or is for the plan alone to set.
-        """
+        """The variables of every process: the job's own, then the user's."""
         own = {
             JOB_VARIABLE: self.name,
             CHECKPOINT_VARIABLE: str(PurePosixPath(self.request.folder).parents[1] / "checkpoints"),
@@ -111,17 +83,12 @@ class Job:
             METRICS_PATH_VARIABLE: self.path(METRICS_FILE),
             UNBUFFERED_VARIABLE: "1",
         }
-        for name, value in self.request.environment.items():
-            if not _VARIABLE.fullmatch(name) or "\0" in value:
-                raise PlanError(f"--env must be NAME=VALUE, got {name!r}; names are letters, digits and _")
-            if name in RESERVED or (name == JOB_VARIABLE and value != self.name):
-                raise PlanError(f"--env must not set {name}, got {value!r}; the plan sets it, leave it out")
         return {**own, **self.request.environment}
 
 
 @dataclass(frozen=True)
 class Part:
-    """Words of a command line that belong together, and why they are there; without a why they need none."""
+    """Words of a command line that belong together, and their reason; empty where they need none."""
 
     words: tuple[str, ...]
     why: str = ""
@@ -134,15 +101,17 @@ class Draft:
 
     Attributes:
         processes: In the order of their start.
-        files: Path -> text, beside the scripts that every launcher needs.
-        reasons: Of its command lines and its variables.
-        rank_zero_log: The file that holds what rank 0 writes.
+        reasons: Of command lines and variables.
+        rank_zero_log: Path of the log of rank 0.
+        files: Path -> text, beside the scripts that every run has. Default: none.
+        rank_lines: Lines of shell that the rank script runs before the program. Default: none.
     """
 
     processes: tuple[Process, ...]
-    files: Mapping[str, str]
     reasons: tuple[Reason, ...]
     rank_zero_log: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    rank_lines: tuple[str, ...] = ()
 
 
 def join_parts(parts: list[Part]) -> tuple[str, ...]:

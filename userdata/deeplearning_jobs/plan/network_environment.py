@@ -1,8 +1,8 @@
 """
-What a job's environment says of the network, by instance type: what is set, what is left alone, and why.
+Network settings of a job by instance type, with the reason for each that is set or left to the libraries.
 
 The rules are those of AWS's EFA cheat sheet (awsome-distributed-training) for libfabric from 1.18 and aws-ofi-nccl from
-1.7, which every current deep-learning image exceeds.
+1.7; every current deep-learning image has newer ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,7 @@ NOT_SET = "not set"
 
 
 def explain_network(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> list[Reason]:
-    """
-    Say what is set for the network of these hosts, and what is not.
-
-    Args:
-        hosts: Those that take part.
-        variables: The user's, which always win.
-        is_on_one_host: Whether all ranks stay on one host.
-    """
+    """Return the reasons for the network settings of the hosts; the user's variables override them."""
     reasons = [_explain_interfaces(hosts, variables, is_on_one_host=is_on_one_host)]
     reasons += [
         Reason(f"{name}={variables[name]}", f"you gave it with --env; AWS advises against it: {why}")

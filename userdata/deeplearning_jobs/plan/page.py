@@ -1,10 +1,10 @@
-"""The page that `deeplearning plan` prints: what would run, where each rank would be, and why every part is there."""
+"""Page of `deeplearning plan`: processes, places of ranks, and the reason for every part."""
 
 import shlex
 from collections.abc import Iterable, Sequence
 
+from deeplearning_jobs.plan.job import RANK
 from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
-from deeplearning_jobs.plan.rank_script import RANK
 from deeplearning_jobs.plan.topology import Place, list_places
 
 MOST_PLACES = 64
@@ -33,7 +33,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _render_processes(plan: LaunchPlan) -> Iterable[str]:
-    """Show variables that all processes have once, before what each has of its own."""
+    """Show variables that all processes share once, before those of each."""
     processes = plan.processes
     rank_script = next(path for path in plan.files if path.endswith(f"/{RANK}"))
     shared = {
@@ -57,7 +57,7 @@ def _without(process: Process, shared: dict[str, str]) -> dict[str, str]:
 
 
 def _wrap(argv: Sequence[str], rank_script: str) -> Iterable[str]:
-    """Show a command line with an option and its values a line, and the program on the last."""
+    """Show a command line with one option and its values a line, and the program on the last."""
     end = argv.index(rank_script)
     lines: list[list[str]] = [[]]
     for word in argv[:end]:

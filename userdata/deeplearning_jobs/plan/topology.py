@@ -1,7 +1,7 @@
 """
-Which hosts take part, with how many ranks each, and what of a host each rank gets.
+Topology of a job: the hosts that take part, the ranks of each, and each rank's share of its host.
 
-Ranks are hosts x slots, always, and a host's ranks are neighbours. Rank 0 is on the master, or on the first worker
+Ranks are always hosts x slots, and the ranks of a host are neighbours. Rank 0 is on the master, or on the first worker
 where the master does not train.
 """
 
@@ -13,26 +13,18 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError
 
-WHOLE_HOST_LAUNCHERS = frozenset({"mxnet", "tf-multiworker"})
-"""One of their workers drives all GPUs of its host."""
 _UNKNOWN_HARDWARE = HardwareSettings("", 0, 1, 0)
 _MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
 class Layout:
-    """
-    The hosts that take part, and ranks a host.
-
-    Attributes:
-        hosts: That of rank 0 first.
-        slots: Ranks a host.
-        master: Where launchers run, whether it takes part or not.
-    """
+    """The hosts that take part, that of rank 0 first, with `slots` ranks each; central launchers run on `master`."""
 
     hosts: tuple[Host, ...]
     slots: int
     master: Host
+    drives_whole_host: bool
 
     @property
     def ranks(self) -> int:
@@ -47,16 +39,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Place:
-    """
-    Where a rank runs and what it gets.
-
-    Attributes:
-        rank: From 0.
-        host: The host's name.
-        local_rank: Its number on the host, from 0.
-        gpus: Indexes of its GPUs; empty on a CPU host.
-        cards: Indexes of the network cards that its share of the host comes to.
-    """
+    """Place of a rank; numbers and indexes begin at 0, `gpus` is empty on a CPU host, `cards` are network cards."""
 
     rank: int
     host: str
@@ -68,14 +51,7 @@ class Place:
 def list_hosts(
     members: Sequence[tuple[str, Member]], hardware: Mapping[str, HardwareSettings], interface: str
 ) -> list[Host]:
-    """
-    Return the members as plans see them, from nothing but what every node has on its disk.
-
-    Args:
-        members: Host name and description of each node, the master first.
-        hardware: Role -> what its instance type has.
-        interface: The network interface of this node, which stands for that of each.
-    """
+    """Return the members, the master first, as hosts of a plan: from this node's files, all with its own interface."""
     hosts = []
     for rank, (name, member) in enumerate(members):
         role = NodeRole.WORKER if rank else NodeRole.MASTER
@@ -96,28 +72,23 @@ def list_hosts(
     return hosts
 
 
-def choose_layout(hosts: Sequence[Host], request: JobRequest) -> Layout:
-    """
-    Decide which hosts take part, with how many ranks each.
-
-    Raises:
-        PlanError: What was asked for does not fit the hosts, or the hosts do not fit each other.
-    """
+def choose_layout(hosts: Sequence[Host], request: JobRequest, *, drives_whole_host: bool) -> Layout:
+    """Choose the hosts that take part and the ranks of each; raises PlanError where the request does not fit."""
     if not hosts:
         raise PlanError("hosts must be at least one, got none; wait until the cluster has formed")
     training = tuple(host for host in hosts if host.trains)
     if not training:
         raise PlanError("a worker must be there, got none: the master does not train; wait for one, or add one")
-    slots = _choose_slots(training, request)
+    slots = _choose_slots(training, request, 1 if drives_whole_host else None)
     if request.ranks is None:
-        return Layout(training, slots, hosts[0])
+        return Layout(training, slots, hosts[0], drives_whole_host)
     _check_ranks(request.ranks, len(training), slots)
     if request.ranks <= slots:
-        return Layout(training[:1], request.ranks, hosts[0])
-    return Layout(training[: request.ranks // slots], slots, hosts[0])
+        return Layout(training[:1], request.ranks, hosts[0], drives_whole_host)
+    return Layout(training[: request.ranks // slots], slots, hosts[0], drives_whole_host)
 
 
-def _choose_slots(hosts: Sequence[Host], request: JobRequest) -> int:
+def _choose_slots(hosts: Sequence[Host], request: JobRequest, default: int | None) -> int:
     counts = [_check_count(host) for host in hosts]
     fewest, most = min(counts), max(counts)
     listed = _list_counts(hosts)
@@ -139,11 +110,11 @@ def _choose_slots(hosts: Sequence[Host], request: JobRequest) -> int:
                 f"--slots must not exceed the GPUs of a host, got {request.slots} > {fewest}; leave it out for {fewest}"
             )
         return request.slots
-    return 1 if request.launcher in WHOLE_HOST_LAUNCHERS else max(1, fewest)
+    return default or max(1, fewest)
 
 
 def _check_count(host: Host) -> int:
-    """Return a host's GPUs, once they are known and the driver shows some where the type has some."""
+    """Return a host's GPUs; raises where they are unknown, or where the type has some and the driver shows none."""
     if host.gpu_count is None or host.gpu_count < 0:
         raise PlanError(
             f"gpu_count of {host.name} must be known, got none: nobody could count its GPUs; "
@@ -174,7 +145,7 @@ def _check_ranks(ranks: int, host_count: int, slots: int) -> None:
 
 
 def _list_counts(hosts: Sequence[Host]) -> str:
-    """Name one host for each count, the first of them."""
+    """Name the first host of each count."""
     first: dict[int | None, str] = {}
     for host in hosts:
         first.setdefault(host.gpu_count, host.name)
@@ -184,9 +155,9 @@ def _list_counts(hosts: Sequence[Host]) -> str:
 
 def share(count: int, slots: int, local_rank: int) -> tuple[int, ...]:
     """
-    Return which of a host's things belong to one of its ranks: neighbours, and the same number for each rank.
+    Return a rank's share of `count` things of its host: neighbours, and equally many for each rank.
 
-    Where there are fewer things than ranks, neighbouring ranks share one.
+    With fewer things than ranks, neighbouring ranks share one.
     """
     if count < slots:
         return (local_rank * count // slots,) if count else ()
@@ -194,25 +165,25 @@ def share(count: int, slots: int, local_rank: int) -> tuple[int, ...]:
     return tuple(range(local_rank * each, (local_rank + 1) * each))
 
 
-def choose_gpus(launcher: str, host: Host, slots: int, local_rank: int) -> tuple[int, ...]:
-    """Return the GPUs of a rank: an even share where one worker drives several, and else the one of its local rank."""
+def choose_gpus(host: Host, slots: int, local_rank: int, *, drives_whole_host: bool) -> tuple[int, ...]:
+    """Return a rank's GPUs: an even share where one rank drives several, else the GPU of its local rank."""
     count = host.gpu_count or 0
-    if launcher in WHOLE_HOST_LAUNCHERS:
+    if drives_whole_host:
         return share(count, slots, local_rank)
     return (local_rank,) if count else ()
 
 
 def list_places(plan: LaunchPlan) -> list[Place]:
     """
-    Return where each rank runs, in order.
+    Return the place of each rank, in order.
 
-    The network cards are an even division of those that take an EFA, or else of all. NCCL chooses by the distance on
-    the PCIe bus, which the division follows on the types whose cards and GPUs share switches.
+    The network cards are an even division of those that take an EFA, or else of all. NCCL chooses by distance on the
+    PCIe bus, which this division follows on types whose cards and GPUs share switches.
     """
     places = []
     for index, host in enumerate(plan.hosts):
         for local_rank in range(plan.slots):
-            gpus = choose_gpus(plan.launcher, host, plan.slots, local_rank)
+            gpus = choose_gpus(host, plan.slots, local_rank, drives_whole_host=plan.drives_whole_host)
             cards = _choose_cards(host, gpus, plan.slots, local_rank)
             places.append(Place(index * plan.slots + local_rank, host.name, local_rank, gpus, cards))
     return places

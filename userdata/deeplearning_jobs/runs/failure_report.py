@@ -1,41 +1,31 @@
-"""Finds, after a run has failed, which rank was the first and what it last said."""
+"""Report of a failed run: the first failed rank and its last lines."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.job import RANK_VARIABLE
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.job_folder import Run
 from deeplearning_jobs.runs.log_follower import read_last_lines
-from deeplearning_jobs.runs.supervision import CENTRAL_LAUNCHERS, Outcome
+from deeplearning_jobs.runs.supervision import RunOutcome
 
 SHOWN_LINES = 20
 LONGEST_LINE = 400
 READ_LINES = 2000
 """Of a launcher's log; what it says of the first failure comes near its end."""
 
-# horovodrun names the rank itself, mpirun [[job,1],rank].
-_CENTRAL = re.compile(r"Process name: (?:\[\[\d+,\d+\],(?P<rank>\d+)\]|(?P<number>\d+))\s+Exit code:\s+(?P<code>-?\d+)")
-_TORCHRUN = re.compile(r"Root Cause.*?rank\s+: (?P<rank>\d+) \(local_rank.*?exitcode\s+: (?P<code>-?\d+)", re.DOTALL)
-
 
 @dataclass(frozen=True)
 class FailureReport:
-    """
-    What is known of the first failure.
-
-    Attributes:
-        status: Of the rank that failed first where its launcher names it, else of the launcher.
-        lines: For the user: who failed, where, in which file its last lines are, and these lines.
-    """
+    """Report of the first failure: status of the rank, or of its launcher where none is named, and lines to show."""
 
     status: int
     lines: tuple[str, ...]
 
 
-def explain_failure(run: Run, plan: LaunchPlan, outcome: Outcome) -> FailureReport:
-    """Read the logs of a run that failed."""
+def explain_failure(run: Run, plan: LaunchPlan, outcome: RunOutcome) -> FailureReport:
+    """Read the logs of a failed run."""
     process = outcome.failed
     if process is None:
         return FailureReport(outcome.status, ())
@@ -53,16 +43,15 @@ def explain_failure(run: Run, plan: LaunchPlan, outcome: Outcome) -> FailureRepo
 
 
 def _find_rank(plan: LaunchPlan, said: str) -> tuple[int, int] | None:
-    pattern = _CENTRAL if plan.launcher in CENTRAL_LAUNCHERS else _TORCHRUN
-    match = pattern.search(said)
-    if match is None:
+    starter = LAUNCHERS[plan.launcher].starter
+    match = starter.first_failure.search(said) if starter else None
+    if match is None or not int(match["code"]):
         return None
-    rank = match["rank"] if match["rank"] is not None else match["number"]
-    return (int(rank), int(match["code"])) if int(match["code"]) else None
+    return int(match["rank"]), int(match["code"])
 
 
 def _show(host: str, log: Path, otherwise: Path) -> tuple[str, ...]:
-    """Return the last lines of a rank; where it came to write none, those of what was to start it."""
+    """Return the last lines of a rank's log, or of the log of its starter where the rank wrote none."""
     for file in (log, otherwise):
         last = read_last_lines(file, SHOWN_LINES)
         if last:
@@ -72,5 +61,5 @@ def _show(host: str, log: Path, otherwise: Path) -> tuple[str, ...]:
 
 
 def _clean(line: str) -> str:
-    """Return a line without control characters, its indentation kept: it is shown on a terminal."""
+    """Return a line without control characters: it goes to a terminal. Indentation is kept."""
     return "".join(letter if letter.isprintable() else " " for letter in line)[:LONGEST_LINE].rstrip()

@@ -1,8 +1,8 @@
 """
-Where a job's files lie on the shared file system, and what is written there of its runs.
+Folder of a job on the shared file system, and the records of its runs.
 
-    jobs/<job>/job.json          when the job was first run, by whom
-    jobs/<job>/checkpoints/      what every run of the job goes on from
+    jobs/<job>/job.json          time and user of the first run
+    jobs/<job>/checkpoints/      what every run of the job resumes from
     jobs/<job>/runs/<k>/         plan.json, plan.txt, launch.log, status.json and a log a rank
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from deeplearning_contract.document import ContractError
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.run_status import RunStatus
 from deeplearning_node.atomic_file import write_file
@@ -20,22 +21,20 @@ from deeplearning_node.atomic_file import write_file
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LAUNCHER = "launcher"
 """The plan's name of a process that starts the ranks from the master."""
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|bash|sh|dash|zsh")
+_PYTHON_OPTIONS = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_SHELL_OPTIONS = frozenset({"-o", "-O"})
+"""Those that take the next word."""
 
 
 class JobNameError(ValueError):
-    """A name names no job, or cannot name one."""
+    """A name that no job has, or that no job can have."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """
-    One run of a job.
-
-    Attributes:
-        job: The job's name.
-        number: From 1.
-        path: Its folder.
-    """
+    """One run of a job; numbers begin at 1."""
 
     job: str
     number: int
@@ -43,73 +42,59 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What marks the run's processes, as `DEEPLEARNING_JOB`."""
+        """Mark of the run's processes, the value of `DEEPLEARNING_JOB`."""
         return f"{self.job}/{self.number}"
 
     @property
     def launch_log(self) -> Path:
-        """What the run's supervisor says."""
+        """Log of the run's supervisor."""
         return self.path / "launch.log"
 
     def log(self, process: str) -> Path:
         """
-        Return the file that takes what a process of the plan writes outside its ranks.
+        Return the log of a process of the plan, for its output outside of ranks.
 
-        A process on another host writes its own file by its own name: two hosts that add to one file over NFS would
+        A process on another host writes its own file under its own name: two hosts that append to one file over NFS
         overwrite each other's lines.
         """
         return self.path / (f"{process}.log" if process == LAUNCHER else f"ssh-{process}.log")
 
     def write_plan(self, plan: LaunchPlan, page: str) -> None:
-        """
-        Keep what runs, and write the files that it needs.
-
-        Effects: plan.json, plan.txt and the plan's own files.
-        """
+        """Write plan.json, plan.txt and the plan's own files."""
         write_file(self.path / "plan.json", json.dumps(asdict(plan), indent=2) + "\n")
         write_file(self.path / "plan.txt", page)
         for name, text in plan.files.items():
             write_file(Path(name), text, 0o755 if text.startswith("#!") else 0o644)
 
     def write_status(self, status: RunStatus) -> None:
-        """
-        Replace the run's status.
-
-        Effects: status.json.
-        """
+        """Replace status.json."""
         write_file(self.path / "status.json", status.to_text())
 
     def read_status(self) -> RunStatus | None:
-        """Return the run's status; None when it has none that can be read."""
+        """Return the run's status; None when it has no readable one."""
         try:
             return RunStatus.from_text((self.path / "status.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # ContractError is a ValueError.
+        except (OSError, ContractError):
             return None
 
     def find_rank_zero_log(self) -> Path:
-        """Return the file that rank 0 writes, as the plan says."""
+        """Return the log of rank 0 that the plan names."""
         try:
             return Path(json.loads((self.path / "plan.json").read_text(encoding="utf-8"))["rank_zero_log"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError:  # The run ended before its plan was written.
             return self.path / "rank-0.log"
 
 
 @dataclass(frozen=True)
 class JobFolder:
-    """
-    One job.
-
-    Attributes:
-        name: The job's name.
-        path: Its folder.
-    """
+    """One job."""
 
     name: str
     path: Path
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the job's checkpoints."""
+        """Folder of the job's checkpoints."""
         return self.path / "checkpoints"
 
     def runs(self) -> list[Run]:
@@ -121,18 +106,16 @@ class JobFolder:
         return [self.run(number) for number in numbers]
 
     def run(self, number: int) -> Run:
-        """Return a run, whether it is there or not."""
+        """Return a run, which need not exist."""
         return Run(self.name, number, self.path / "runs" / str(number))
 
     def start_run(self, run: Run, user: str) -> None:
         """
-        Make a run's folder.
-
-        Effects: the job's folder, where it is the first run.
+        Make a run's folder, and the job's for its first run.
 
         Raises:
-            FileExistsError: Another command was faster.
-            OSError: The shared file system does not take it.
+            FileExistsError: Another command made the run first.
+            OSError: The shared file system refuses it.
         """
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         if not (self.path / "job.json").exists():
@@ -141,34 +124,29 @@ class JobFolder:
         run.path.mkdir()
 
     def next_run(self) -> Run:
-        """Return the run that comes next; it is not there yet."""
+        """Return the next run, which does not exist yet."""
         return self.run(max((run.number for run in self.runs()), default=0) + 1)
 
 
 @dataclass(frozen=True)
 class JobsFolder:
-    """
-    All jobs of a cluster.
-
-    Attributes:
-        path: `<mount point>/jobs`.
-    """
+    """All jobs of a cluster, below `<mount point>/jobs`."""
 
     path: Path
 
     def job(self, name: str) -> JobFolder:
         """
-        Return a job, whether it is there or not.
+        Return a job, which need not exist.
 
         Raises:
-            JobNameError: The name cannot be a job's.
+            JobNameError: The name is not valid.
         """
         if not NAME.fullmatch(name):
             raise JobNameError(f"a job's name must be at most 64 letters, digits, '.', '_' and '-', got {name!r}")
         return JobFolder(name, self.path / name)
 
     def jobs(self) -> list[JobFolder]:
-        """Return the jobs that are there, by name."""
+        """Return the existing jobs, by name."""
         try:
             names = sorted(path.name for path in self.path.iterdir() if NAME.fullmatch(path.name) and path.is_dir())
         except OSError:
@@ -185,11 +163,7 @@ class JobsFolder:
 
     def find_run(self, name: str, number: int | None = None) -> Run:
         """
-        Find a run.
-
-        Args:
-            name: The job, or `<job>/<run>`; empty for the job that was started last.
-            number: Which run. Default: the newest.
+        Return a run of `<job>` or `<job>/<run>`, by default the newest; an empty name is the last started job.
 
         Raises:
             JobNameError: There is no such run.
@@ -213,5 +187,40 @@ class JobsFolder:
 
 
 def now() -> str:
-    """Return the time as the files have it, UTC."""
+    """Return the time in the format of the files, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def name_job(program: tuple[str, ...]) -> str:
+    """
+    Return the default name of a job: the stem of its program file, or its module.
+
+    Raises:
+        JobNameError: The command line yields no valid name.
+    """
+    name = program[0]
+    file = find_program_file(program)
+    if file:
+        name = Path(file).stem
+    elif "-m" in program[1:-1]:
+        name = program[program.index("-m", 1) + 1].removesuffix(".__main__").rpartition(".")[2]
+    name = _UNFIT.sub("-", Path(name).name)[:64].strip("-._")
+    if not NAME.fullmatch(name):
+        raise JobNameError(f"the program's name {program[0]!r} cannot name the job; add --name")
+    return name
+
+
+def find_program_file(program: tuple[str, ...]) -> str:
+    """Return the file that a command line runs: the program itself, or its interpreter's script; empty for none."""
+    if not _INTERPRETERS.fullmatch(Path(program[0]).name):
+        return program[0] if "/" in program[0] else ""
+    options = _PYTHON_OPTIONS if "py" in Path(program[0]).name else _SHELL_OPTIONS
+    words = iter(program[1:])
+    for word in words:
+        if word in options:
+            next(words, "")
+        elif word in {"-m", "-c", "-"}:
+            return ""
+        elif not word.startswith("-"):
+            return word
+    return ""

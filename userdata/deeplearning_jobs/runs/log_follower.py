@@ -1,4 +1,4 @@
-"""Follows files as they grow."""
+"""Follower of growing log files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,27 +9,20 @@ CHUNK_BYTES = 1 << 20
 
 class LogFollower:
     """
-    Passes on what is added to a file, from its beginning or from its last lines.
+    Copies what is appended to a file, from its beginning or from its last lines.
 
-    The file may come later. It is kept open: where it is replaced, the old one is followed.
+    The file need not exist yet. It stays open: a replaced file is followed in its old version.
     """
 
     def __init__(self, path: Path, write: Callable[[bytes], None], last_lines: int | None = None) -> None:
-        """
-        Bind the file; nothing is read yet.
-
-        Args:
-            path: The file.
-            write: Takes what was added, as it is.
-            last_lines: Begin with so many of its last lines. Default: with all.
-        """
+        """Bind the file without opening it; begins at its start, or `last_lines` before its end."""
         self.path = path
         self._write = write
         self._last_lines = last_lines
         self._file: BinaryIO | None = None
 
     def poll(self) -> bool:
-        """Pass on what was added since; tell whether anything was."""
+        """Copy what was appended; return whether anything was."""
         if self._file is None:
             try:
                 self._file = self.path.open("rb")
@@ -44,13 +37,13 @@ class LogFollower:
         return has_more
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
 
 def find_last_lines(file: BinaryIO, count: int) -> int:
-    """Return where a file's last lines begin; reads it from its end, as far as is needed."""
+    """Return the offset of a file's last lines; reads it backwards, as far as needed."""
     position = file.seek(0, 2)
     wanted, is_end = count, True
     while position > 0 and count > 0:

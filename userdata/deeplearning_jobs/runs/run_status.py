@@ -1,4 +1,4 @@
-"""How a run of a job stands, and whether the process that looks after it still lives."""
+"""Status of a run, and whether its supervisor is alive."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -15,15 +15,7 @@ ENDED_STATES = frozenset("XZ")
 
 @dataclass(frozen=True)
 class Supervisor:
-    """
-    The process that looks after a run, named so that no later process is taken for it.
-
-    Attributes:
-        instance_id: Where it runs.
-        boot: The boot of that machine.
-        process_id: Its process.
-        started: When that process was started, in ticks since the boot.
-    """
+    """The process that supervises a run; boot id and start, in ticks since the boot, tell it from a later process."""
 
     instance_id: str
     boot: str
@@ -33,7 +25,7 @@ class Supervisor:
     @classmethod
     def of_process(cls, instance_id: str, process_id: int) -> "Supervisor":
         """
-        Describe a process of this machine.
+        Describe a process of this node.
 
         Raises:
             OSError: There is none of that id.
@@ -41,30 +33,26 @@ class Supervisor:
         return cls(instance_id, _read_boot(), process_id, _read_start(process_id))
 
     def is_alive_on(self, instance_id: str) -> bool:
-        """Tell whether it runs on this machine, which is the instance."""
+        """Tell whether it runs on this node, which is the instance."""
         try:
             return self == Supervisor.of_process(instance_id, self.process_id)
-        except (OSError, ValueError, IndexError):
+        except OSError:
             return False
 
 
 @dataclass(frozen=True)
 class RunStatus:
     """
-    How a run stands.
+    Status of a run; status.json holds these fields.
 
     Attributes:
-        job: The job's name.
-        run: The run's number.
-        launcher: What launched it.
-        state: `running` until its end is known.
+        state: `running` until the end is known.
         status: Exit status of the job; None while it runs.
         started: UTC.
         ended: UTC; empty while it runs.
         hosts: Names of the hosts that take part.
-        cause: Why it did not succeed, in one line.
-        resumed_from: The checkpoint from which it went on; empty for none.
-        supervisor: Who looks after it.
+        cause: Of a failure or a stop, in one line.
+        resumed_from: The checkpoint that the run resumed from; empty for none.
     """
 
     job: str
@@ -86,10 +74,10 @@ class RunStatus:
     @classmethod
     def from_text(cls, text: str) -> "RunStatus":
         """
-        Read what `to_text` wrote.
+        Read the JSON document.
 
         Raises:
-            ContractError: It does not have its shape.
+            ContractError: It has another shape.
         """
         return parse_record(cls, text, "status")
 
@@ -100,7 +88,7 @@ class RunStatus:
         return replace(self, state=state, status=status, ended=ended, cause=cause)
 
     def is_running_on(self, instance_id: str) -> bool:
-        """Tell whether it runs and somebody on this instance looks after it; a stale `running` does not count."""
+        """Tell whether it runs and its supervisor is alive on this instance; a stale `running` does not count."""
         return self.state == "running" and self.supervisor.is_alive_on(instance_id)
 
 

@@ -1,8 +1,8 @@
 """
-Looks after one run: starts what its plan says, waits, and sees that nothing is left when it ends.
+Supervision of one run: starts the processes of its plan, waits for their end, and leaves none behind.
 
-What starts on the master is a child of this process, and so is the `ssh` of what starts on any host; none shares the
-terminal, so that an interruption reaches this process alone, which ends the others in order.
+A process on the master is a child of this process, and so is the `ssh` of a process on another host. No child shares
+the terminal: an interrupt reaches this process alone, which ends the others in order.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.job import JOB_VARIABLE
 from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
 from deeplearning_jobs.runs.job_folder import Run
@@ -32,30 +33,21 @@ END_SECONDS = 10.0
 """What the job may take to end well after one of its servers failed."""
 MOST_UNBEGUN = 6
 """Connections to one host that have not begun: sshd refuses some of more than ten (MaxStartups)."""
-CENTRAL_LAUNCHERS = frozenset({"horovod", "mpi"})
 LOST = 255
 CANNOT_START = 127
 BEGINS, ENDED = "begins on", "ended with status"
 
 
 class Shells(Protocol):
-    """The way to the hosts."""
+    """Access to the hosts."""
 
     def command(self, host: str, shell_text: str) -> list[str]:
-        """Return the program that runs a text in the shell of a host."""
+        """Return the command line that runs a text in the shell of a host."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """
-    How a run ended.
-
-    Attributes:
-        state: In a word.
-        status: The job's exit status.
-        cause: Why it did not succeed, in one line; empty when it did.
-        failed: The process that failed first; None when none did.
-    """
+class RunOutcome:
+    """The end of a run; `cause` is empty for a success, `failed` is the process that failed first."""
 
     state: Literal["succeeded", "failed", "stopped"]
     status: int
@@ -72,12 +64,12 @@ class _Child:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the host's shell runs it; a connection that is still being made has written nothing."""
+        """Whether the host's shell runs it; a connection that is not established yet has written nothing."""
         return not self.is_remote or self.log.stat().st_size > 0
 
     @property
     def status(self) -> int | None:
-        """The exit status as a shell has it; None while it runs."""
+        """The exit status as a shell reports it; None while it runs."""
         status = self.popen.poll()
         return 128 - status if status is not None and status < 0 else status
 
@@ -97,16 +89,16 @@ class Supervision:
         followers: Iterable[LogFollower] = (),
     ) -> None:
         """
-        Bind the run; nothing is started yet.
+        Bind the run; starts nothing.
 
         Args:
-            run: Whose folder takes the logs.
-            plan: What to start.
-            shells: The way to the hosts.
-            programs: Where this node's programs are.
-            end_everywhere: Ends what is left of the run on every host, and returns when it is gone.
+            run: Takes the logs in its folder.
+            plan: The processes to start.
+            shells: Access to the hosts.
+            programs: This node's programs.
+            end_everywhere: Ends the run's processes on every host, and returns when they are gone.
             clock: Default: the machine's.
-            followers: Logs that are shown while the run goes on, that of rank 0 first.
+            followers: Logs to show during the run, that of rank 0 first.
         """
         self._run = run
         self._plan = plan
@@ -117,17 +109,17 @@ class Supervision:
         self._followers = tuple(followers)
         self._children: list[_Child] = []
         self._signal = 0
-        self._patience: Deadline | None = None
+        self._server_deadline: Deadline | None = None
 
     def request_stop(self, signal_number: int) -> None:
-        """Stop the run at the next look; a signal's handler may call it."""
+        """Stop the run at the next poll; signal handlers may call it."""
         self._signal = self._signal or signal_number
 
-    def carry_out(self) -> Outcome:
+    def carry_out(self) -> RunOutcome:
         """
         Run the plan to its end.
 
-        Effects: processes on the hosts, which are gone when it returns, and a log a process in the run's folder.
+        Effects: processes on the hosts, none of which remains, and a log a process in the run's folder.
         """
         waiting = list(self._plan.processes)
         try:
@@ -139,38 +131,38 @@ class Supervision:
                 self._show()
                 self._clock.wait(POLL_SECONDS)
         except ProgramError as error:
-            return Outcome("failed", CANNOT_START, str(error))
+            return RunOutcome("failed", CANNOT_START, str(error))
         finally:
             self._end()
 
-    def _judge(self, *, has_waiting: bool) -> Outcome | None:
-        """Return how the run has ended; None while it goes on."""
+    def _judge(self, *, has_waiting: bool) -> RunOutcome | None:
+        """Return the outcome; None while the run continues."""
         if self._signal:
-            return Outcome("stopped", 128 + self._signal, f"stopped by {signal.Signals(self._signal).name}")
+            return RunOutcome("stopped", 128 + self._signal, f"stopped by {signal.Signals(self._signal).name}")
         failed = self._list_failed()
         if failed:
             first, status = failed[0], failed[0].status or 0
-            return Outcome("failed", status, describe_end(first.process, status, first.log), first.process)
+            return RunOutcome("failed", status, describe_end(first.process, status, first.log), first.process)
         if has_waiting or any(child.status is None for child in self._children if child.process.is_essential):
             return None
-        return Outcome("succeeded", 0)
+        return RunOutcome("succeeded", 0)
 
     def _list_failed(self) -> list[_Child]:
         """
         Return the children whose failure is the job's.
 
-        A parameter server that fails keeps its workers waiting for ever, so it counts as well; but not while the job
-        may just be ending: servers notice that sooner than this process.
+        Workers wait for ever for a parameter server that has failed, so its failure counts too; but not while the job
+        may be ending: servers notice the end sooner than this process.
         """
         failed = [child for child in self._children if child.status]
         essential = [child for child in failed if child.process.is_essential]
         if essential or not failed:
             return essential
-        self._patience = self._patience or Deadline.after(self._clock, END_SECONDS)
-        return failed if self._patience.is_over else []
+        self._server_deadline = self._server_deadline or Deadline.after(self._clock, END_SECONDS)
+        return failed if self._server_deadline.is_over else []
 
     def _start_due(self, waiting: list[Process]) -> list[Process]:
-        """Start what may start now; return the rest."""
+        """Start the processes that may start now; return the rest."""
         unbegun = Counter(
             child.process.host for child in self._children if child.status is None and not child.has_begun
         )
@@ -186,7 +178,7 @@ class Supervision:
     def _start(self, process: Process) -> _Child:
         variables = {**process.environment, JOB_VARIABLE: self._run.name}
         process = replace(process, environment=variables)
-        is_remote = self._plan.launcher not in CENTRAL_LAUNCHERS
+        is_remote = not LAUNCHERS[self._plan.launcher].is_central
         argv = process.argv
         programs, environment = self._programs, {**os.environ, **variables}
         if is_remote:
@@ -221,14 +213,7 @@ class Supervision:
 
 
 def make_shell_text(process: Process, folder: Path, other_folder: Path) -> str:
-    """
-    Return what the login user's shell on a host runs for a process.
-
-    Args:
-        process: Of the plan.
-        folder: In which it runs where the host has it: that of the user.
-        other_folder: In which it runs elsewhere.
-    """
+    """Return the shell text that runs a process: in `folder` where its host has it, else in `other_folder`."""
     variables = [f"{name}={value}" for name, value in process.environment.items()]
     command = shlex.join(["env", *variables, *process.argv])
     return "\n".join(
@@ -244,7 +229,7 @@ def make_shell_text(process: Process, folder: Path, other_folder: Path) -> str:
 
 
 def describe_end(process: Process, status: int, log: Path) -> str:
-    """Say how a process ended; `ssh` itself ends with 255 when it loses the host, and then none there told a status."""
+    """Describe the end of a process. `ssh` itself ends with 255 when it loses the host, without a remote status."""
     if status == LOST and ENDED not in log.read_text(encoding="utf-8", errors="replace"):
         return f"the connection to {process.host}, where {process.name} runs, was lost or refused"
     return f"{process.name} on {process.host} {ENDED} {status}"

@@ -1,0 +1,116 @@
+"""The record of a launcher, and the hostfile, ports and GPUs that several launchers give their processes."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from deeplearning_jobs.plan.job import Draft, Job
+from deeplearning_jobs.plan.launch_plan import Host, PlanError, Reason
+from deeplearning_jobs.plan.topology import choose_gpus
+
+LAUNCHER = "launcher"
+"""Name of the process of a central launcher."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+NO_GPUS = {VISIBLE: ""}
+"""A process that computes nothing would allocate memory on every GPU that it sees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Starter:
+    """
+    The framework's own program that starts ranks. No field has a default.
+
+    Attributes:
+        rank_variable: The variable from which each rank reads its number.
+        folder: Where images have the program outside of PATH; empty for none.
+        fallback: Lines of the start script for an environment that lacks the command.
+        is_in_container: Whether the program itself runs in the job's container.
+        first_failure: Pattern of its report of the first failed rank, with the groups `rank` and `code`.
+        version: Arguments that print the version, for `deeplearning check --image`; empty to only look for the program.
+        remedy: Hint of `deeplearning check --image` where the program is missing.
+    """
+
+    program: str
+    rank_variable: str
+    folder: str
+    fallback: tuple[str, ...]
+    is_in_container: bool
+    first_failure: re.Pattern[str]
+    version: tuple[str, ...]
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """
+    Everything that differs between launchers. No field has a default: a new launcher decides each.
+
+    Attributes:
+        name: Value of `--launcher`.
+        ports: Ranks a host -> free ports that each host must offer; 0 ranks stands for a host's default.
+        starter: The program that starts ranks; None where the plan starts every rank itself.
+        is_elastic: Whether a job continues when hosts leave or join.
+        is_central: Whether one process on the master starts the ranks of all hosts.
+        drives_whole_host: Whether one rank drives all GPUs of its host.
+        reserved: Variables that the plan sets; `--env` refuses them.
+        passed: Prefixes of variables that containers receive, beside those that the plan itself sets.
+        why_no_container: Why ranks cannot run in a container, with a remedy; empty where they can.
+    """
+
+    name: str
+    draft: Callable[[Job], Draft]
+    ports: Callable[[int], int]
+    starter: Starter | None
+    is_elastic: bool
+    is_central: bool
+    drives_whole_host: bool
+    reserved: tuple[str, ...]
+    passed: tuple[str, ...]
+    why_no_container: str
+
+    def starts_in_container(self, job: Job) -> bool:
+        """Tell whether the job's container holds the starter, and not each rank."""
+        return bool(job.request.container) and self.starter is not None and self.starter.is_in_container
+
+
+def hostfile_reason(job: Job) -> str:
+    """Explain the slots of the hostfile."""
+    if not job.layout.has_gpus:
+        return f"the run's own: ranks {job.layout.slots} a host, which has no GPUs"
+    if job.layout.slots == job.first.gpu_count:
+        return "the run's own: a slot a GPU"
+    return f"the run's own: {job.layout.slots} of {job.first.gpu_count} GPUs a host, as asked for"
+
+
+def take_ports(job: Job, host: Host, count: int) -> tuple[int, ...]:
+    """Return the first free ports that a host offers; raises PlanError where it offers fewer."""
+    offered = job.request.ports.get(host.name, ())
+    if len(offered) < count:
+        raise PlanError(
+            f"{host.name} must offer {count} free ports, got {len(offered)}; see what listens there: ss -tln"
+        )
+    return offered[:count]
+
+
+def worker_gpus(job: Job) -> Iterator[tuple[int, Host, dict[str, str]]]:
+    """Yield each worker's rank, its host, and the variable with its GPUs; no variable on hosts without GPUs."""
+    if VISIBLE in job.request.environment:
+        raise PlanError(
+            f"--env must not set {VISIBLE} with --launcher {job.request.launcher}, got "
+            f"{job.request.environment[VISIBLE]!r}: the plan gives each worker its own; leave it out"
+        )
+    layout = job.layout
+    for index, host in enumerate(layout.hosts):
+        for local_rank in range(layout.slots):
+            gpus = choose_gpus(host, layout.slots, local_rank, drives_whole_host=layout.drives_whole_host)
+            variable = {VISIBLE: ",".join(map(str, gpus))} if gpus else {}
+            yield index * layout.slots + local_rank, host, variable
+
+
+def explain_gpus(job: Job, *, has_servers: bool) -> Reason:
+    """Explain how the GPUs of a host are divided."""
+    if not job.layout.has_gpus:
+        return Reason(f"{VISIBLE} not set", "for workers: these hosts have no GPUs")
+    each = (job.first.gpu_count or 0) // job.layout.slots if job.layout.drives_whole_host else 1
+    servers = "; none for servers, which would take memory of each" if has_servers else ""
+    return Reason(VISIBLE, f"{each} GPU{'s' if each > 1 else ''} a worker{servers}")
