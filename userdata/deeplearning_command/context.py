@@ -69,12 +69,12 @@ class Context:
 
     @property
     def is_root(self) -> bool:
-        """Whether the caller is root."""
+        """True where the caller is root."""
         return os.geteuid() == 0
 
     @property
     def is_login_user(self) -> bool:
-        """Whether the caller is the login user."""
+        """True where the caller is the login user."""
         return os.geteuid() == self.user.user_id
 
     @property

@@ -32,26 +32,26 @@ class Command(NamedTuple):
     statuses: Mapping[int | str, str]
     alias: str = ""
     is_internal: bool = False
-    """Whether only programs of the node run it: no help lists it, and no message offers it."""
+    """True for a command that only programs of the node run: no help lists it, and no message offers it."""
 
 
 COMMANDS = (
     Command(
         "hosts",
         "cluster.hosts",
-        "list the nodes and say who answers",
+        "list the nodes, and which of them answer",
         {0: "all nodes answer or none was asked", 1: "some do not", 2: "the cluster has not formed"},
     ),
     Command(
         "health",
         "cluster.health",
-        "say whether the nodes are fit",
+        "check the health of every node",
         {0: "all nodes are healthy", 1: "some are not or did not answer", 2: "no node could be asked"},
     ),
     Command(
         "check",
         "check.check",
-        "prove the contract on this node, or say what an image lacks",
+        "check this node against the contract, or a machine that becomes an image",
         {0: "everything is right", 1: "something is not", 2: "the checks could not run"},
     ),
     Command(

@@ -104,7 +104,7 @@ def test_help_says_all(capsys):
             main(arguments)
         assert ended.value.code == 0
     said = capsys.readouterr().out
-    for words in ("say whether the nodes are fit", "--json", "--self", "exit status: 0 all nodes are healthy"):
+    for words in ("check the health of every node", "--json", "--self", "exit status: 0 all nodes are healthy"):
         assert words in said
 
 

@@ -210,7 +210,7 @@ def test_it_waits_until_no_job_and_no_gpu_has_been_busy_for_so_many_minutes(job_
 
 def test_a_host_that_does_not_answer_may_be_busy():
     said = idle_watch.judge(HostResult("deeplearning-worker2", None, "", "timed out"))
-    assert said == "deeplearning-worker2 does not tell: timed out"
+    assert said == "deeplearning-worker2 does not answer: timed out"
 
 
 @pytest.mark.fault(68)

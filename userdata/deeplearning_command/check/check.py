@@ -1,4 +1,4 @@
-"""`deeplearning check`: proves the contract on a node, or reports what an image lacks."""
+"""`deeplearning check`: checks of a node against the contract, and of a machine that becomes an image."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from deeplearning_command.check.contract import check_contract
 from deeplearning_command.check.image import check_image
-from deeplearning_command.check.probe import Check, Probe
+from deeplearning_command.check.probe import Check
 from deeplearning_command.check.variables import check_environment, check_ssh, list_expected
 from deeplearning_command.context import Context
 from deeplearning_command.terminal import RefusedError, draw_table
@@ -28,7 +28,7 @@ deeplearning check --image, or python3 -m deeplearning_command check --image in 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the form of the answer, and the kind of machine."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--image", action="store_true", help="say what this machine lacks to become an image of nodes")
+    parser.add_argument("--image", action="store_true", help="list what this machine lacks to become an image of nodes")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
@@ -49,16 +49,15 @@ def _check_node(context: Context) -> list[Check]:
     if member is None:
         detail = trouble or f"generation {membership.generation} does not name this node"
         return [Check("membership", "fault", detail, "wait until the cluster has formed, or read the agent's log")]
-    probe = Probe(context.root, context.programs, user, is_root=context.is_root)
     if facts.role == NodeRole.MASTER.value:
         over_ssh = check_ssh(context.remote)
     else:
         over_ssh = Check("ssh host cmd", "absent", "only the master's key opens nodes; run this on the master as well")
     return [
         Check("membership", "ok", f"generation {membership.generation} names {len(membership.members)} nodes"),
-        *check_environment(probe, list_expected(membership, member, facts.mount_point)),
+        *check_environment(context, list_expected(membership, member, facts.mount_point)),
         over_ssh,
-        *check_contract(probe, facts, membership),
+        *check_contract(context, membership),
     ]
 
 

@@ -5,7 +5,8 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 
-from deeplearning_command.check.probe import Check, Probe, explain
+from deeplearning_command.check.probe import Check, explain, run_clean, run_login
+from deeplearning_command.context import Context
 from deeplearning_command.remote.nodes import Remote
 from deeplearning_contract.membership import Member, worker_gpu_count
 from deeplearning_contract.names import CONTRACT_VARIABLES, ENVIRONMENT_FILE
@@ -38,18 +39,18 @@ def compare(expected: Mapping[str, str], output: str) -> str:
     return "; ".join(wrong)
 
 
-def check_environment(probe: Probe, expected: Mapping[str, str]) -> list[Check]:
+def check_environment(context: Context, expected: Mapping[str, str]) -> list[Check]:
     """Check the variables in every way in which this node starts a program."""
-    privilege = [] if probe.is_root else ["sudo", "-n"]
+    privilege = [] if context.is_root else ["sudo", "-n"]
     ways: dict[str, Callable[[], str]] = {
-        "environment file": lambda: probe.read(ENVIRONMENT_FILE),
-        "login shell": lambda: probe.run_login(PRINT),
-        "interactive shell": lambda: probe.run(["bash", "-i", "-c", PRINT]),
-        "sudo -E": lambda: probe.run_login(f"sudo -n -E sh -c {shlex.quote(PRINT)}"),
-        "systemd unit": lambda: probe.programs.run([*privilege, "sh", "-c", _unit_text(probe)], timeout_seconds=60),
-        "mpirun -x": lambda: probe.run_login(_mpirun_text()),
+        "environment file": lambda: context.path(ENVIRONMENT_FILE).read_text(encoding="utf-8"),
+        "login shell": lambda: run_login(context, PRINT),
+        "interactive shell": lambda: run_clean(context, ["bash", "-i", "-c", PRINT]),
+        "sudo -E": lambda: run_login(context, f"sudo -n -E sh -c {shlex.quote(PRINT)}"),
+        "systemd unit": lambda: context.programs.run([*privilege, "sh", "-c", _unit_text(context)], timeout_seconds=60),
+        "mpirun -x": lambda: run_login(context, _mpirun_text()),
     }
-    return [_check_way(name, look, expected) for name, look in ways.items()]
+    return [_check_way(name, read, expected) for name, read in ways.items()]
 
 
 def check_ssh(remote: Remote) -> Check:
@@ -69,9 +70,9 @@ def check_ssh(remote: Remote) -> Check:
     return Check(name, "ok", f"the variables are right on {len(results)} of {len(results)} hosts")
 
 
-def _check_way(name: str, look: Callable[[], str], expected: Mapping[str, str]) -> Check:
+def _check_way(name: str, read: Callable[[], str], expected: Mapping[str, str]) -> Check:
     try:
-        output = look()
+        output = read()
     except (OSError, ValueError, ProgramError) as error:
         return Check(name, "fault", explain(error), REMEDY)
     if MPIRUN_ABSENT in output:
@@ -80,11 +81,11 @@ def _check_way(name: str, look: Callable[[], str], expected: Mapping[str, str]) 
     return Check(name, "fault", difference, REMEDY) if difference else Check(name, "ok", "the variables are right")
 
 
-def _unit_text(probe: Probe) -> str:
-    """Return what runs a unit of this moment alone: /run is empty after a reboot, and the file is removed."""
+def _unit_text(context: Context) -> str:
+    """Return the text that runs a unit of this moment alone: a reboot empties /run, and the file is removed."""
     name = f"deeplearning-check-{os.getpid()}"
-    folder = probe.path("/run/systemd/system")
-    file, output = folder / f"{name}.service", probe.path(f"/run/{name}")
+    folder = context.path("/run/systemd/system")
+    file, output = folder / f"{name}.service", context.path(f"/run/{name}")
     unit = f'[Service]\\nType=oneshot\\nExecStart=/bin/sh -c "printenv >{output}"\\n'
     return (
         f"mkdir -p {folder} && printf '{unit}' >{file} && systemctl daemon-reload"
@@ -94,7 +95,7 @@ def _unit_text(probe: Probe) -> str:
 
 
 def _mpirun_text() -> str:
-    """Give MPI the names alone, as the predecessor does, from a login shell that has the values."""
+    """Return the text that gives MPI the names alone, as the predecessor does; the login shell has the values."""
     words = " ".join(f"-x {name}" for name in CONTRACT_VARIABLES)
     run = f"mpirun -np 1 {words} sh -c {shlex.quote(PRINT)}"
     return f"if command -v mpirun >/dev/null; then {run}; else echo {MPIRUN_ABSENT}; fi"

@@ -90,8 +90,8 @@ def end_cluster(remote: Remote, reason: str = REQUESTED) -> list[str]:
                 trouble = send_end(clients.events, remote, reason)
             call_for(clock, AWS_SECONDS, lambda name=name: _set_to_none(client, name))  # type: ignore[misc] # of lambda
     except AwsFailure as error:
-        said = "; ".join(filter(None, [str(error), error.remedy]))
-        raise RefusedError(f"the cluster does not end: {said}") from error
+        causes = filter(None, [str(error), error.remedy])
+        raise RefusedError(f"the cluster does not end: {'; '.join(causes)}") from error
     return [*(f"desired capacity of {name} ({role}) is 0" for name, role in groups), *trouble]
 
 

@@ -26,7 +26,7 @@ leaves the cluster and is replaced.
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the forms of the answer."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--self", action="store_true", dest="is_self", help="look at this node only and print JSON")
+    parser.add_argument("--self", action="store_true", dest="is_self", help="check this node only and print JSON")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:

@@ -17,7 +17,7 @@ ANSWER_SECONDS = GPU_SECONDS + SURVEY_SECONDS
 BUSY_PERCENT = 5
 _GPU_LINE = re.compile(r"^gpu (\d+)$", re.MULTILINE)
 
-# Only what the driver says of its GPUs; a host without the driver has none.
+# Only the load that the driver reports of its GPUs; a host without the driver has none.
 QUESTION = f"""
 if command -v nvidia-smi >/dev/null; then
     timeout --signal=KILL {GPU_SECONDS} nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits |
@@ -66,7 +66,7 @@ def judge(result: HostResult) -> str:
     try:
         facts = read_facts(result.read_document())
     except ContractError as error:
-        return f"{result.host} does not tell: {clean(str(error))}"
+        return f"{result.host} does not answer: {clean(str(error))}"
     if facts.jobs:
         return f"{result.host} runs {', '.join(facts.jobs)}"
     open_steps = sorted(name for name, step in facts.steps.items() if step.state in {"waiting", "running"})

@@ -1,7 +1,6 @@
 """`deeplearning logs`: the output of a job's ranks, and of the agents of all nodes."""
 
 import argparse
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -86,7 +85,6 @@ def show_agents(remote: Remote, lines: int) -> int:
 
 
 def write_out(data: bytes) -> None:
-    """Write bytes to standard output as they are."""
+    """Write bytes to standard output at once, as they are."""
+    sys.stdout.buffer.write(data)
     sys.stdout.flush()
-    while data:
-        data = data[os.write(1, data) :]

@@ -15,7 +15,7 @@ DESCRIPTION = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the node is to offer and to look for."""
+    """Add the ports and the programs to look for."""
     parser.add_argument("--ports", type=int, default=0, metavar="N", help="offer N free ports")
     parser.add_argument("--search", default="", metavar="PATH", help="look for programs here too")
     parser.add_argument("wanted", nargs="*", metavar="WANTED", help="a path, or a program, that must be there")

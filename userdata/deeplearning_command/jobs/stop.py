@@ -22,7 +22,7 @@ STOP_SECONDS = GRACE_SECONDS + KILL_SECONDS + 25
 """Most time of one host, the connection included."""
 POLL_SECONDS = 0.1
 DESCRIPTION = """
-End a job on every host: its processes are told to end, and killed after 10 s. Only those that belong to the job end.
+End a job on every host: its processes get SIGTERM, and SIGKILL after 10 s. Only those that belong to the job end.
 """
 
 

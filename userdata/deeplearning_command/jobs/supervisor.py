@@ -61,7 +61,7 @@ class PreparedRun:
 
     Attributes:
         resumed_from: The checkpoint from which it goes on; empty for none.
-        ends_cluster: Whether the cluster ends with it.
+        ends_cluster: True where the cluster ends with it.
     """
 
     run: Run

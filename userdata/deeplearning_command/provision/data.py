@@ -16,7 +16,7 @@ from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.document import ContractError, field, read_record
 from deeplearning_contract.names import DATA_DIRECTORY
 from deeplearning_node.node_facts import NodeFacts
-from deeplearning_node.provision_status import Step, data_step, is_ready, is_settled, read_status
+from deeplearning_node.provision_status import ENVIRONMENT_STEP, Step, data_step, is_ready, is_settled, read_status
 from deeplearning_provision.status import Status
 
 POLL_SECONDS = 2.0
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         stage(context)
     elif options.wait:
         wait(context)
-    steps = read_data_steps(facts, context.root)
+    steps = read_data_steps(context.root)
     sources = describe_sources(facts, steps)
     if options.json:
         print_line(json.dumps({"instance_id": facts.instance_id, "sources": sources}))
@@ -79,17 +79,16 @@ def show_preset(name: str, staged: Path) -> int:
     return 1 if missing else 0
 
 
-def read_data_steps(facts: NodeFacts, root: Path) -> Mapping[str, Step]:
+def read_data_steps(root: Path) -> Mapping[str, Step]:
     """Return the step of each source."""
-    steps = read_status(root)
-    return {data_step(source.name): steps[data_step(source.name)] for source in facts.needs.data}
+    return {name: step for name, step in read_status(root).items() if name != ENVIRONMENT_STEP}
 
 
 def wait(context: Context) -> None:
     """Poll this node's status, and report progress, until nothing changes any more."""
     progress = Progress(context.clock, describe_step)
     while True:
-        steps = read_data_steps(NodeFacts.read(context.root), context.root)
+        steps = read_data_steps(context.root)
         for name, step in steps.items():
             progress.report(name, step)
         if is_settled(steps):

@@ -29,7 +29,7 @@ KEPT_BYTES = 1 << 20
 LINE_BYTES = 1 << 16
 
 # Sent before the text: the shell there prints its own status, so that 255 from `ssh` alone means no answer.
-TELL_STATUS = 'trap \'printf "\\001%s\\n" "$?"\' EXIT\n'
+PRINT_STATUS = 'trap \'printf "\\001%s\\n" "$?"\' EXIT\n'
 _STATUS = re.compile(rb"\x01(\d{1,3})\n")
 
 
@@ -118,7 +118,7 @@ class Remote:
 
         Args:
             hosts: As `find` takes them; an unknown one is refused before any is asked.
-            shell_text: What the login user's shell runs.
+            shell_text: A program for the login user's shell.
             seconds: After which a host is given up; what runs there is not ended by it.
             at_once: Most connections at the same time.
             on_result: Called with each result in this thread, as they come.
@@ -127,7 +127,7 @@ class Remote:
         Returns:
             A result for each host, in the order given.
         """
-        commands = [self.command(host, TELL_STATUS + shell_text) for host in hosts]
+        commands = [self.command(host, PRINT_STATUS + shell_text) for host in hosts]
         lock = threading.Lock()
         ended = threading.Event()
 
