@@ -1,5 +1,5 @@
 """
 `deeplearning`, the command that users have on every node.
 
-Each subcommand is one module that adds itself to the parser of `main.py`.
+`main.py` has the table of its subcommands, each of which is one module.
 """

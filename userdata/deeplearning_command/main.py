@@ -1,54 +1,168 @@
-"""Where `deeplearning` starts: the parser, to which every subcommand adds itself."""
+"""The entry point of `deeplearning`: the table of commands, and the parser that is made from it."""
 
 import argparse
-import importlib
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deeplearning_command.terminal.errors import REFUSED, RefusedError
+from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.version import VERSION
-from deeplearning_node.programs import Programs, system_path
 
-INTERRUPTED = 130
-COMMANDS = {
-    "hosts": "cluster.hosts",
-    "health": "cluster.health",
-    "check": "check.check",
-    "exec": "cluster.exec",
-    "provision": "provision.provision",
-    "data": "provision.data",
-    "environment": "provision.environment",
-    "setup": "cluster.setup",
-    "wait": "provision.wait",
-    "plan": "jobs.plan",
-    "run": "jobs.run",
-    "stop": "jobs.stop",
-    "logs": "jobs.logs",
-    "end": "cluster.end",
-}
-"""Subcommand -> its module, in the order of the help; `add_hosts` of `cluster/hosts.py` adds `hosts`."""
-INTERNAL = {"node-facts": "jobs.node_facts", "stop-when-idle": "cluster.stop_when_idle"}
-"""Commands that programs of the node run; no list shows them, and no message offers them."""
-DESCRIPTION = "What a user does with a cluster, on its nodes."
+if TYPE_CHECKING:  # a parser that only prints its help needs neither
+    from deeplearning_node.deadline import Clock
+    from deeplearning_node.programs import Programs
+
+REFUSED, INTERRUPTED = 2, 130
+DESCRIPTION = "Use a cluster from its nodes: run jobs, manage their data and software, and check the nodes."
 
 
-def main(arguments: Sequence[str], root: Path = Path("/"), programs: Programs | None = None) -> int:
+class Command(NamedTuple):
     """
-    Run one subcommand.
+    A subcommand.
+
+    Its module is imported when the command is used, and has `DESCRIPTION`, `run(options, context) -> int`, and
+    `add_options(parser)` where the command has options.
+    """
+
+    name: str
+    module: str
+    help: str
+    statuses: Mapping[int | str, str]
+    alias: str = ""
+    is_internal: bool = False
+    """True for a command that only programs of the node run: no help lists it, and no message offers it."""
+
+
+COMMANDS = (
+    Command(
+        "hosts",
+        "cluster.hosts",
+        "list the nodes, and which of them answer",
+        {0: "all nodes answer or none was asked", 1: "some do not", 2: "the cluster has not formed"},
+    ),
+    Command(
+        "health",
+        "cluster.health",
+        "check the health of every node",
+        {0: "all nodes are healthy", 1: "some are not or did not answer", 2: "no node could be asked"},
+    ),
+    Command(
+        "check",
+        "check.check",
+        "check this node against the contract, or a machine that becomes an image",
+        {0: "everything is right", 1: "something is not", 2: "the checks could not run"},
+    ),
+    Command(
+        "exec",
+        "cluster.exec",
+        "run a command on every host",
+        {0: "the command ended with 0 on every host", 1: "not on every one", 2: "it was not run at all"},
+    ),
+    Command(
+        "provision",
+        "provision.provision",
+        "bring data and environment to this node",
+        {0: "everything is there", 1: "something failed for good", 2: "refused", 75: "a later attempt may succeed"},
+    ),
+    Command(
+        "data",
+        "provision.data",
+        "show the data that jobs read, or stage it again",
+        {0: "all data is there", 1: "some is not", 2: "the state is not known"},
+    ),
+    Command(
+        "environment",
+        "provision.environment",
+        "show, build or enter the software environment of jobs",
+        {0: "the environment is there", 1: "it is not", 2: "none was declared or no node could be asked"},
+        alias="env",
+    ),
+    Command(
+        "setup",
+        "cluster.setup",
+        "run the set-up script again on all nodes",
+        {0: "the script ended with 0 on every node", 1: "not on every one", 2: "it was not run at all"},
+    ),
+    Command(
+        "wait",
+        "provision.wait",
+        "wait until data and environment are on every node",
+        {0: "all is there", 1: "something failed for good", 2: "no node could be asked"},
+    ),
+    Command(
+        "plan",
+        "jobs.plan",
+        "show what a job would run, and why",
+        {0: "planned", 1: "planned, but run would refuse it now", 2: "it cannot be planned"},
+    ),
+    Command(
+        "run",
+        "jobs.run",
+        "run a job on the cluster",
+        {
+            "that of the job,": "which is the status of the rank that failed first where the launcher reports it",
+            2: "the job was not started",
+            127: "its launcher could not be started",
+            130: "stopped by Ctrl-C",
+        },
+    ),
+    Command(
+        "stop",
+        "jobs.stop",
+        "end a job on every host",
+        {0: "nothing of the job is left", 1: "something may be", 2: "there is no such job"},
+    ),
+    Command(
+        "logs",
+        "jobs.logs",
+        "show what a job wrote",
+        {0: "shown", 1: "not by all hosts (--agent)", 2: "there is no such job, run or log"},
+    ),
+    Command("end", "cluster.end", "end the cluster", {0: "the cluster ends", 2: "it does not"}),
+    Command("completion", "completion", "print the completion of commands for a shell", {0: "printed"}),
+    Command("node-facts", "jobs.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
+    Command(
+        "stop-when-idle", "cluster.stop_when_idle", "", {0: "the cluster ends", 2: "it does not"}, is_internal=True
+    ),
+)
+"""In the order of the help."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of one command; imports the command's module when it begins to parse."""
+
+    module = ""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Add the description and the options of the command, then parse."""
+        if self.module:
+            module, self.module = import_module(f"deeplearning_command.{self.module}"), ""
+            self.description = module.DESCRIPTION
+            self.set_defaults(run=module.run)
+            if hasattr(module, "add_options"):
+                module.add_options(self)
+        return super().parse_known_args(args, namespace)
+
+
+def main(
+    arguments: Sequence[str], root: Path = Path("/"), programs: "Programs | None" = None, clock: "Clock | None" = None
+) -> int:
+    """
+    Run one command, and return its exit status: 0, 1 for bad news, 2 for no answer, 130 when interrupted.
 
     Args:
         arguments: The command line, without the program.
         root: Where the node's file tree begins; `/` but for tests.
         programs: The node's programs. Default: those of the user's `PATH` and of the system.
-
-    Returns:
-        The exit status: 0, 1 when the answer is bad news, 2 when there is no answer, 130 interrupted.
+        clock: Measures pauses. Default: the machine's.
     """
     options = make_parser(*arguments[:1]).parse_args(arguments)
+    from deeplearning_command.context import Context  # noqa: PLC0415 - help is printed without it
+
     try:
-        status: int = options.run(options, root, programs or Programs(system_path(os.environ.get("PATH", ""))))
+        status: int = options.run(options, Context(root, programs, clock))
     except RefusedError as error:
         sys.stderr.write(f"deeplearning {options.subcommand}: {error}\n")
         return REFUSED
@@ -59,18 +173,17 @@ def main(arguments: Sequence[str], root: Path = Path("/"), programs: Programs | 
 
 
 def make_parser(named: str = "") -> argparse.ArgumentParser:
-    """
-    Return the parser; each subcommand adds itself, with the function that runs it as the default of `run`.
-
-    Args:
-        named: The only subcommand that it has to know: loading one takes half the time of loading all, and a job starts
-            one on every host. Default, and for a name that is none: all of users.
-    """
+    """Return the parser of all commands for users, and of the one that is `named`."""
     parser = argparse.ArgumentParser(prog="deeplearning", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
-    subcommands = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND", required=True)
-    known = COMMANDS | INTERNAL
-    for name in [named] if named in known else COMMANDS:
-        module = importlib.import_module(f"deeplearning_command.{known[name]}")
-        getattr(module, f"add_{name.replace('-', '_')}")(subcommands)
+    subcommands = parser.add_subparsers(
+        title="commands", dest="subcommand", metavar="COMMAND", required=True, parser_class=CommandParser
+    )
+    for command in COMMANDS:
+        if command.is_internal and command.name != named:
+            continue
+        epilog = "exit status: " + "; ".join(f"{status} {words}" for status, words in command.statuses.items())
+        shown: dict[str, Any] = {} if command.is_internal else {"help": command.help}
+        aliases = [command.alias] if command.alias else []
+        subcommands.add_parser(command.name, aliases=aliases, epilog=epilog, **shown).module = command.module
     return parser

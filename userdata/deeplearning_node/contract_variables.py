@@ -38,11 +38,16 @@ PROGRAM_SECONDS = 60
 
 def contract_variables(node: Node, workers_count: int, gpu_count: int) -> dict[str, str]:
     """Return the contract's variables for this node."""
+    return list_variables(node.settings.file_system.mount_point, workers_count, gpu_count)
+
+
+def list_variables(mount_point: str, workers_count: int, gpu_count: int) -> dict[str, str]:
+    """Return the contract's variables in their order."""
     values = {
         WORKERS_PATH_VARIABLE: WORKERS_FILE,
         WORKERS_COUNT_VARIABLE: str(workers_count),
         WORKER_GPU_COUNT_VARIABLE: str(gpu_count),
-        EFS_MOUNT_VARIABLE: node.settings.file_system.mount_point,
+        EFS_MOUNT_VARIABLE: mount_point,
     }
     return {name: values[name] for name in CONTRACT_VARIABLES}
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.settings import NodeSettings
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.programs import Programs
 
-if TYPE_CHECKING:  # it loads Python's HTTP client, a third of the start of `deeplearning` on every host
+if TYPE_CHECKING:  # they would take a third of the start of `deeplearning` on every host
+    from deeplearning_contract.settings import NodeSettings
     from deeplearning_node.instance_metadata import Identity
 
 INSTANCES_DIRECTORY = "/var/lib/deeplearning/instances"
@@ -37,7 +37,7 @@ class LoginUser:
 class Node:
     """One node."""
 
-    settings: NodeSettings  # What user data said
+    settings: "NodeSettings"  # What user data said
     identity: "Identity"  # What EC2 says of the instance
     root: Path = Path("/")  # Where its file tree begins; `/` but for tests
     programs: Programs = field(default_factory=Programs)

@@ -16,6 +16,7 @@ from deeplearning_node.atomic_file import write_file
 from deeplearning_node.node import Node
 
 FACTS_FILE = "/opt/deeplearning/node.json"
+COMMAND_FILE = "/usr/local/bin/deeplearning"
 
 
 @dataclass(frozen=True)

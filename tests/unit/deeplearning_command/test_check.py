@@ -83,7 +83,7 @@ def prepare(lab, index, node):
 def fakes(lab, node, monkeypatch):
     """The folder of a formed master's programs."""
     monkeypatch.setattr(
-        "deeplearning_command.check.variables.WORKERS_FILE", str(node.path("/opt/deeplearning/workers"))
+        "deeplearning_node.contract_variables.WORKERS_FILE", str(node.path("/opt/deeplearning/workers"))
     )
     found = prepare(lab, 0, node)
     node.path("/opt/deeplearning/environment").write_text((found / "login").read_text())
@@ -208,7 +208,7 @@ def test_the_caller_proves_nothing_by_its_own_variables(node, fakes, capsys, mon
 def test_a_worker_tries_all_but_the_way_to_the_others(lab, capsys, monkeypatch):
     node = lab.node(1)
     workers = str(node.path("/opt/deeplearning/workers"))
-    monkeypatch.setattr("deeplearning_command.check.variables.WORKERS_FILE", workers)
+    monkeypatch.setattr("deeplearning_node.contract_variables.WORKERS_FILE", workers)
     fakes = prepare(lab, 1, node)
     for name in ("getent", "systemctl"):
         (fakes / name).write_text((fakes / name).read_text().replace("node0", "node1"))

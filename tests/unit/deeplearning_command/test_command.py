@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
 from deeplearning_agent.boot import command_install as command_file
 from deeplearning_agent.boot.command_install import install_command
-from deeplearning_command.main import main
+from deeplearning_command.main import COMMANDS, main
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.version import VERSION
 from deeplearning_node.health.findings import Finding, HealthReport
@@ -103,8 +104,38 @@ def test_help_says_all(capsys):
             main(arguments)
         assert ended.value.code == 0
     said = capsys.readouterr().out
-    for words in ("say whether the nodes are fit", "--json", "--self", "exit status: 0 all nodes are healthy"):
+    for words in ("check the health of every node", "--json", "--self", "exit status: 0 all nodes are healthy"):
         assert words in said
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_of_the_table_has_help_with_its_exit_statuses(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command.name, "--help"])
+    assert ended.value.code == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for status, words in command.statuses.items():
+        assert f"{status} {words}" in printed
+
+
+def test_the_list_of_commands_imports_none_of_them(agent_folder):
+    code = (
+        "import sys; from deeplearning_command.main import make_parser; make_parser().format_help()\n"
+        "ours = {name for name in sys.modules if name.startswith('deeplearning_')}\n"
+        "assert ours == {'deeplearning_command', 'deeplearning_command.main', 'deeplearning_command.terminal',"
+        " 'deeplearning_contract', 'deeplearning_contract.version'}, ours\n"
+        "assert not {'dataclasses', 'logging', 'subprocess'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-S", "-c", code], check=True, env={"PYTHONPATH": str(agent_folder)})
+
+
+def test_bash_completes_the_commands_of_users(tmp_path, capsys):
+    assert main(["completion", "bash"], tmp_path) == 0
+    script = capsys.readouterr().out
+    ask = 'COMP_CWORD=1; _deeplearning deeplearning "$0" deeplearning; echo "${COMPREPLY[@]}"'
+    for begin, names in (("h", "hosts health"), ("env", "environment env"), ("node", "")):
+        done = subprocess.run(["bash", "-c", script + ask, begin], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == names.split()
 
 
 def test_an_unknown_command_is_offered_those_of_users_alone(capsys):
@@ -187,7 +218,7 @@ def test_programs_get_json_with_what_is_right_as_well(lab, node, capsys):
         "verdict": "healthy",
         "generation": 3,
         "findings": [
-            *(finding.to_document() for finding in FIT),
+            *(asdict(finding) for finding in FIT),
             {"name": "clock", "ok": True, "detail": "at most 30 s off", "remedy": ""},
         ],
     }

@@ -12,11 +12,10 @@ from botocore.exceptions import EndpointConnectionError
 from deeplearning_command.cluster import end as end_command
 from deeplearning_command.cluster import idle_watch
 from deeplearning_command.cluster import stop_when_idle as idle_command
-from deeplearning_command.cluster.end import run_end
-from deeplearning_command.cluster.stop_when_idle import run_stop_when_idle
+from deeplearning_command.context import Context
 from deeplearning_command.main import make_parser
 from deeplearning_command.remote.nodes import HostResult
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_node.aws_clients import AwsClients
@@ -79,7 +78,7 @@ def end(job_lab, *arguments, clock=None):
     search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_FOLDER", str(job_lab.folder))
-        return run_end(options, root, Programs(search_path), clock)
+        return options.run(options, Context(root, Programs(search_path), clock))
 
 
 @pytest.mark.defect("D73")
@@ -211,7 +210,7 @@ def test_it_waits_until_no_job_and_no_gpu_has_been_busy_for_so_many_minutes(job_
 
 def test_a_host_that_does_not_answer_may_be_busy():
     said = idle_watch.judge(HostResult("deeplearning-worker2", None, "", "timed out"))
-    assert said == "deeplearning-worker2 does not tell: timed out"
+    assert said == "deeplearning-worker2 does not answer: timed out"
 
 
 @pytest.mark.fault(68)
@@ -271,7 +270,7 @@ def stop(job_lab, clock, seconds=120):
     search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_FOLDER", str(job_lab.folder))
-        return run_stop_when_idle(options, root, Programs(search_path), clock)
+        return options.run(options, Context(root, Programs(search_path), clock))
 
 
 def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from deeplearning_command.jobs.options import add_job_options, make_request, read_variables
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.setting_parts import NO_NEEDS, EnvironmentSettings, JobNeeds, ScriptSettings
 
 REQUIREMENTS = JobNeeds({}, environment=EnvironmentSettings("requirements", ScriptSettings("b", "k", "0" * 64)))
@@ -20,8 +20,9 @@ def parse(*words):
     return parser.parse_args(["run", *words])
 
 
-def request(*words, needs=NO_NEEDS, **changes):
-    return make_request(parse(*words), needs, **{"folder": "/f", "ports": {}} | changes)
+def request(*words, needs=NO_NEEDS, variables=None):
+    options = parse(*words)
+    return make_request(options, needs, options.program, variables or {})
 
 
 def test_everything_after_the_two_dashes_is_the_program():

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from deeplearning_command.jobs.plan import add_plan
-from deeplearning_command.jobs.run import add_run
+from deeplearning_command.jobs import plan, run
 from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
 
 
@@ -138,12 +137,10 @@ def test_a_plan_goes_on_from_the_newest_checkpoint_as_the_run_would(job_lab):
 
 
 def test_every_option_of_run_is_one_of_plan():
-    subcommands = argparse.ArgumentParser().add_subparsers()
-    add_plan(subcommands)
-    add_run(subcommands)
-    options = {
-        name: {word for action in parser._actions for word in action.option_strings}
-        for name, parser in subcommands.choices.items()
-    }
+    options = {}
+    for name, module in (("plan", plan), ("run", run)):
+        parser = argparse.ArgumentParser()
+        module.add_options(parser)
+        options[name] = {word for action in parser._actions for word in action.option_strings}
     assert options["plan"] - options["run"] == {"--offline", "--json"}
     assert options["run"] <= options["plan"], "the word run of a command line can become plan"

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_command.remote.nodes import Remote
-from deeplearning_command.remote.ssh_stream import KEPT_BYTES
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.remote.nodes import KEPT_BYTES, Remote
+from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import host_name
 from deeplearning_node.node import LoginUser

@@ -1,10 +1,8 @@
 """`deeplearning wait`: ends when every node has what jobs were promised."""
 
-import argparse
-
 import pytest
 
-from deeplearning_command.provision.wait import run_wait
+from deeplearning_command.main import main
 from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_node.provision_status import Step
 from tests.unit.deeplearning_command.master_node import write_membership
@@ -56,7 +54,7 @@ def answer(index, step):
 
 def wait(lab, node, rounds):
     clock = Rounds(lab, node, rounds)
-    status = run_wait(argparse.Namespace(), node.root, node.programs, clock)
+    status = main(["wait"], node.root, node.programs, clock)
     assert clock.rounds == []
     return status
 

@@ -5,9 +5,8 @@ import sys
 
 from deeplearning_contract.names import AGENT_DIRECTORY
 from deeplearning_node.atomic_file import write_file
-from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.node import Node
-from deeplearning_node.node_facts import NodeFacts
+from deeplearning_node.node_facts import COMMAND_FILE, NodeFacts
 
 # Isolated: no PYTHONPATH, user site or current folder changes what runs, and children inherit no path of ours.
 _START = (

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from deeplearning_contract.membership import Member
-from deeplearning_node.health.cluster_check import INSPECTION_SECONDS, SSH, Answer, Inquiry
+from deeplearning_node.health.cluster_check import INSPECTION_SECONDS, SSH, ClusterCheck, NodeCheck
 from deeplearning_node.health.findings import Finding
 from deeplearning_node.health.gpus import ECC, GPU
 from deeplearning_node.health.network import NETWORK
@@ -31,16 +31,16 @@ def find_unhealthy(node: Node, members: Sequence[Member]) -> dict[str, str]:
     same time is the cluster's, and evicts nobody.
     """
     try:
-        inquiry = Inquiry(node.login_user(), node.programs, is_root=True, clock=node.clock)
+        check = ClusterCheck(node.login_user(), node.programs, is_root=True, clock=node.clock)
         own_id = node.identity.instance_id
-        causes = find_causes(inquiry.ask_all(members, node.limit(INSPECTION_SECONDS)), own_id)
+        causes = find_causes(check.run(members, node.limit(INSPECTION_SECONDS)), own_id)
         return find_fewer_gpus([member for member in members if member.instance_id != own_id]) | causes
     except Exception:
         LOG.exception("the inspection of %d nodes failed", len(members))
         return {}
 
 
-def find_causes(answers: Iterable[Answer], own_id: str) -> dict[str, str]:
+def find_causes(answers: Iterable[NodeCheck], own_id: str) -> dict[str, str]:
     """Return the faults that count against single nodes, by instance id; `own_id` is the master's."""
     asked = [answer for answer in answers if answer.verdict != "not asked"]
     faults = {answer.member.instance_id: {fault.name: fault for fault in answer.faults} for answer in asked}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from deeplearning_contract.names import IDLE_SERVICE
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.failure import StageFailure
-from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.node import Node
+from deeplearning_node.node_facts import COMMAND_FILE
 from deeplearning_node.programs import ProgramError
 
 if TYPE_CHECKING:

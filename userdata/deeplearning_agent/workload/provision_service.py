@@ -4,8 +4,8 @@ import os
 
 from deeplearning_contract.names import DATA_DIRECTORY, ENVIRONMENT_DIRECTORY, PROVISION_FILE, PROVISION_SERVICE
 from deeplearning_node.atomic_file import write_file
-from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.node import Node
+from deeplearning_node.node_facts import COMMAND_FILE
 
 START_SECONDS = 60
 FINAL_FAILURE = 1

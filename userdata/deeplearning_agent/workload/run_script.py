@@ -15,9 +15,8 @@ from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member, training_members, worker_gpu_count
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.contract_variables import contract_variables
-from deeplearning_node.health.cluster_check import COMMAND_FILE
 from deeplearning_node.node import Node
-from deeplearning_node.node_facts import InstalledMembership
+from deeplearning_node.node_facts import COMMAND_FILE, InstalledMembership
 from deeplearning_node.run_script_state import STARTED_FILE, STATUS_NAME
 
 LOG = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Whether a machine that becomes an image has what the agent and the users' jobs need."""
+"""Checks of a machine that becomes an image: the programs and settings that the agent and users' jobs need."""
 
 import re
 import sys
@@ -24,19 +24,11 @@ _USE_PAM = re.compile(r"^\s*usepam\s+(\w+)", re.MULTILINE | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Tool:
-    """
-    A program that an image may have or not.
-
-    Attributes:
-        name: Of the check.
-        programs: One of which must be there.
-        version: Arguments with which the first of them says its version; empty to ask nothing.
-        remedy: When none is there.
-    """
+    """A program that an image may have or not."""
 
     name: str
-    programs: tuple[str, ...]
-    version: tuple[str, ...]
+    programs: tuple[str, ...]  # One of which must be there
+    version: tuple[str, ...]  # Arguments with which the first of them prints its version; empty to run nothing
     remedy: str
 
 
@@ -61,14 +53,7 @@ TOOLS = (
 
 
 def check_image(root: Path, programs: Programs, version: Sequence[int] = sys.version_info[:3]) -> list[Check]:
-    """
-    Look at everything; what only some jobs need is said to be absent and is no fault.
-
-    Args:
-        root: Where the machine's file tree begins.
-        programs: The machine's programs.
-        version: Of the interpreter that runs the agent.
-    """
+    """Check everything, and the version of the agent's interpreter; what only some jobs need is absent and no fault."""
     return [
         _check_python(version),
         _check_programs(programs),

@@ -1,34 +1,28 @@
-"""`deeplearning end`: ends the cluster, so that it costs nothing more; the shared file system stays."""
+"""`deeplearning end`: the end of the cluster, so that it costs nothing more; the shared file system stays."""
 
 import argparse
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deeplearning_command.cluster.idle_watch import IdleWatch
+from deeplearning_command.context import Context
 from deeplearning_command.remote.nodes import Remote
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.terminal import RefusedError, print_line
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_node.deadline import Clock
-from deeplearning_node.programs import Programs
-
-if TYPE_CHECKING:
-    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
 
 AWS_SECONDS = 120
 EVENT_SECONDS = 30
-ASKED = "somebody ended it on its master"
+REQUESTED = "somebody ended it on its master"
 DESCRIPTION = """
 Set the desired capacity of the cluster's node groups to 0, workers first, this master last. Every instance is
 terminated; the shared file system and the stack stay, and raising the groups again brings the cluster back.
 """
-EPILOG = "exit status: 0 the cluster ends, 2 it does not"
 
 
-def add_end(subcommands: "Subcommands") -> None:
-    """Add the subcommand and its options."""
-    parser = subcommands.add_parser("end", help="end the cluster", description=DESCRIPTION, epilog=EPILOG)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the condition and the agreement."""
     parser.add_argument(
         "--when-idle",
         type=read_minutes,
@@ -36,16 +30,10 @@ def add_end(subcommands: "Subcommands") -> None:
         help="wait until no host has run a job, and no GPU more than 5 %% of its time, for so long",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.set_defaults(run=run_end)
 
 
 def read_minutes(text: str) -> float:
-    """
-    Read an option's minutes.
-
-    Raises:
-        ArgumentTypeError: They are no positive number.
-    """
+    """Read a positive number of minutes; argparse reports another text."""
     try:
         minutes = float(text)
     except ValueError:
@@ -55,32 +43,18 @@ def read_minutes(text: str) -> float:
     return minutes
 
 
-def run_end(options: argparse.Namespace, root: Path, programs: Programs, clock: Clock | None = None) -> int:
-    """
-    Run the subcommand.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        RefusedError: AWS did not take it, or the user did not agree.
-    """
-    remote = Remote.open(root, programs)
-    confirm_end(remote, is_agreed=options.yes)
+def run(options: argparse.Namespace, context: Context) -> int:
+    """End the cluster, with --when-idle later."""
+    confirm_end(context.remote, is_agreed=options.yes)
     if options.when_idle is not None:
-        IdleWatch(root, programs, clock or Clock(), _say).wait(options.when_idle)
-    for line in end_cluster(remote):
-        _say(line)
+        IdleWatch(context).wait(options.when_idle)
+    for line in end_cluster(context.remote):
+        print_line(line)
     return 0
 
 
 def confirm_end(remote: Remote, *, is_agreed: bool) -> None:
-    """
-    Ask a person whether the cluster may end; a program is taken at its word.
-
-    Raises:
-        RefusedError: The answer is no.
-    """
+    """Ask a person on a terminal whether the cluster may end; RefusedError when the answer is no."""
     if is_agreed or not sys.stdin.isatty():
         return
     sys.stderr.write(f"all {len(remote.hosts)} instances of {remote.facts.cluster} will be terminated; go on? [y/N] ")
@@ -89,18 +63,14 @@ def confirm_end(remote: Remote, *, is_agreed: bool) -> None:
         raise RefusedError("ending the cluster must be agreed to, got no; answer y, or add --yes")
 
 
-def end_cluster(remote: Remote, reason: str = ASKED) -> list[str]:
+def end_cluster(remote: Remote, reason: str = REQUESTED) -> list[str]:
     """
     Set the desired capacity of the cluster's groups to 0, the master's last: this node ends with it.
 
-    Effects: the instances of both groups are terminated; an event says that the cluster has finished.
-
-    Args:
-        remote: The way to the cluster.
-        reason: Why it ends, for the event. Default: somebody asked for it.
+    Effects: the instances of both groups are terminated; an event reports that the cluster has finished.
 
     Returns:
-        A line a group, and one when the event could not be sent.
+        A line for each group, and one when the event could not be sent.
 
     Raises:
         RefusedError: AWS refused, or shows no group of the cluster.
@@ -116,16 +86,16 @@ def end_cluster(remote: Remote, reason: str = ASKED) -> list[str]:
                 f"the cluster must have node groups, got none with the tag {CLUSTER_TAG}={facts.cluster}"
             )
         for name, _ in groups:
-            if name == groups[-1][0]:  # While this node is still there to tell it.
-                trouble = tell_end(clients.events, remote, reason)
+            if name == groups[-1][0]:  # While this node is still there to send it.
+                trouble = send_end(clients.events, remote, reason)
             call_for(clock, AWS_SECONDS, lambda name=name: _set_to_none(client, name))  # type: ignore[misc] # of lambda
     except AwsFailure as error:
-        said = "; ".join(filter(None, [str(error), error.remedy]))
-        raise RefusedError(f"the cluster does not end: {said}") from error
+        causes = filter(None, [str(error), error.remedy])
+        raise RefusedError(f"the cluster does not end: {'; '.join(causes)}") from error
     return [*(f"desired capacity of {name} ({role}) is 0" for name, role in groups), *trouble]
 
 
-def tell_end(client: Any, remote: Remote, reason: str) -> list[str]:
+def send_end(client: Any, remote: Remote, reason: str) -> list[str]:
     """Send the event that the cluster has finished; return a line when that fails, which keeps no cluster running."""
     from deeplearning_node.aws_clients import AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
 
@@ -154,8 +124,3 @@ def find_groups(client: Any, cluster: str) -> list[tuple[str, str]]:
 
 def _set_to_none(client: Any, group: str) -> None:
     client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=0, HonorCooldown=False)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

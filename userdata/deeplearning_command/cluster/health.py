@@ -1,65 +1,88 @@
-"""`deeplearning health`: whether the nodes are fit, for people and for programs."""
+"""`deeplearning health`: the fitness of every node, for people and for programs."""
 
 import argparse
+import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 
-from deeplearning_command.cluster.health_table import describe_answers, draw_table, note_generation
-from deeplearning_command.remote.nodes import Remote, read_facts
-from deeplearning_node.deadline import Clock, Deadline
-from deeplearning_node.health.cluster_check import INSPECTION_SECONDS, Inquiry
-from deeplearning_node.health.node_check import check_node
-from deeplearning_node.node_facts import InstalledMembership, NodeFacts
-from deeplearning_node.programs import Programs
+from deeplearning_command.context import Context
+from deeplearning_command.terminal import draw_table, print_line
+from deeplearning_node.deadline import Deadline
+from deeplearning_node.health.cluster_check import INSPECTION_SECONDS, ClusterCheck, NodeCheck
+from deeplearning_node.health.findings import Finding
+from deeplearning_node.health.network import NETWORK
+from deeplearning_node.health.node_check import MEMBERSHIP, check_node
 
-if TYPE_CHECKING:
-    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
-
-HEALTHY, UNFIT = 0, 1
+COLUMNS = ("HOST", "INSTANCE", "VERDICT", "NETWORK", "WHAT IS WRONG", "REMEDY")
 DESCRIPTION = """
 Ask every node of the cluster, over SSH, whether it is fit: GPU count and GPU memory (ECC), disk, shared file system,
 network (NETWORK is the provider of NCCL's traffic, efa or tcp), clock, agent and membership. Run it on the master as
 the login user, with --self on any node. The master asks the same once a minute; a node that is unfit twice in a row
 leaves the cluster and is replaced.
 """
-EPILOG = "exit status: 0 all nodes are healthy, 1 some are not or did not answer, 2 nobody could be asked"
 
 
-def add_health(subcommands: "Subcommands") -> None:
-    """Add the subcommand and its options."""
-    parser = subcommands.add_parser(
-        "health", help="say whether the nodes are fit", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the forms of the answer."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--self", action="store_true", dest="is_self", help="look at this node only and print JSON")
-    parser.set_defaults(run=run_health)
+    parser.add_argument("--self", action="store_true", dest="is_self", help="check this node only and print JSON")
 
 
-def run_health(options: argparse.Namespace, root: Path, programs: Programs) -> int:
-    """
-    Run the subcommand.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        RefusedError: Nobody can be asked.
-    """
+def run(options: argparse.Namespace, context: Context) -> int:
+    """Check this node, or all."""
     if options.is_self:
-        report = check_node(read_facts(root), programs, root)
-        sys.stdout.write(f"{report.to_line()}\n")
-        return HEALTHY if report.is_healthy else UNFIT
-    remote = Remote.open(root, programs)
-    inquiry = Inquiry(remote.user, programs, is_root=remote.is_root)
-    return _ask(inquiry, remote.facts, remote.membership, is_json=options.json)
+        report = check_node(context.facts, context.programs, context.root)
+        print_line(report.to_line())
+        return 0 if report.is_healthy else 1
+    remote, generation = context.remote, context.remote.membership.generation
+    members = [member for _, member in remote.membership.members]
+    check = ClusterCheck(remote.user, context.programs, is_root=remote.is_root, clock=context.clock)
+    found = check.run(members, Deadline.after(context.clock, INSPECTION_SECONDS))
+    checks = {host: judge_generation(each, generation) for host, each in zip(remote.hosts, found, strict=True)}
+    describe = describe_checks if options.json else draw_checks
+    sys.stdout.write(describe(context.facts.cluster, generation, checks))
+    return 0 if all(each.verdict == "healthy" for each in checks.values()) else 1
 
 
-def _ask(inquiry: Inquiry, facts: NodeFacts, membership: InstalledMembership, *, is_json: bool) -> int:
-    members = [member for _, member in membership.members]
-    hosts = [host for host, _ in membership.members]
-    found = inquiry.ask_all(members, Deadline.after(Clock(), INSPECTION_SECONDS))
-    answers = [note_generation(answer, membership.generation) for answer in found]
-    describe = describe_answers if is_json else draw_table
-    sys.stdout.write(describe(facts.cluster, membership.generation, hosts, answers))
-    return HEALTHY if all(answer.verdict == "healthy" for answer in answers) else UNFIT
+def judge_generation(check: NodeCheck, generation: int) -> NodeCheck:
+    """Add the fault that a node's membership is not the master's; it may just be about to install it."""
+    if check.verdict in {"no answer", "not asked"} or check.generation in {0, generation}:
+        return check
+    detail = f"generation {check.generation} is installed, the master has {generation}"
+    behind = Finding.fault(MEMBERSHIP, detail, "wait a minute; then read the agent's log on the node")
+    others = tuple(finding for finding in check.findings if finding.name != MEMBERSHIP)
+    return replace(check, findings=(*others, behind), verdict="unfit")
+
+
+def draw_checks(cluster: str, generation: int, checks: Mapping[str, NodeCheck]) -> str:
+    """Return a line for each node, a further one for each further fault, and their sum."""
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for host, check in checks.items():
+        provider = (finding.detail.partition(":")[0] for finding in check.findings if finding.name == NETWORK)
+        head: tuple[str, ...] = (host, check.member.instance_id, check.verdict, next(provider, "-"))
+        if not check.faults:
+            rows.append((*head, "", ""))
+        for fault in check.faults:
+            rows.append((*head, f"{fault.name}: {fault.detail}", fault.remedy))
+            head = ("", "", "", "")
+    healthy = sum(check.verdict == "healthy" for check in checks.values())
+    return draw_table(rows, f"{healthy} of {len(checks)} nodes of {cluster} are healthy (generation {generation})")
+
+
+def describe_checks(cluster: str, generation: int, checks: Mapping[str, NodeCheck]) -> str:
+    """Return the same as a JSON object, with all that is right as well."""
+    nodes = [
+        {
+            "host": host,
+            "instance_id": check.member.instance_id,
+            "address": check.member.address,
+            "verdict": check.verdict,
+            "generation": check.generation,
+            "findings": [asdict(finding) for finding in check.findings],
+        }
+        for host, check in checks.items()
+    ]
+    healthy = sum(check.verdict == "healthy" for check in checks.values())
+    document = {"cluster": cluster, "generation": generation, "healthy": healthy, "nodes": nodes}
+    return json.dumps(document, indent=2) + "\n"

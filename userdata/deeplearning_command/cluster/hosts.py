@@ -1,35 +1,24 @@
-"""`deeplearning hosts`: who is in the cluster, and who answers."""
+"""`deeplearning hosts`: the nodes of the cluster, and which of them answer."""
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from deeplearning_command.remote.nodes import HostResult, Remote, read_facts
-from deeplearning_command.terminal.errors import RefusedError
-from deeplearning_command.terminal.text_table import align
-from deeplearning_contract.document import ContractError, field, parse_object
+from deeplearning_command.context import Context
+from deeplearning_command.terminal import draw_table, print_line
+from deeplearning_contract.document import ContractError, field
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
-from deeplearning_node.health.cluster_check import COMMAND_FILE
-from deeplearning_node.node_facts import InstalledMembership, NodeFacts
-from deeplearning_node.programs import Programs
 
-if TYPE_CHECKING:
-    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
-
-ALL_ANSWER, SOME_SILENT = 0, 1
 ANSWER_SECONDS = 20
 YES, NOT_ASKED = "yes", "not asked"
 COLUMNS = ("HOST", "ROLE", "INSTANCE", "ADDRESS", "GPUS", "GENERATION", "ANSWERS")
 DESCRIPTION = """
 List the nodes of the cluster, master first: name, role, instance id, address, GPUs, the generation of the membership
-that each has installed, and whether it answers over SSH. Only the master can ask; on a worker nobody is asked.
+that each has installed, and whether it answers over SSH. Only the master can ask; on a worker no node is asked.
 """
-EPILOG = "exit status: 0 all nodes answer or none was asked, 1 some do not, 2 the cluster has not formed"
 
 
 @dataclass(frozen=True)
@@ -45,94 +34,58 @@ class HostLine:
     answers: str
 
 
-def add_hosts(subcommands: "Subcommands") -> None:
-    """Add the subcommand and its options."""
-    parser = subcommands.add_parser(
-        "hosts", help="list the nodes and say who answers", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the forms of the answer."""
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    form.add_argument("--addresses", action="store_true", help="print only the addresses, a line each, and ask nobody")
+    form.add_argument("--addresses", action="store_true", help="print only the addresses, a line each, and ask no node")
     form.add_argument("--self", action="store_true", dest="is_self", help="print this node only, as a line of JSON")
-    parser.set_defaults(run=run_hosts)
 
 
-def run_hosts(options: argparse.Namespace, root: Path, programs: Programs) -> int:
-    """
-    Run the subcommand.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        RefusedError: The cluster has not formed.
-    """
-    facts, membership = read_facts(root), _read_membership(root)
+def run(options: argparse.Namespace, context: Context) -> int:
+    """List this node, the addresses, or all nodes with their answers."""
+    facts, membership = context.facts, context.membership
     if options.is_self:
-        sys.stdout.write(f"{_describe_self(facts, membership)}\n")
-    elif options.addresses:
+        print_line(json.dumps({"instance_id": facts.instance_id, "generation": membership.generation}))
+        return 0
+    if options.addresses:
         sys.stdout.write("".join(f"{member.address}\n" for _, member in membership.members))
+        return 0
+    lines = list_hosts(context)
+    head = {"cluster": facts.cluster, "generation": membership.generation}
+    if options.json:
+        print_line(json.dumps({**head, "hosts": [asdict(line) for line in lines]}, indent=2))
     else:
-        lines = _ask(root, programs, facts, membership)
-        describe = _describe_all if options.json else _draw_table
-        sys.stdout.write(describe(facts.cluster, membership.generation, lines))
-        return SOME_SILENT if any(line.answers not in {YES, NOT_ASKED} for line in lines) else ALL_ANSWER
-    return ALL_ANSWER
+        rows = [COLUMNS, *(tuple(str(value) for value in asdict(line).values()) for line in lines)]
+        asked = [line for line in lines if line.answers != NOT_ASKED]
+        answers = f"; {sum(line.answers == YES for line in asked)} answer" if asked else ""
+        total = f"{len(lines)} nodes of {facts.cluster}, generation {membership.generation}{answers}"
+        sys.stdout.write(draw_table(rows, total))
+    return 0 if all(line.answers in {YES, NOT_ASKED} for line in lines) else 1
 
 
-def _read_membership(root: Path) -> InstalledMembership:
-    try:
-        return InstalledMembership.read(root)
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"the cluster has not formed yet, read the agent's log: {error}") from error
+def list_hosts(context: Context) -> list[HostLine]:
+    """Ask every node, on the master, and return a line for each."""
+    is_master = context.facts.role == NodeRole.MASTER.value
+    membership = context.remote.membership if is_master else context.membership
+    found: dict[str, dict[str, Any] | str] = {}
+    if is_master:
+        found = context.remote.ask(context.remote.hosts, ["hosts", "--self"], seconds=ANSWER_SECONDS)
+    lines = []
+    for rank, (host, member) in enumerate(membership.members):
+        generation, answers = judge(member, found[host]) if is_master else (0, NOT_ASKED)
+        role = (NodeRole.WORKER if rank else NodeRole.MASTER).value
+        lines.append(HostLine(host, role, member.instance_id, member.address, member.gpu_count, generation, answers))
+    return lines
 
 
-def _ask(root: Path, programs: Programs, facts: NodeFacts, membership: InstalledMembership) -> list[HostLine]:
-    if facts.role != NodeRole.MASTER.value:
-        return [_line(rank, host, member, 0, NOT_ASKED) for rank, (host, member) in enumerate(membership.members)]
-    remote = Remote.open(root, programs)
-    results = remote.run_all(remote.hosts, f"{COMMAND_FILE} hosts --self", seconds=ANSWER_SECONDS)
-    members = remote.membership.members
-    return [
-        _line(rank, host, member, *_judge(member, result))
-        for rank, ((host, member), result) in enumerate(zip(members, results, strict=True))
-    ]
-
-
-def _line(rank: int, host: str, member: Member, generation: int, answers: str) -> HostLine:
-    role = NodeRole.WORKER if rank else NodeRole.MASTER
-    return HostLine(host, role.value, member.instance_id, member.address, member.gpu_count, generation, answers)
-
-
-def _describe_self(facts: NodeFacts, membership: InstalledMembership) -> str:
-    return json.dumps({"instance_id": facts.instance_id, "generation": membership.generation})
-
-
-def _judge(member: Member, result: HostResult) -> tuple[int, str]:
+def judge(member: Member, document: dict[str, Any] | str) -> tuple[int, str]:
     """Return the generation that a node has installed, and `yes` or why it has not answered."""
-    if result.status is None:
-        return 0, result.cause
-    lines = result.output.splitlines() or [""]
+    if isinstance(document, str):
+        return 0, document
     try:
-        answer = parse_object(lines[-1], "its answer")
-        generation, instance_id = (
-            field(answer, "generation", int, "answer"),
-            field(answer, "instance_id", str, "answer"),
-        )
-    except ContractError:
-        return 0, lines[-1] or f"its command ended with status {result.status}"
+        instance_id = field(document, "instance_id", str, "answer")
+        generation = field(document, "generation", int, "answer")
+    except ContractError as error:
+        return 0, str(error)
     return (generation, YES) if instance_id == member.instance_id else (0, f"{instance_id} is there instead")
-
-
-def _draw_table(cluster: str, generation: int, lines: Sequence[HostLine]) -> str:
-    rows = [COLUMNS, *(tuple(str(value) for value in asdict(line).values()) for line in lines)]
-    total = f"{len(lines)} nodes of {cluster}, generation {generation}"
-    asked = [line for line in lines if line.answers != NOT_ASKED]
-    if asked:
-        total += f"; {sum(line.answers == YES for line in asked)} answer"
-    return "\n".join([*align(rows), "", total, ""])
-
-
-def _describe_all(cluster: str, generation: int, lines: Sequence[HostLine]) -> str:
-    document = {"cluster": cluster, "generation": generation, "hosts": [asdict(line) for line in lines]}
-    return json.dumps(document, indent=2) + "\n"

@@ -1,19 +1,12 @@
-"""`deeplearning stop-when-idle`: what the master's idle service runs, when the user wants an idle cluster to end."""
+"""`deeplearning stop-when-idle`: the program of the service that ends an idle cluster."""
 
 import argparse
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deeplearning_command.cluster.end import end_cluster
 from deeplearning_command.cluster.idle_watch import IdleWatch
-from deeplearning_command.remote.nodes import Remote, read_facts
-from deeplearning_node.deadline import Clock
-from deeplearning_node.programs import Programs
+from deeplearning_command.context import Context
+from deeplearning_command.terminal import print_line
 from deeplearning_node.run_script_state import find_running_script
-
-if TYPE_CHECKING:
-    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
 
 REASON = "idle"
 DESCRIPTION = """
@@ -22,36 +15,18 @@ for so long. The service deeplearning-idle.service runs this where the cluster's
 """
 
 
-def add_stop_when_idle(subcommands: "Subcommands") -> None:
-    """Add the subcommand; no list of commands shows it."""
-    parser = subcommands.add_parser("stop-when-idle", description=DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the time."""
     parser.add_argument("--seconds", type=int, required=True, metavar="N", help="how long it must be idle")
-    parser.set_defaults(run=run_stop_when_idle)
 
 
-def run_stop_when_idle(options: argparse.Namespace, root: Path, programs: Programs, clock: Clock | None = None) -> int:
-    """
-    Run the subcommand.
+def run(options: argparse.Namespace, context: Context) -> int:
+    """Wait, then end the cluster; the service runs a refused command again."""
 
-    Returns:
-        The exit status.
+    def describe_script() -> str:
+        return "the run script runs" if find_running_script(context.root, context.facts.instance_id) else ""
 
-    Raises:
-        RefusedError: The hosts cannot be asked, or AWS did not take the end; the service tries again.
-    """
-    clock = clock or Clock()
-    IdleWatch(root, programs, clock, _say, find_more=lambda: describe_script(root)).wait(options.seconds / 60)
-    remote = Remote.open(root, programs)
-    for line in end_cluster(remote, REASON):
-        _say(line)
+    IdleWatch(context, find_more=describe_script).wait(options.seconds / 60)
+    for line in end_cluster(context.open_remote(), REASON):
+        print_line(line)
     return 0
-
-
-def describe_script(root: Path) -> str:
-    """Say that the cluster's run script runs; empty when it does not."""
-    return "the run script runs" if find_running_script(root, read_facts(root).instance_id) else ""
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The options that `deeplearning plan` and `deeplearning run` have in common: what job is meant."""
+"""The job that the options of `deeplearning plan` and `deeplearning run` ask for."""
 
 import argparse
 import os
@@ -6,43 +6,47 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.context import Context
+from deeplearning_command.remote.nodes import Remote
+from deeplearning_command.remote.survey import survey_hosts
+from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import JobNeeds
+from deeplearning_jobs.hosts.preflight import Preflight
 from deeplearning_jobs.launchers import LAUNCHERS
+from deeplearning_jobs.plan.checkpoints import fill_arguments, find_newest
+from deeplearning_jobs.plan.job import RESUME_VARIABLE
 from deeplearning_jobs.plan.launch_plan import JobRequest
+from deeplearning_jobs.runs.job_folder import JobFolder, JobsFolder, find_program_file, name_job
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
+PORT_COUNT = 48
+"""More than any launcher takes on a host with 16 GPUs."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options and the program to a subcommand."""
-    parser.add_argument("--launcher", choices=tuple(LAUNCHERS), default="horovod", help="default: horovod")
-    parser.add_argument(
-        "--np", type=int, dest="ranks", metavar="N", help="ranks in all; default: every slot of every host"
-    )
-    parser.add_argument(
-        "--slots", type=int, metavar="N", help="ranks a host; default: one a GPU, and one on a host without GPUs"
-    )
-    parser.add_argument("--elastic", action="store_true", help="go on when hosts are lost, replaced or added")
-    parser.add_argument(
+    """Add the options and the program to a command."""
+    add = parser.add_argument
+    add("--launcher", choices=tuple(LAUNCHERS), default="horovod", help="default: horovod")
+    add("--np", type=int, dest="ranks", metavar="N", help="ranks in all; default: every slot of every host")
+    add("--slots", type=int, metavar="N", help="ranks a host; default: one a GPU, and one on a host without GPUs")
+    add("--elastic", action="store_true", help="go on when hosts are lost, replaced or added")
+    add(
         "--env",
         action="append",
         default=[],
         metavar="NAME[=VALUE]",
         help="a variable for the program; without a value, that of this shell; may be given again",
     )
-    parser.add_argument(
+    add(
         "--without-environment",
         action="store_true",
         help="run in the image's own software, whatever became of the declared environment",
     )
-    parser.add_argument("--container", metavar="IMAGE", help="run ranks in it; default: the cluster's own, if any")
-    parser.add_argument(
-        "--name", metavar="JOB", help="default: the program file's stem; its checkpoints are found by it"
-    )
-    parser.add_argument("program", nargs="+", metavar="PROGRAM", help="behind --: the program and its arguments")
+    add("--container", metavar="IMAGE", help="run ranks in it; default: the cluster's own, if any")
+    add("--name", metavar="JOB", help="default: the program file's stem; its checkpoints are found by it")
+    add("program", nargs="+", metavar="PROGRAM", help="behind --: the program and its arguments")
     parser.usage = f"{parser.prog} [OPTION...] -- PROGRAM [ARGUMENT...]"
 
 
@@ -52,16 +56,7 @@ def list_needless(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
-    """
-    Return the variables that --env gives.
-
-    Args:
-        words: `NAME=VALUE` or `NAME`.
-        inherited: Where the value of a name alone is found.
-
-    Raises:
-        RefusedError: A word is neither, or a name alone has no value.
-    """
+    """Return the variables of `NAME=VALUE` and, with inherited values, `NAME`; RefusedError for other words."""
     variables = {}
     for word in words:
         name, is_given, value = word.partition("=")
@@ -73,43 +68,56 @@ def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[s
     return variables
 
 
-def make_request(
-    options: argparse.Namespace,
-    needs: JobNeeds,
-    *,
-    folder: str,
-    ports: Mapping[str, tuple[int, ...]],
-    variables: Mapping[str, str] | None = None,
-    program: Sequence[str] | None = None,
-) -> JobRequest:
+def draft_job(options: argparse.Namespace, context: Context) -> tuple[JobFolder, str, JobRequest]:
     """
-    Return what the options ask for.
-
-    Args:
-        options: Of `add_job_options`.
-        needs: What jobs find on a node.
-        folder: The run's folder.
-        ports: Host name -> free ports.
-        variables: The job's own, before those of --env, which win. Default: none.
-        program: The program and its arguments, with checkpoints filled in. Default: that of the options.
+    Return the job's folder, the checkpoint from which it goes on (empty for none), and the request without ports.
 
     Raises:
         RefusedError: A variable is not well-formed.
+        PlanError: The arguments ask for a checkpoint and cannot be filled in.
+        JobNameError: The job needs a name.
     """
+    program = tuple(options.program)
+    job = JobsFolder(context.jobs_path).job(options.name or name_job(program))
+    newest = "" if options.fresh else find_newest(job.checkpoints, options.checkpoint_pattern)
+    program = fill_arguments(program, options.resume_args, newest)
+    return job, newest, make_request(options, context.facts.needs, program, {RESUME_VARIABLE: newest})
+
+
+def make_request(
+    options: argparse.Namespace, needs: JobNeeds, program: Sequence[str], variables: Mapping[str, str]
+) -> JobRequest:
+    """Return the request for a program with the job's own variables, of which those of --env win; without ports."""
     environment = None if options.without_environment else needs.environment
     is_image = environment is not None and environment.kind == "container"
     image = options.container or (environment.image if environment is not None and is_image else "")
     has_folder = environment is not None and not is_image
     return JobRequest(
         launcher=options.launcher,
-        program=tuple(options.program if program is None else program),
+        program=tuple(program),
         ranks=options.ranks,
         slots=options.slots,
         elastic=options.elastic,
-        environment={**(variables or {}), **read_variables(options.env, os.environ)},
-        folder=folder,
-        ports=ports,
+        environment={**variables, **read_variables(options.env, os.environ)},
+        folder="",
+        ports={},
         python=f"{ENVIRONMENT_DIRECTORY}/current/bin" if has_folder else "",
         container=image,
         directory=str(Path.cwd()),
     )
+
+
+def count_offered_ports(request: JobRequest) -> int:
+    """Return how many free ports each host is asked for."""
+    return max(PORT_COUNT, LAUNCHERS[request.launcher].ports(request.slots or 0))
+
+
+def survey_job(options: argparse.Namespace, request: JobRequest, remote: Remote) -> Preflight:
+    """Ask every host for its facts, for free ports, and for the programs and files that the job needs there."""
+    program, wanted = options.program, []
+    if not request.container:  # Only a container knows its own programs and files.
+        wanted = [program[0]] if "/" not in program[0] else []
+        if file := find_program_file(tuple(program)):
+            wanted.append(str(Path.cwd() / file))
+    search = ":".join(filter(None, [request.python, os.environ.get("PATH", "")]))
+    return survey_hosts(remote, port_count=count_offered_ports(request), wanted=wanted, search=search)

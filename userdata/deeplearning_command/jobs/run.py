@@ -5,32 +5,23 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deeplearning_command.cluster.end import confirm_end
-from deeplearning_command.jobs.options import add_job_options, list_needless, make_request
-from deeplearning_command.jobs.supervisor import PreparedRun, Steps, detach, supervise
-from deeplearning_command.remote.nodes import Remote
-from deeplearning_command.remote.survey import PORT_COUNT, list_wanted, survey_hosts
-from deeplearning_command.terminal.errors import RefusedError
-from deeplearning_contract.names import JOBS_FOLDER
+from deeplearning_command.context import Context
+from deeplearning_command.jobs.options import add_job_options, draft_job, list_needless, survey_job
+from deeplearning_command.jobs.supervisor import PreparedRun, StepLog, detach, supervise
+from deeplearning_command.terminal import RefusedError, on_change
 from deeplearning_jobs.hosts.preflight import Preflight, describe_tcp, describe_unready, has_failed
-from deeplearning_jobs.launchers import LAUNCHERS
-from deeplearning_jobs.plan.checkpoints import fill_arguments, find_newest, set_aside
-from deeplearning_jobs.plan.job import RESUME_VARIABLE
-from deeplearning_jobs.plan.launch_plan import LaunchPlan, PlanError
+from deeplearning_jobs.plan.checkpoints import set_aside
+from deeplearning_jobs.plan.launch_plan import JobRequest, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.planner import make_plan
-from deeplearning_jobs.runs.job_folder import JobFolder, JobNameError, JobsFolder, name_job
-from deeplearning_node.deadline import Clock
-from deeplearning_node.programs import Programs
+from deeplearning_jobs.runs.job_folder import JobNameError, JobsFolder
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
-if TYPE_CHECKING:
-    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
-
-WAIT_SECONDS = 5.0
+POLL_SECONDS = 5.0
 LOCK_FILE = "tmp/deeplearning-run-{}.lock"
 DESCRIPTION = """
 Run a program on every slot of the cluster: run it on the master as the login user. Before anything starts, every host
@@ -39,15 +30,10 @@ its checkpoints lie in jobs/JOB on the shared file system. A job of the same nam
 the program finds it in DEEPLEARNING_RESUME_FROM, and in place of {checkpoint} in an argument, and writes new ones to
 DEEPLEARNING_CHECKPOINT_PATH. Ctrl-C ends the job on all hosts; so does the end of the login session, but with --detach.
 """
-EPILOG = """
-exit status: that of the job, which is the status of the rank that failed first where the launcher tells it; 2 the job
-was not started; 127 its launcher could not be; 130 stopped by Ctrl-C
-"""
 
 
-def add_run(subcommands: "Subcommands") -> None:
-    """Add the subcommand and its options."""
-    parser = subcommands.add_parser("run", help="run a job on the cluster", description=DESCRIPTION, epilog=EPILOG)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the job, its checkpoints and its end."""
     add_job_options(parser)
     parser.add_argument("--fresh", action="store_true", help="begin anew; the checkpoints are kept under another name")
     parser.add_argument(
@@ -68,28 +54,18 @@ def add_run(subcommands: "Subcommands") -> None:
     parser.add_argument("--detach", action="store_true", help="let the job outlive this session, and return at once")
     parser.add_argument("--end-cluster", action="store_true", help="end the cluster when the job has ended")
     parser.add_argument("--yes", action="store_true", help="do not ask whether the cluster may end")
-    parser.set_defaults(run=run_run)
 
 
-def run_run(options: argparse.Namespace, root: Path, programs: Programs) -> int:
-    """
-    Run the subcommand.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        RefusedError: The job cannot be started.
-    """
-    remote = Remote.open(root, programs)
+def run(options: argparse.Namespace, context: Context) -> int:
+    """Start the job and return its status; refused where it cannot be started."""
+    remote = context.remote
     if remote.is_root and remote.user.user_id != 0:
         raise RefusedError(f"the user must be {remote.user.name}, under whom jobs run, got root; leave sudo out")
     if options.end_cluster:
         confirm_end(remote, is_agreed=options.yes)
-    steps = Steps(Clock())
-    with hold_lock(root) as lock:
+    with hold_lock(context.root) as lock:
         try:
-            prepared = prepare_run(options, root, remote, steps)
+            prepared = prepare_run(options, context, StepLog(context.clock))
         except (PlanError, JobNameError) as error:
             raise RefusedError(str(error)) from error
         except OSError as error:
@@ -100,100 +76,70 @@ def run_run(options: argparse.Namespace, root: Path, programs: Programs) -> int:
     return supervise(prepared)
 
 
-def prepare_run(options: argparse.Namespace, root: Path, remote: Remote, steps: Steps) -> PreparedRun:
+def prepare_run(options: argparse.Namespace, context: Context, steps: StepLog) -> PreparedRun:
     """
     Check, plan and write down a run.
 
     Effects: the run's folder on the shared file system.
 
     Raises:
-        RefusedError: A host is not fit for the job.
-        PlanError: What was asked for cannot be planned.
-        JobNameError: The job needs a name.
+        RefusedError: A host is not fit for the job, or another job runs.
+        PlanError, JobNameError: As `draft_job`, or the hosts do not fit the request.
         OSError: The shared file system does not take the folder.
     """
-    program = tuple(options.program)
-    jobs = JobsFolder(root / remote.facts.mount_point.lstrip("/") / JOBS_FOLDER)
-    job = jobs.job(options.name or name_job(program))
-    newest = "" if options.fresh else find_newest(job.checkpoints, options.checkpoint_pattern)
-    arguments = fill_arguments(program, options.resume_args, newest)
-    draft = make_request(options, remote.facts.needs, folder="", ports={})
-    wanted = list_wanted(program, Path.cwd(), is_contained=bool(draft.container))
-    search = ":".join(filter(None, [draft.python, os.environ.get("PATH", "")]))
-    preflight = check_hosts(options, remote, steps, wanted, search)
-    check_running(jobs, remote)
+    job, newest, request = draft_job(options, context)
+    preflight = check_hosts(options, context, request, steps)
+    check_running(context)
     run = job.next_run()
-    request = make_request(
-        options,
-        remote.facts.needs,
-        folder=str(run.path),
-        ports={host: answer.ports for host, answer in preflight.answers.items()},
-        variables={RESUME_VARIABLE: newest},
-        program=arguments,
-    )
-    plan = make_plan(preflight.plan_hosts(), request)
-    describe_plan(plan, newest, steps)
-    if options.fresh:
-        _begin_anew(job, run.number, steps)
+    ports = {host: answer.ports for host, answer in preflight.answers.items()}
+    plan = make_plan(preflight.plan_hosts(), replace(request, folder=str(run.path), ports=ports))
+    goes_on = f", goes on from {newest}" if newest else ""
+    steps.report(f"plan: {plan.launcher}, {plan.ranks} ranks = {len(plan.hosts)} hosts x {plan.slots}{goes_on}")
+    for line in describe_tcp(plan.hosts):
+        steps.report(f"warning: {line}")
+    if options.fresh and (kept := set_aside(job.checkpoints, run.number)):
+        steps.report(f"the checkpoints so far are kept as {kept}")
     try:
-        job.start_run(run, remote.user.name)
+        job.start_run(run, context.user.name)
     except FileExistsError as error:
         raise RefusedError(f"{run.name} was begun by another command at the same time; try again") from error
     run.write_plan(plan, render_plan(plan))
     steps.keep(run.launch_log)
-    steps.say(f"folder: {run.path}")
-    return PreparedRun(run, plan, root, remote, steps, newest, ends_cluster=options.end_cluster)
+    steps.report(f"folder: {run.path}")
+    return PreparedRun(run, plan, context, steps, newest, ends_cluster=options.end_cluster)
 
 
-def check_hosts(options: argparse.Namespace, remote: Remote, steps: Steps, wanted: list[str], search: str) -> Preflight:
+def check_hosts(options: argparse.Namespace, context: Context, request: JobRequest, steps: StepLog) -> Preflight:
     """
-    Check that every host is fit for the job; with --wait, repeat it until every host is provisioned.
+    Check that every host is fit for the job; with --wait, poll until every host is provisioned.
 
     Raises:
         RefusedError: One is not, with every reason.
     """
-    clock = Clock()
-    said: list[str] = []
-    port_count = max(PORT_COUNT, LAUNCHERS[options.launcher].ports(options.slots or 0))
+    report = on_change(steps.report)
     while True:
-        preflight = survey_hosts(remote, port_count=port_count, wanted=wanted, search=search)
+        preflight = survey_job(options, request, context.remote)
         faults = preflight.find_faults(is_elastic=options.elastic)
         unready = preflight.find_unready(list_needless(options))
-        waits = describe_unready(unready)
+        missing = describe_unready(unready)
         if faults or (unready and (not options.wait or has_failed(unready))):
             hint = "" if has_failed(unready) else "; leave out --no-wait to wait for it"
             if ENVIRONMENT_STEP in unready:
                 hint += "; add --without-environment to run in the image's own software"
-            raise RefusedError(join_reasons([*faults, *(f"{line}{hint}" for line in waits)]))
+            raise RefusedError(join_reasons([*faults, *(f"{line}{hint}" for line in missing)]))
         if not unready:
-            break
-        if waits != said:
-            steps.say(f"waiting: {'; '.join(waits)}")
-            said = waits
-        clock.wait(WAIT_SECONDS)
-    silent = f", {len(preflight.silent)} do not" if preflight.silent else ""
-    steps.say(f"preflight: {len(preflight.answers)} hosts answer{silent}, generation {preflight.generation}")
-    return preflight
+            silent = f", {len(preflight.silent)} do not" if preflight.silent else ""
+            report(f"preflight: {len(preflight.answers)} hosts answer{silent}, generation {preflight.generation}")
+            return preflight
+        report(f"waiting: {'; '.join(missing)}")
+        context.clock.wait(POLL_SECONDS)
 
 
-def check_running(jobs: JobsFolder, remote: Remote) -> None:
-    """
-    Refuse to run beside another job.
-
-    Raises:
-        RefusedError: One has a living supervisor; a `running` that nobody looks after counts for nothing.
-    """
-    for run, status in jobs.runs_with_status():
-        if status.is_running_on(remote.facts.instance_id):
+def check_running(context: Context) -> None:
+    """Refuse to run beside a job with a living supervisor; a status `running` alone counts for nothing."""
+    for run, status in JobsFolder(context.jobs_path).runs_with_status():
+        if status.is_running_on(context.facts.instance_id):
             raise RefusedError(f"job {run.name} is running; end it first: deeplearning stop {run.name}")
-
-
-def describe_plan(plan: LaunchPlan, newest: str, steps: Steps) -> None:
-    """Say in a line what is about to run."""
-    goes_on = f", goes on from {newest}" if newest else ""
-    steps.say(f"plan: {plan.launcher}, {plan.ranks} ranks = {len(plan.hosts)} hosts x {plan.slots}{goes_on}")
-    for line in describe_tcp(plan.hosts):
-        steps.say(f"warning: {line}")
 
 
 def join_reasons(reasons: list[str]) -> str:
@@ -204,13 +150,9 @@ def join_reasons(reasons: list[str]) -> str:
 @contextmanager
 def hold_lock(root: Path) -> Iterator[int]:
     """
-    Let one `run` at a time check and begin; the kernel gives the lock back whatever becomes of this process.
+    Let one `run` at a time check and begin; RefusedError where another one holds the lock.
 
-    Yields:
-        The handle of the lock, which a child has too and must close.
-
-    Raises:
-        RefusedError: Another one holds it.
+    Yields the handle of the lock, which a child has too and must close; the kernel releases it with the process.
     """
     path = root / LOCK_FILE.format(os.geteuid())
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -223,9 +165,3 @@ def hold_lock(root: Path) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
-
-
-def _begin_anew(job: JobFolder, number: int, steps: Steps) -> None:
-    kept = set_aside(job.checkpoints, number)
-    if kept is not None:
-        steps.say(f"the checkpoints so far are kept as {kept}")

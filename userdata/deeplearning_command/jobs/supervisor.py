@@ -1,4 +1,4 @@
-"""The process that looks after a run: the command itself, or with --detach a child that outlives the session."""
+"""The supervisor of a run: the command itself, or with --detach a child process that outlives the session."""
 
 import contextlib
 import os
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_command.cluster.end import end_cluster
+from deeplearning_command.context import Context
 from deeplearning_command.jobs.stop import describe_left, end_run
-from deeplearning_command.remote.nodes import Remote
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.terminal import RefusedError
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.failure_report import explain_failure
@@ -25,11 +25,11 @@ from deeplearning_node.deadline import Clock
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Steps:
-    """Says each step of the command in a line with the time since its start, on standard error and in a file."""
+class StepLog:
+    """A log of the command's steps, each with the seconds since its start, on standard error and in a file."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin to count; nothing is kept until `keep`."""
+        """Begin to count; there is no file until `keep`."""
         self._clock = clock
         self._began = clock.read()
         self._lines: list[str] = []
@@ -37,12 +37,12 @@ class Steps:
         self.is_shown = True
 
     def keep(self, file: Path) -> None:
-        """Write what was said, and what will be, to a file."""
+        """Write the lines so far, and all further ones, to a file."""
         self._file = file
         self._append("".join(self._lines))
 
-    def say(self, text: str) -> None:
-        """Say a step; a terminal that is gone, or a full disk, does not end the job."""
+    def report(self, text: str) -> None:
+        """Report a step; a terminal that is gone, or a full disk, does not end the job."""
         line = f"[{self._clock.read() - self._began:7.1f} s] {text}\n"
         self._lines.append(line)
         self._append(line)
@@ -57,33 +57,17 @@ class Steps:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """
-    A run that is ready to start.
-
-    Attributes:
-        run: Its folder.
-        plan: What to start.
-        root: Where the node's file tree begins.
-        remote: The way to the hosts.
-        steps: Says what happens.
-        resumed_from: The checkpoint from which it goes on; empty for none.
-        ends_cluster: Whether the cluster ends with it.
-    """
+    """A run that is ready to start."""
 
     run: Run
     plan: LaunchPlan
-    root: Path
-    remote: Remote
-    steps: Steps
-    resumed_from: str
-    ends_cluster: bool
+    context: Context
+    steps: StepLog
+    resumed_from: str  # The checkpoint from which it goes on; empty for none
+    ends_cluster: bool  # True where the cluster ends with it
 
     def begin(self) -> None:
-        """
-        Make this process the run's supervisor.
-
-        Effects: the run's status is `running`.
-        """
+        """Make this process the run's supervisor; the run's status becomes `running`."""
         self.run.write_status(
             RunStatus(
                 job=self.run.job,
@@ -96,50 +80,40 @@ class PreparedRun:
                 hosts=tuple(host.name for host in self.plan.hosts),
                 cause="",
                 resumed_from=self.resumed_from,
-                supervisor=Supervisor.of_process(self.remote.facts.instance_id, os.getpid()),
+                supervisor=Supervisor.of_process(self.context.facts.instance_id, os.getpid()),
             )
         )
 
 
 def supervise(prepared: PreparedRun) -> int:
-    """
-    Carry a run out, and say how it ended.
-
-    Effects: the job's processes, its status, and on request the end of the cluster.
-
-    Returns:
-        The job's exit status.
-    """
+    """Run the job's processes, write its status, and on request end the cluster; return the job's exit status."""
     run, plan, steps = prepared.run, prepared.plan, prepared.steps
     supervision = Supervision(
         run,
         plan,
-        prepared.remote,
-        prepared.remote.programs,
+        prepared.context.remote,
+        prepared.context.programs,
         lambda: _end_everywhere(prepared),
         followers=_follow(prepared),
     )
     with stop_on_signals(supervision):
-        steps.say("started")
+        steps.report("started")
         outcome = supervision.carry_out()
         status = _conclude(prepared, outcome)
         if prepared.ends_cluster and outcome.state != "stopped":
             _end_cluster(prepared)
-        steps.say(f"{outcome.state}{f' with status {status}' if status else ''}, see {run.path}")
+        steps.report(f"{outcome.state}{f' with status {status}' if status else ''}, see {run.path}")
     return status
 
 
 def detach(prepared: PreparedRun, lock: int) -> int:
     """
-    Let a child in a session of its own look after the run, and say how to follow it.
+    Let a child in a session of its own supervise the run, and return 0; the job's own status comes into the run's.
 
     Args:
         prepared: The run.
         lock: Handle that lets no other command begin a job; this process and its child hold it until the run's status
-            says that it runs.
-
-    Returns:
-        0; the job's own status comes into the run's status.
+            is `running`.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -149,7 +123,8 @@ def detach(prepared: PreparedRun, lock: int) -> int:
             if begun.read() != b"begun":
                 raise RefusedError(f"the job's supervisor ended at once; see {prepared.run.launch_log}")
         name = prepared.run.name
-        prepared.steps.say(f"detached; follow it: deeplearning logs {name} --follow; end it: deeplearning stop {name}")
+        follow = f"deeplearning logs {name} --follow"
+        prepared.steps.report(f"detached; follow it: {follow}; end it: deeplearning stop {name}")
         return 0
     status = 1
     try:
@@ -200,25 +175,24 @@ def _follow(prepared: PreparedRun) -> list[LogFollower]:
 def _end_everywhere(prepared: PreparedRun) -> None:
     """End what is left of the run, on the hosts that are in the cluster by now."""
     try:
-        remote = Remote.open(prepared.root, prepared.remote.programs)
-        left = end_run(remote, prepared.run.name)
+        left = end_run(prepared.context.open_remote(), prepared.run.name)
     except RefusedError as error:
-        prepared.steps.say(f"the hosts could not be asked to end what is left: {error}")
+        prepared.steps.report(f"the hosts could not be asked to end what is left: {error}")
         return
     for line in describe_left(left):
-        prepared.steps.say(line)
+        prepared.steps.report(line)
 
 
 def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
     run, steps = prepared.run, prepared.steps
     status = outcome.status
     if outcome.cause:
-        steps.say(outcome.cause)
+        steps.report(outcome.cause)
     if outcome.state == "failed":
         report = explain_failure(run, prepared.plan, outcome)
         status = report.status
         for line in report.lines:
-            steps.say(line)
+            steps.report(line)
     present = run.read_status()
     if present is not None:
         with contextlib.suppress(OSError):
@@ -228,10 +202,10 @@ def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
 
 def _end_cluster(prepared: PreparedRun) -> None:
     try:
-        for line in end_cluster(prepared.remote, f"the job {prepared.run.name} has ended"):
-            prepared.steps.say(line)
+        for line in end_cluster(prepared.context.remote, f"the job {prepared.run.name} has ended"):
+            prepared.steps.report(line)
     except RefusedError as error:
-        prepared.steps.say(str(error))
+        prepared.steps.report(str(error))
 
 
 def _leave_terminal(log: Path) -> None:

@@ -1,4 +1,4 @@
-"""`deeplearning data`: the data that jobs read, how far it is, and staging it again."""
+"""`deeplearning data`: the data that jobs read, its progress, and staging it again."""
 
 import argparse
 import importlib
@@ -6,42 +6,32 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deeplearning_command.provision.data_presets import show_known_data
-from deeplearning_command.provision.data_table import describe_progress, describe_sources, draw_sources
-from deeplearning_command.provision.provision import check_user
-from deeplearning_command.remote.nodes import HostResult, Remote, read_facts
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.context import Context
+from deeplearning_command.provision.progress import Progress, describe_progress, estimate_seconds
+from deeplearning_command.remote.nodes import Remote
+from deeplearning_command.terminal import RefusedError, align, print_line
 from deeplearning_contract.data_sets import DATA_SETS
-from deeplearning_contract.document import ContractError, field, parse_object
-from deeplearning_node.deadline import Clock
-from deeplearning_node.health.cluster_check import COMMAND_FILE
+from deeplearning_contract.document import ContractError, field, read_record
+from deeplearning_contract.names import DATA_DIRECTORY
 from deeplearning_node.node_facts import NodeFacts
-from deeplearning_node.programs import Programs
-from deeplearning_node.provision_status import Step, data_step, is_ready, is_settled, read_status
+from deeplearning_node.provision_status import ENVIRONMENT_STEP, Step, data_step, is_ready, is_settled, read_status
 from deeplearning_provision.status import Status
 
-if TYPE_CHECKING:
-    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name
-
-READY, UNREADY = 0, 1
-PAUSE_SECONDS = 2.0
+POLL_SECONDS = 2.0
 ANSWER_SECONDS = 30
-LINE_SECONDS = 10.0
-"""Between two lines of progress where nobody can rewrite a line."""
+COLUMNS = ("SOURCE", "TARGET", "STATE", "PROGRESS", "DETAIL")
+_INNER = "data"
+"""Archives of deeplearning-cfn have everything in this folder."""
 DESCRIPTION = """
 Show each source of data that the cluster's props name: where jobs find it, how far it is, and why it is not there. A
 source with target efs is staged by the master for all nodes, one with target local by each node for itself.
 """
-EPILOG = "exit status: 0 all data is there, 1 some is not, 2 nobody can tell"
 
 
-def add_data(subcommands: "Subcommands") -> None:
-    """Add the subcommand and its options."""
-    parser = subcommands.add_parser(
-        "data", help="show the data that jobs read, or stage it again", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the action and the form of the answer."""
     parser.add_argument("--json", action="store_true", help="print a line of JSON instead of a table")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--all", action="store_true", dest="is_all", help="ask every node; on the master only")
@@ -57,126 +47,134 @@ def add_data(subcommands: "Subcommands") -> None:
         help="print where a known data set lies and what of it is missing, as JSON",
     )
     parser.add_argument("--at", default="", metavar="DIR", help="with --preset: look there, not where it is staged")
-    parser.set_defaults(run=run_data)
 
 
-def run_data(options: argparse.Namespace, root: Path, programs: Programs, clock: Clock | None = None) -> int:
-    """
-    Run the subcommand.
-
-    Args:
-        options: Of the command line.
-        root: Where the node's file tree begins.
-        programs: The node's programs.
-        clock: Measures pauses. Default: real time.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        RefusedError: The node is not prepared, the user may not do it, or it is being done already.
-    """
+def run(options: argparse.Namespace, context: Context) -> int:
+    """Show the data, after staging or waiting for it where that is asked for."""
     if options.preset:
-        return show_known_data(options.preset, options.at, root)
-    facts, clock = read_facts(root), clock or Clock()
+        return show_preset(options.preset, Path(options.at or context.path(f"{DATA_DIRECTORY}/{options.preset}")))
+    facts = context.facts
     if options.is_all:
-        return _show_all(Remote.open(root, programs), is_json=options.json)
+        return show_all(context.remote, is_json=options.json)
     if options.stage:
-        _stage(facts, root, programs, clock)
+        stage(context)
     elif options.wait:
-        _wait(root, clock)
-    steps = _read_data_steps(facts, root)
+        wait(context)
+    steps = read_data_steps(context.root)
     sources = describe_sources(facts, steps)
     if options.json:
-        sys.stdout.write(f"{json.dumps({'instance_id': facts.instance_id, 'sources': sources})}\n")
+        print_line(json.dumps({"instance_id": facts.instance_id, "sources": sources}))
     else:
-        sys.stdout.write(draw_sources([("", sources)]))
-    return READY if is_ready(steps) else UNREADY
+        sys.stdout.write(draw_sources({"": sources}))
+    return 0 if is_ready(steps) else 1
 
 
-def _read_data_steps(facts: NodeFacts, root: Path) -> Mapping[str, Step]:
-    steps = read_status(root)
-    return {data_step(source.name): steps[data_step(source.name)] for source in facts.needs.data}
+def show_preset(name: str, staged: Path) -> int:
+    """Print as JSON the folder of a known data set, its parts (name -> path), and the names of those missing."""
+    parts = DATA_SETS[name].parts
+    folder = max((staged, staged / _INNER), key=lambda place: sum((place / path).exists() for path in parts.values()))
+    missing = [part for part, path in parts.items() if not (folder / path).exists()]
+    paths = {part: str(folder / path) for part, path in parts.items()}
+    print_line(json.dumps({"folder": str(folder), "parts": paths, "missing": missing}))
+    return 1 if missing else 0
 
 
-def _wait(root: Path, clock: Clock) -> None:
-    progress = Progress(clock)
+def read_data_steps(root: Path) -> Mapping[str, Step]:
+    """Return the step of each source."""
+    return {name: step for name, step in read_status(root).items() if name != ENVIRONMENT_STEP}
+
+
+def wait(context: Context) -> None:
+    """Poll this node's status, and report progress, until nothing changes any more."""
+    progress = Progress(context.clock, describe_step)
     while True:
-        steps = _read_data_steps(read_facts(root), root)
+        steps = read_data_steps(context.root)
         for name, step in steps.items():
-            progress.tell(name, step)
+            progress.report(name, step)
         if is_settled(steps):
             return progress.finish()
-        clock.wait(PAUSE_SECONDS)
+        context.clock.wait(POLL_SECONDS)
 
 
-def _stage(facts: NodeFacts, root: Path, programs: Programs, clock: Clock) -> None:
-    check_user(facts)
-    progress = Progress(clock)
-    # Imported here: it brings botocore.
-    data = importlib.import_module("deeplearning_provision.data.sources")
+def stage(context: Context) -> None:
+    """Stage the sources in this process, also those that were refused before."""
+    context.require_login_user()
+    progress = Progress(context.clock, describe_step)
+    sources = importlib.import_module("deeplearning_provision.data.sources")  # It brings botocore.
+    status = Status(context.root, context.clock, progress.report)
     try:
-        data.stage_all(facts, Status(root, clock, progress.tell), root, programs, clock, is_forced=True)
+        sources.stage_all(context.facts, status, context.root, context.programs, context.clock, is_forced=True)
     except BlockingIOError as error:
         raise RefusedError("staging is under way already; follow it with: deeplearning data --wait") from error
     finally:
         progress.finish()
 
 
-class Progress:
-    """Shows on standard error how far the sources are: one line that is rewritten, or a line now and then."""
-
-    def __init__(self, clock: Clock) -> None:
-        """Begin with nothing."""
-        self._clock = clock
-        self._is_terminal = sys.stderr.isatty()
-        self._shown: dict[str, tuple[str, float]] = {}
-        self._is_open = False
-
-    def tell(self, name: str, step: Step) -> None:
-        """Show a step, if it is news."""
-        now = self._clock.read()
-        state, at = self._shown.get(name, ("", float("-inf")))
-        found = f"{step.state} {step.detail}"
-        if found == state and (step.total == 0 or now - at < (1.0 if self._is_terminal else LINE_SECONDS)):
-            return
-        self._shown[name] = (found, now)
-        text = f"{name.partition(':')[2]}: {describe_progress(step)} {step.detail}".replace("\n", " ")
-        is_moving = self._is_terminal and found == state
-        sys.stderr.write(f"\r\033[K{text}" if is_moving else f"{self._end_line()}{text}\n")
-        sys.stderr.flush()
-        self._is_open = is_moving
-
-    def finish(self) -> None:
-        """End the line that is being rewritten."""
-        sys.stderr.write(self._end_line())
-        self._is_open = False
-
-    def _end_line(self) -> str:
-        return "\n" if self._is_open else ""
+def describe_step(name: str, step: Step) -> str:
+    """Return a step in one line."""
+    return f"{name.partition(':')[2]}: {describe_progress(step)} {step.detail}"
 
 
-def _show_all(remote: Remote, *, is_json: bool) -> int:
-    results = remote.run_all(remote.hosts, f"{COMMAND_FILE} data --json || true", seconds=ANSWER_SECONDS)
-    answers = [(result.host, _read_answer(result)) for result in results]
+def show_all(remote: Remote, *, is_json: bool) -> int:
+    """Ask every node for its sources."""
+    nodes = {
+        host: read_sources(document)
+        for host, document in remote.ask(remote.hosts, ["data", "--json"], seconds=ANSWER_SECONDS).items()
+    }
     if is_json:
-        nodes = [{"host": host, **({"cause": found} if isinstance(found, str) else {"sources": found})}
-                 for host, found in answers]  # fmt: skip
-        sys.stdout.write(f"{json.dumps({'cluster': remote.facts.cluster, 'nodes': nodes})}\n")
+        found = [
+            {"host": host, "cause" if isinstance(sources, str) else "sources": sources}
+            for host, sources in nodes.items()
+        ]
+        print_line(json.dumps({"cluster": remote.facts.cluster, "nodes": found}))
     else:
-        sys.stdout.write(draw_sources(answers))
+        sys.stdout.write(draw_sources(nodes))
     is_good = all(
-        not isinstance(found, str) and all(source.get("state") == "done" for source in found) for _, found in answers
+        not isinstance(sources, str) and all(source.get("state") == "done" for source in sources)
+        for sources in nodes.values()
     )
-    return READY if is_good else UNREADY
+    return 0 if is_good else 1
 
 
-def _read_answer(result: HostResult) -> "list[dict[str, Any]] | str":
-    """Return what a node said of its sources, or why it said nothing."""
-    if result.status is None:
-        return result.cause
-    lines = result.output.splitlines() or [""]
+def read_sources(document: dict[str, Any] | str) -> list[dict[str, Any]] | str:
+    """Return the sources that a node printed, or why there are none."""
     try:
-        return list(field(parse_object(lines[-1], "its answer"), "sources", list, "answer"))
-    except ContractError:
-        return lines[-1] or f"its command ended with status {result.status}"
+        return document if isinstance(document, str) else list(field(document, "sources", list, "answer"))
+    except ContractError as error:
+        return str(error)
+
+
+def describe_sources(facts: NodeFacts, steps: Mapping[str, Step]) -> list[dict[str, Any]]:
+    """Return an object for each source, with the path where jobs find it, and its step."""
+    found = []
+    for source in facts.needs.data:
+        step = steps[data_step(source.name)]
+        found.append(
+            {
+                "name": source.name,
+                "target": source.target,
+                "uri": f"s3://{source.bucket}/{source.key}",
+                "path": f"{DATA_DIRECTORY}/{source.name}" + (".s3" if source.target == "stream" else ""),
+                **step.to_document(),
+                "seconds_left": estimate_seconds(step),
+            }
+        )
+    return found
+
+
+def draw_sources(nodes: Mapping[str, list[dict[str, Any]] | str]) -> str:
+    """Return a line for each source of each host, or why it has not answered; the name of this node alone is empty."""
+    has_hosts = any(nodes)
+    rows: list[tuple[str, ...]] = [("HOST", *COLUMNS) if has_hosts else COLUMNS]
+    for host, sources in nodes.items():
+        head = (host,) if has_hosts else ()
+        if isinstance(sources, str):
+            rows.append((*head, "", "", "no answer", "", sources))
+            continue
+        for source in sources:
+            step = read_record(Step, source, "source")
+            detail = step.detail + (f"; at {source['path']}" if step.state == "done" else "")
+            rows.append(
+                (*head, str(source["name"]), str(source["target"]), step.state, describe_progress(step), detail)
+            )
+    return align(rows) if len(rows) > 1 else "the cluster's props name no data\n"

@@ -1,58 +1,60 @@
-"""Runs a text of the shell on many nodes at once, over SSH, as the login user with the master's user key."""
+"""The nodes of the cluster over SSH, as the login user with the master's user key."""
 
+import contextlib
 import os
-import pwd
+import re
+import shlex
+import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-from deeplearning_command.remote.ssh_stream import TELL_STATUS, follow, kill
-from deeplearning_command.terminal.errors import RefusedError
+from deeplearning_command.terminal import RefusedError
+from deeplearning_contract.document import ContractError, parse_last_line
 from deeplearning_contract.membership import Member
-from deeplearning_contract.names import MASTER_HOST, NodeRole
+from deeplearning_contract.names import MASTER_HOST
 from deeplearning_node.health.findings import last_line
 from deeplearning_node.node import LoginUser
-from deeplearning_node.node_facts import FACTS_FILE, InstalledMembership, NodeFacts
+from deeplearning_node.node_facts import COMMAND_FILE, InstalledMembership, NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.ssh_command import ssh_command
 
-NO_ANSWER = 255
-"""The status of `ssh` itself when it fails, and of a program that ends with -1."""
+SSH_FAILED = 255
+"""Exit status of `ssh` itself when it fails, and of a program that ends with -1."""
+KEPT_BYTES = 1 << 20
+LINE_BYTES = 1 << 16
+
+# Sent before the text: the shell there prints its own status, so that 255 from `ssh` alone means no answer.
+PRINT_STATUS = 'trap \'printf "\\001%s\\n" "$?"\' EXIT\n'
+_STATUS = re.compile(rb"\x01(\d{1,3})\n")
 
 
 @dataclass(frozen=True)
 class HostResult:
-    """
-    How a text ended on one host.
-
-    Attributes:
-        host: As the caller named it.
-        status: With which it ended; None when the host did not answer or was not asked in time.
-        output: Standard output and error in order; the last mebibyte.
-        cause: Why there is no status; empty when there is one.
-    """
+    """The end of a text on one host."""
 
     host: str
-    status: int | None
-    output: str
-    cause: str = ""
+    status: int | None  # None when the host did not answer, or not in time
+    output: str  # Standard output and error in order; the last mebibyte
+    cause: str = ""  # Why there is no status; empty when there is one
+
+    def read_document(self) -> dict[str, Any] | str:
+        """Return the JSON object that a command of ours printed last, or why there is none."""
+        if self.status is None:
+            return self.cause
+        try:
+            return parse_last_line(self.output, "an object")
+        except ContractError:
+            return last_line(self.output) or f"its command ended with status {self.status}"
 
 
 @dataclass(frozen=True)
 class Remote:
-    """
-    The way to every node of the cluster, from its master.
-
-    Attributes:
-        facts: What this node knows of itself.
-        membership: Who is in the cluster.
-        user: The login user, whose key opens every node.
-        programs: Where `ssh` is.
-        is_root: Whether to become the login user first.
-    """
+    """The way to every node of the cluster, from its master; root becomes the login user first."""
 
     facts: NodeFacts
     membership: InstalledMembership
@@ -61,52 +63,38 @@ class Remote:
     is_root: bool
     _running: "set[subprocess.Popen[bytes]]" = field(default_factory=set, compare=False)
 
-    @classmethod
-    def open(cls, root: Path, programs: Programs) -> "Remote":
-        """
-        Read who the nodes are; none is asked yet.
-
-        Raises:
-            RefusedError: This node or this user cannot ask them.
-        """
-        facts = read_facts(root)
-        if facts.role != NodeRole.MASTER.value:
-            raise RefusedError(f"the node must be the master, got a {facts.role}; log in to {MASTER_HOST}")
-        try:
-            user = find_user(facts.login_user)
-            membership = InstalledMembership.read(root)
-        except (OSError, ValueError, LookupError) as error:
-            raise RefusedError(f"the cluster has not formed yet, read the agent's log: {error}") from error
-        if os.geteuid() not in {0, user.user_id}:
-            raise RefusedError(f"the user must be {user.name}, whose key opens the nodes; put sudo before the command")
-        return cls(facts, membership, user, programs, is_root=os.geteuid() == 0)
-
     @property
     def hosts(self) -> tuple[str, ...]:
         """The nodes' names, master first."""
         return tuple(host for host, _ in self.membership.members)
 
     def find(self, host: str) -> Member:
-        """
-        Return the member of a name, an instance id or an address.
-
-        Raises:
-            RefusedError: There is none.
-        """
+        """Return the member of a name, an instance id or an address; RefusedError where there is none."""
         for rank, (name, member) in enumerate(self.membership.members):
             if host in {name, member.instance_id, member.address} or (rank == 0 and host == MASTER_HOST):
                 return member
         raise RefusedError(f"host must be one that `deeplearning hosts` shows, got {host!r}")
 
-    def command(self, host: str, shell_text: str, *, tty: bool = False) -> list[str]:
-        """
-        Return the program that runs a text in the login user's shell on one host.
+    def choose(self, names: str | None) -> tuple[str, ...]:
+        """Return the hosts that `--hosts` names, each once; all for None. Names of no host are refused."""
+        if names is None:
+            return self.hosts
+        hosts = tuple(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))
+        if not hosts:
+            raise RefusedError(f"--hosts must name hosts separated by commas, got {names!r}; see: deeplearning hosts")
+        for host in hosts:
+            self.find(host)
+        return hosts
 
-        Raises:
-            RefusedError: There is no such host.
-        """
+    def command(self, host: str, shell_text: str, *, tty: bool = False) -> list[str]:
+        """Return the program that runs a text in the login user's shell on one host."""
         address = self.find(host).address
         return ssh_command(self.user, address, shell_text, is_root=self.is_root, has_terminal=tty)
+
+    def ask(self, hosts: Sequence[str], argv: Sequence[str], *, seconds: float) -> dict[str, dict[str, Any] | str]:
+        """Run `deeplearning ARGV` on hosts; return by host the JSON object that it prints, or why there is none."""
+        results = self.run_all(hosts, shlex.join([COMMAND_FILE, *argv]), seconds=seconds)
+        return {result.host: result.read_document() for result in results}
 
     def run_all(
         self,
@@ -122,33 +110,30 @@ class Remote:
         Run a text on hosts, so many at once; an interruption ends the `ssh` of each.
 
         Args:
-            hosts: As `find` takes them.
-            shell_text: What the login user's shell runs.
+            hosts: As `find` takes them; an unknown one is refused before any is asked.
+            shell_text: A program for the login user's shell.
             seconds: After which a host is given up; what runs there is not ended by it.
             at_once: Most connections at the same time.
-            on_result: Told each result in this thread, as they come.
-            on_line: Told (host, line) as lines come, one at a time.
+            on_result: Called with each result in this thread, as they come.
+            on_line: Called with host and line as lines come, one at a time.
 
         Returns:
-            A result a host, in the order given.
-
-        Raises:
-            RefusedError: There is no such host; none is asked then.
+            A result for each host, in the order given.
         """
-        commands = [self.command(host, TELL_STATUS + shell_text) for host in hosts]
+        commands = [self.command(host, PRINT_STATUS + shell_text) for host in hosts]
         lock = threading.Lock()
         ended = threading.Event()
 
-        def tell(host: str, line: str) -> None:
+        def report_line(host: str, line: str) -> None:
             with lock:
                 if on_line and not ended.is_set():
                     on_line(host, line)
 
-        def ask(index: int) -> HostResult:
-            return self._ask(hosts[index], commands[index], seconds, tell, ended)
+        def run_one(index: int) -> HostResult:
+            return self._run(hosts[index], commands[index], seconds, report_line, ended)
 
         with ThreadPoolExecutor(max(1, at_once), "remote") as pool:
-            futures = {pool.submit(ask, index): index for index in range(len(hosts))}
+            futures = {pool.submit(run_one, index): index for index in range(len(hosts))}
             found: dict[int, HostResult] = {}
             try:
                 for future in as_completed(futures):
@@ -163,12 +148,12 @@ class Remote:
                 raise
         return [found[index] for index in range(len(hosts))]
 
-    def _ask(
+    def _run(
         self,
         host: str,
         command: Sequence[str],
         seconds: float,
-        tell: Callable[[str, str], None],
+        report_line: Callable[[str, str], None],
         ended: threading.Event,
     ) -> HostResult:
         try:
@@ -187,44 +172,45 @@ class Remote:
         timer = threading.Timer(seconds, give_up)
         timer.start()
         try:
-            output, told = follow(process, lambda line: tell(host, line))
+            output, own_status = follow(process, lambda line: report_line(host, line))
             status = process.wait()
         finally:
             timer.cancel()
             self._running.discard(process)
-        if told is not None:
-            return HostResult(host, told, output)
+        if own_status is not None:
+            return HostResult(host, own_status, output)
         if late.is_set():
             return HostResult(host, None, output, f"no answer in {seconds:.0f} s")
-        if status < 0 or status == NO_ANSWER:
+        if status < 0 or status == SSH_FAILED:
             return HostResult(host, None, output, last_line(output) or f"ssh ended with status {status}")
         return HostResult(host, status, output)
 
 
-def read_facts(root: Path) -> NodeFacts:
-    """
-    Read what the node knows of itself.
+def follow(process: "subprocess.Popen[bytes]", report_line: Callable[[str], None]) -> tuple[str, int | None]:
+    """Read a program's lines to the end; return the last of them, and the status that the shell there printed."""
+    kept: deque[bytes] = deque()
+    size, status = 0, None
+    for line in _read_lines(process):
+        found = _STATUS.search(line)
+        text = line if found is None else line[: found.start()] + line[found.end() :]
+        status = int(found[1]) if found else status
+        if not text:
+            continue
+        report_line(text.decode("utf-8", "replace"))
+        kept.append(text)
+        size += len(text)
+        while size > KEPT_BYTES:
+            size -= len(kept.popleft())
+    return b"".join(kept).decode("utf-8", "replace"), status
 
-    Raises:
-        RefusedError: The agent has not written it.
-    """
-    try:
-        return NodeFacts.read(root)
-    except FileNotFoundError as error:
-        raise RefusedError(
-            f"the agent has not prepared this node yet, or this machine is no node of a cluster ({FACTS_FILE} is "
-            "missing); run the command on a node, and read the agent's log there: journalctl -u deeplearning-agent"
-        ) from error
-    except (OSError, ValueError) as error:  # ContractError is a ValueError.
-        raise RefusedError(f"the agent has not prepared this node yet, read its log: {error}") from error
+
+def _read_lines(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
+    if process.stdout is not None:
+        with process.stdout as stream:
+            yield from iter(lambda: stream.readline(LINE_BYTES), b"")
 
 
-def find_user(name: str) -> LoginUser:
-    """
-    Look a user up.
-
-    Raises:
-        LookupError: There is none of that name.
-    """
-    entry = pwd.getpwnam(name)
-    return LoginUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """End a program and what it started here."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Asks the nodes of a cluster how they are, over SSH, many at once, as the login user with the master's user key."""
+"""A health check of all nodes of a cluster over SSH, many at once, as the login user with the master's user key."""
 
 import random
 import time
@@ -14,10 +14,10 @@ from deeplearning_node.health.findings import Finding, HealthReport, last_line
 from deeplearning_node.health.gpus import GPU_SECONDS
 from deeplearning_node.health.node_check import CLOCK, judge_clock
 from deeplearning_node.node import LoginUser
+from deeplearning_node.node_facts import COMMAND_FILE
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.ssh_command import ssh_command
 
-COMMAND_FILE = "/usr/local/bin/deeplearning"
 AT_ONCE = 32
 NODE_SECONDS = GPU_SECONDS + 35
 """More than a node takes to look at itself when everything hangs."""
@@ -31,58 +31,56 @@ _QUESTION = f"{COMMAND_FILE} health --self || true"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one node answered."""
+class NodeCheck:
+    """The health of one node."""
 
     member: Member  # The node that was asked
-    # What it found of itself, and what the asking node found of it; empty when it was not asked
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # Its own, and those of the asking node about it; empty when it was not asked
+    # In one word or two
     verdict: Literal["healthy", "unfit", "no answer", "not asked"]  # In one word or two
+    # Of the membership that it has installed; 0 when it is not known
     generation: int = 0  # Of the membership that it has installed; 0 when it is not known
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """What is wrong."""
+        """The findings that are faults."""
         return tuple(finding for finding in self.findings if not finding.ok)
 
 
 @dataclass(frozen=True)
-class Inquiry:
-    """How to ask."""
+class ClusterCheck:
+    """A health check, as one node asks for it."""
 
     user: LoginUser  # The login user, whose key opens every node
-    programs: Programs  # Where `ssh` is
+    programs: Programs  # The programs among which `ssh` is
     is_root: bool  # Whether to become the login user first
     clock: Clock = field(default_factory=Clock)  # Measures time-outs
     now: Callable[[], float] = time.time  # The wall clock with which the nodes' clocks are compared
 
-    def ask_all(self, members: Sequence[Member], deadline: Deadline) -> list[Answer]:
+    def run(self, members: Sequence[Member], deadline: Deadline) -> list[NodeCheck]:
         """
-        Ask every member, at most 32 at once.
+        Check every member, at most 32 at once; return them in the order given.
 
-        In no fixed order, so that at the end of the time it is not always the same ones who are not asked.
-
-        Returns:
-            An answer a member, in the order given.
+        They are asked in no fixed order, so that at the end of the time it is not always the same ones who are not.
         """
         order = random.sample(range(len(members)), len(members))
-        with ThreadPoolExecutor(AT_ONCE, "inquiry") as pool:
-            answers = pool.map(lambda index: self.ask(members[index], deadline), order)
-            found = dict(zip(order, answers, strict=True))
+        with ThreadPoolExecutor(AT_ONCE, "cluster-check") as pool:
+            checks = pool.map(lambda index: self.check(members[index], deadline), order)
+            found = dict(zip(order, checks, strict=True))
         return [found[index] for index in range(len(members))]
 
-    def ask(self, member: Member, deadline: Deadline) -> Answer:
-        """Ask one member; whatever goes wrong becomes its answer."""
+    def check(self, member: Member, deadline: Deadline) -> NodeCheck:
+        """Check one member; an `ssh` that fails becomes its fault."""
         limit = min(NODE_SECONDS, deadline.remaining)
         if limit < LEAST_SECONDS:
-            return Answer(member, (), "not asked")
+            return NodeCheck(member, (), "not asked")
         sent = self.now()
         try:
             output = self.programs.run(self.command(member.address), timeout_seconds=limit)
             report = HealthReport.from_output(output)
         except ProgramError as error:
             if error.is_late and limit < NODE_SECONDS:  # Too short a time says nothing of the node.
-                return Answer(member, (), "not asked")
+                return NodeCheck(member, (), "not asked")
             return _fail(member, describe_end(error, limit))
         except ContractError as error:
             return _fail(member, str(error))
@@ -90,7 +88,7 @@ class Inquiry:
             return _fail(member, f"{report.instance_id} answers at {member.address}")
         findings = (*(f for f in report.findings if f.name != CLOCK), judge_clock(report.at, sent, self.now()))
         is_healthy = all(finding.ok for finding in findings)
-        return Answer(member, findings, "healthy" if is_healthy else "unfit", report.generation)
+        return NodeCheck(member, findings, "healthy" if is_healthy else "unfit", report.generation)
 
     def command(self, address: str) -> list[str]:
         """Return the program that asks one node."""
@@ -98,7 +96,7 @@ class Inquiry:
 
 
 def describe_end(error: ProgramError, seconds: float) -> str:
-    """Say in one line how `ssh` ended without an answer; its command line would hide the cause."""
+    """Return in one line how `ssh` ended without an answer; its command line would hide the cause."""
     if error.is_late:
         return f"no answer in {seconds:.0f} s"
     if error.status is None:
@@ -106,6 +104,6 @@ def describe_end(error: ProgramError, seconds: float) -> str:
     return last_line(error.output) or f"ssh ended with status {error.status}"
 
 
-def _fail(member: Member, cause: str) -> Answer:
+def _fail(member: Member, cause: str) -> NodeCheck:
     remedy = "see whether the instance runs; if it stays so, terminate it"
-    return Answer(member, (Finding.fault(SSH, cause, remedy),), "no answer")
+    return NodeCheck(member, (Finding.fault(SSH, cause, remedy),), "no answer")

@@ -8,8 +8,8 @@ import pytest
 
 from deeplearning_agent.membership.evictions import find_causes, find_fewer_gpus, find_unhealthy
 from deeplearning_contract.membership import Member
-from deeplearning_node.health import cluster_check as inquiry_module
-from deeplearning_node.health.cluster_check import SSH, Answer, Inquiry
+from deeplearning_node.health import cluster_check as cluster_check_module
+from deeplearning_node.health.cluster_check import SSH, ClusterCheck, NodeCheck
 from deeplearning_node.health.findings import Finding, HealthReport
 from deeplearning_node.health.gpus import ECC, GPU
 from deeplearning_node.health.network import NETWORK
@@ -65,8 +65,8 @@ def ssh(lab, node):
     return Ssh(lab)
 
 
-def make_inquiry(node, **changes):
-    return Inquiry(node.login_user(), node.programs, **{"is_root": False, "clock": node.clock} | changes)
+def make_check(node, **changes):
+    return ClusterCheck(node.login_user(), node.programs, **{"is_root": False, "clock": node.clock} | changes)
 
 
 # --- Asking -------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_every_member_is_asked_and_answers_stand_in_the_order_of_members(node, s
     for index in range(40):
         ssh.answer(index)
     ssh.answer(7, BAD)
-    answers = make_inquiry(node).ask_all(members(40), node.limit(1000))
+    answers = make_check(node).run(members(40), node.limit(1000))
     assert [answer.member for answer in answers] == members(40)
     assert [answer.verdict for answer in answers] == ["healthy"] * 7 + ["unfit"] + ["healthy"] * 32
     assert answers[0].generation == 3
@@ -85,22 +85,22 @@ def test_every_member_is_asked_and_answers_stand_in_the_order_of_members(node, s
 def test_32_are_asked_at_once_and_never_more(node, monkeypatch):
     everybody, one_more, crowds = threading.Barrier(32), threading.Barrier(33), []
 
-    def ask(_inquiry, who, _deadline):
+    def ask(_check, who, _deadline):
         everybody.wait(30)
         with contextlib.suppress(threading.BrokenBarrierError):
             one_more.wait(2)
             crowds.append(who)
-        return Answer(who, (), "healthy")
+        return NodeCheck(who, (), "healthy")
 
-    monkeypatch.setattr(Inquiry, "ask", ask)
-    make_inquiry(node).ask_all(members(64), node.limit(1000))
+    monkeypatch.setattr(ClusterCheck, "check", ask)
+    make_check(node).run(members(64), node.limit(1000))
     assert crowds == []
 
 
 @pytest.mark.fault(56)
 def test_the_login_users_key_opens_nodes_whose_host_key_is_known_and_nothing_else_does(lab, node, ssh):
     ssh.answer(1)
-    make_inquiry(node, is_root=True).ask(member(1), node.limit(1000))
+    make_check(node, is_root=True).check(member(1), node.limit(1000))
     [call] = (lab.directory / "programs0/ssh.calls").read_text().splitlines()
     user = node.login_user()
     assert call == (
@@ -112,8 +112,8 @@ def test_the_login_users_key_opens_nodes_whose_host_key_is_known_and_nothing_els
 
 def test_root_becomes_the_login_user_first(node):
     user = node.login_user().name
-    assert make_inquiry(node, is_root=True).command("10.0.0.9")[:5] == ["runuser", "-u", user, "--", "ssh"]
-    assert make_inquiry(node, is_root=False).command("10.0.0.9")[0] == "ssh"
+    assert make_check(node, is_root=True).command("10.0.0.9")[:5] == ["runuser", "-u", user, "--", "ssh"]
+    assert make_check(node, is_root=False).command("10.0.0.9")[0] == "ssh"
 
 
 @pytest.mark.fault(43, 57)
@@ -133,7 +133,7 @@ def test_root_becomes_the_login_user_first(node):
 def test_whatever_a_node_answers_instead_becomes_its_fault(node, ssh, script, cause):
     if script is not None:
         ssh.script(1, script)
-    answer = make_inquiry(node).ask(member(1), node.limit(1000))
+    answer = make_check(node).check(member(1), node.limit(1000))
     assert answer.verdict == "no answer"
     [fault] = answer.faults
     assert fault.name == SSH
@@ -142,9 +142,9 @@ def test_whatever_a_node_answers_instead_becomes_its_fault(node, ssh, script, ca
 
 
 def test_a_node_that_does_not_end_is_given_up(node, ssh, monkeypatch):
-    monkeypatch.setattr(inquiry_module, "NODE_SECONDS", 1)
+    monkeypatch.setattr(cluster_check_module, "NODE_SECONDS", 1)
     ssh.script(1, "sleep 60")
-    [fault] = make_inquiry(node).ask(member(1), node.limit(1000)).faults
+    [fault] = make_check(node).check(member(1), node.limit(1000)).faults
     assert fault.detail == "no answer in 1 s"
 
 
@@ -152,28 +152,28 @@ def test_a_node_that_does_not_end_is_given_up(node, ssh, monkeypatch):
 def test_a_node_whose_time_was_cut_short_is_not_blamed(node, ssh):
     """Where many drivers are late, the last of a large cluster are asked at the end of the time for all."""
     ssh.script(1, "sleep 60")
-    answer = make_inquiry(node).ask(member(1), node.limit(3))
+    answer = make_check(node).check(member(1), node.limit(3))
     assert (answer.verdict, answer.faults) == ("not asked", ())
 
 
 @pytest.mark.fault(56)
 def test_an_address_that_is_another_instances_now_is_no_answer(node, ssh):
     ssh.answer(1, instance_id="i-0123456789abcdef0")
-    [fault] = make_inquiry(node).ask(member(1), node.limit(1000)).faults
+    [fault] = make_check(node).check(member(1), node.limit(1000)).faults
     assert fault.detail == "i-0123456789abcdef0 answers at 10.0.0.10"
 
 
 @pytest.mark.fault(54)
 def test_the_clock_is_judged_by_the_one_who_asks_whatever_the_node_says(node, ssh):
     ssh.answer(1, (*GOOD, Finding.fit(CLOCK, "trust me")), at=400.5)
-    answer = make_inquiry(node, now=iter([1000.5, 1001.5]).__next__).ask(member(1), node.limit(1000))
+    answer = make_check(node, now=iter([1000.5, 1001.5]).__next__).check(member(1), node.limit(1000))
     [fault] = answer.faults
     assert (fault.name, fault.detail) == (CLOCK, "600 s behind the node that asked")
     assert [finding.name for finding in answer.findings] == [GPU, ECC, CLOCK]
 
 
 def test_without_time_nobody_is_asked_and_nobody_blamed(lab, node, ssh):
-    answers = make_inquiry(node).ask_all(members(3), node.limit(1))
+    answers = make_check(node).run(members(3), node.limit(1))
     assert {answer.verdict for answer in answers} == {"not asked"}
     assert not (lab.directory / "programs0/ssh.calls").exists()
     assert find_causes(answers, member(0).instance_id) == {}
@@ -189,7 +189,7 @@ def cluster(count, **faults):
         names = faults.get(f"n{index}", [])
         found = tuple(Finding.fault(name, "bad", "mend it") for name in names)
         verdict = "no answer" if SSH in names else "unfit" if names else "healthy"
-        answers.append(Answer(member(index), found, verdict))
+        answers.append(NodeCheck(member(index), found, verdict))
     return answers
 
 
@@ -226,7 +226,7 @@ def test_a_fault_of_most_nodes_is_the_clusters(name, caplog):
 
 
 def test_who_was_not_asked_counts_neither_way():
-    answers = cluster(3, n1=[DISK], n2=[DISK]) + [Answer(member(index), (), "not asked") for index in range(3, 9)]
+    answers = cluster(3, n1=[DISK], n2=[DISK]) + [NodeCheck(member(index), (), "not asked") for index in range(3, 9)]
     assert causes(answers) == {}
 
 
@@ -288,7 +288,7 @@ def test_an_inspection_raises_nothing(lab, node, ssh, caplog, monkeypatch):
     ssh.answer(0)
     lab.program(0, "runuser", None)
     assert find_unhealthy(node, members(2)) == {}
-    monkeypatch.setattr(Inquiry, "ask_all", lambda *_: 1 / 0)
+    monkeypatch.setattr(ClusterCheck, "run", lambda *_: 1 / 0)
     assert find_unhealthy(node, members(2)) == {}
     assert caplog.messages[-1] == "the inspection of 2 nodes failed"
     assert find_unhealthy(node, []) == {}

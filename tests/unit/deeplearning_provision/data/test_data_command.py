@@ -7,11 +7,11 @@ import types
 
 import pytest
 
+from deeplearning_command.context import Context
 from deeplearning_command.main import main
-from deeplearning_command.provision import data as data_command
-from deeplearning_command.provision import provision as provision_command
 from deeplearning_command.remote.nodes import HostResult, Remote
 from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_node.node_facts import InstalledMembership
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import Step, read_status
 from deeplearning_provision.status import Status
@@ -22,13 +22,11 @@ ENTRY = {"a": ("file", b"1", False)}
 
 
 @pytest.fixture
-def command(data_lab, monkeypatch, capsys):
+def command(data_lab, capsys):
     """Run `deeplearning` on a node; return its status and what it printed."""
-    for module in (data_command, provision_command):
-        monkeypatch.setattr(module, "Clock", BriefClock)
 
-    def run(*arguments, instance=MASTER):
-        status = main(arguments, data_lab.root(instance), Programs(str(data_lab.programs)))
+    def run(*arguments, instance=MASTER, clock=None):
+        status = main(arguments, data_lab.root(instance), Programs(str(data_lab.programs)), clock or BriefClock())
         return status, *capsys.readouterr()
 
     return run
@@ -165,7 +163,7 @@ def test_staging_again_is_refused_while_it_is_under_way(data_lab, command):
 
 
 @pytest.mark.parametrize(("last", "expected"), [("finish", 0), ("fail", 1)])
-def test_waiting_ends_when_nothing_changes_any_more(data_lab, command, monkeypatch, last, expected):
+def test_waiting_ends_when_nothing_changes_any_more(data_lab, command, last, expected):
     data_lab.facts(MASTER, data_lab.source("set.tar"))
     status = Status(data_lab.root(MASTER), BriefClock())
     moves = [
@@ -178,8 +176,7 @@ def test_waiting_ends_when_nothing_changes_any_more(data_lab, command, monkeypat
         def wait(self, seconds):
             moves.pop(0)()
 
-    monkeypatch.setattr(data_command, "Clock", MovingClock)
-    code, _, errors = command("data", "--wait")
+    code, _, errors = command("data", "--wait", clock=MovingClock())
     assert (code, moves) == (expected, [])
     assert "a passing failure" in errors
 
@@ -199,8 +196,7 @@ def test_every_node_is_asked_and_one_that_is_silent_is_named(data_lab, command, 
 
     asked = []
 
-    class Cluster:
-        facts = data_lab.facts(MASTER, data_lab.source("set.tar"))
+    class Cluster(Remote):
         hosts = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
 
         def run_all(self, hosts, text, *, seconds):
@@ -211,7 +207,9 @@ def test_every_node_is_asked_and_one_that_is_silent_is_named(data_lab, command, 
                 HostResult(hosts[2], 0, "deeplearning data: odd\n"),
             ]
 
-    monkeypatch.setattr(Remote, "open", lambda *_: Cluster())
+    facts = data_lab.facts(MASTER, data_lab.source("set.tar"))
+    cluster = Cluster(facts, InstalledMembership(), None, None, is_root=False)
+    monkeypatch.setattr(Context, "open_remote", lambda _: cluster)
     status, output, _ = command("data", "--all")
     lines = [line.split()[:4] for line in output.splitlines()]
     assert status == 1
@@ -219,7 +217,7 @@ def test_every_node_is_asked_and_one_that_is_silent_is_named(data_lab, command, 
     assert lines[2][:3] == ["deeplearning-worker2", "no", "answer"]
     assert "no route to host" in output
     assert "deeplearning data: odd" in output
-    assert asked == ["/usr/local/bin/deeplearning data --json || true"]
+    assert asked == ["/usr/local/bin/deeplearning data --json"]
     document = json.loads(command("data", "--all", "--json")[1])
     assert [sorted(node) for node in document["nodes"]] == [["host", "sources"], ["cause", "host"], ["cause", "host"]]
 

@@ -1,0 +1,106 @@
+"""The node on which a command runs."""
+
+import os
+import pwd
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deeplearning_command.terminal import RefusedError
+from deeplearning_contract.names import JOBS_FOLDER, MASTER_HOST, NodeRole
+from deeplearning_node.deadline import Clock
+from deeplearning_node.node import LoginUser
+from deeplearning_node.node_facts import FACTS_FILE, InstalledMembership, NodeFacts
+from deeplearning_node.programs import Programs, system_path
+
+if TYPE_CHECKING:  # most commands ask no other node
+    from deeplearning_command.remote.nodes import Remote
+
+
+class Context:
+    """
+    The node on which a command runs.
+
+    Each property is read when it is first used, and raises RefusedError where the command cannot go on without it.
+    """
+
+    def __init__(self, root: Path, programs: Programs | None = None, clock: Clock | None = None) -> None:
+        """Take the root of the node's file tree. Default: the programs of the user's `PATH`, the machine's clock."""
+        self.root = root
+        self.programs = programs or Programs(system_path(os.environ.get("PATH", "")))
+        self.clock = clock or Clock()
+
+    def path(self, absolute: str) -> Path:
+        """Return where an absolute path of the node lies."""
+        return self.root / absolute.lstrip("/")
+
+    @cached_property
+    def facts(self) -> NodeFacts:
+        """The node's own facts."""
+        try:
+            return NodeFacts.read(self.root)
+        except FileNotFoundError as error:
+            raise RefusedError(
+                f"the agent has not prepared this node yet, or this machine is no node of a cluster ({FACTS_FILE} is "
+                "missing); run the command on a node, and read the agent's log there: journalctl -u deeplearning-agent"
+            ) from error
+        except (OSError, ValueError) as error:  # ContractError is a ValueError.
+            raise RefusedError(f"the agent has not prepared this node yet, read its log: {error}") from error
+
+    @cached_property
+    def membership(self) -> InstalledMembership:
+        """The membership that the node has installed."""
+        return self._read_membership()
+
+    @cached_property
+    def user(self) -> LoginUser:
+        """The login user, who owns jobs, data and environments, and whose key opens the nodes."""
+        name = self.facts.login_user
+        try:
+            entry = pwd.getpwnam(name)
+        except LookupError as error:
+            raise RefusedError(f"the node must have the user {name}, got none; correct login_user") from error
+        return LoginUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+
+    @cached_property
+    def remote(self) -> "Remote":
+        """The nodes, as the membership lists them when it is first asked for."""
+        return self.open_remote()
+
+    @property
+    def is_root(self) -> bool:
+        """True where the caller is root."""
+        return os.geteuid() == 0
+
+    @property
+    def is_login_user(self) -> bool:
+        """True where the caller is the login user."""
+        return os.geteuid() == self.user.user_id
+
+    @property
+    def jobs_path(self) -> Path:
+        """The folder of all jobs, on the shared file system."""
+        return self.path(self.facts.mount_point) / JOBS_FOLDER
+
+    def open_remote(self) -> "Remote":
+        """Read the membership anew, since nodes are replaced, and return its nodes; none is asked yet."""
+        from deeplearning_command.remote.nodes import Remote  # noqa: PLC0415 - most commands ask no other node
+
+        if self.facts.role != NodeRole.MASTER.value:
+            raise RefusedError(f"the node must be the master, got a {self.facts.role}; log in to {MASTER_HOST}")
+        user, membership = self.user, self._read_membership()
+        if not self.is_root and not self.is_login_user:
+            raise RefusedError(f"the user must be {user.name}, whose key opens the nodes; put sudo before the command")
+        return Remote(self.facts, membership, user, self.programs, is_root=self.is_root)
+
+    def require_login_user(self) -> None:
+        """Refuse every user but the login user, to whom all that is provisioned belongs."""
+        if not self.is_login_user:
+            name = self.user.name
+            raise RefusedError(f"the user must be {name}; put runuser -u {name} -- before the command")
+
+    def _read_membership(self) -> InstalledMembership:
+        try:
+            return InstalledMembership.read(self.root)
+        except (OSError, ValueError) as error:
+            raise RefusedError(f"the cluster has not formed yet, read the agent's log: {error}") from error

@@ -1,0 +1,38 @@
+"""Terminal output of the commands: refusals, lines and tables."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+
+class RefusedError(Exception):
+    """A command cannot run; the text is the cause and the remedy as the user reads them, and only `main` prints it."""
+
+
+def print_line(line: str) -> None:
+    """Print a line at once, also into a pipe."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def on_change(report: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that reports a text unless it is the same as the one before."""
+    reported: list[str] = []
+
+    def report_change(text: str) -> None:
+        if reported != [text]:
+            reported[:] = [text]
+            report(text)
+
+    return report_change
+
+
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """Return a line for each row, its cells as wide as the widest of their column."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def draw_table(rows: Sequence[Sequence[str]], total: str) -> str:
+    """Return the rows and, after an empty line, their sum."""
+    return f"{align(rows)}\n{total}\n"

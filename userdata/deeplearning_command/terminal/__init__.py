@@ -1,1 +1,0 @@
-"""The terminal: tables and errors as users see them."""
