@@ -10,42 +10,25 @@ from deeplearning_node.provision_status import Step
 
 @dataclass(frozen=True)
 class HostFacts:
-    """
-    Facts of one host, as it reports them.
-
-    Attributes:
-        gpu_count: GPUs that its driver shows, or with which it joined where the driver is late; None when that fails.
-        gpu_detail: Error of the driver; empty without one.
-        interface: The network interface that carries the host's address; empty when none does.
-        address: Its address in the cluster.
-        generation: Of the installed membership; 0 for none.
-        instance_type: Empty when unknown.
-        expected_gpu_count: GPUs of the type.
-        efa_cards: Network cards that take an EFA.
-        ports: Free ports.
-        steps: Steps of the provisioning by name.
-        environment: Digest of the installed environment; empty for none.
-        jobs: Runs with processes on the host, `<job>/<k>`.
-        missing: Paths and programs that the host lacks, of those required -> why.
-        efa_fault: Why traffic goes by TCP although the host has EFA; empty where it does not.
-    """
+    """Facts of one host, as it reports them."""
 
     instance_id: str
+    # GPUs that its driver shows, or with which it joined where the driver is late; None when that fails
     gpu_count: int | None
-    gpu_detail: str
-    interface: str
-    address: str
-    generation: int
-    instance_type: str
-    expected_gpu_count: int
+    gpu_detail: str  # Error of the driver; empty without one
+    interface: str  # The network interface that carries the host's address; empty when none does
+    address: str  # Its address in the cluster
+    generation: int  # Of the installed membership; 0 for none
+    instance_type: str  # Empty when unknown
+    expected_gpu_count: int  # GPUs of the type
     network_cards: int
-    efa_cards: int
-    ports: tuple[int, ...]
-    steps: Mapping[str, Step]
-    environment: str
-    jobs: tuple[str, ...]
-    missing: Mapping[str, str]
-    efa_fault: str = ""
+    efa_cards: int  # Network cards that take an EFA
+    ports: tuple[int, ...]  # Free ports
+    steps: Mapping[str, Step]  # Steps of the provisioning by name
+    environment: str  # Digest of the installed environment; empty for none
+    jobs: tuple[str, ...]  # Runs with processes on the host, `<job>/<k>`
+    missing: Mapping[str, str]  # Paths and programs that the host lacks, of those required -> why
+    efa_fault: str = ""  # Why traffic goes by TCP although the host has EFA; empty where it does not
 
     def to_line(self) -> str:
         """Return the facts as one line of JSON."""

@@ -13,20 +13,12 @@ MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Preflight:
-    """
-    Results of the hosts' probes.
+    """Results of the hosts' probes."""
 
-    Attributes:
-        generation: Of the membership that the master has installed.
-        expected: Host name -> the instance that must respond; in the membership's order.
-        answers: Host name -> its facts.
-        silent: Host name -> why it did not respond.
-    """
-
-    generation: int
-    expected: Mapping[str, str]
-    answers: Mapping[str, HostFacts]
-    silent: Mapping[str, str]
+    generation: int  # Of the membership that the master has installed
+    expected: Mapping[str, str]  # Host name -> the instance that must respond; in the membership's order
+    answers: Mapping[str, HostFacts]  # Host name -> its facts
+    silent: Mapping[str, str]  # Host name -> why it did not respond
 
     def plan_hosts(self) -> list[Host]:
         """Return the hosts that responded, as plans take them, the master first."""

@@ -17,56 +17,34 @@ NO_GPUS = {VISIBLE: ""}
 
 @dataclass(frozen=True, kw_only=True)
 class Starter:
-    """
-    The framework's own program that starts ranks. No field has a default.
-
-    Attributes:
-        rank_variable: The variable from which each rank reads its number.
-        folder: Where images have the program outside of PATH; empty for none.
-        fallback: Lines of the start script for an environment that lacks the command.
-        is_in_container: Whether the program itself runs in the job's container.
-        first_failure: Pattern of its report of the first failed rank, with the groups `rank` and `code`.
-        version: Arguments that print the version, for `deeplearning check --image`; empty to only look for the program.
-        remedy: Hint of `deeplearning check --image` where the program is missing.
-    """
+    """The framework's own program that starts ranks. No field has a default."""
 
     program: str
-    rank_variable: str
-    folder: str
-    fallback: tuple[str, ...]
-    is_in_container: bool
-    first_failure: re.Pattern[str]
+    rank_variable: str  # The variable from which each rank reads its number
+    folder: str  # Where images have the program outside of PATH; empty for none
+    fallback: tuple[str, ...]  # Lines of the start script for an environment that lacks the command
+    is_in_container: bool  # Whether the program itself runs in the job's container
+    first_failure: re.Pattern[str]  # Pattern of its report of the first failed rank, with the groups `rank` and `code`
+    # Arguments that print the version, for `deeplearning check --image`; empty to only look for the program
     version: tuple[str, ...]
-    remedy: str
+    remedy: str  # Hint of `deeplearning check --image` where the program is missing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """
-    Everything that differs between launchers. No field has a default: a new launcher decides each.
-
-    Attributes:
-        name: Value of `--launcher`.
-        ports: Ranks a host -> free ports that each host must offer; 0 ranks stands for a host's default.
-        starter: The program that starts ranks; None where the plan starts every rank itself.
-        is_elastic: Whether a job continues when hosts leave or join.
-        is_central: Whether one process on the master starts the ranks of all hosts.
-        drives_whole_host: Whether one rank drives all GPUs of its host.
-        reserved: Variables that the plan sets; `--env` refuses them.
-        passed: Prefixes of variables that containers receive, beside those that the plan itself sets.
-        why_no_container: Why ranks cannot run in a container, with a remedy; empty where they can.
-    """
+    """Everything that differs between launchers. No field has a default: a new launcher decides each."""
 
     name: str
     draft: Callable[[Job], Draft]
+    # Ranks a host -> free ports that each host must offer; 0 ranks stands for a host's default
     ports: Callable[[int], int]
-    starter: Starter | None
-    is_elastic: bool
-    is_central: bool
-    drives_whole_host: bool
-    reserved: tuple[str, ...]
-    passed: tuple[str, ...]
-    why_no_container: str
+    starter: Starter | None  # The program that starts ranks; None where the plan starts every rank itself
+    is_elastic: bool  # Whether a job continues when hosts leave or join
+    is_central: bool  # Whether one process on the master starts the ranks of all hosts
+    drives_whole_host: bool  # Whether one rank drives all GPUs of its host
+    reserved: tuple[str, ...]  # Variables that the plan sets; `--env` refuses them
+    passed: tuple[str, ...]  # Prefixes of variables that containers receive, beside those that the plan itself sets
+    why_no_container: str  # Why ranks cannot run in a container, with a remedy; empty where they can
 
     def starts_in_container(self, job: Job) -> bool:
         """Tell whether the job's container holds the starter, and not each rank."""

@@ -96,22 +96,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Draft:
-    """
-    A launcher's contribution to a plan.
+    """A launcher's contribution to a plan."""
 
-    Attributes:
-        processes: In the order of their start.
-        reasons: Of command lines and variables.
-        rank_zero_log: Path of the log of rank 0.
-        files: Path -> text, beside the scripts that every run has. Default: none.
-        rank_lines: Lines of shell that the rank script runs before the program. Default: none.
-    """
-
-    processes: tuple[Process, ...]
-    reasons: tuple[Reason, ...]
-    rank_zero_log: str
+    processes: tuple[Process, ...]  # In the order of their start
+    reasons: tuple[Reason, ...]  # Of command lines and variables
+    rank_zero_log: str  # Path of the log of rank 0
+    # Path -> text, beside the scripts that every run has. Default: none.
     files: Mapping[str, str] = field(default_factory=dict)
-    rank_lines: tuple[str, ...] = ()
+    rank_lines: tuple[str, ...] = ()  # Lines of shell that the rank script runs before the program. Default: none.
 
 
 def join_parts(parts: list[Part]) -> tuple[str, ...]:

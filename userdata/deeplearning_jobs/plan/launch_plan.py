@@ -12,29 +12,18 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Host:
-    """
-    One node in a plan; plans take hosts in the membership's order, the master first.
+    """One node in a plan; plans take hosts in the membership's order, the master first."""
 
-    Attributes:
-        name: In the cluster, such as `deeplearning-worker1`.
-        address: The private address by which nodes reach each other.
-        gpu_count: Counted GPUs; None or negative when they could not be counted.
-        instance_type: Empty when unknown.
-        efa_cards: Network cards that take an EFA.
-        interface: The network interface that carries `address`, as the host found it.
-        expected_gpu_count: GPUs of the type in the catalog; 0 for none or unknown.
-        efa_fault: Why traffic goes by TCP although the host has EFA; empty where it does not, or where it is unknown.
-    """
-
-    name: str
+    name: str  # In the cluster, such as `deeplearning-worker1`
     instance_id: str
-    address: str
-    gpu_count: int | None
-    instance_type: str
+    address: str  # The private address by which nodes reach each other
+    gpu_count: int | None  # Counted GPUs; None or negative when they could not be counted
+    instance_type: str  # Empty when unknown
     network_cards: int
-    efa_cards: int
-    interface: str
-    expected_gpu_count: int = 0
+    efa_cards: int  # Network cards that take an EFA
+    interface: str  # The network interface that carries `address`, as the host found it
+    expected_gpu_count: int = 0  # GPUs of the type in the catalog; 0 for none or unknown
+    # Why traffic goes by TCP although the host has EFA; empty where it does not, or where it is unknown
     efa_fault: str = ""
 
     @property
@@ -45,32 +34,19 @@ class Host:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """
-    The user's request.
-
-    Attributes:
-        program: The program and its arguments.
-        ranks: Ranks in all; None for every slot of every host.
-        slots: Ranks a host; None for one a GPU, or one on a host without GPUs.
-        elastic: Whether the job continues when hosts are lost or added.
-        environment: Variables for the program.
-        folder: The run's folder on the shared file system, `…/jobs/<job>/runs/<k>`.
-        ports: Host name -> free ports that the host offered.
-        python: Folder of the interpreter, first in the ranks' PATH; empty for the image's own.
-        container: Image in which ranks run; empty for none.
-        directory: The user's working directory, which ranks enter where a host has it; empty for the login user's home.
-    """
+    """The user's request."""
 
     launcher: str
-    program: tuple[str, ...]
-    ranks: int | None
-    slots: int | None
-    elastic: bool
-    environment: Mapping[str, str]
-    folder: str
-    ports: Mapping[str, tuple[int, ...]]
-    python: str
-    container: str
+    program: tuple[str, ...]  # The program and its arguments
+    ranks: int | None  # Ranks in all; None for every slot of every host
+    slots: int | None  # Ranks a host; None for one a GPU, or one on a host without GPUs
+    elastic: bool  # Whether the job continues when hosts are lost or added
+    environment: Mapping[str, str]  # Variables for the program
+    folder: str  # The run's folder on the shared file system, `…/jobs/<job>/runs/<k>`
+    ports: Mapping[str, tuple[int, ...]]  # Host name -> free ports that the host offered
+    python: str  # Folder of the interpreter, first in the ranks' PATH; empty for the image's own
+    container: str  # Image in which ranks run; empty for none
+    # The user's working directory, which ranks enter where a host has it; empty for the login user's home
     directory: str = ""
 
 
@@ -84,45 +60,29 @@ class Reason:
 
 @dataclass(frozen=True)
 class Process:
-    """
-    One process to start: on a host over SSH, or on the master itself.
-
-    Attributes:
-        name: `launcher`, `node-0`, `chief-0`, `worker-0`, `ps-1`, `server-0` or `scheduler`.
-        environment: Variables to add.
-        is_essential: Whether the job waits for its end. A parameter server does not end by itself: it is stopped after
-            the others have ended.
-    """
+    """One process to start: on a host over SSH, or on the master itself."""
 
     host: str
-    name: str
+    name: str  # `launcher`, `node-0`, `chief-0`, `worker-0`, `ps-1`, `server-0` or `scheduler`
     argv: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str]  # Variables to add
+    # Whether the job waits for its end. A parameter server does not end by itself: it is stopped after the others have
+    # ended.
     is_essential: bool
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """
-    The plan of a run.
-
-    Attributes:
-        hosts: Those that take part, that of rank 0 first.
-        slots: Ranks a host.
-        ranks: Always hosts x slots.
-        drives_whole_host: Whether one rank drives all GPUs of its host.
-        processes: In the order of their start: one on the master for a central launcher, else one or more a host.
-        files: Path -> text to write before the start; executable when the text begins with `#!`.
-        reasons: For each part of the command lines, and for each variable that is set or deliberately not set.
-        rank_zero_log: Path of the log of rank 0.
-    """
+    """The plan of a run."""
 
     launcher: str
-    hosts: tuple[Host, ...]
-    slots: int
-    ranks: int
-    drives_whole_host: bool
+    hosts: tuple[Host, ...]  # Those that take part, that of rank 0 first
+    slots: int  # Ranks a host
+    ranks: int  # Always hosts x slots
+    drives_whole_host: bool  # Whether one rank drives all GPUs of its host
+    # In the order of their start: one on the master for a central launcher, else one or more a host
     processes: tuple[Process, ...]
-    files: Mapping[str, str]
+    files: Mapping[str, str]  # Path -> text to write before the start; executable when the text begins with `#!`
+    # For each part of the command lines, and for each variable that is set or deliberately not set
     reasons: tuple[Reason, ...]
-    rank_zero_log: str
+    rank_zero_log: str  # Path of the log of rank 0

@@ -42,29 +42,18 @@ class Supervisor:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """
-    Status of a run; status.json holds these fields.
-
-    Attributes:
-        state: `running` until the end is known.
-        status: Exit status of the job; None while it runs.
-        started: UTC.
-        ended: UTC; empty while it runs.
-        hosts: Names of the hosts that take part.
-        cause: Of a failure or a stop, in one line.
-        resumed_from: The checkpoint that the run resumed from; empty for none.
-    """
+    """Status of a run; status.json holds these fields."""
 
     job: str
     run: int
     launcher: str
-    state: Literal["running", "succeeded", "failed", "stopped"]
-    status: int | None
-    started: str
-    ended: str
-    hosts: tuple[str, ...]
-    cause: str
-    resumed_from: str
+    state: Literal["running", "succeeded", "failed", "stopped"]  # `running` until the end is known
+    status: int | None  # Exit status of the job; None while it runs
+    started: str  # UTC
+    ended: str  # UTC; empty while it runs
+    hosts: tuple[str, ...]  # Names of the hosts that take part
+    cause: str  # Of a failure or a stop, in one line
+    resumed_from: str  # The checkpoint that the run resumed from; empty for none
     supervisor: Supervisor
 
     def to_text(self) -> str:

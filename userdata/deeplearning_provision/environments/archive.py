@@ -32,20 +32,12 @@ class DamagedArchiveError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """
-    What is known of an archive.
+    """What is known of an archive."""
 
-    Attributes:
-        sha256: Of the file, in hex.
-        size: Of the file, in bytes.
-        unpacked_bytes: What its content takes on a disk.
-        files: Files, folders and links in it.
-    """
-
-    sha256: str
-    size: int
-    unpacked_bytes: int
-    files: int
+    sha256: str  # Of the file, in hex
+    size: int  # Of the file, in bytes
+    unpacked_bytes: int  # What its content takes on a disk
+    files: int  # Files, folders and links in it
 
 
 def measure(folder: Path, leave_out: str) -> tuple[int, int]:
@@ -56,16 +48,9 @@ def measure(folder: Path, leave_out: str) -> tuple[int, int]:
 
 def pack(folder: Path, target: Path, leave_out: str, on_bytes: OnBytes) -> Archive:
     """
-    Write a folder into an archive; it is on the disk when this returns.
+    Write a folder's files, folders and links into an archive, which is on the disk when this returns.
 
-    Args:
-        folder: What to pack; files, folders and links count, nothing else.
-        target: The archive.
-        leave_out: Name of an entry of the folder itself that is not packed.
-        on_bytes: Told how many bytes were written, again and again.
-
-    Raises:
-        OSError: The disk refuses.
+    Leaves one entry of the folder itself out. `on_bytes` gets the number of bytes written, again and again.
     """
     unpacked, files = measure(folder, leave_out)
     with target.open("wb") as raw:
@@ -82,19 +67,14 @@ def pack(folder: Path, target: Path, leave_out: str, on_bytes: OnBytes) -> Archi
 
 def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> None:
     """
-    Read an archive into a folder that does not exist, and compare its digest meanwhile.
+    Read an archive into a new folder, and compare its digest meanwhile.
 
-    All that it makes belongs to the user of this process; what remains after an error is no environment.
-
-    Args:
-        path: The archive.
-        expected: What it must be.
-        folder: Where to.
-        on_bytes: Told how many bytes were read, again and again.
+    Everything belongs to the user of this process; what remains after an error is no environment. `on_bytes` gets the
+    number
+    of bytes read, again and again.
 
     Raises:
         DamagedArchiveError: It is another one, or has entries that no environment has.
-        OSError: It cannot be read, or the disk refuses.
     """
     folder.mkdir(parents=True)
     with path.open("rb") as raw:
@@ -108,13 +88,7 @@ def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> No
 
 
 def verify(path: Path, expected: Archive, on_bytes: OnBytes) -> None:
-    """
-    Read an archive to its end and compare its digest.
-
-    Raises:
-        DamagedArchiveError: It is another one.
-        OSError: It cannot be read.
-    """
+    """Read an archive to its end and compare its digest; DamagedArchiveError for another one."""
     with path.open("rb") as raw:
         _compare(_Counting(raw, on_bytes), expected)
 

@@ -41,20 +41,12 @@ ROOM_REMEDY = "give the nodes a larger workers.volume_size, or free the disk"
 
 @dataclass(frozen=True)
 class Build:
-    """
-    One making of an environment.
+    """One making of an environment."""
 
-    Attributes:
-        site: The master.
-        interpreter: The image's Python.
-        recipe: What is made.
-        scratch: Where everything lies that is gone afterwards, pip's cache too.
-    """
-
-    site: Site
-    interpreter: Interpreter
-    recipe: Recipe
-    scratch: Path
+    site: Site  # The master
+    interpreter: Interpreter  # The image's Python
+    recipe: Recipe  # What is made
+    scratch: Path  # Where everything lies that is gone afterwards, pip's cache too
 
     def pip(self, python: Path) -> Pip:
         """Return the pip of an environment; what it downloads, it downloads once."""
@@ -64,16 +56,11 @@ class Build:
 
 def build_environment(site: Site, interpreter: Interpreter, recipe: Recipe) -> Manifest:
     """
-    Make an environment in its place on this node, unless what pip resolves today is there already.
+    Build an environment in its place on this node, unless pip's resolution of today is there already, and return it.
 
     Effects: packages of the system that the build takes; the environment's folder, which is whole when it has its
-    list.
-
-    Returns:
-        The environment, which is on this node or archived on the shared file system.
-
-    Raises:
-        ProvisionFailure: It cannot be made; nothing of it is left.
+    manifest.
+    A ProvisionFailure leaves nothing of it.
     """
     begin = site.clock.read()
     build = Build(site, interpreter, recipe, site.local / f".{recipe.digest}.making-{site.facts.instance_id}")

@@ -44,15 +44,9 @@ class CacheError(Exception):
 
 @dataclass(frozen=True)
 class EnvironmentCache:
-    """
-    The bucket, as one node uses it.
+    """The bucket, as one node uses it."""
 
-    Attributes:
-        settings: Where it is.
-        store: S3.
-    """
-
-    settings: EnvironmentCacheSettings
+    settings: EnvironmentCacheSettings  # Where it is
     store: ObjectStore
 
     @classmethod
@@ -65,12 +59,7 @@ class EnvironmentCache:
         return f"s3://{self.settings.bucket}/{self.settings.prefix}"
 
     def find(self, recipe: str) -> Manifest | None:
-        """
-        Return the environment that is kept for a recipe; None when there is none.
-
-        Raises:
-            CacheError: The bucket does not say.
-        """
+        """Return the environment that is kept for a recipe; None when there is none. CacheError without a response."""
         key = read_memo(self._read(f"{recipe}.json"))
         text = self._read(f"{key}/{COMPLETE}") if key else ""
         if not text:
@@ -83,19 +72,11 @@ class EnvironmentCache:
 
     def fetch(self, manifest: Manifest, archive: Archive, folder: Path, on_bytes: Callable[[int], None]) -> None:
         """
-        Fetch an archive into a folder, by parts at the same time, and compare its digest.
+        Download an archive into a new folder, and compare its digest.
 
-        Effects: the folder holds the archive and nothing else.
-
-        Args:
-            manifest: Of the environment.
-            archive: What it must be.
-            folder: Where to; it is made by this.
-            on_bytes: Told how many bytes came, again and again, by several threads.
-
-        Raises:
-            CacheError: It cannot be had, or is another one.
-            OSError: The file system refuses.
+        Several threads call `on_bytes` with the number of bytes. CacheError when the archive cannot be downloaded, or
+        is another
+        one.
         """
         name = self._name_archive(manifest, archive)
         folder.mkdir(parents=True)
@@ -113,16 +94,10 @@ class EnvironmentCache:
 
     def keep(self, recipe: str, manifest: Manifest, folder: Path, on_bytes: Callable[[int], None]) -> None:
         """
-        Put an environment into the bucket.
+        Upload the environment of a recipe from the folder that holds its archive; CacheError when the bucket refuses
+        it.
 
-        Args:
-            recipe: Digest of the recipe that led to it.
-            manifest: Of the environment.
-            folder: Holds its archive.
-            on_bytes: Told how many bytes went, piece by piece, by several threads.
-
-        Raises:
-            CacheError: The bucket refuses it.
+        Several threads call `on_bytes` with the number of bytes.
         """
         # Imported here: only a master that fills a cache needs it.
         from boto3.exceptions import Boto3Error  # noqa: PLC0415

@@ -30,15 +30,7 @@ FOLDERS = ("/opt/conda/bin", "/opt/miniconda3/bin", "/opt/miniforge3/bin", "/opt
 
 
 def provide_conda(site: Site, recipe: Recipe) -> str:
-    """
-    Bring the environment to this node.
-
-    Returns:
-        What is there now, in one line.
-
-    Raises:
-        ProvisionFailure: It cannot be brought.
-    """
+    """Make the environment available on this node, and return one line about it."""
     if recipe.horovod:
         raise ProvisionFailure("horovod must be left out with a conda file", "list it in the file, with its compilers")
     prefix = site.shared / recipe.digest

@@ -11,15 +11,7 @@ ASK_SECONDS = 60
 
 
 def provide_container(site: Site, recipe: Recipe) -> str:
-    """
-    Pull the image, and see that the login user may run it.
-
-    Returns:
-        What is there now, in one line.
-
-    Raises:
-        ProvisionFailure: It cannot be pulled.
-    """
+    """Pull the image, check that the login user may run it, and return one line about it."""
     image = recipe.source
     if not site.programs.has("docker"):
         raise ProvisionFailure("the image of the nodes has no docker", "give a deep learning image, which has it")

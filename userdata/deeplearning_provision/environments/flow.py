@@ -47,16 +47,11 @@ class Flow:
 
     def run(self) -> str:
         """
-        Bring the environment to this node.
+        Make the environment available on this node, and return one line about it and its origin.
 
-        Effects: the environment's folder, and the link that leads to it; on the master, the archive of it on the shared
-        file system and in the cache.
-
-        Returns:
-            What is there now, and where it came from, in one line.
-
-        Raises:
-            ProvisionFailure: It cannot be brought.
+        Effects: the environment's folder and the link to it; on the master, its archive on the shared file system and
+        in the
+        cache.
         """
         site = self._site
         if site.is_master and site.is_thorough:

@@ -10,12 +10,7 @@ FOLDER = "image"
 
 
 def provide_image(site: Site, interpreter: Interpreter) -> str:
-    """
-    Let jobs use the image's Python, if its Horovod works.
-
-    Returns:
-        What is there now, in one line; empty when its Horovod cannot be imported, so that one must be built.
-    """
+    """Let jobs use the image's Python, if its Horovod works, and return one line about it; empty when it does not."""
     site.tell("importing the image's Horovod")
     try:
         import_frameworks(interpreter.program, interpreter.frameworks, interpreter.horovod, site.transcript)

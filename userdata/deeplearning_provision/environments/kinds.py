@@ -39,21 +39,11 @@ def build_or_install(
     facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock, *, is_thorough: bool = False
 ) -> None:
     """
-    Bring the declared environment to this node; what is there already is left alone.
+    Make the declared environment available on this node; one that is there already stays.
 
-    One process of a node does this at a time.
-
-    Args:
-        facts: The node.
-        status: Where progress is written; the step's last detail says what is there.
-        root: Where the node's file tree begins.
-        programs: The node's programs.
-        clock: Its time.
-        is_thorough: Whether the master reads the archive to its end, and makes a damaged one anew. Default: nodes find
-            damage when they unpack it.
-
-    Raises:
-        ProvisionFailure: It cannot be brought; trying again may help when it says so.
+    One process of a node does this at a time. With `is_thorough` the master reads the archive to its end, and builds a
+    damaged
+    one anew; otherwise nodes find damage when they unpack it. The step's last detail describes the environment.
     """
     site = Site.open(facts, status, root, programs, clock, is_thorough=is_thorough)
     with lock_file(root, ENVIRONMENT_STEP):

@@ -24,19 +24,13 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Ownership:
-    """
-    A claim to make something.
+    """A claim to make something."""
 
-    Attributes:
-        path: The file that says who owns it.
-        instance: This node. Of its own processes only one may try at a time, see `status.lock_file`: so a claim of this
-            node that is found is a dead process's.
-        clock: Measures how long another's claim has not changed.
-    """
-
-    path: Path
+    path: Path  # The file that says who owns it
+    # This node. Of its own processes only one may try at a time, see `status.lock_file`: so a claim of this node that
+    # is found is a dead process's.
     instance: str
-    clock: Clock
+    clock: Clock  # Measures how long another's claim has not changed
 
     @contextlib.contextmanager
     def hold(self, is_done: Callable[[], bool], on_wait: Callable[[str], None]) -> Iterator[bool]:

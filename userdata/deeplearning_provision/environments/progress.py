@@ -20,14 +20,11 @@ Tell = Callable[[str, int, int, str], None]
 
 def follow_pip(tell: Tell, total: int) -> Callable[[str], None]:
     """
-    Return what reads the lines of a pip that installs packages.
+    Return a reader for the lines of a pip that installs `total` packages, which reports progress through `tell`.
 
     pip names a package when it comes to it, and a download with its size when it begins; it counts no bytes unless it
-    writes to a terminal.
-
-    Args:
-        tell: Told how far pip is.
-        total: How many packages it installs.
+    writes
+    to a terminal.
     """
     seen, last = 0, ""
 
@@ -50,14 +47,7 @@ def follow_pip(tell: Tell, total: int) -> Callable[[str], None]:
 
 
 def follow_compiler(tell: Tell, what: str, clock: Clock) -> Callable[[str], None]:
-    """
-    Return what reads the lines of a build by make, whose Makefiles of CMake write `[ 42%]`.
-
-    Args:
-        tell: Told how far it is.
-        what: Is compiled.
-        clock: Measures how long it took so far.
-    """
+    """Return a reader for the lines of a build by make, whose Makefiles of CMake write `[ 42%]`."""
     begin, most = clock.read(), 0
 
     def read(line: str) -> None:

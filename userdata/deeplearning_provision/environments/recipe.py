@@ -28,35 +28,22 @@ DIGEST_LENGTH = 24
 
 @dataclass(frozen=True)
 class Recipe:
-    """
-    What decides what is in an environment, as far as a node knows it by itself.
+    """What decides what is in an environment, as far as a node knows it by itself."""
 
-    Attributes:
-        kind: `horovod`, `requirements`, `conda` or `container`.
-        source: SHA-256 of the file in hex; the image's name for a container; for `horovod` the framework to install,
-            empty where the image has one.
-        platform: Of the machine; wheels and conda packages are made for one.
-        python: The interpreter's own description; empty for conda and containers, which bring theirs.
-        libc: Version of the C library.
-        system: Distribution and its version, whose packages are built with.
-        frameworks: Framework -> version that the image has: it is used, so Horovod is built for it.
-        horovod: Version that is built; empty for none.
-        image_horovod: Frameworks for which the image has a Horovod.
-        has_mpi: Whether the image has a compiler of MPI.
-        compute_capability: Of the GPUs for which Horovod is built; empty for none.
-    """
-
-    kind: str
+    kind: str  # `horovod`, `requirements`, `conda` or `container`
+    # SHA-256 of the file in hex; the image's name for a container; for `horovod` the framework to install, empty where
+    # the image has one
     source: str
-    platform: str
-    python: str = ""
-    libc: str = ""
-    system: str = ""
+    platform: str  # Of the machine; wheels and conda packages are made for one
+    python: str = ""  # The interpreter's own description; empty for conda and containers, which bring theirs
+    libc: str = ""  # Version of the C library
+    system: str = ""  # Distribution and its version, whose packages are built with
+    # Framework -> version that the image has: it is used, so Horovod is built for it
     frameworks: Mapping[str, str] = field(default_factory=dict)
-    horovod: str = ""
-    image_horovod: tuple[str, ...] = ()
-    has_mpi: bool = False
-    compute_capability: str = ""
+    horovod: str = ""  # Version that is built; empty for none
+    image_horovod: tuple[str, ...] = ()  # Frameworks for which the image has a Horovod
+    has_mpi: bool = False  # Whether the image has a compiler of MPI
+    compute_capability: str = ""  # Of the GPUs for which Horovod is built; empty for none
 
     @property
     def digest(self) -> str:
@@ -70,11 +57,7 @@ class Recipe:
 
     def key(self, packages: Iterable[str], compilers: Mapping[str, str]) -> str:
         """
-        Name the environment that is made from this recipe and from these packages.
-
-        Args:
-            packages: What pip resolved, each with its version and digest.
-            compilers: What Horovod is compiled with; empty without it.
+        Return the key of the environment of this recipe, of the resolved packages and, for Horovod, of the compilers.
         """
         built = [HOROVOD_RECIPE, dict(compilers)] if self.horovod else []
         return shorten({"recipe": asdict(self), "packages": sorted(packages), "built": built})
@@ -97,18 +80,7 @@ def shorten(document: Mapping[str, object]) -> str:
 def find_recipe(
     facts: NodeFacts, settings: EnvironmentSettings, root: Path, programs: Programs
 ) -> tuple[Recipe, Interpreter | None]:
-    """
-    Return the recipe of what the settings ask for on this node, and the image's Python where it matters.
-
-    Args:
-        facts: The node.
-        settings: What was declared.
-        root: Where the node's file tree begins.
-        programs: The node's programs.
-
-    Raises:
-        ProvisionFailure: The image has no Python that runs.
-    """
+    """Return the recipe of the settings on this node, and the image's Python where it matters."""
     source = settings.file.sha256 if settings.file else settings.image
     if settings.kind not in {HOROVOD, REQUIREMENTS}:
         return Recipe(settings.kind, source, sysconfig.get_platform(), horovod=settings.horovod), None
@@ -149,7 +121,7 @@ def read_system(root: Path) -> str:
 
 def has_mpi_compiler(root: Path, programs: Programs) -> bool:
     """
-    Tell whether the image has a compiler of MPI.
+    Return whether the image has a compiler of MPI.
 
     It is not run: it may need a C++ compiler that only the node that builds gets, and all nodes must find the same.
     """

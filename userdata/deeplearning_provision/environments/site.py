@@ -31,30 +31,18 @@ FETCH_SECONDS = 300
 
 @dataclass(frozen=True)
 class Site:
-    """
-    One node, as the making of its environment sees it.
+    """One node, as the making of its environment sees it."""
 
-    Attributes:
-        facts: What the node knows of itself.
-        settings: The environment that was declared.
-        status: Where progress is written.
-        root: Where the node's file tree begins.
-        programs: Its programs.
-        clock: Its time.
-        transcript: The log of what runs.
-        claim: What this master makes for the cluster; empty while it makes nothing.
-        is_thorough: Whether archives are read to their end before they count as whole.
-    """
-
-    facts: NodeFacts
-    settings: EnvironmentSettings
-    status: Status
-    root: Path
+    facts: NodeFacts  # What the node knows of itself
+    settings: EnvironmentSettings  # The environment that was declared
+    status: Status  # Where progress is written
+    root: Path  # Where the node's file tree begins
     programs: Programs
-    clock: Clock
-    transcript: Transcript
+    clock: Clock  # Its time
+    transcript: Transcript  # The log of what runs
+    # What this master makes for the cluster; empty while it makes nothing
     claim: dict[str, Any] = field(default_factory=dict)
-    is_thorough: bool = False
+    is_thorough: bool = False  # Whether archives are read to their end before they count as whole
 
     @classmethod
     def open(
@@ -67,12 +55,7 @@ class Site:
         *,
         is_thorough: bool = False,
     ) -> "Site":
-        """
-        Return the site of a node's environment.
-
-        Raises:
-            ProvisionFailure: None was declared.
-        """
+        """Return the site of a node's environment; ProvisionFailure when none was declared."""
         if facts.needs.environment is None:
             raise ProvisionFailure("no environment was declared", "give the cluster's construct an environment")
         # A service may have no HOME, below which pip keeps its cache.
@@ -144,16 +127,7 @@ class Site:
             self.write_claim(doing=detail)
 
     def fetch_file(self, name: str) -> Path:
-        """
-        Fetch the declared file from S3, unless this node has it.
-
-        Args:
-            name: What it is called here; conda looks at how a name ends.
-
-        Raises:
-            ProvisionFailure: It is not what was deployed, or AWS refused.
-            AwsFailure: AWS does not answer.
-        """
+        """Download the declared file under a name, unless this node has it; conda looks at how a name ends."""
         source = self.settings.file
         if source is None:
             raise ProvisionFailure(f"an environment of kind {self.settings.kind} must name a file", "deploy again")

@@ -31,26 +31,15 @@ ARCHIVE = "environment.tar"
 
 @dataclass(frozen=True)
 class Manifest:
-    """
-    What a finished environment is.
-
-    Attributes:
-        key: Its name.
-        recipe: What it was made from.
-        packages: What pip put into it, each with its version.
-        built_by: Instance that made it.
-        seconds: What that took.
-        horovod: How Horovod was built; empty without it.
-        archive: Of it; None for one that has not been packed yet.
-    """
+    """What a finished environment is."""
 
     key: str
-    recipe: Mapping[str, Any]
-    packages: tuple[str, ...]
-    built_by: str
-    seconds: float
-    horovod: Mapping[str, Any] = field(default_factory=dict)
-    archive: Archive | None = None
+    recipe: Mapping[str, Any]  # What it was made from
+    packages: tuple[str, ...]  # What pip put into it, each with its version
+    built_by: str  # Instance that made it
+    seconds: float  # What that took
+    horovod: Mapping[str, Any] = field(default_factory=dict)  # How Horovod was built; empty without it
+    archive: Archive | None = None  # Of it; None for one that has not been packed yet
 
     def to_text(self) -> str:
         """Return it as JSON."""
@@ -58,12 +47,7 @@ class Manifest:
 
     @classmethod
     def from_text(cls, text: str) -> "Manifest":
-        """
-        Read what `to_text` wrote.
-
-        Raises:
-            ContractError: It is something else.
-        """
+        """Read a manifest that `to_text` wrote; ContractError for any other text."""
         return parse_record(cls, text, COMPLETE)
 
     @classmethod
@@ -90,15 +74,7 @@ class Manifest:
 
 
 def write_memo(folder: Path, recipe: str, key: str, boot: str = "") -> None:
-    """
-    Note which key a recipe led to.
-
-    Args:
-        folder: Of the environments.
-        recipe: Its digest.
-        key: Of the environment.
-        boot: The boot that must still last for the note to count. Default: it counts always.
-    """
+    """Record the key that a recipe's digest led to; with a boot, until that boot ends."""
     write_file(folder / f"{recipe}.json", make_memo(key, boot))
 
 
@@ -144,20 +120,7 @@ def find_kept(folder: Path, key: str) -> Manifest | None:
 
 
 def publish(making: Path, folder: Path, manifest: Manifest) -> Manifest:
-    """
-    Give an archive's folder its name; of two nodes that made the same, the first wins.
-
-    Args:
-        making: Holds the archive.
-        folder: Of all environments.
-        manifest: Of it.
-
-    Returns:
-        That of the one which is there now.
-
-    Raises:
-        OSError: The file system refuses.
-    """
+    """Give an archive's folder its name, and return the manifest that is there: of two equal ones the first wins."""
     manifest.write(making)
     if not find_kept(folder, manifest.key):
         discard(folder / manifest.key)
@@ -189,14 +152,7 @@ def remove_leftovers(folder: Path, owner: str) -> None:
 
 @contextlib.contextmanager
 def hold_place(folder: Path, key: str, owner: str) -> Iterator[Path]:
-    """
-    Give a node a place where it makes what will be an environment's folder; nothing is there before and after.
-
-    Args:
-        folder: Of all environments.
-        key: Of the environment.
-        owner: The node's instance.
-    """
+    """Reserve a place where a node makes what will be an environment's folder; it is empty before and after."""
     remove_leftovers(folder, owner)
     place = folder / f".{key}.making-{owner}"
     try:

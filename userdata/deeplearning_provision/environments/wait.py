@@ -15,17 +15,10 @@ LOOK_SECONDS = 5.0
 @contextlib.contextmanager
 def hold_making(site: Site, recipe: Recipe, is_done: Callable[[], bool]) -> Iterator[bool]:
     """
-    Let this node alone make a shared environment, and tell the others how that goes.
+    Let this node alone make a shared environment, and publish its progress to the others; yield whether it is left to
+    do.
 
-    Effects: what this master makes and why it failed, in a file for the cluster on the shared file system.
-
-    Args:
-        site: The master.
-        recipe: What is made.
-        is_done: Whether it is there.
-
-    Yields:
-        Whether it is left to do.
+    Effects: the work of this master and the cause of a failure, in a file for the cluster on the shared file system.
     """
     site.write_claim(digest=recipe.digest, recipe=asdict(recipe), instance=site.facts.instance_id, failure="", doing="")
     claim = Ownership(site.shared / f"{recipe.digest}.lock", site.facts.instance_id, site.clock)
@@ -43,8 +36,9 @@ def wait_for_master(site: Site, recipe: Recipe, is_done: Callable[[], bool]) -> 
     """
     Wait until the master has made the environment of a recipe, for as long as it takes.
 
-    A master that failed may be mended, and what the file system tells of a master may be of an earlier cluster: so
-    neither ends the waiting, and both are said.
+    A master that failed may be mended, and the file system's word about a master may be of an earlier cluster: neither
+    ends
+    the waiting, and both are reported.
     """
     while not is_done():
         site.wait(_describe_wait(site, recipe))

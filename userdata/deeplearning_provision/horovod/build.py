@@ -55,20 +55,11 @@ def build_horovod(
     on_line: Callable[[str], None] = ignore_line,
 ) -> None:
     """
-    Build the wheel, in an environment that has the requirements and what Horovod imports.
+    Build the wheel, in an environment that has the requirements and the imports of Horovod.
 
-    Effects: setuptools, wheel and, where the node has no cmake, cmake in the environment of `pip`.
-
-    Args:
-        pip: Of that environment.
-        plan: How.
-        folder: Where the wheel goes.
-        scratch: Where notes and what only the build needs are kept.
-        tell: Told a line for each slow step.
-        on_line: Told each line of the compilation, of which CMake's name the percentage. Default: nobody is.
-
-    Raises:
-        ProvisionFailure: pip failed, or CUDA's compiler cannot be had.
+    Effects: setuptools, wheel and, where the node has no cmake, cmake in the environment of `pip`. `tell` gets a line
+    for each
+    slow step, `on_line` each line of the compilation, of which CMake's name the percentage.
     """
     tools = [*TOOLS, *([] if pip.programs.has("cmake") else [CMAKE])]
     pip.run("install", *tools)
@@ -90,17 +81,7 @@ def build_horovod(
 
 
 def list_variables(plan: HorovodPlan, python: Path, scratch: Path, home: Path | None) -> dict[str, str]:
-    """
-    Return what Horovod's build reads.
-
-    Effects: the programs that they name, in `scratch`.
-
-    Args:
-        plan: How it is built.
-        python: The environment's interpreter.
-        scratch: Where the programs go.
-        home: The home of CUDA; None without.
-    """
+    """Return the variables that Horovod's build reads; the programs that they name go to `scratch`."""
     asked = {name: module in plan.frameworks for module, name in FRAMEWORKS.items()}
     asked |= {"GLOO": True, "MPI": bool(plan.mpi)}
     values = {f"HOROVOD_WITH{'' if is_asked else 'OUT'}_{name}": "1" for name, is_asked in asked.items()}

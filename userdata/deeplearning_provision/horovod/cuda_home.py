@@ -41,18 +41,11 @@ PTXAS_FLAGS +=
 
 def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable[[str], None]) -> Path:
     """
-    Return the CUDA home of a build, made first unless it is the image's.
+    Return the CUDA home of a build, made in `scratch` first unless it is the image's.
 
-    Effects: downloads some 100 MB into `scratch`; for Ubuntu's nvcc, g++-12 is installed on the node.
-
-    Args:
-        toolkit: Which.
-        pip: Of the environment; it fetches headers and NVIDIA's nvcc, and installs nothing into the environment.
-        scratch: Where it is made.
-        tell: Told a line for each slow step.
-
-    Raises:
-        ProvisionFailure: It cannot be fetched, or is not what was expected.
+    Effects: downloads some 100 MB; for Ubuntu's nvcc, g++-12 is installed on the node. `pip` downloads headers and
+    NVIDIA's
+    nvcc, and installs nothing into the environment.
     """
     home = scratch / "cuda"
     home.mkdir(parents=True)

@@ -48,28 +48,16 @@ VERSION_SECONDS = 60
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """
-    A toolkit for Horovod's kernels and the libraries that it links.
+    """A toolkit for Horovod's kernels and the libraries that it links."""
 
-    Attributes:
-        kind: `image`, `pypi` or `ubuntu`.
-        cuda: The framework's CUDA.
-        requirements: What pip fetches.
-        compiler: The C++ compiler that nvcc takes.
-        architectures: For which kernels are compiled.
-        nccl_headers: Folder of nccl.h.
-        nccl: NCCL's library in the framework's wheels; empty for the image's own.
-        runtime: CUDA's runtime library in the framework's wheels; empty for the image's own.
-    """
-
-    kind: str
-    cuda: str
-    requirements: tuple[str, ...]
-    compiler: str
-    architectures: tuple[str, ...]
-    nccl_headers: str
-    nccl: str
-    runtime: str
+    kind: str  # `image`, `pypi` or `ubuntu`
+    cuda: str  # The framework's CUDA
+    requirements: tuple[str, ...]  # What pip fetches
+    compiler: str  # The C++ compiler that nvcc takes
+    architectures: tuple[str, ...]  # For which kernels are compiled
+    nccl_headers: str  # Folder of nccl.h
+    nccl: str  # NCCL's library in the framework's wheels; empty for the image's own
+    runtime: str  # CUDA's runtime library in the framework's wheels; empty for the image's own
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -79,17 +67,9 @@ class CudaToolkit:
 
 def choose_toolkit(name: str, framework: Framework, root: Path, programs: Programs, capability: str) -> CudaToolkit:
     """
-    Choose the toolkit for a framework that has CUDA.
+    Choose the toolkit for a framework that has CUDA, and for the compute capability of the cluster's GPUs.
 
-    Args:
-        name: The framework as an error names it.
-        framework: What it says of itself.
-        root: Where the node's file tree begins.
-        programs: The node's programs.
-        capability: Compute capability of the cluster's GPUs.
-
-    Raises:
-        ProvisionFailure: There is none for it; the message says what is missing.
+    ProvisionFailure names what is missing.
     """
     headers, nccl, runtime = (
         _find(framework, pattern) for pattern in ("nccl/include/nccl.h", "*/lib/libnccl.so*", "*/lib/libcudart.so*")

@@ -44,24 +44,16 @@ _KERNEL = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<only>
 
 @dataclass(frozen=True)
 class Framework:
-    """
-    A framework as it says itself.
+    """A framework as it says itself."""
 
-    Attributes:
-        version: Its own.
-        cuda: The CUDA that it is built for, such as `12.6`; empty for none.
-        missing: Headers that it lacks.
-        kernels: What its kernels are compiled for, such as `sm_70` or `compute_90`; empty when it does not say.
-        nvidia: Folders of the wheels of NVIDIA's that it came with.
-        toolkit: The requirement by which it pins the packages of CUDA, `cuda-toolkit[...]==13.2.1; ...`; empty before
-            they were one.
-    """
-
-    version: str
-    cuda: str = ""
-    missing: str = ""
+    version: str  # Its own
+    cuda: str = ""  # The CUDA that it is built for, such as `12.6`; empty for none
+    missing: str = ""  # Headers that it lacks
+    # What its kernels are compiled for, such as `sm_70` or `compute_90`; empty when it does not say
     kernels: tuple[str, ...] = ()
-    nvidia: tuple[str, ...] = ()
+    nvidia: tuple[str, ...] = ()  # Folders of the wheels of NVIDIA's that it came with
+    # The requirement by which it pins the packages of CUDA, `cuda-toolkit[...]==13.2.1; ...`; empty before they were
+    # one
     toolkit: str = ""
 
     @property
@@ -72,12 +64,7 @@ class Framework:
 
 
 def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> Framework:
-    """
-    Import a framework and ask it.
-
-    Raises:
-        ProvisionFailure: It cannot be imported.
-    """
+    """Import a framework and read its facts; ProvisionFailure when it cannot be imported."""
     try:
         output = programs.run(
             [str(interpreter.program), "-I", "-c", _ASK.format(module=module)], timeout_seconds=PROBE_SECONDS
@@ -92,15 +79,9 @@ def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> 
 
 def check_architecture(module: str, framework: Framework, capability: str) -> None:
     """
-    Refuse a framework without kernels for the cluster's GPUs.
+    Refuse a framework without kernels for the cluster's GPUs; one that names no kernels passes.
 
-    Args:
-        module: `torch`, `tensorflow` or `mxnet`.
-        framework: What it says of itself; one that names no kernels passes.
-        capability: Compute capability of the GPUs, such as `7.0`; empty for none.
-
-    Raises:
-        ProvisionFailure: None of its kernels runs on them; the remedy names a version that does, where one is known.
+    The remedy names a version that has them, where one is known.
     """
     if not capability or not framework.kernels or any(_runs_on(kernel, capability) for kernel in framework.kernels):
         return

@@ -49,26 +49,15 @@ PROBE_SECONDS = 180
 
 @dataclass(frozen=True)
 class HorovodPlan:
-    """
-    How Horovod is built.
-
-    Attributes:
-        version: Of Horovod.
-        frameworks: Framework -> version for which it is built.
-        skipped: Framework -> why it is not built for one that is there.
-        mpi: Folder of MPI's compiler; empty without MPI.
-        toolkit: With what it is built to move GPU memory by NCCL; None for CPUs.
-        standard: The C++ standard that the compilers are told, `17` or `20`; empty for Horovod's own choice.
-        jobs: Compilers at the same time.
-    """
+    """How Horovod is built."""
 
     version: str
-    frameworks: Mapping[str, str]
-    skipped: Mapping[str, str]
-    mpi: str
-    toolkit: CudaToolkit | None
-    standard: str
-    jobs: int
+    frameworks: Mapping[str, str]  # Framework -> version for which it is built
+    skipped: Mapping[str, str]  # Framework -> why it is not built for one that is there
+    mpi: str  # Folder of MPI's compiler; empty without MPI
+    toolkit: CudaToolkit | None  # With what it is built to move GPU memory by NCCL; None for CPUs
+    standard: str  # The C++ standard that the compilers are told, `17` or `20`; empty for Horovod's own choice
+    jobs: int  # Compilers at the same time
 
     @property
     def is_cuda(self) -> bool:
@@ -109,18 +98,11 @@ def plan_horovod(
     version: str, interpreter: Interpreter, root: Path, programs: Programs, *, capability: str
 ) -> HorovodPlan:
     """
-    Decide how Horovod is built.
+    Decide how Horovod is built for an interpreter with all its requirements.
 
-    Args:
-        version: Of Horovod.
-        interpreter: Of the environment, with all its requirements.
-        root: Where the node's file tree begins.
-        programs: The node's programs.
-        capability: Compute capability of the cluster's GPUs, such as `7.0`; empty for nodes without.
-
-    Raises:
-        ProvisionFailure: It cannot be built here, or would be for a framework that the GPUs cannot run; the message
-            says what is missing.
+    `capability` is the compute capability of the cluster's GPUs, such as `7.0`; empty without GPUs. ProvisionFailure
+    names
+    what is missing.
     """
     if version not in SOURCES:
         raise ProvisionFailure(f"horovod must be one of {', '.join(SOURCES)}, got {version}", "set it to one of them")

@@ -39,10 +39,7 @@ _VARIABLES = {
 
 def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None:
     """
-    Reduce over one rank with every framework; where GPUs are meant, Horovod must have NCCL too.
-
-    Raises:
-        ProvisionFailure: Horovod was built and does not work.
+    Reduce over one rank with every framework, with NCCL where GPUs are meant; ProvisionFailure when it does not work.
     """
     for module in plan.frameworks:
         try:

@@ -65,47 +65,25 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Interpreter:
-    """
-    A Python interpreter.
+    """A Python interpreter."""
 
-    Attributes:
-        path: Where the node has it.
-        program: Where it really lies; the same but for tests.
-        version: Such as `3.12.3`.
-        platform: Such as `linux-x86_64`.
-        packages: Its folders of packages.
-        headers: The folder of `Python.h`.
-        is_virtual: Whether it belongs to a virtual environment itself.
-        has_system_packages: Whether the system's packages are visible to it.
-        pip: Version of its pip; empty when it has none.
-        has_venv: Whether it can make virtual environments.
-        has_ensurepip: Whether it can give them a pip; Debian and Ubuntu keep that in a package of its own.
-        horovod: Frameworks for which it has a Horovod: each has a library of its own, `mpi_lib*.so`.
-        frameworks: Framework -> version; `torch`, `tensorflow`, `mxnet`.
-    """
-
-    path: str
-    program: Path
-    version: str
-    platform: str
-    packages: tuple[str, ...]
-    headers: str
-    is_virtual: bool
-    has_system_packages: bool
-    pip: str
-    has_venv: bool
-    has_ensurepip: bool
-    horovod: tuple[str, ...]
-    frameworks: Mapping[str, str]
+    path: str  # Where the node has it
+    program: Path  # Where it really lies; the same but for tests
+    version: str  # Such as `3.12.3`
+    platform: str  # Such as `linux-x86_64`
+    packages: tuple[str, ...]  # Its folders of packages
+    headers: str  # The folder of `Python.h`
+    is_virtual: bool  # Whether it belongs to a virtual environment itself
+    has_system_packages: bool  # Whether the system's packages are visible to it
+    pip: str  # Version of its pip; empty when it has none
+    has_venv: bool  # Whether it can make virtual environments
+    has_ensurepip: bool  # Whether it can give them a pip; Debian and Ubuntu keep that in a package of its own
+    horovod: tuple[str, ...]  # Frameworks for which it has a Horovod: each has a library of its own, `mpi_lib*.so`
+    frameworks: Mapping[str, str]  # Framework -> version; `torch`, `tensorflow`, `mxnet`
 
 
 def find_interpreter(root: Path, programs: Programs) -> Interpreter:
-    """
-    Return the image's interpreter for jobs.
-
-    Raises:
-        ProvisionFailure: There is none, or it does not run.
-    """
+    """Return the image's interpreter for jobs; ProvisionFailure when there is none, or it does not run."""
     for path in INTERPRETERS:
         program = root / path.lstrip("/")
         if program.exists():
@@ -117,15 +95,9 @@ def find_interpreter(root: Path, programs: Programs) -> Interpreter:
 
 def ask_interpreter(program: Path, programs: Programs, path: str = "") -> Interpreter:
     """
-    Ask an interpreter what it is; the user's own packages do not count, since other nodes do not have them.
+    Read the facts of an interpreter; a user's own packages do not count, since other nodes lack them.
 
-    Args:
-        program: The interpreter.
-        programs: The node's programs.
-        path: Where the node has it. Default: where it lies.
-
-    Raises:
-        ProvisionFailure: It does not run.
+    `path` is where the node has it; default: where it lies.
     """
     try:
         output = programs.run([str(program), "-I", "-c", _PROBE], timeout_seconds=PROBE_SECONDS)

@@ -72,20 +72,12 @@ COMPILER_REMEDY = (
 
 @dataclass(frozen=True)
 class Pip:
-    """
-    pip of one environment.
+    """pip of one environment."""
 
-    Attributes:
-        python: The environment's interpreter.
-        transcript: Where its output goes.
-        environment: Further variables.
-        programs: Where compilers are looked for.
-    """
-
-    python: Path
-    transcript: Transcript
-    environment: Mapping[str, str]
-    programs: Programs
+    python: Path  # The environment's interpreter
+    transcript: Transcript  # Where its output goes
+    environment: Mapping[str, str]  # Further variables
+    programs: Programs  # Where compilers are looked for
 
     def run(
         self,
@@ -95,19 +87,9 @@ class Pip:
         on_line: Callable[[str], None] = ignore_line,
     ) -> str:
         """
-        Run pip.
+        Run pip and return its output; ProvisionFailure with pip's own words.
 
-        Args:
-            arguments: Its subcommand and options.
-            environment: Further variables. Default: none.
-            programs: Where compilers are looked for. Default: the node's programs.
-            on_line: Told each line.
-
-        Returns:
-            Its output.
-
-        Raises:
-            ProvisionFailure: It failed; pip's own words are in it.
+        Further variables and other programs than the node's may be given. `on_line` gets each line.
         """
         try:
             return self.transcript.run(
@@ -121,16 +103,7 @@ class Pip:
             raise explain_failure(error, arguments[0], self.transcript.log) from error
 
     def prepare(self, version: str, *, is_builder: bool) -> None:
-        """
-        Make sure that there is a pip, from the image or from Python itself; a builder's must not be too old.
-
-        Args:
-            version: Of the image's pip; empty when it has none.
-            is_builder: Whether this environment makes wheels.
-
-        Raises:
-            ProvisionFailure: There is none.
-        """
+        """Ensure a pip, from the image or from Python itself; a builder's must not be too old."""
         if not version:
             try:
                 self.transcript.run(
@@ -187,20 +160,12 @@ def choose_lines(output: str) -> str:
 
 @dataclass(frozen=True)
 class Resolved:
-    """
-    A package that pip would install.
+    """A package that pip would install."""
 
-    Attributes:
-        name: In lower case.
-        version: Of it.
-        line: The requirement that means exactly one archive or commit.
-        digest: SHA-256 of the archive; empty where the index gives none.
-    """
-
-    name: str
+    name: str  # In lower case
     version: str
-    line: str
-    digest: str
+    line: str  # The requirement that means exactly one archive or commit
+    digest: str  # SHA-256 of the archive; empty where the index gives none
 
     @property
     def identity(self) -> str:
@@ -209,12 +174,7 @@ class Resolved:
 
 
 def read_report(report: Mapping[str, Any]) -> Sequence[Resolved]:
-    """
-    Return what pip would install.
-
-    Args:
-        report: https://pip.pypa.io/en/stable/reference/installation-report/
-    """
+    """Return the packages of a report of pip (https://pip.pypa.io/en/stable/reference/installation-report/)."""
     return [_read_package(item["metadata"], item["download_info"]) for item in report["install"]]
 
 

@@ -17,21 +17,11 @@ _PIP = '#!/bin/sh\nexec {python} -m pip "$@"\n'
 
 def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) -> Path:
     """
-    Make an empty environment; one that is there is removed first.
+    Make an empty environment in place of the folder's, and return its interpreter; scripts in it hold its path.
 
     Packages of the image, such as its PyTorch, are visible in it. pip is not installed into it: the image's is used,
-    which saves seconds and asks for no ensurepip, a package of its own on Debian and Ubuntu.
-
-    Args:
-        interpreter: The image's.
-        folder: Where to; scripts in it will hold this path.
-        transcript: Where output goes.
-
-    Returns:
-        The environment's interpreter.
-
-    Raises:
-        ProvisionFailure: The image's Python cannot make environments.
+    which
+    saves seconds and needs no ensurepip, a package of its own on Debian and Ubuntu.
     """
     if not interpreter.has_venv:
         raise ProvisionFailure(
@@ -68,18 +58,7 @@ def _show_packages(interpreter: Interpreter, python: Path) -> None:
 
 
 def import_frameworks(python: Path, frameworks: Iterable[str], horovod: Container[str], transcript: Transcript) -> None:
-    """
-    Import each framework, and Horovod for it, in a process of its own: frameworks do not always bear one another.
-
-    Args:
-        python: The environment's interpreter.
-        frameworks: Their modules.
-        horovod: Those for which Horovod was built.
-        transcript: Where output goes.
-
-    Raises:
-        ProvisionFailure: One cannot be imported.
-    """
+    """Import each framework, and Horovod for it, in a process of its own: frameworks do not always bear one another."""
     for module in frameworks:
         name = f"horovod.{module}" if module in horovod else module
         try:
