@@ -60,7 +60,7 @@ def test_hosts_whose_efa_is_not_used_are_warned_of_by_plan_and_run(job_lab):
         job_lab.set_facts(index, needs=JobNeeds({"master": efa, "worker": efa}))
     words = ["--", job_lab.write_job("true")]
     said = (
-        "the ranks of deeplearning-worker1, deeplearning-worker2 speak TCP and not EFA, at a part of the speed: "
+        "the ranks of deeplearning-worker1, deeplearning-worker2 use TCP instead of EFA, at a fraction of the speed: "
         "libfabric with EFA is not installed, there is no fi_info; see `deeplearning health`\n"
     )
     planned = job_lab.run("plan", *words)

@@ -47,7 +47,7 @@ def test_fit_hosts_are_taken_in_the_order_of_the_membership():
         ({"interface": ""}, "deeplearning-worker2: has no network interface with the address 10.0.0.1; "),
         (
             {"gpu_count": None, "gpu_detail": "no answer in 20 s"},
-            "deeplearning-worker2: its NVIDIA driver does not answer: no answer in 20 s; ",
+            "deeplearning-worker2: its NVIDIA driver does not respond: no answer in 20 s; ",
         ),
         (
             {"jobs": ("old/4",)},
@@ -113,8 +113,8 @@ def test_hosts_that_all_lack_efa_run_over_tcp_and_it_is_never_silent():
     assert preflight.find_faults() == []
     (line,) = describe_tcp(preflight.plan_hosts())
     assert line == (
-        "the ranks of deeplearning-worker1, deeplearning-worker2, deeplearning-worker3 speak TCP and not EFA, at a "
-        "part of the speed: libfabric lists no EFA; see `deeplearning health`"
+        "the ranks of deeplearning-worker1, deeplearning-worker2, deeplearning-worker3 use TCP instead of EFA, at a "
+        "fraction of the speed: libfabric lists no EFA; see `deeplearning health`"
     )
     assert describe_tcp(survey(FIT, FIT, FIT).plan_hosts()) == []
     assert describe_tcp(preflight.plan_hosts()[:1]) == [], "ranks of one host need no network"

@@ -51,10 +51,10 @@ class Preflight:
                     faults.append(f"{host} ({instance_id}) does not answer: {cause}; see `deeplearning health`")
                 continue
             faults += [f"{host}: {fault}" for fault in self._judge(answer, instance_id)]
-            # A master that does not train has the workers' image, and so a driver without a GPU.
+            # A master that does not train runs the workers' image: its driver finds no GPU.
             if answer.gpu_count is None and host != MASTER_HOST:
                 faults.append(
-                    f"{host}: its NVIDIA driver does not answer: {answer.gpu_detail}; see `deeplearning health`"
+                    f"{host}: its NVIDIA driver does not respond: {answer.gpu_detail}; see `deeplearning health`"
                 )
         return [*faults, *self._find_mixture(), *self._find_jobs(), *self._find_missing()]
 
@@ -112,7 +112,7 @@ def describe_tcp(hosts: Sequence[Host]) -> list[str]:
         if host.efa_fault:
             faults.setdefault(host.efa_fault, []).append(host.name)
     return [
-        f"the ranks of {join_hosts(names)} speak TCP and not EFA, at a part of the speed: {fault}; "
+        f"the ranks of {join_hosts(names)} use TCP instead of EFA, at a fraction of the speed: {fault}; "
         "see `deeplearning health`"
         for fault, names in faults.items()
     ]

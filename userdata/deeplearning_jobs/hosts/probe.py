@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
-from deeplearning_contract.setting_parts import HardwareSettings
 from deeplearning_jobs.hosts.facts import HostFacts
 from deeplearning_jobs.hosts.processes import find_processes
+from deeplearning_jobs.plan.topology import UNKNOWN_HARDWARE
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.health.findings import last_line
 from deeplearning_node.health.gpus import COMMAND, GPU_SECONDS, read_gpus
@@ -22,8 +22,7 @@ from deeplearning_node.provision_status import Step
 
 ADDRESS_SECONDS = 5
 PORTS = range(20000, 32000)
-"""Below those that Linux takes for outgoing connections: none is lost to one of these before the job binds it."""
-UNKNOWN_HARDWARE = HardwareSettings("", 0, 1, 0)
+"""Below Linux's ephemeral ports: no outgoing connection takes one before the job binds it."""
 
 
 def probe_host(

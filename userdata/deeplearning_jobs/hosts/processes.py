@@ -57,7 +57,7 @@ def end_processes(
     ):
         deadline = Deadline.after(clock, seconds)
         while True:
-            # Looked for anew each time: a launcher may have started another rank meanwhile.
+            # Listed again each time: a launcher may have started another rank.
             present = {process for process, mark in find().items() if is_meant(mark)}
             if not present:
                 return EndedJob(len(terminated | killed), len(killed), ())

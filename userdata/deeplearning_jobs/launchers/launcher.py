@@ -65,7 +65,7 @@ def take_ports(job: Job, host: Host, count: int) -> tuple[int, ...]:
     offered = job.request.ports.get(host.name, ())
     if len(offered) < count:
         raise PlanError(
-            f"{host.name} must offer {count} free ports, got {len(offered)}; see what listens there: ss -tln"
+            f"{host.name} must offer {count} free ports, got {len(offered)}; list the listeners there: ss -tln"
         )
     return offered[:count]
 

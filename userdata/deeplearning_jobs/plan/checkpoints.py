@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from deeplearning_jobs.plan.launch_plan import PlanError
 
 PLACE = "{checkpoint}"
-"""What a user writes where the newest checkpoint belongs."""
+"""Placeholder of the newest checkpoint in a command line."""
 _UNFINISHED = (".tmp", ".part")
 
 
@@ -31,7 +31,7 @@ def find_newest(folder: Path, pattern: str = "") -> str:
             continue
         try:
             key = (path.stat().st_mtime_ns, str(path))
-        except OSError:  # The job removed it, or it is a link to nothing.
+        except OSError:  # Removed by the job, or a dangling link.
             continue
         if key > newest_key:
             newest, newest_key = str(path.absolute()), key

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from deeplearning_jobs.plan.launch_plan import Host, Reason
 
 INTERFACE_VARIABLES = ("HOROVOD_GLOO_IFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-"""Each host gives them the interface that it found itself."""
+"""Each host sets them to its own interface."""
 HUGE_PAGES = "FI_EFA_USE_HUGE_PAGE"
 HUGE_PAGES_WHY = f"only where a data loader's fork fails for lack of memory: add --env {HUGE_PAGES}=0"
 DEBUG_WHY = "its log slows ranks and fills the file system; to look for a fault, add --env NCCL_DEBUG=INFO"

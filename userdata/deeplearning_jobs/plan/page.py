@@ -8,7 +8,7 @@ from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
 from deeplearning_jobs.plan.topology import Place, list_places
 
 MOST_PLACES = 64
-"""Longer tables show the first and the last of it."""
+"""Longer tables show their first and last rows."""
 SHOWN_AT_EACH_END = 16
 NO_GPU = "-"
 

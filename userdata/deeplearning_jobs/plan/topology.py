@@ -13,7 +13,7 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError
 
-_UNKNOWN_HARDWARE = HardwareSettings("", 0, 1, 0)
+UNKNOWN_HARDWARE = HardwareSettings("", 0, 1, 0)
 _MOST_NAMED = 4
 
 
@@ -55,7 +55,7 @@ def list_hosts(
     hosts = []
     for rank, (name, member) in enumerate(members):
         role = NodeRole.WORKER if rank else NodeRole.MASTER
-        found = hardware.get(role.value, _UNKNOWN_HARDWARE)
+        found = hardware.get(role.value, UNKNOWN_HARDWARE)
         hosts.append(
             Host(
                 name=name,
@@ -117,13 +117,13 @@ def _check_count(host: Host) -> int:
     """Return a host's GPUs; raises where they are unknown, or where the type has some and the driver shows none."""
     if host.gpu_count is None or host.gpu_count < 0:
         raise PlanError(
-            f"gpu_count of {host.name} must be known, got none: nobody could count its GPUs; "
-            "see what `deeplearning health` says of it"
+            f"gpu_count of {host.name} must be known, got none: its GPUs could not be counted; "
+            "see `deeplearning health`"
         )
     if host.gpu_count == 0 and host.expected_gpu_count > 0:
         raise PlanError(
             f"gpu_count of {host.name} must be {host.expected_gpu_count}, which {host.instance_type} has, got 0; "
-            "its NVIDIA driver shows none: see what `nvidia-smi` says there"
+            "its NVIDIA driver shows none; run `nvidia-smi` there"
         )
     return host.gpu_count
 
@@ -191,6 +191,6 @@ def list_places(plan: LaunchPlan) -> list[Place]:
 
 def _choose_cards(host: Host, gpus: tuple[int, ...], slots: int, local_rank: int) -> tuple[int, ...]:
     usable = host.efa_cards or host.network_cards
-    skipped = host.network_cards - usable  # Where not all cards take an EFA, the first is the one without.
+    skipped = host.network_cards - usable  # Where one card takes no EFA, it is the first.
     shares = [share(usable, host.gpu_count or 0, gpu) for gpu in gpus] or [share(usable, slots, local_rank)]
     return tuple(sorted({card + skipped for cards in shares for card in cards}))

@@ -13,7 +13,7 @@ from deeplearning_jobs.runs.supervision import RunOutcome
 SHOWN_LINES = 20
 LONGEST_LINE = 400
 READ_LINES = 2000
-"""Of a launcher's log; what it says of the first failure comes near its end."""
+"""Of a launcher's log; its report of the first failure is near the end."""
 
 
 @dataclass(frozen=True)

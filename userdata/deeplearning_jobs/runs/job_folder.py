@@ -14,18 +14,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deeplearning_contract.document import ContractError
+from deeplearning_jobs.launchers.launcher import LAUNCHER
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.run_status import RunStatus
 from deeplearning_node.atomic_file import write_file
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-LAUNCHER = "launcher"
-"""The plan's name of a process that starts the ranks from the master."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|bash|sh|dash|zsh")
 _PYTHON_OPTIONS = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _SHELL_OPTIONS = frozenset({"-o", "-O"})
-"""Those that take the next word."""
+"""Options that take the next word."""
 
 
 class JobNameError(ValueError):

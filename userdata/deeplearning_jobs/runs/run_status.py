@@ -9,7 +9,7 @@ from deeplearning_contract.document import parse_record
 
 PROC = Path("/proc")
 START_FIELD = 19
-"""Of what follows the command's name in /proc/<pid>/stat: when it was started, in ticks since the boot."""
+"""Index of the start time, in ticks since the boot, behind the command's name in /proc/<pid>/stat (proc(5))."""
 ENDED_STATES = frozenset("XZ")
 
 
@@ -86,8 +86,8 @@ def _read_boot() -> str:
 
 
 def _read_start(process_id: int) -> int:
-    # The command's name may hold blanks and parentheses: what counts begins behind its last one.
+    # The command's name may contain blanks and parentheses; the fields follow its last one.
     fields = (PROC / str(process_id) / "stat").read_text().rpartition(")")[2].split()
     if fields[0] in ENDED_STATES:
-        raise ProcessLookupError(f"process {process_id} has ended, and nobody has asked for its status yet")
+        raise ProcessLookupError(f"process {process_id} has ended and was not waited for")
     return int(fields[START_FIELD])

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 LEAVE_SECONDS = 3.0
-"""What a child may take to see that what it waited for was ended; then it is ended itself."""
+"""Time for a child to end after the process that it waits for; then it is ended itself."""
 END_SECONDS = 10.0
-"""What the job may take to end well after one of its servers failed."""
+"""Time for the job to succeed after one of its servers failed."""
 MOST_UNBEGUN = 6
-"""Connections to one host that have not begun: sshd refuses some of more than ten (MaxStartups)."""
+"""Connections to one host that are not established yet; sshd refuses some beyond ten (MaxStartups)."""
 LOST = 255
 CANNOT_START = 127
 BEGINS, ENDED = "begins on", "ended with status"
@@ -192,14 +192,14 @@ class Supervision:
         return _Child(process, popen, log, is_remote)
 
     def _show(self) -> None:
-        # What a launcher says of being stopped is of no use to the user who stopped it: rank 0 alone is shown then.
+        # A launcher's complaints about a stop do not help the user who stopped it: show rank 0 alone.
         for follower in self._followers[: 1 if self._signal else None]:
             follower.poll()
 
     def _end(self) -> None:
         self._end_everywhere()
-        # Signal 0 asks only; then the groups, also where the first process is gone: not all that a launcher starts
-        # carries the run's mark.
+        # Signal 0 only tests. Groups are signalled also where the first process is gone: some processes that a launcher
+        # starts lack the run's mark.
         for number in (0, signal.SIGTERM, signal.SIGKILL):
             for child in self._children:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
