@@ -40,6 +40,7 @@ class Status:
         self._began: dict[str, tuple[float, int]] = {}
         self._written = float("-inf")
         self._lock = threading.Lock()
+        self._adding = threading.Lock()
 
     def get(self, name: str) -> Step:
         """Return a step as it is now."""
@@ -77,6 +78,11 @@ class Status:
         rate = (done - before) / (now - since) if now > since else 0.0
         step = self.get(name)
         self._put(name, replace(step, state=RUNNING, detail=detail or step.detail, done=done, rate=max(0.0, rate)))
+
+    def add(self, name: str, count: int) -> None:
+        """Add to what is done; several threads may add at the same time."""
+        with self._adding:
+            self.advance(name, self.get(name).done + count)
 
     def finish(self, name: str, detail: str) -> None:
         """Say that a step is done."""

@@ -36,6 +36,10 @@ class ProvisionFailure(StageFailure):
         self.is_final = is_final
 
 
+class WrongContentError(ProvisionFailure):
+    """The content of a source is refused; the same content always will be."""
+
+
 class Outcome(IntEnum):
     """How a step ended; the value is the exit status of a process that it decides."""
 
