@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import os
+import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -258,9 +259,9 @@ class ObjectStore:
 
         return self.call(read, f"s3://{bucket}/{key}")
 
-    def fetch(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None]) -> None:
+    def fetch(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None], folder: Path) -> None:
         """
-        Download an object to a file: to a temporary name beside it, then to its own by a rename.
+        Download an object to a temporary file in a folder of the same file system, then rename it.
 
         Concurrent calls fetch the parts of a large object, each writes its own: s3transfer writes with one thread.
 
@@ -269,21 +270,27 @@ class ObjectStore:
             ProvisionFailure: It cannot be read.
             OSError: The disk refuses.
         """
-        part = path.with_name(f".part-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}")
-        step, size = self.settings.part_bytes, item.size
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        part = folder / f".part.{secrets.token_hex(8)}"
         try:
-            os.ftruncate(handle, size)
-            if size <= step:
-                self._fetch_part(item, handle, on_bytes, 0)
+            self._write(item, part, on_bytes)
+            part.rename(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    def _write(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None]) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(handle, item.size)
+            fetch = partial(self._fetch_part, item, handle, on_bytes)
+            if item.size <= self.settings.part_bytes:
+                fetch(0)
             else:
-                fetch = partial(self._fetch_part, item, handle, on_bytes)
-                for _ in map_all(fetch, range(0, size, step), self.settings.threads):
+                for _ in map_all(fetch, range(0, item.size, self.settings.part_bytes), self.settings.threads):
                     pass
             os.utime(handle, ns=(item.modified * 10**9,) * 2)
         finally:
             os.close(handle)  # A network file system may report only now that it is full.
-        part.rename(path)
 
     def _fetch_part(self, item: StoredObject, handle: int, on_bytes: Callable[[int], None], start: int) -> None:
         position = start

@@ -115,7 +115,7 @@ class ArchiveContent:
         said = f"compared with {check.name}" if check else "compared with its size: no digest of it can be computed"
         if not item.is_at(archive):
             progress.start(f"fetching {item}, {said}", item.size)
-            self._store.fetch(item, archive, progress.add)
+            self._store.fetch(item, archive, progress.add, target.folder)
         if check:
             progress.start(f"comparing {item} with {check.name}", item.size)
             check_digest(archive, item, check, progress.add)
@@ -214,7 +214,7 @@ class PrefixContent:
             path = root.joinpath(*parts)
             if not item.is_at(path):
                 writer.make_folder(parts[:-1])
-                self._store.fetch(item, path, progress.add)
+                self._store.fetch(item, path, progress.add, target.folder)
 
         for _ in map_all(fetch, (entry for entry in self._files() if entry[1].size <= step), threads):
             pass

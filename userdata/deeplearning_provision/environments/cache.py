@@ -99,7 +99,7 @@ class EnvironmentCache:
         check = Check("sha256", bytes.fromhex(archive.sha256), hashlib.sha256)
         try:
             item = self.store.describe(self.settings.bucket, f"{self.settings.prefix}{name}")
-            self.store.fetch(item, folder / ARCHIVE, on_bytes)
+            self.store.fetch(item, folder / ARCHIVE, on_bytes, folder)
             check_digest(folder / ARCHIVE, item, check, lambda _: None)
         except WrongContentError as error:
             raise CacheError(f"its archive was refused: {error.cause}") from error

@@ -131,11 +131,13 @@ def test_who_lost_its_lease_stops_and_leaves_the_other_alone(data_lab, monkeypat
     monkeypatch.setattr(leases, "BEAT_SECONDS", 0.001)
     monkeypatch.setattr(leases, "STALE_SECONDS", float("inf"))
     data_lab.put("set.tar", make_archive("tar", make_tree(9)))
-    lease = data_lab.shared / "data/.set/lease"
+    lease, other = data_lab.shared / "data/.set/lease", data_lab.directory / "other"
+    other.write_text('{"instance": "i-00000000000000009"}')
 
     def succeed(method, path, _limits):
         if method == "GET" and path.endswith("set.tar"):
-            lease.write_text('{"instance": "i-00000000000000009"}')
+            with contextlib.suppress(FileNotFoundError):
+                other.rename(lease)
 
     data_lab.proxy.decide = succeed
     running = data_lab.start(data_lab.source("set.tar"))
