@@ -4,8 +4,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_provision.archives.extraction import extract
@@ -14,7 +14,9 @@ from deeplearning_provision.archives.safe_path import UnsafeNameError, split_key
 from deeplearning_provision.archives.tree_writer import TreeWriter
 from deeplearning_provision.data.target import DataTarget
 from deeplearning_provision.disk import StatVfs, check_room, render_bytes
+from deeplearning_provision.lease import Lease
 from deeplearning_provision.s3 import ObjectStore, StoredObject, check_digest, choose_check, map_all
+from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
 
 _SHA256 = re.compile(r"\s*([0-9a-fA-F]{64})\b")
@@ -22,51 +24,43 @@ _SHA256 = re.compile(r"\s*([0-9a-fA-F]{64})\b")
 Parts = tuple[str, ...]
 
 
-class Progress(Protocol):
-    """Progress of a step in bytes; any thread may call it."""
+class LeaseLostError(ProvisionFailure):
+    """Another node stages the source, since this one was silent for too long."""
+
+    def __init__(self) -> None:
+        """Describe the failure."""
+        super().__init__("another node has taken the staging over", "nothing needs to be done", is_final=False)
+
+
+@dataclass(frozen=True)
+class StepProgress:
+    """Progress of a step in bytes, from any thread; LeaseLostError ends the step when the lease is lost."""
+
+    status: Status
+    step: str
+    lease: Lease
 
     def start(self, detail: str, total: int, done: int = 0) -> None:
         """Begin a part of the step."""
+        self.status.start(self.step, detail, total, "bytes", done)
 
     def add(self, count: int) -> None:
         """Add bytes."""
+        self._check()
+        self.status.add(self.step, count)
 
     def reach(self, done: int) -> None:
         """Set the bytes."""
+        self._check()
+        self.status.advance(self.step, done)
 
-
-class Content(Protocol):
-    """A source's content in S3, as it is now; `digest` identifies it and what the settings require of it."""
-
-    digest: str
-
-    def required_sha256(self) -> str:
-        """Return the SHA-256 that the content must have; empty when it is not known."""
-
-    def check_room(self, target: DataTarget, read: StatVfs) -> None:
-        """Raise ProvisionFailure when the content cannot fit."""
-
-    def fetch(self, target: DataTarget, progress: Progress) -> str:
-        """
-        Fill the target's folder, and return a description for users.
-
-        Raises:
-            SourceChangedError: An object was overwritten meanwhile.
-            WrongContentError: The content is damaged, or must not be written.
-            ProvisionFailure: An object cannot be read.
-            OSError: The disk refuses.
-        """
-
-
-def read_content(source: DataSettings, store: ObjectStore, listing_file: Path) -> Content:
-    """Describe a source in S3; raise ProvisionFailure when it cannot be read or is refused."""
-    if source.key and not source.key.endswith("/"):
-        return ArchiveContent(source, store)
-    return PrefixContent(source, store, listing_file)
+    def _check(self) -> None:
+        if self.lease.lost.is_set():
+            raise LeaseLostError
 
 
 class ArchiveContent:
-    """One archive."""
+    """One archive in S3, as it is now; `digest` identifies it and what the settings require of it."""
 
     def __init__(self, source: DataSettings, store: ObjectStore) -> None:
         """Describe the object; raise ProvisionFailure when it is no archive or cannot be read."""
@@ -108,8 +102,19 @@ class ArchiveContent:
             how = " (the archive, and at least as much for its members)"
             check_room(str(self._item), target.folder, size, 1, how=how, read=read)
 
-    def fetch(self, target: DataTarget, progress: Progress) -> str:
-        """Download the archive, compare its digest and extract it; see `Content`."""
+    def fetch(self, target: DataTarget, progress: StepProgress) -> str:
+        """
+        Download the archive, compare its digest and extract it into the target's folder.
+
+        Returns:
+            A description for users.
+
+        Raises:
+            SourceChangedError: The archive was overwritten meanwhile.
+            WrongContentError: It is damaged, or a member must not be extracted.
+            ProvisionFailure: It cannot be read.
+            OSError: The disk refuses.
+        """
         item, archive = self._item, target.archive(self.digest)
         check = choose_check(item, self._sha256)
         said = f"compared with {check.name}" if check else "compared with its size: no digest of it can be computed"
@@ -127,7 +132,7 @@ class ArchiveContent:
 
 
 class PrefixContent:
-    """All objects of a prefix, listed in a file: there may be millions."""
+    """All objects of a prefix, as they are now, listed in a file: there may be millions."""
 
     def __init__(self, source: DataSettings, store: ObjectStore, listing_file: Path) -> None:
         """
@@ -194,8 +199,8 @@ class PrefixContent:
         if not target.filled(self.digest).exists():
             check_room(self._what, target.folder, self._size, self._count + self._folders, read=read)
 
-    def fetch(self, target: DataTarget, progress: Progress) -> str:
-        """Download what is missing, small objects concurrently, then large ones part by part; see `Content`."""
+    def fetch(self, target: DataTarget, progress: StepProgress) -> str:
+        """Download what is missing, small objects concurrently, then large ones part by part; as of an archive."""
         found = f"{self._count} objects of {self._what} ({render_bytes(self._size)})"
         root, threads, step = target.filled(self.digest), self._store.settings.threads, self._store.settings.part_bytes
 
@@ -225,6 +230,16 @@ class PrefixContent:
 
     def _files(self) -> Iterator[tuple[Parts, StoredObject]]:
         return self._read(is_folder=False)
+
+
+Content = ArchiveContent | PrefixContent
+
+
+def read_content(source: DataSettings, store: ObjectStore, listing_file: Path) -> Content:
+    """Describe a source in S3; raise ProvisionFailure when it cannot be read or is refused."""
+    if source.key and not source.key.endswith("/"):
+        return ArchiveContent(source, store)
+    return PrefixContent(source, store, listing_file)
 
 
 def _begin_digest(source: DataSettings) -> "hashlib._Hash":

@@ -9,7 +9,7 @@ from pathlib import Path
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_node.deadline import Clock
 from deeplearning_node.provision_status import data_step
-from deeplearning_provision.data.content import Content, read_content
+from deeplearning_provision.data.content import Content, LeaseLostError, StepProgress, read_content
 from deeplearning_provision.data.target import LEASE, REFUSAL, TROUBLE, DataTarget
 from deeplearning_provision.disk import FullDiskError, StatVfs, explain_disk_error, read_room
 from deeplearning_provision.lease import Lease
@@ -20,41 +20,6 @@ from deeplearning_provision.steps import ProvisionFailure, WrongContentError, de
 MOST_CHANGES = 3
 """Changes of a source while it is fetched, after which it is left for later."""
 ALREADY = "as it is in S3 now, nothing had to be fetched"
-
-
-class LeaseLostError(ProvisionFailure):
-    """Another node stages the source, since this one was silent for too long."""
-
-    def __init__(self) -> None:
-        """Describe the failure."""
-        super().__init__("another node has taken the staging over", "nothing needs to be done", is_final=False)
-
-
-@dataclass(frozen=True)
-class StepProgress:
-    """Progress of a step, which ends by LeaseLostError when the lease is lost."""
-
-    status: Status
-    step: str
-    lease: Lease
-
-    def start(self, detail: str, total: int, done: int = 0) -> None:
-        """Begin a part of the step, in bytes."""
-        self.status.start(self.step, detail, total, "bytes", done)
-
-    def add(self, count: int) -> None:
-        """Add bytes."""
-        self._check()
-        self.status.add(self.step, count)
-
-    def reach(self, done: int) -> None:
-        """Set the bytes."""
-        self._check()
-        self.status.advance(self.step, done)
-
-    def _check(self) -> None:
-        if self.lease.lost.is_set():
-            raise LeaseLostError
 
 
 @dataclass(frozen=True)
