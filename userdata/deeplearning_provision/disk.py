@@ -1,4 +1,4 @@
-"""Whether a disk has room for a source, and what it means when it had none."""
+"""Room on disks, and errors of writing in users' words."""
 
 import contextlib
 import ctypes
@@ -11,7 +11,7 @@ from pathlib import Path
 from deeplearning_provision.steps import ProvisionFailure
 
 RESERVE_BYTES = 256 * 1024 * 1024
-"""What stays free for logs and programs; below 64 MiB a node is unfit and leaves the cluster."""
+"""Room that stays free for logs and programs; below 64 MiB a node is unfit and leaves the cluster."""
 RESERVE_INODES = 2000
 REMEDY = "free the disk, give it more room, or stage the source elsewhere (target efs)"
 STAGE_REMEDY = "free the disk or give it more room, then run: deeplearning data --stage"
@@ -29,12 +29,12 @@ StatVfs = Callable[[Path], os.statvfs_result]
 
 
 def read_room(folder: Path) -> os.statvfs_result:
-    """Look at the file system that a folder is on."""
+    """Return the room of a folder's file system."""
     return os.statvfs(folder)
 
 
 class FullDiskError(ProvisionFailure):
-    """The disk became full; what was staged of the source is given up, so that the node can go on."""
+    """The disk is full; the files of the source are removed, so that the node can go on."""
 
 
 def check_room(
@@ -52,12 +52,11 @@ def check_room(
 
     Args:
         what: The source, for the error.
-        folder: On the file system that is meant.
         size: Bytes that will be written.
         files: Files and folders that will be made.
-        how: How the size is known, for the error. Default: nothing needs to be said.
-        read: Looks at the file system.
-        remedy: What the user can do. Default: what helps with data.
+        how: Source of the size, for the error.
+        read: Reads the room of a file system.
+        remedy: Default: the remedy for data.
 
     Raises:
         ProvisionFailure: There is no room.
@@ -73,14 +72,7 @@ def check_room(
 
 
 def explain_disk_error(what: str, error: OSError, remedy: str = STAGE_REMEDY) -> ProvisionFailure:
-    """
-    Turn an error of writing into a failure; one that says nothing of the disk may pass.
-
-    Args:
-        what: Was written.
-        error: Of the system.
-        remedy: What the user can do about a full disk. Default: what helps with data.
-    """
+    """Turn an error of writing `what` into a failure; `remedy` is for a full disk. Other errors may pass."""
     where = f" at {error.filename}" if error.filename else ""
     cause = f"{what} could not be written{where}: {error.strerror or error}"
     if error.errno in _FULL:
@@ -94,12 +86,7 @@ def explain_disk_error(what: str, error: OSError, remedy: str = STAGE_REMEDY) ->
 
 @contextlib.contextmanager
 def explain_disk_errors(what: str, remedy: str) -> Iterator[None]:
-    """
-    Turn errors of writing, within a block, into failures.
-
-    Raises:
-        ProvisionFailure: The system refused something.
-    """
+    """Turn errors of writing, within a block, into ProvisionFailure."""
     try:
         yield
     except OSError as error:
@@ -107,7 +94,7 @@ def explain_disk_errors(what: str, remedy: str) -> Iterator[None]:
 
 
 def sync_disk(folder: Path) -> None:
-    """Wait until what was written to a file system is there for good."""
+    """Flush the file system of a folder to its disk or server."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         library = ctypes.CDLL(None, use_errno=True)
@@ -119,7 +106,7 @@ def sync_disk(folder: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and what is in it, if it is there; folders that nobody may read are opened first."""
+    """Remove a folder with its content, a file or a link, if it exists."""
     if folder.is_symlink() or folder.is_file():
         folder.unlink(missing_ok=True)
     elif folder.exists():
@@ -127,7 +114,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def render_bytes(count: float) -> str:
-    """Write a number of bytes for people."""
+    """Return a number of bytes with its unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:  # noqa: PLR2004 - the step of the units
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Runs programs that take long, with every line in a log and told to whoever watches."""
+"""Programs that take long, whose lines go to a log and to a watcher."""
 
 import contextlib
 import os
@@ -23,23 +23,16 @@ def ignore_line(_line: str) -> None:
 
 @dataclass(frozen=True)
 class Transcript:
-    """
-    A log of programs.
-
-    Attributes:
-        log: The file; appended to.
-        programs: The node's programs.
-        environment: Variables of every program, beside those of this process.
-        watch: Told each line of each program as well, without its end.
-    """
+    """A log of programs, which is appended to."""
 
     log: Path
     programs: Programs
+    # Variables of every program, beside those of this process
     environment: Mapping[str, str] = field(default_factory=dict)
-    watch: Callable[[str], None] = ignore_line
+    watch: Callable[[str], None] = ignore_line  # Called with each line of each program
 
     def begin(self) -> None:
-        """Make the log's folder; a log of more than 10 MiB becomes the old one."""
+        """Make the log's folder; rotate a log of more than 10 MiB."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > LARGEST_LOG:
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
@@ -54,17 +47,7 @@ class Transcript:
         on_line: Callable[[str], None] = ignore_line,
     ) -> str:
         """
-        Run a program to its end.
-
-        Args:
-            argv: The program and its arguments.
-            timeout_seconds: After this time it and its children are killed.
-            environment: Variables beside those of the transcript. Default: none.
-            programs: Where it is looked for. Default: the node's programs.
-            on_line: Told each line, without its end.
-
-        Returns:
-            Its last 10,000 lines.
+        Run a program and return its last 10,000 lines; after the timeout, kill it with its children.
 
         Raises:
             ProgramError: It is missing, took too long, or its status is not 0; with those lines.

@@ -25,14 +25,7 @@ class Status:
     """
 
     def __init__(self, root: Path, clock: Clock, on_change: Callable[[str, Step], None] | None = None) -> None:
-        """
-        Write nothing yet.
-
-        Args:
-            root: Where the node's file tree begins.
-            clock: Measures rates, and the time between two writes.
-            on_change: Called with a step whenever it is written. Default: nobody is.
-        """
+        """Write nothing yet; `on_change` is called with each step that is written."""
         self.root = root
         self._clock = clock
         self._on_change = on_change
@@ -40,51 +33,41 @@ class Status:
         self._began: dict[str, tuple[float, int]] = {}
         self._written = float("-inf")
         self._lock = threading.Lock()
+        self._adding = threading.Lock()
 
     def get(self, name: str) -> Step:
-        """Return a step as it is now."""
+        """Return a step of this process."""
         return self._steps.get(name, Step())
 
     def wait(self, name: str, detail: str) -> None:
-        """Say what a step waits for."""
+        """Report what a step waits for."""
         self._put(name, Step(WAITING, detail))
 
     def start(self, name: str, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
-        """
-        Say that a step, or a further part of it, begins.
-
-        Args:
-            name: Of the step.
-            detail: What it does now.
-            total: How much there is to do. Default: not known.
-            unit: Of what. Default: nothing is counted.
-            done: How much an earlier attempt did. Default: nothing.
-        """
+        """Report that a step, or a part of it, begins; 0 as `total` means unknown, `done` is of an earlier attempt."""
         self._began[name] = (self._clock.read(), done)
         self._put(name, Step(RUNNING, detail, done, total, unit))
 
     def advance(self, name: str, done: int, detail: str = "") -> None:
-        """
-        Say how much is done; it is written at most once a second.
-
-        Args:
-            name: Of the step.
-            done: How much.
-            detail: What it does now, which is written at once. Default: the same as before.
-        """
+        """Report what is done, written at most once a second; a new `detail` is written at once."""
         now = self._clock.read()
         since, before = self._began.get(name, (now, done))
         rate = (done - before) / (now - since) if now > since else 0.0
         step = self.get(name)
         self._put(name, replace(step, state=RUNNING, detail=detail or step.detail, done=done, rate=max(0.0, rate)))
 
+    def add(self, name: str, count: int) -> None:
+        """Add to what is done; several threads may add at the same time."""
+        with self._adding:
+            self.advance(name, self.get(name).done + count)
+
     def finish(self, name: str, detail: str) -> None:
-        """Say that a step is done."""
+        """Report that a step is done."""
         step = self.get(name)
         self._put(name, replace(step, state=DONE, detail=detail, done=step.total, rate=0.0, final=False))
 
     def fail(self, name: str, detail: str, *, is_final: bool) -> None:
-        """Say why a step failed, and whether trying again is of no use."""
+        """Report why a step failed; a final failure is not retried."""
         self._put(name, replace(self.get(name), state=FAILED, detail=detail, rate=0.0, final=is_final))
 
     def _put(self, name: str, step: Step) -> None:
@@ -109,15 +92,10 @@ class Status:
 @contextlib.contextmanager
 def lock_file(root: Path, name: str, *, is_patient: bool = True) -> Iterator[None]:
     """
-    Hold a lock of this node, which the kernel gives back when its holder dies.
-
-    Args:
-        root: Where the node's file tree begins.
-        name: Of the lock.
-        is_patient: Whether to wait for another holder. Default: yes.
+    Hold a lock of this node, which the kernel releases when its holder dies.
 
     Raises:
-        BlockingIOError: Another process holds it and the caller does not wait.
+        BlockingIOError: Another process holds it and `is_patient` is false.
     """
     path = (root / PROVISION_FILE.lstrip("/")).with_name(f".{name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)

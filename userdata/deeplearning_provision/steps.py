@@ -1,4 +1,4 @@
-"""Carries a step to its end: what passes is tried again, what does not is said."""
+"""Steps of provisioning: failures that may pass are retried, the others are reported."""
 
 import logging
 from collections.abc import Callable
@@ -19,53 +19,42 @@ class ProvisionFailure(StageFailure):
     A step ended without its result.
 
     Attributes:
-        is_final: Whether trying again is of no use until somebody mends the cause.
+        is_final: Whether a retry fails until the cause is fixed.
     """
 
     def __init__(self, cause: str, remedy: str, *, is_final: bool = True, output: str = "") -> None:
-        """
-        Describe the failure.
-
-        Args:
-            cause: What was found, in one line.
-            remedy: What the user can do, in one line.
-            is_final: Whether trying again is of no use. Default: it is of none.
-            output: What a program last wrote. Default: nothing.
-        """
+        """Describe the failure: a cause and a remedy of one line each, and the end of a program's output."""
         super().__init__(cause, remedy, output=output)
         self.is_final = is_final
 
 
+class WrongContentError(ProvisionFailure):
+    """The content of a source is refused; the same content always will be."""
+
+
 class Outcome(IntEnum):
-    """How a step ended; the value is the exit status of a process that it decides."""
+    """Outcome of a step; the value is the exit status of the process."""
 
     DONE = 0
     FAILED = 1
-    """Somebody must mend something."""
+    """The cause must be fixed."""
     INTERRUPTED = 75
     """`EX_TEMPFAIL` of sysexits.h: the service is started again."""
 
 
 def join_outcomes(outcomes: "list[Outcome]") -> Outcome:
-    """Return how several steps ended together: what can still be done decides, then what failed."""
+    """Return the outcome of several steps: interrupted before failed, failed before done."""
     return max(outcomes, default=Outcome.DONE)
 
 
 def settle_step(status: Status, name: str, action: Callable[[], str], clock: Clock, tries: int = TRIES) -> Outcome:
     """
-    Run a step until it is done or failed for good, a few times.
+    Run a step until it is done or failed for good; retry what may pass, with pauses of up to two minutes.
 
-    Effects: the step's state in the status file.
+    Effects: the step's state in the status file, with the cause of a failure.
 
     Args:
-        status: Where the step is written.
-        name: Of the step.
-        action: Does it, and says in one line what is there now; it must be safe to repeat.
-        clock: Measures the pauses.
-        tries: How often a failure that may pass is tried again. Default: five, with up to two minutes between them.
-
-    Returns:
-        How it ended; whatever went wrong is in the status.
+        action: Returns a description for users in one line; it must be safe to repeat.
     """
     pause = FIRST_PAUSE_SECONDS
     for number in range(1, tries + 1):
@@ -90,7 +79,7 @@ def describe_failure(error: Exception) -> str:
     """
     Return one line: the cause, the remedy, and the end of what a program wrote.
 
-    Whoever parts them takes what follows the last semicolon for the remedy, which has none here.
+    A reader takes the text behind the last semicolon for the remedy, so the remedy has none.
     """
     if not isinstance(error, StageFailure):
         return f"{type(error).__name__}: {error}"

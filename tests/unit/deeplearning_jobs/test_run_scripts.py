@@ -288,6 +288,18 @@ def test_data_outside_the_shared_file_system_is_mounted_in_the_container(machine
     assert not any("labels" in volume for volume in volumes), "the shared file system is there already"
 
 
+def test_data_that_a_link_publishes_is_mounted_where_the_link_is(machine):
+    state, disk = machine.folder / "opt/deeplearning", machine.folder / "disk"
+    (disk / "data/.set/digest").mkdir(parents=True)
+    (disk / "data/set").symlink_to(".set/digest")
+    (state / "data").mkdir(parents=True)
+    (state / "local").symlink_to(disk)
+    (state / "data/set").symlink_to(state / "local/data/set")
+    words = docker_words(machine, "mxnet", "rank", DEEPLEARNING_TASK="worker-5", DEEPLEARNING_RANK="5")
+    volumes = [words[at + 1] for at, word in enumerate(words) if word == "--volume"]
+    assert f"{disk}/data/set:{disk}/data/set" in volumes
+
+
 def test_torchrun_itself_runs_in_the_container_and_its_ranks_start_no_other(machine):
     words = docker_words(machine, "torchrun", "start")
     assert words[-3:] == ["image:1", "program", "x y"]

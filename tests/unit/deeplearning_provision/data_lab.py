@@ -24,14 +24,14 @@ from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import load_steps
 from deeplearning_provision.data.sources import stage_all
-from deeplearning_provision.s3.download import Pace
+from deeplearning_provision.s3 import TransferSettings
 from deeplearning_provision.status import Status
 from tests.unit.local_aws import ask_moto
 
 REGION = "eu-west-1"
 BUCKET = "training-data"
 LOADER = botocore.loaders.create_loader()
-PACE = Pace(part_bytes=256 * 1024, threads=4)
+SETTINGS = TransferSettings(part_bytes=256 * 1024, threads=4)
 MASTER, WORKER = "i-00000000000000001", "i-00000000000000002"
 _KEPT_OUT = {"connection", "transfer-encoding", "date", "server"}
 
@@ -125,6 +125,7 @@ class Proxy:
         start = int(query.get("continuation-token", ["0"])[0])
         page = "".join(
             f"<Contents><Key>{key}</Key><Size>{len(self.objects[key])}</Size>"
+            "<LastModified>2026-01-02T03:04:05.000Z</LastModified>"
             f'<ETag>"{hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()}"</ETag></Contents>'
             for key in keys[start : start + self.page]
         )
@@ -222,7 +223,7 @@ class DataLab:
         facts, clock = self.facts(instance, *sources, lustre=lustre), clock or BriefClock()
         root = self.root(instance)
         status = Status(root, clock)
-        options = {"pace": PACE, **options}
+        options = {"settings": SETTINGS, **options}
         outcome = stage_all(facts, status, root, Programs(str(self.programs)), clock, **options)
         return outcome, load_steps(root)
 
@@ -235,12 +236,12 @@ class DataLab:
         return self.root(instance) / "opt/deeplearning/data" / name
 
     def leftovers(self):
-        """Return what lies beside the data and its notes."""
-        return sorted(
-            path.relative_to(self.shared).as_posix()
-            for path in self.shared.rglob("*")
-            if (path.name.startswith(".") and path.name != ".deeplearning") or path.suffix in {".part", ".journal"}
-        )
+        """Return what lies beside the published data, its marker and the notes."""
+        folder, link = self.shared / "data/.set", self.shared / "data/set"
+        kept = {"refused.json", "trouble.json"}
+        kept |= {(name := link.readlink().name), f"{name}.json"} if link.is_symlink() else set()
+        others = {path.name for path in folder.parent.iterdir()} - {"set", ".set"}
+        return sorted({path.name for path in folder.iterdir()} - kept | others)
 
 
 class Running:

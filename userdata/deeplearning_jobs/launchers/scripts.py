@@ -165,7 +165,9 @@ def _container_lines(job: Job, draft: Draft, prefixes: tuple[str, ...]) -> list[
         "# Data lies on the shared file system, on another, or on a disk of this host.",
         f"for entry in {DATA_DIRECTORY}/*; do",
         '    [ -e "$entry" ] || continue',
-        '    place=$(readlink -f "$entry")',
+        '    place=$(readlink "$entry" || echo "$entry")',
+        "    # Staged data is a link of its own, which is switched: only what is above it is resolved.",
+        '    place=$(readlink -f "${place%/*}")/${place##*/}',
         f'    case $place in {mount}/*) ;; *) set -- --volume "$place:$place" "$@" ;; esac',
         "done",
         *(

@@ -1,4 +1,4 @@
-"""Reads archives from their beginning to their end, whatever their format, and notices when a part is missing."""
+"""Readers of tar and zip archives, which report an archive that ends too early."""
 
 import contextlib
 import gzip
@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from deeplearning_provision.s3.download import WrongContentError
-from deeplearning_provision.s3.object_store import BLOCK_BYTES
+from deeplearning_provision.steps import WrongContentError
 
 TAR, TAR_GZIP, ZIP = "tar", "tar.gz", "zip"
 _SUFFIXES = {".tar": TAR, ".tar.gz": TAR_GZIP, ".tgz": TAR_GZIP, ".zip": ZIP}
-_STREAM_BYTES = 1 << 20
+_STREAM_BYTES = BLOCK_BYTES = 1 << 20
 _ENCRYPTED = 0x1
 MOST_LINK_BYTES = 4096
 _BROKEN = (
@@ -25,7 +24,7 @@ _BROKEN = (
     gzip.BadGzipFile,
     zlib.error,
     EOFError,
-    NotImplementedError,  # A way of packing that Python's zipfile does not know.
+    NotImplementedError,  # A compression that zipfile does not know.
     RuntimeError,
     ValueError,
     OverflowError,
@@ -36,33 +35,18 @@ Kind = Literal["file", "folder", "link", "hard link", "device"]
 
 @dataclass
 class Member:
-    """
-    One thing in an archive.
-
-    Attributes:
-        name: As the archive has it.
-        kind: What it is; everything that is none of the others is a device.
-        size: Of a file, in bytes.
-        mode: Permissions.
-        target: Of a link, as the archive has it.
-        end: How far into the archive's file one is with it, in bytes.
-    """
+    """A member of an archive; whatever is no file, folder or link is a device."""
 
     name: str
     kind: Kind
     size: int
     mode: int
-    target: str
-    end: int
+    target: str  # Target of a link, as the archive has it
+    end: int  # Position in the archive's file behind the member, in bytes
     _open: Any = field(repr=False, default=None)
 
     def read_blocks(self) -> Iterator[bytes]:
-        """
-        Return a file's content in blocks; only before the next member is asked for.
-
-        Raises:
-            WrongContentError: The archive is damaged here.
-        """
+        """Yield a file's content in blocks, before the next member is read; raise WrongContentError for damage."""
         left = self.size
         with name_damage(self.name), self._open() as file:
             while block := file.read(BLOCK_BYTES):
@@ -73,17 +57,12 @@ class Member:
 
 
 def find_format(key: str) -> str:
-    """Return the format that a key's name promises; empty when it is no archive's."""
+    """Return the format that a key's suffix names; empty when it names none."""
     return next((kind for suffix, kind in _SUFFIXES.items() if key.lower().endswith(suffix)), "")
 
 
 def read_members(path: Path, kind: str) -> Iterator[Member]:
-    """
-    Return an archive's members in the order of the file.
-
-    Raises:
-        WrongContentError: It is damaged, or ends too early.
-    """
+    """Yield an archive's members in the order of the file; raise WrongContentError when it is damaged."""
     members = _read_zip(path) if kind == ZIP else _read_tar(path, is_gzip=kind == TAR_GZIP)
     while True:
         with name_damage(""):
@@ -95,12 +74,7 @@ def read_members(path: Path, kind: str) -> Iterator[Member]:
 
 @contextlib.contextmanager
 def name_damage(name: str) -> Iterator[None]:
-    """
-    Turn what the readers of archives raise into one error.
-
-    Raises:
-        WrongContentError: One of them raised something.
-    """
+    """Turn the errors of all readers into WrongContentError, with the member's name."""
     try:
         yield
     except _BROKEN as error:
@@ -157,7 +131,7 @@ def _read_tar(path: Path, *, is_gzip: bool) -> Iterator[Member]:
         if not watched.is_ended:
             raise tarfile.ReadError(f"it ends at byte {archive.offset} without the mark of an end")
         while is_gzip and source.read(_STREAM_BYTES):
-            pass  # What compares the last checksum.
+            pass  # The end of the stream compares the last checksum.
 
 
 def _tar_kind(entry: tarfile.TarInfo) -> Kind:
@@ -172,10 +146,10 @@ def _tar_kind(entry: tarfile.TarInfo) -> Kind:
 
 def _watch_end() -> Any:
     """
-    Return a class of members that notices the empty block at the end: without it tarfile reports nothing.
+    Return a class of members that records the empty block at the end: tarfile does not report its absence.
 
-    `fromtarfile` is what tarfile calls for each header. `frombuf` is not, since https://github.com/python/cpython/issues/141707
-    was mended in updates of every Python that images have.
+    tarfile calls `fromtarfile` for each header. It no longer calls `frombuf` since
+    https://github.com/python/cpython/issues/141707 was fixed in updates of every Python that images have.
     """
 
     class WatchedInfo(tarfile.TarInfo):

@@ -1,18 +1,21 @@
-"""Which names of archive members and objects may become files below a folder."""
+"""Names of archive members and objects that may become files below a folder."""
+
+from deeplearning_provision.steps import WrongContentError
 
 MOST_NAME_BYTES = 255
 
 
-class UnsafeNameError(ValueError):
-    """A name that would leave the folder, or cannot be a file's; its text is the rule and the name."""
+class UnsafeNameError(WrongContentError):
+    """A name that would leave the folder, or cannot be a file's."""
+
+    def __init__(self, cause: str) -> None:
+        """Add the remedy to the rule and the name."""
+        super().__init__(cause, "make the source without it")
 
 
 def split_name(name: str) -> tuple[str, ...]:
     """
-    Split the name of an archive's member into the names of folders and file.
-
-    Returns:
-        The names; none for the root itself. A `.` and a slash too many mean nothing.
+    Split the name of an archive's member into folders and file; empty for the root itself.
 
     Raises:
         UnsafeNameError: It is absolute, climbs with `..`, or has a part that cannot be a file's name.
@@ -30,7 +33,7 @@ def split_name(name: str) -> tuple[str, ...]:
 
 def split_key(relative: str) -> tuple[str, ...]:
     """
-    Split what follows the prefix in an object's key; one that ends with a slash is a folder.
+    Split an object's key, without its prefix; a trailing slash means a folder.
 
     Raises:
         UnsafeNameError: It is no plain path: two keys must never mean the same file.
@@ -47,10 +50,6 @@ def check_link(parts: tuple[str, ...], target: str) -> None:
 
     It may climb first and then descend: its folder is a real one, so it climbs to a real one, and every link on the way
     down obeys the same rule.
-
-    Args:
-        parts: Where the link is.
-        target: What it says.
 
     Raises:
         UnsafeNameError: It is absolute, climbs too far, or climbs after it descended.

@@ -1,4 +1,4 @@
-"""Writes files, folders and links below one folder, and never outside of it."""
+"""Files, folders and links below one folder, never outside of it."""
 
 import contextlib
 import os
@@ -13,28 +13,23 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class TreeWriter:
     """
-    One folder that is being filled.
+    A folder that is filled.
 
-    A file is written in its place without being emptied first: two writers of the same content do no harm. Nothing is
-    written through a link, and a folder is never replaced; so what was checked once stays true.
+    A file is written in its place without being emptied first, so that two writers of the same content do no harm.
+    Nothing is written through a link, and a folder is never replaced, so that a check stays valid.
     """
 
     def __init__(self, root: Path) -> None:
-        """Fill a folder that is there; it is never made again when it is gone, since then it is another run's."""
+        """Take a folder that exists; it is never made again, since another run may have removed it."""
         self._root = str(root)
         self._folders: set[tuple[str, ...]] = set()
 
     def path(self, parts: tuple[str, ...]) -> str:
-        """Return where a name lies."""
+        """Return the path of a name."""
         return os.path.join(self._root, *parts)  # noqa: PTH118 - a path a file, a million times
 
     def make_folder(self, parts: tuple[str, ...]) -> None:
-        """
-        Make a folder and those above it.
-
-        Raises:
-            UnsafeNameError: A file or a link is in its place.
-        """
+        """Make a folder and those above it; raise UnsafeNameError when a file or a link is in its place."""
         if not parts or parts in self._folders:
             return
         self.make_folder(parts[:-1])
@@ -43,16 +38,11 @@ class TreeWriter:
             os.mkdir(path, 0o755)  # noqa: PTH102 - as above
         except FileExistsError:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
-                raise UnsafeNameError(f"a name must be a file or a folder, not both, got {'/'.join(parts)!r}") from None
+                raise self._collision(parts) from None
         self._folders.add(parts)
 
     def write_file(self, parts: tuple[str, ...], blocks: Iterable[bytes], mode: int = 0o644) -> None:
-        """
-        Write a file; of the permissions, only the owner's count.
-
-        Raises:
-            UnsafeNameError: A folder is in its place, or a file or a link in that of one above it.
-        """
+        """Write a file, executable if its owner may execute it; raise UnsafeNameError for a collision of names."""
         self.make_folder(parts[:-1])
         wanted = 0o755 if mode & 0o100 else 0o644
         handle = self._open(parts, wanted)
@@ -72,29 +62,17 @@ class TreeWriter:
             os.close(handle)  # A network file system may only now say that it is full.
 
     def make_link(self, parts: tuple[str, ...], target: str) -> None:
-        """
-        Make a symbolic link.
-
-        Raises:
-            UnsafeNameError: It leads outside, or a folder is in its place.
-        """
+        """Make a symbolic link; raise UnsafeNameError when it leads outside, or a folder is in its place."""
         check_link(parts, target)
         self.make_folder(parts[:-1])
         self._clear(parts)
         os.symlink(target, self.path(parts))  # noqa: PTH211 - as above
 
     def make_hard_link(self, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
-        """
-        Give a file that is there a second name.
-
-        Raises:
-            UnsafeNameError: There is no such file, or a folder is in the place of the name.
-        """
+        """Make a second name of an extracted file; raise UnsafeNameError when there is none, or for a collision."""
         self.make_folder(parts[:-1])
-        for above in range(1, len(target)):
-            if not self._is_kind(target[:above], stat.S_ISDIR):
-                raise UnsafeNameError(f"a hard link must name a file before it, got {'/'.join(target)!r}")
-        if not self._is_kind(target, stat.S_ISREG):
+        is_below_folders = all(self._is_kind(target[:above], stat.S_ISDIR) for above in range(1, len(target)))
+        if not is_below_folders or not self._is_kind(target, stat.S_ISREG):
             raise UnsafeNameError(f"a hard link must name a file before it, got {'/'.join(target)!r}")
         if parts != target:
             self._clear(parts)

@@ -1,1 +1,1 @@
-"""Data: sources, staging, leases and publication on the shared or local disk."""
+"""Data: sources, their contents, staging and publication on the shared or local disk."""

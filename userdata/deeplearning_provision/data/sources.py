@@ -1,7 +1,6 @@
-"""Brings every source of data to where jobs find it: /opt/deeplearning/data on every node."""
+"""Provisioning of every source of data, which jobs find below /opt/deeplearning/data on every node."""
 
 import re
-import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,17 +13,15 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.provision_status import data_step, read_boot
-from deeplearning_provision.data import publication
 from deeplearning_provision.data.staging import Staging
-from deeplearning_provision.data.target import Place
-from deeplearning_provision.s3.download import Pace
-from deeplearning_provision.s3.object_store import ObjectStore
+from deeplearning_provision.data.target import TROUBLE, DataTarget, describe_source, switch_link
+from deeplearning_provision.s3 import ObjectStore, TransferSettings
 from deeplearning_provision.status import Status, lock_file
 from deeplearning_provision.steps import Outcome, ProvisionFailure, join_outcomes, settle_step
 
 LOCAL_DIRECTORY = "/opt/deeplearning/local"
 AT_ONCE = 2
-"""Sources that are fetched at the same time: one is extracted while another comes."""
+"""Sources that are fetched at the same time: one is extracted while another is downloaded."""
 PROBE_SECONDS = 15
 LONGEST_PAUSE_SECONDS = 15.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -37,33 +34,30 @@ def stage_all(
     programs: Programs,
     clock: Clock,
     *,
-    pace: Pace | None = None,
+    settings: TransferSettings | None = None,
     is_forced: bool = False,
 ) -> Outcome:
     """
-    Bring every source that the node's settings ask for, at the same time.
+    Provision every source of the node's settings, concurrently.
 
-    Effects: an entry of /opt/deeplearning/data for each source, and what it leads to.
+    Effects: an entry of /opt/deeplearning/data for each source, and its target.
 
     Args:
-        facts: Of this node.
-        status: Where each source's step is written.
-        root: Where the node's file tree begins.
+        facts: Facts of this node.
+        status: Status file with a step for each source.
+        root: Root of the node's file tree.
         programs: The node's programs.
         clock: Measures pauses.
-        pace: How much is done at once. Default: 16 parts of 64 MiB.
+        settings: Sizes of transfers. Default: 16 parts of 64 MiB.
         is_forced: Whether content that was refused is fetched again. Default: it is not.
 
-    Returns:
-        How it ended.
-
     Raises:
-        BlockingIOError: It is forced while another process stages on this node.
+        BlockingIOError: It is forced while another process of this node stages.
     """
-    desk = DataDesk(facts, status, root, programs, clock, pace or Pace(), is_forced)
+    provisioning = DataProvisioning(facts, status, root, programs, clock, settings or TransferSettings(), is_forced)
 
     def settle(source: DataSettings) -> Outcome:
-        return settle_step(status, data_step(source.name), lambda: desk.bring(source), clock)
+        return settle_step(status, data_step(source.name), lambda: provisioning.provide(source), clock)
 
     pool = ThreadPoolExecutor(max(1, len(facts.needs.data)), "data")
     with lock_file(root, "data", is_patient=not is_forced), pool:
@@ -71,36 +65,33 @@ def stage_all(
 
 
 @dataclass(frozen=True)
-class DataDesk:
-    """What the sources of one node share."""
+class DataProvisioning:
+    """The provisioning of a node's sources."""
 
     facts: NodeFacts
     status: Status
     root: Path
     programs: Programs
     clock: Clock
-    pace: Pace
+    settings: TransferSettings
     is_forced: bool = False
     slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(AT_ONCE))
 
     @property
     def is_master(self) -> bool:
-        """Whether this node stages what all share."""
+        """Whether this node stages the data that all nodes share."""
         return self.facts.role == NodeRole.MASTER.value
 
-    def bring(self, source: DataSettings) -> str:
-        """
-        Bring one source.
-
-        Returns:
-            What is there now, for people.
-
-        Raises:
-            ProvisionFailure: It is not there, with the reason.
-        """
+    def provide(self, source: DataSettings) -> str:
+        """Provision one source; return a description for users, or raise ProvisionFailure."""
         if not _NAME.fullmatch(source.name):
             raise ProvisionFailure(f"name must be letters, digits and ._-, got {source.name!r}", "rename the source")
-        ways = {"efs": self._share, "local": self._stage_locally, "lustre": self._await_lustre, "stream": self._look}
+        ways = {
+            "efs": self._share,
+            "local": self._stage_locally,
+            "lustre": self._await_lustre,
+            "stream": self._check_stream,
+        }
         if source.target not in ways:
             raise ProvisionFailure(f"target must be one of {', '.join(ways)}, got {source.target!r}", "correct it")
         return ways[source.target](source)
@@ -108,35 +99,34 @@ class DataDesk:
     def _share(self, source: DataSettings) -> str:
         mount_point = self._path(self.facts.mount_point)
         self._check_mount(mount_point)
-        place = Place(mount_point, source.name)
-        detail = self._stage(source, place) if self.is_master else self._await_master(source, place)
-        self._link(source, place.target)
+        target = DataTarget(mount_point, source.name)
+        detail = self._stage(source, target) if self.is_master else self._await_master(source, target)
+        self._link(source, target.path)
         return detail
 
     def _stage_locally(self, source: DataSettings) -> str:
         base = self._path(LOCAL_DIRECTORY)
         if not base.is_dir():
             raise ProvisionFailure(f"{base} must be a folder", "see the agent's log", is_final=False)
-        place = Place(base, source.name, read_boot(self.root))
-        detail = self._stage(source, place)
-        self._link(source, place.target)
+        target = DataTarget(base, source.name, read_boot(self.root))
+        detail = self._stage(source, target)
+        self._link(source, target.path)
         return detail
 
-    def _stage(self, source: DataSettings, place: Place) -> str:
+    def _stage(self, source: DataSettings, target: DataTarget) -> str:
         listing_file = self._path(PROVISION_FILE).with_name(f"{source.name}.listing")
         return Staging(
-            source, place, self._store(), self.status, self.clock, self.facts.instance_id, listing_file,
-            self.pace, self.slots, self.is_forced,
+            source, target, self._store(), self.status, self.clock, self.facts.instance_id, listing_file, self.slots,
+            self.is_forced,
         ).run()  # fmt: skip
 
-    def _await_master(self, source: DataSettings, place: Place) -> str:
-        """Wait for the master's marker; whether it is of S3's present content is the master's own step to say."""
-        wanted, pause = publication.describe_source(source), 1.0
+    def _await_master(self, source: DataSettings, target: DataTarget) -> str:
+        """Wait until the master has published the source; the master's own step compares it with S3."""
+        wanted, pause = describe_source(source), 1.0
         while True:
-            marker = publication.read_note(place, publication.MARKER)
-            if wanted.items() <= marker.items() and place.target.is_dir():
+            if wanted.items() <= target.read_marker().items():
                 return "the master has staged it"
-            trouble = publication.read_note(place, publication.TROUBLE).get("detail")
+            trouble = target.read_note(TROUBLE).get("detail")
             self.status.wait(data_step(source.name), f"the master: {trouble}" if trouble else "the master stages it")
             self.clock.wait(pause)
             pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
@@ -153,8 +143,8 @@ class DataDesk:
         self._link(source, folder)
         return f"{folder} is linked with s3://{source.bucket}/{source.key}"
 
-    def _look(self, source: DataSettings) -> str:
-        """See that a source which stays in S3 can be read; only the master asks."""
+    def _check_stream(self, source: DataSettings) -> str:
+        """Name the URI of a source that stays in S3; the master checks that it can be read."""
         uri = f"s3://{source.bucket}/{source.key}"
         if self.is_master:
             first = next(self._store().list_pages(source.bucket, source.key))
@@ -170,9 +160,7 @@ class DataDesk:
         if link.exists() and not link.is_symlink():
             raise ProvisionFailure(f"{link} must be a link, got something else", "move it away")
         link.parent.mkdir(parents=True, exist_ok=True)
-        new = link.with_name(f".{link.name}.{secrets.token_hex(4)}")
-        new.symlink_to(target)
-        new.rename(link)
+        switch_link(link, target, link.parent)
 
     def _check_mount(self, mount_point: Path) -> None:
         try:
@@ -182,7 +170,7 @@ class DataDesk:
             raise ProvisionFailure(f"{mount_point} must be mounted: {error}", remedy, is_final=False) from error
 
     def _store(self) -> ObjectStore:
-        return ObjectStore(self.facts.region, self.clock, self.pace.threads)
+        return ObjectStore(self.facts.region, self.clock, self.settings)
 
     def _path(self, absolute: str) -> Path:
         return self.root / absolute.lstrip("/")

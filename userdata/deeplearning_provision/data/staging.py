@@ -1,106 +1,66 @@
-"""Brings one source to one place: what is there already is left, what was begun is gone on with."""
+"""Staging of one source to one target: content that is published is left, an interrupted download continues."""
 
 import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_node.deadline import Clock
 from deeplearning_node.provision_status import data_step
-from deeplearning_provision.data import publication
-from deeplearning_provision.data.archive_content import ArchiveContent
-from deeplearning_provision.data.lease import Lease
-from deeplearning_provision.data.listing import list_source
-from deeplearning_provision.data.prefix_content import PrefixContent
-from deeplearning_provision.data.target import Place
+from deeplearning_provision.data.content import Content, LeaseLostError, StepProgress, read_content
+from deeplearning_provision.data.target import LEASE, REFUSAL, TROUBLE, DataTarget
 from deeplearning_provision.disk import FullDiskError, StatVfs, explain_disk_error, read_room
-from deeplearning_provision.s3.download import Pace, WrongContentError
-from deeplearning_provision.s3.errors import SourceChangedError
-from deeplearning_provision.s3.object_store import ObjectStore
+from deeplearning_provision.lease import Lease
+from deeplearning_provision.s3 import ObjectStore, SourceChangedError
 from deeplearning_provision.status import Status
-from deeplearning_provision.step_progress import Meter
-from deeplearning_provision.steps import ProvisionFailure, describe_failure
+from deeplearning_provision.steps import ProvisionFailure, WrongContentError, describe_failure
 
 MOST_CHANGES = 3
-"""How often a source may change while it is fetched before it is left for later."""
-HOLDER_SECONDS = 5.0
+"""Changes of a source while it is fetched, after which it is left for later."""
 ALREADY = "as it is in S3 now, nothing had to be fetched"
-
-
-class Content(Protocol):
-    """What a source holds now."""
-
-    digest: str
-    incoming: Path
-
-    def find_demand(self) -> str:
-        """Return the digest that it must have; empty when it is not known."""
-
-    def check_room(self, read: StatVfs) -> None:
-        """Refuse what cannot fit."""
-
-    def fetch(self, meter: Meter) -> str:
-        """Fill the incoming folder; return what there is, for people."""
 
 
 @dataclass(frozen=True)
 class Staging:
-    """
-    The staging of one source.
-
-    Attributes:
-        source: What is staged.
-        place: Where to.
-        store: Where from.
-        status: Who is told.
-        clock: Measures pauses.
-        owner: This node's instance id.
-        listing_file: Where a listing is written.
-        pace: How much is done at once.
-        slots: How many sources may be fetched at the same time.
-        is_forced: Whether content that was refused is looked at again.
-        read_room: Looks at a file system.
-    """
+    """The staging of one source."""
 
     source: DataSettings
-    place: Place
+    target: DataTarget
     store: ObjectStore
     status: Status
     clock: Clock
-    owner: str
-    listing_file: Path
-    pace: Pace = field(default_factory=Pace)
+    owner: str  # Instance id of this node
+    listing_file: Path  # File for the listing of a prefix
+    # Limits the sources that are fetched at the same time
     slots: threading.Semaphore = field(default_factory=threading.Semaphore)
-    is_forced: bool = False
-    read_room: StatVfs = read_room
+    is_forced: bool = False  # Whether content that was refused is fetched again
+    read_room: StatVfs = read_room  # Reads the room of a file system
 
     def run(self) -> str:
         """
         Stage the source.
 
-        Effects: the place; S3 is read.
+        Effects: the target's folders; S3 is read.
 
         Returns:
-            What is there now, for people.
+            A description for users.
 
         Raises:
-            ProvisionFailure: It is not there, with the reason; nothing that is not whole is in its place.
+            ProvisionFailure: The source is not published; nothing that is not whole is in its place.
         """
         try:
             with self._explain():
-                self.place.make_folders()
-                publication.recover(self.place)
+                self.target.folder.mkdir(parents=True, exist_ok=True)
                 if self.is_forced:
-                    publication.remove_note(self.place, publication.REFUSAL)
+                    self.target.remove_note(REFUSAL)
                 detail = self._stage()
-                publication.remove_note(self.place, publication.TROUBLE)
+                self.target.remove_note(TROUBLE)
                 return detail
         except Exception as error:
-            with contextlib.suppress(OSError):  # A full disk is what it may be about.
-                publication.write_note(self.place, publication.TROUBLE, {"detail": describe_failure(error)})
+            with contextlib.suppress(OSError):  # The disk may be full.
+                self.target.write_note(TROUBLE, {"detail": describe_failure(error)})
             raise
 
     def _stage(self) -> str:
@@ -120,56 +80,45 @@ class Staging:
         return data_step(self.source.name)
 
     def _stage_once(self) -> str:
-        content = self._look()
-        if publication.is_complete(self.place, content.digest):
-            if publication.has_leftovers(self.place):
-                with self._hold():
-                    publication.discard(self.place)
+        content = read_content(self.source, self.store, self.listing_file)
+        if self.target.is_complete(content.digest) and not self.target.has_rest():
             return ALREADY
-        publication.check_ownership(self.place)
-        demand = f"{content.digest}:{content.find_demand()}"
-        self._check_refusal(demand)
-        with self._hold() as lease, self.slots:
-            if publication.is_complete(self.place, content.digest):
+        self.target.refuse_foreign()
+        required = f"{content.digest}:{content.required_sha256()}"
+        self._check_refusal(required)
+        lease = Lease(self.target.folder / LEASE, self.owner, self.clock)
+        with lease.hold(lambda: False, self._wait), self.slots:
+            if self.target.is_complete(content.digest):
+                self.target.remove_rest()
                 return ALREADY
             try:
                 with self._explain():
-                    content.check_room(self.read_room)
-                    detail = content.fetch(Meter(self.status, self._step, self.clock, lease.check))
-                    lease.check()
-                    publication.publish(self.place, content.incoming, self.source, content.digest)
+                    return self._fetch(content, lease)
             except (FullDiskError, WrongContentError) as error:
-                publication.discard(self.place)
+                if not lease.is_lost():
+                    self.target.remove_rest()
                 if isinstance(error, WrongContentError):
-                    self._refuse(demand, error)
+                    note = {"required": required, "cause": error.cause, "remedy": error.remedy}
+                    self.target.write_note(REFUSAL, note)
                 raise
+
+    def _wait(self, owner: str) -> None:
+        self.status.wait(self._step, f"{owner or 'another node'} is staging it")
+
+    def _fetch(self, content: Content, lease: Lease) -> str:
+        self.target.remove_rest(content.digest)
+        content.check_room(self.target, self.read_room)
+        detail = content.fetch(self.target, StepProgress(self.status, self._step, lease))
+        if lease.is_lost():
+            raise LeaseLostError
+        self.target.publish(self.source, content.digest)
         return detail
 
-    @contextlib.contextmanager
-    def _hold(self) -> Iterator[Lease]:
-        """Be the only one who stages the source; wait for whoever does."""
-        lease = Lease(self.place.staging / "lease", self.owner)
-        while holder := lease.find_holder():
-            self.status.wait(self._step, f"{holder} is staging it")
-            self.clock.wait(HOLDER_SECONDS)
-        with lease:
-            yield lease
-
-    def _look(self) -> Content:
-        if self.source.key and not self.source.key.endswith("/"):
-            return ArchiveContent(self.source, self.store, self.place, self.pace)
-        listing = list_source(self.source, self.store, self.listing_file)
-        return PrefixContent(self.source, self.store, self.place, self.pace, listing)
-
-    def _check_refusal(self, demand: str) -> None:
-        """Refuse what was refused before, without fetching it again: the same content is as wrong as it was."""
-        note = publication.read_note(self.place, publication.REFUSAL)
-        if note.get("demand") == demand:
+    def _check_refusal(self, required: str) -> None:
+        """Refuse content that was refused before, without fetching it again."""
+        note = self.target.read_note(REFUSAL)
+        if note.get("required") == required:
             raise ProvisionFailure(str(note.get("cause")), str(note.get("remedy")))
-
-    def _refuse(self, demand: str, error: ProvisionFailure) -> None:
-        note = {"demand": demand, "cause": error.cause, "remedy": error.remedy}
-        publication.write_note(self.place, publication.REFUSAL, note)
 
     @contextlib.contextmanager
     def _explain(self) -> Iterator[None]:

@@ -1,43 +1,152 @@
-"""Where a source of data is brought to, and where it is kept until it is whole."""
+"""
+The folders of a source, and their publication by one link.
 
+| name below the file system's root | content |
+|---|---|
+| `data/<source>` | link to the folder that is published |
+| `data/.<source>/<digest>` | a folder that is filled, or was published |
+| `data/.<source>/<digest>.json` | marker: the source of a folder that is whole |
+| `data/.<source>/<digest>.archive` | the archive, until its members are published |
+| `data/.<source>/lease` | the node that stages the source |
+| `data/.<source>/refused.json`, `trouble.json` | why content was refused, or staging failed |
+"""
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from deeplearning_contract.document import ContractError, parse_object
+from deeplearning_contract.setting_parts import DataSettings
+from deeplearning_node.atomic_file import write_file
+from deeplearning_provision.disk import remove_tree, sync_disk
+from deeplearning_provision.steps import ProvisionFailure
 
 DATA_FOLDER = "data"
-STAGING_FOLDER = ".deeplearning/staging"
+LEASE, REFUSAL, TROUBLE = "lease", "refused.json", "trouble.json"
+_REMOVED = ".removed."
+
+
+def describe_source(source: DataSettings) -> dict[str, str]:
+    """Return the part of a marker that the settings name."""
+    return {"bucket": source.bucket, "key": source.key, "sha256": source.sha256}
+
+
+def switch_link(link: Path, target: Path, folder: Path) -> None:
+    """Point a link, which may exist, to a target, by one rename from a folder of the same file system."""
+    new = folder / f".{link.name}.{secrets.token_hex(4)}"
+    new.symlink_to(target)
+    new.rename(link)
 
 
 @dataclass(frozen=True)
-class Place:
-    """
-    The folders of one source.
+class DataTarget:
+    """The folders of one source."""
 
-    Attributes:
-        base: Root of the shared file system, or of this node's local disk.
-        name: Of the source.
-        boot: This boot's id where a reboot may lose what was not yet on the disk; empty where a server keeps it.
-    """
-
-    base: Path
+    base: Path  # Root of the shared file system, or of the node's local disk
     name: str
+    # Id of this boot where a crash may lose writes; empty where a server keeps them. A folder of another boot is not
+    # continued.
     boot: str = ""
 
     @property
-    def target(self) -> Path:
-        """Where jobs find the data; it is there only when it is whole."""
+    def path(self) -> Path:
+        """Path at which jobs find the data; it exists only when the data is whole."""
         return self.base / DATA_FOLDER / self.name
 
     @property
-    def replaced(self) -> Path:
-        """The target of before, while the new one takes its place."""
-        return self.base / DATA_FOLDER / f".{self.name}.replaced"
+    def folder(self) -> Path:
+        """Folder of everything else of the source."""
+        return self.base / DATA_FOLDER / f".{self.name}"
 
-    @property
-    def staging(self) -> Path:
-        """What is kept beside the data: the archive, journals, and the marker."""
-        return self.base / STAGING_FOLDER / self.name
+    def filled(self, digest: str) -> Path:
+        """Return the folder that is filled with a content."""
+        return self.folder / (f"{digest[:32]}.{self.boot}" if self.boot else digest[:32])
 
-    def make_folders(self) -> None:
-        """Make what must be there first."""
-        self.staging.mkdir(parents=True, exist_ok=True)
-        self.target.parent.mkdir(parents=True, exist_ok=True)
+    def archive(self, digest: str) -> Path:
+        """Return the file of a content's archive."""
+        return self.filled(digest).with_name(f"{self.filled(digest).name}.archive")
+
+    def read_note(self, name: str) -> Mapping[str, Any]:
+        """Return a note beside the data; empty when there is none."""
+        try:
+            return parse_object((self.folder / name).read_text(encoding="utf-8"), name)
+        except (OSError, ContractError):
+            return {}
+
+    def write_note(self, name: str, note: Mapping[str, Any]) -> None:
+        """Write a note beside the data, whole or not at all."""
+        write_file(self.folder / name, json.dumps(note, indent=2) + "\n")
+
+    def remove_note(self, name: str) -> None:
+        """Remove a note, if it exists."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def read_marker(self) -> Mapping[str, Any]:
+        """Return the marker of the published folder; empty when nothing is published."""
+        published = self._find_published()
+        return self.read_note(f"{published}.json") if published and self.path.is_dir() else {}
+
+    def is_complete(self, digest: str) -> bool:
+        """Return whether a content is published."""
+        return self.read_marker().get("digest") == digest
+
+    def refuse_foreign(self) -> None:
+        """Raise ProvisionFailure when something that was not staged is in the data's place."""
+        if (self.path.exists() or self.path.is_symlink()) and not self._find_published():
+            raise ProvisionFailure(
+                f"{self.path} must not exist before it is staged, and it was not staged",
+                "move it away, or give the source another name",
+            )
+
+    def publish(self, source: DataSettings, digest: str) -> None:
+        """
+        Publish a filled folder.
+
+        Effects: the marker, the link; everything else of the source is removed, the data of before too.
+
+        Raises:
+            OSError: The disk refuses, or another run removed the folder; the next run continues.
+        """
+        filled = self.filled(digest)
+        self.write_note(f"{filled.name}.json", {"digest": digest, **describe_source(source)})
+        sync_disk(filled)
+        switch_link(self.path, Path(self.folder.name, filled.name), self.folder)
+        self.remove_rest()
+
+    def remove_rest(self, kept: str = "") -> None:
+        """
+        Remove everything that is not published, except of the content with the digest `kept`.
+
+        Each folder is renamed first, so that another run cannot publish it when half of it is removed.
+        """
+        for path in list(self._find_rest(kept)):
+            gone = path
+            if not path.name.startswith(_REMOVED):
+                gone = path.with_name(f"{_REMOVED}{secrets.token_hex(4)}")
+            with contextlib.suppress(FileNotFoundError):  # Another run removed it first.
+                path.rename(gone)
+            remove_tree(gone)
+
+    def has_rest(self) -> bool:
+        """Return whether anything lies there that is not published."""
+        return any(self._find_rest(""))
+
+    def _find_rest(self, kept: str) -> Iterator[Path]:
+        names = {self._find_published(), self.filled(kept).name if kept else ""} - {""}
+        notes = {LEASE, REFUSAL, TROUBLE, *(f"{name}.json" for name in names)}
+        for path in self.folder.iterdir():
+            if path.name.startswith(LEASE) or path.name in notes | names or (kept and path == self.archive(kept)):
+                continue
+            yield path
+
+    def _find_published(self) -> str:
+        """Return the name of the folder to which the link leads; empty when the link is not one of ours."""
+        try:
+            target = self.path.readlink()
+        except OSError:
+            return ""
+        return target.name if target.parent == Path(self.folder.name) else ""

@@ -25,14 +25,11 @@ from deeplearning_node.aws_errors import error_code
 from deeplearning_node.deadline import Clock
 from deeplearning_provision.environments.archive import Archive
 from deeplearning_provision.environments.store import ARCHIVE, COMPLETE, Manifest, make_memo, read_memo
-from deeplearning_provision.s3.download import Download, Pace, WrongContentError
-from deeplearning_provision.s3.object_store import ObjectStore
-from deeplearning_provision.s3.verification import Check
-from deeplearning_provision.steps import ProvisionFailure
+from deeplearning_provision.s3 import Check, ObjectStore, check_digest
+from deeplearning_provision.steps import ProvisionFailure, WrongContentError
 
 T = TypeVar("T")
 
-PACE = Pace()
 ABSENT = frozenset({"NoSuchKey", "404"})
 LARGEST_NOTE = 1 << 20
 """Of a note in the bucket, in bytes."""
@@ -52,7 +49,7 @@ class EnvironmentCache:
     @classmethod
     def open(cls, settings: EnvironmentCacheSettings, region: str, clock: Clock) -> "EnvironmentCache":
         """Make no call yet."""
-        return cls(settings, ObjectStore(region, clock, PACE.threads))
+        return cls(settings, ObjectStore(region, clock))
 
     def __str__(self) -> str:
         """Name it as users write it."""
@@ -83,14 +80,12 @@ class EnvironmentCache:
         check = Check("sha256", bytes.fromhex(archive.sha256), hashlib.sha256)
         try:
             item = self.store.describe(self.settings.bucket, f"{self.settings.prefix}{name}")
-            download = Download(self.store, item, folder, PACE)
-            download.run(check, on_bytes)
+            self.store.fetch(item, folder / ARCHIVE, on_bytes, folder)
+            check_digest(folder / ARCHIVE, item, check, lambda _: None)
         except WrongContentError as error:
             raise CacheError(f"its archive was refused: {error.cause}") from error
         except ProvisionFailure as error:
             raise CacheError(f"its archive cannot be read: {error.cause}") from error
-        download.path.rename(folder / ARCHIVE)
-        download.remove()
 
     def keep(self, recipe: str, manifest: Manifest, folder: Path, on_bytes: Callable[[int], None]) -> None:
         """

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from deeplearning_provision.environments.ownership import Ownership
 from deeplearning_provision.environments.recipe import Recipe
 from deeplearning_provision.environments.site import Site
+from deeplearning_provision.lease import Lease
 from deeplearning_provision.steps import describe_failure
 
 LOOK_SECONDS = 5.0
@@ -21,7 +21,7 @@ def hold_making(site: Site, recipe: Recipe, is_done: Callable[[], bool]) -> Iter
     Effects: the work of this master and the cause of a failure, in a file for the cluster on the shared file system.
     """
     site.write_claim(digest=recipe.digest, recipe=asdict(recipe), instance=site.facts.instance_id, failure="", doing="")
-    claim = Ownership(site.shared / f"{recipe.digest}.lock", site.facts.instance_id, site.clock)
+    claim = Lease(site.shared / f"{recipe.digest}.lock", site.facts.instance_id, site.clock)
     try:
         with claim.hold(is_done, lambda owner: site.wait(f"{owner or 'another node'} is making it")) as is_left:
             yield is_left

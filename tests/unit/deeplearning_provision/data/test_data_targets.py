@@ -1,13 +1,14 @@
 """Which node brings what, and where jobs find it."""
 
-import json
+import contextlib
 import os
 from dataclasses import replace
 
 import pytest
 
 from deeplearning_node.provision_status import load_steps, read_status
-from deeplearning_provision.data.lease import Lease
+from deeplearning_provision import lease as leases
+from deeplearning_provision.lease import STALE_SECONDS, Lease
 from deeplearning_provision.steps import Outcome
 from tests.unit.deeplearning_provision.data_lab import MASTER, WORKER, make_archive, make_tree, read_tree
 
@@ -113,33 +114,35 @@ def test_one_source_that_fails_does_not_keep_the_others(data_lab):
 def test_a_successor_waits_for_the_node_that_stages_and_goes_on_when_it_falls_silent(data_lab):
     tree = make_tree(3)
     data_lab.put("set.tar", make_archive("tar", tree))
-    staging = data_lab.shared / ".deeplearning/staging/set"
-    staging.mkdir(parents=True)
-    held = Lease(staging / "lease", "i-00000000000000009")
-    assert held.find_holder() == ""
+    lease = data_lab.shared / "data/.set/lease"
+    lease.parent.mkdir(parents=True)
+    lease.write_text('{"instance": "i-00000000000000009"}')
     successor = data_lab.start(data_lab.source("set.tar"))
     successor.see(lambda: len(successor.clock.waits) >= 5)
     assert read_detail(data_lab) == "i-00000000000000009 is staging it"
     assert data_lab.proxy.gets == [("/training-data/set.tar.sha256", "bytes=0-1023")]
-    silent = (staging / "lease").stat().st_mtime - 61
-    os.utime(staging / "lease", (silent, silent))
+    os.utime(lease)
     assert successor.finish()[0] == Outcome.DONE
+    assert sum(successor.clock.waits) >= STALE_SECONDS
     assert read_tree(data_lab.data().resolve()) == tree
 
 
 def test_who_lost_its_lease_stops_and_leaves_the_other_alone(data_lab, monkeypatch):
-    monkeypatch.setattr("deeplearning_provision.step_progress.GUARD_SECONDS", 0.0)
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.001)
+    monkeypatch.setattr(leases, "STALE_SECONDS", float("inf"))
     data_lab.put("set.tar", make_archive("tar", make_tree(9)))
-    lease = data_lab.shared / ".deeplearning/staging/set/lease"
+    lease, other = data_lab.shared / "data/.set/lease", data_lab.directory / "other"
+    other.write_text('{"instance": "i-00000000000000009"}')
 
     def succeed(method, path, _limits):
         if method == "GET" and path.endswith("set.tar"):
-            lease.write_text(json.dumps({"owner": "i-00000000000000009"}))
+            with contextlib.suppress(FileNotFoundError):
+                other.rename(lease)
 
     data_lab.proxy.decide = succeed
     running = data_lab.start(data_lab.source("set.tar"))
     running.see(lambda: "is staging it" in read_detail(data_lab))
-    assert json.loads(lease.read_text()) == {"owner": "i-00000000000000009"}
+    assert lease.read_text() == '{"instance": "i-00000000000000009"}'
     assert not data_lab.data().exists()
     data_lab.proxy.decide = lambda *_: None
     lease.unlink()
@@ -153,9 +156,8 @@ def read_detail(lab):
 
 @pytest.mark.parametrize("kind", ["tar.gz", "zip", "prefix"])
 def test_two_masters_at_once_do_no_harm(data_lab, kind, monkeypatch):
-    monkeypatch.setattr(Lease, "find_holder", lambda _: "")
-    monkeypatch.setattr(Lease, "check", lambda _: None)
-    monkeypatch.setattr("deeplearning_provision.archives.extraction.BATCH_MEMBERS", 4)
+    monkeypatch.setattr(Lease, "hold", lambda *_: contextlib.nullcontext(enter_result=True))
+    monkeypatch.setattr("deeplearning_provision.archives.extraction.PENDING_FILES", 4)
     if kind == "prefix":
         tree = {f"{index % 5}/{index}": ("file", b"content" * index, False) for index in range(60)}
         data_lab.proxy.objects = {f"set/{name}": entry[1] for name, entry in tree.items()}

@@ -1,4 +1,4 @@
-"""A staging that was interrupted goes on; what it had is not fetched, and not written, again."""
+"""A staging that was interrupted goes on with the next file."""
 
 import json
 import os
@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 
 import deeplearning_provision
-from deeplearning_provision.resume_journal import Journal
 from deeplearning_provision.steps import Outcome
 from tests.unit.deeplearning_provision.data_lab import (
     MASTER,
-    PACE,
+    SETTINGS,
     Fault,
     make_archive,
     make_tree,
     read_tree,
 )
 
-BATCH = 8
 PACKAGES = Path(deeplearning_provision.__file__).parents[1]
 CHILD = """
 import json, os, signal, sys
@@ -30,28 +28,34 @@ from pathlib import Path
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
-from deeplearning_provision.archives import extraction
 from deeplearning_provision.data.sources import stage_all
-from deeplearning_provision.s3.download import Pace
+from deeplearning_provision.s3 import ObjectStore, TransferSettings
 from deeplearning_provision.status import Status
 from deeplearning_provision.archives.tree_writer import TreeWriter
 place = json.loads(sys.argv[1])
-extraction.BATCH_MEMBERS = place["batch"]
 log = os.open(place["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-written, write = [], TreeWriter.write_file
+written, write, fetch = [], TreeWriter.write_file, ObjectStore.fetch
 
-def write_and_die(self, parts, blocks, mode=0o644):
-    write(self, parts, blocks, mode)
-    os.write(log, ("/".join(parts) + "\\n").encode())
-    written.append(parts)
+def note(name):
+    os.write(log, (name + "\\n").encode())
+    written.append(name)
     if len(written) == place["last"]:
         os.kill(os.getpid(), signal.SIGKILL)
 
-TreeWriter.write_file = write_and_die
+def write_and_note(self, parts, *rest):
+    write(self, parts, *rest)
+    note("/".join(parts))
+
+def fetch_and_note(self, item, *rest):
+    fetch(self, item, *rest)
+    if item.key.startswith("images/"):
+        note(item.key)
+
+TreeWriter.write_file, ObjectStore.fetch = write_and_note, fetch_and_note
 root = Path(place["root"])
 status = Status(root, Clock())
-programs, pace = Programs(place["programs"]), Pace(**place["pace"])
-sys.exit(stage_all(NodeFacts.read(root), status, root, programs, Clock(), pace=pace))
+programs, settings = Programs(place["programs"]), TransferSettings(**place["settings"])
+sys.exit(stage_all(NodeFacts.read(root), status, root, programs, Clock(), settings=settings))
 """
 
 
@@ -61,8 +65,8 @@ class Child:
     def __init__(self, lab, *sources, last=0):
         lab.facts(MASTER, *sources)
         self.log = lab.directory / "written"
-        place = {"root": str(lab.root(MASTER)), "programs": str(lab.programs), "pace": vars(PACE)}
-        place |= {"batch": BATCH, "last": last, "log": str(self.log)}
+        place = {"root": str(lab.root(MASTER)), "programs": str(lab.programs), "settings": vars(SETTINGS)}
+        place |= {"last": last, "log": str(self.log)}
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, json.dumps(place)],
             env={**os.environ, "PYTHONPATH": str(PACKAGES)},
@@ -99,48 +103,37 @@ def stall_after(lab, count):
     return stalled, release
 
 
-def test_a_killed_download_goes_on_with_what_it_had(data_lab):
+def test_a_killed_download_is_not_in_place_and_is_begun_anew(data_lab):
     tree = make_tree(100)
-    content = make_archive("tar", tree)
-    data_lab.put("set.tar", content)
+    data_lab.put("set.tar", make_archive("tar", tree))
     source = data_lab.source("set.tar")
-    stalled, release = stall_after(data_lab, len(content) // PACE.part_bytes // 2)
+    stalled, release = stall_after(data_lab, 3)
     child = Child(data_lab, source)
     assert stalled.wait(60)
-    while count_lines(data_lab) < len(content) // PACE.part_bytes // 2:
-        assert child.process.poll() is None
     child.kill()
     release.set()
-    assert not data_lab.data().exists()
-    assert not (data_lab.shared / "data/set").exists()
-    finished = count_lines(data_lab)
+    assert not os.path.lexists(data_lab.data())
+    assert not os.path.lexists(data_lab.shared / "data/set")
     data_lab.proxy.decide = lambda *_: None
-    data_lab.proxy.served = 0
     assert data_lab.stage(source)[0] == Outcome.DONE
     assert read_tree(data_lab.data().resolve()) == tree
-    assert data_lab.proxy.served == len(content) - finished * PACE.part_bytes
-    assert finished == len(content) // PACE.part_bytes // 2
-
-
-def count_lines(lab):
-    return sum(p.read_text().count("\n") for p in (lab.shared / ".deeplearning").rglob("object-*.journal"))
+    assert data_lab.leftovers() == []
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
-def test_a_killed_extraction_writes_no_finished_member_again(data_lab, kind):
+def test_a_killed_extraction_is_begun_anew_from_the_archive_that_is_there(data_lab, kind):
     tree = make_tree(60, 4000)
     data_lab.put(f"set.{kind}", make_archive(kind, tree))
     source = data_lab.source(f"set.{kind}")
     status, output, first = Child(data_lab, source, last=40).finish()
     assert (status, len(first) >= 40) == (-signal.SIGKILL, True), output
-    assert not (data_lab.shared / "data/set").exists()
+    assert not os.path.lexists(data_lab.shared / "data/set")
     data_lab.proxy.served = 0
-    status, output, second = Child(data_lab, source).finish()
+    status, output, _ = Child(data_lab, source).finish()
     assert status == 0, output
     assert read_tree(data_lab.data().resolve()) == tree
-    assert len(set(first) & set(second)) <= 3 * BATCH, "only what was under way may be written again"
-    assert len(set(first) | set(second)) == sum(entry[0] == "file" for entry in tree.values())
     assert data_lab.proxy.served == 0, "an archive that is there is not fetched again"
+    assert data_lab.leftovers() == []
 
 
 def test_a_killed_prefix_fetches_no_finished_object_again(data_lab):
@@ -152,7 +145,7 @@ def test_a_killed_prefix_fetches_no_finished_object_again(data_lab):
     assert not (data_lab.shared / "data/set").exists()
     status, output, second = Child(data_lab, source).finish()
     assert status == 0, output
-    assert len(set(first) & set(second)) <= PACE.threads
+    assert len(set(first) & set(second)) <= SETTINGS.threads
     assert len(read_tree(data_lab.data().resolve())) == 66
 
 
@@ -210,26 +203,24 @@ def test_an_object_that_never_stays_the_same_is_left_for_later(data_lab):
     assert not data_lab.data().exists()
 
 
-def test_a_part_that_the_disk_lost_is_fetched_again(data_lab):
+def test_an_archive_that_the_disk_lost_is_fetched_again(data_lab):
     tree = make_tree(30)
-    content = make_archive("tar", tree)
-    data_lab.put("set.tar", content)
-    stalled, release = stall_after(data_lab, 2)
-    child = Child(data_lab, data_lab.source("set.tar"))
-    assert stalled.wait(60)
-    while count_lines(data_lab) < 2:
-        assert child.process.poll() is None
-    child.kill()
-    release.set()
-    data_lab.proxy.decide = lambda *_: None
-    (part,) = (data_lab.shared / ".deeplearning/staging/set").glob("*.part")
-    os.truncate(part, 1000)
-    assert data_lab.stage(data_lab.source("set.tar"))[0] == Outcome.DONE
+    data_lab.put("set.tar", make_archive("tar", tree))
+    source = data_lab.source("set.tar")
+    assert Child(data_lab, source, last=5).finish()[0] == -signal.SIGKILL
+    (archive,) = (data_lab.shared / "data/.set").glob("*.archive")
+    os.truncate(archive, 1000)
+    assert data_lab.stage(source)[0] == Outcome.DONE
     assert read_tree(data_lab.data().resolve()) == tree
 
 
-def test_half_a_line_of_a_journal_says_nothing(tmp_path):
-    (tmp_path / "parts.1.journal").write_text("1\n12\n1")
-    (tmp_path / "parts.2.journal").write_text("7\n")
-    (tmp_path / "parts-other.3.journal").write_text("9\n")
-    assert sorted(Journal(tmp_path, "parts").read()) == ["1", "12", "7"]
+def test_a_file_of_another_time_is_fetched_again(data_lab):
+    for index in range(20):
+        data_lab.put(f"images/{index}", f"{index}".encode())
+    source = data_lab.source("images/")
+    assert Child(data_lab, source, last=10).finish()[0] == -signal.SIGKILL
+    (folder,) = (path for path in (data_lab.shared / "data/.set").iterdir() if path.is_dir())
+    damaged = next(path for path in folder.iterdir() if not path.name.startswith("."))
+    damaged.write_bytes(b"?" * damaged.stat().st_size)
+    assert data_lab.stage(source)[0] == Outcome.DONE
+    assert read_tree(data_lab.data().resolve()) == {f"{i}": ("file", f"{i}".encode(), False) for i in range(20)}

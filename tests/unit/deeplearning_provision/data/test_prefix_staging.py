@@ -4,10 +4,9 @@ import os
 
 import pytest
 
-from deeplearning_provision.archives.tree_writer import TreeWriter
-from deeplearning_provision.s3.object_store import ObjectStore, StoredObject
+from deeplearning_provision.s3 import ObjectStore, StoredObject
 from deeplearning_provision.steps import Outcome, ProvisionFailure
-from tests.unit.deeplearning_provision.data_lab import PACE, make_archive, read_tree
+from tests.unit.deeplearning_provision.data_lab import SETTINGS, make_archive, read_tree
 
 
 def fill(lab, contents, prefix="set/"):
@@ -39,7 +38,7 @@ def test_a_whole_bucket_can_be_staged(data_lab):
 
 
 def test_large_objects_come_in_parts_and_empty_ones_too(data_lab):
-    large, other = os.urandom(3 * PACE.part_bytes + 5), os.urandom(300_000)
+    large, other = os.urandom(3 * SETTINGS.part_bytes + 5), os.urandom(300_000)
     contents = fill(data_lab, {"large": large, "deep/large": other, "empty": b""})
     assert data_lab.stage(data_lab.source("set/"))[0] == Outcome.DONE
     assert read_files(data_lab) == contents
@@ -109,16 +108,16 @@ def test_a_source_that_becomes_an_archive_takes_the_place_of_its_prefix(data_lab
 def test_files_of_an_interrupted_listing_that_are_gone_from_s3_do_not_stay(data_lab, monkeypatch):
     fill(data_lab, {f"{index}/x": b"1" * 10 for index in range(20)})
 
-    real, written = TreeWriter.write_file, []
+    real, written = ObjectStore.fetch, []
 
-    def write(self, parts, blocks, mode=0o644):
-        written.append(parts)
+    def fetch(self, item, *rest):
+        written.append(item)
         if len(written) > 10:
             raise ProvisionFailure("interrupted", "")
-        real(self, parts, blocks, mode)
+        real(self, item, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TreeWriter, "write_file", write)
+        patch.setattr(ObjectStore, "fetch", fetch)
         assert data_lab.stage(data_lab.source("set/"))[0] == Outcome.FAILED
     for index in range(20):
         data_lab.client.delete_object(Bucket="training-data", Key=f"set/{index}/x")

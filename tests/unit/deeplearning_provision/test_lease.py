@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from deeplearning_node.deadline import Clock
-from deeplearning_provision.environments import ownership
-from deeplearning_provision.environments.ownership import STALE_SECONDS, Ownership
+from deeplearning_provision import lease
+from deeplearning_provision.lease import STALE_SECONDS, Lease
 
 
 class SkippingClock(Clock):
@@ -33,7 +33,7 @@ def path(tmp_path):
 
 def hold(path, instance, clock, is_done=lambda: False, waits=None):
     found = [] if waits is None else waits
-    return Ownership(path, instance, clock).hold(is_done, found.append)
+    return Lease(path, instance, clock).hold(is_done, found.append)
 
 
 def test_the_first_one_owns_it_and_gives_it_back(path):
@@ -101,7 +101,7 @@ def test_the_claim_of_a_dead_process_of_this_node_is_taken_at_once(path):
 
 
 def test_an_owner_touches_its_claim(path, monkeypatch):
-    monkeypatch.setattr(ownership, "BEAT_SECONDS", 0.001)
+    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.001)
     with hold(path, "i-1", SkippingClock()):
         os.utime(path, ns=(0, 0))
         changed = threading.Event()
@@ -119,7 +119,7 @@ def test_of_many_one_owns_it(path):
     owners, done, lock = [], [], threading.Lock()
 
     def make(instance):
-        with Ownership(path, instance, ShortClock()).hold(lambda: bool(done), lambda _: None) as is_left:
+        with Lease(path, instance, ShortClock()).hold(lambda: bool(done), lambda _: None) as is_left:
             if is_left:
                 with lock:
                     owners.append(instance)
@@ -138,3 +138,12 @@ class ShortClock(Clock):
 
     def wait(self, seconds):
         super().wait(0.001)
+
+
+def test_an_owner_learns_that_its_lease_was_taken(path, monkeypatch):
+    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.001)
+    own = Lease(path, "i-1", SkippingClock())
+    with own.hold(lambda: False, lambda _: None):
+        assert not own.is_lost()
+        path.write_text('{"instance": "i-2"}')
+        assert own.lost.wait(60)

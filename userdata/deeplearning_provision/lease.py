@@ -1,9 +1,9 @@
 """
-Who makes something on the shared file system: one node at a time, and another when that one has died.
+The lease on something that one node makes on the shared file system.
 
-Nothing breaks when two believe that they own it, since what they make is renamed into place when it is whole; it would
-be made twice. A file that only one node can create says who owns it, and the owner touches it every 15 seconds. Clocks
-of nodes are not compared: who waits measures, on its own clock, how long the file has not changed.
+The owner creates a file and touches it every 15 seconds. Clocks of nodes are not compared: a node that waits measures,
+on its own clock, how long the file has not changed. Two owners at once do no harm, since the result is renamed into
+place when it is whole; it is made twice.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deeplearning_node.deadline import Clock
@@ -23,27 +23,29 @@ LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """A claim to make something."""
+class Lease:
+    """A lease, and the claim of this node to it."""
 
-    path: Path  # The file that says who owns it
-    # This node. Of its own processes only one may try at a time, see `status.lock_file`: so a claim of this node that
-    # is found is a dead process's.
+    path: Path  # File that names the owner
+    # This node. One process of a node may try at a time, see `status.lock_file`: a claim of this node that is found is
+    # a dead process's.
     instance: str
-    clock: Clock  # Measures how long another's claim has not changed
+    clock: Clock
+    lost: threading.Event = field(default_factory=threading.Event)  # Set when another node has taken the lease over
 
     @contextlib.contextmanager
     def hold(self, is_done: Callable[[], bool], on_wait: Callable[[str], None]) -> Iterator[bool]:
         """
-        Wait until this node owns it or it is done, and keep the claim for the block.
+        Wait until this node owns the lease or the work is done, and renew the lease for the block.
 
         Args:
-            is_done: Whether somebody has made it meanwhile.
-            on_wait: Told the instance for which this one waits, at every look.
+            is_done: Whether another node has done the work meanwhile.
+            on_wait: Called with the owner's instance id at every poll.
 
         Yields:
-            Whether it is left to do.
+            Whether the work is left to do.
         """
+        self.lost.clear()
         if not self._acquire(is_done, on_wait):
             yield False
             return
@@ -57,6 +59,12 @@ class Ownership:
             beat.join()
             if self._read()[0] == self.instance:
                 self.path.unlink(missing_ok=True)
+
+    def is_lost(self) -> bool:
+        """Read whether another node owns the lease, and set `lost`."""
+        if self._read()[0] not in {"", self.instance}:
+            self.lost.set()
+        return self.lost.is_set()
 
     def _acquire(self, is_done: Callable[[], bool], on_wait: Callable[[str], None]) -> bool:
         last: tuple[str, int] = ("", 0)
@@ -85,7 +93,7 @@ class Ownership:
         return True
 
     def _read(self) -> tuple[str, int]:
-        """Return the owner and when it last touched its claim; opening the file asks an NFS server anew."""
+        """Return the owner and when it last touched the file; opening it revalidates the cache of an NFS client."""
         try:
             with self.path.open() as file:
                 document = json.loads(file.read() or "{}")
@@ -94,7 +102,7 @@ class Ownership:
             return "", 0
 
     def _remove(self) -> None:
-        """Remove a dead node's claim: of several that try, the rename lets one succeed."""
+        """Remove a dead node's file; the rename lets one of several nodes succeed."""
         aside = self.path.with_name(f"{self.path.name}.{self.instance}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
@@ -103,5 +111,5 @@ class Ownership:
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(BEAT_SECONDS):
             with contextlib.suppress(OSError):
-                if self._read()[0] == self.instance:
+                if not self.is_lost():
                     os.utime(self.path)

@@ -1,0 +1,365 @@
+"""Objects of S3: descriptions, listings, downloads through broken connections, digests, and errors in users' words."""
+
+import base64
+import hashlib
+import os
+import secrets
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import ClientError, FlexibleChecksumError
+
+from deeplearning_node.aws_clients import METADATA_SECONDS, AwsError
+from deeplearning_node.aws_errors import error_code, is_denied, is_passing
+from deeplearning_node.deadline import Clock
+from deeplearning_provision.steps import ProvisionFailure, WrongContentError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+CONNECT_SECONDS = 5
+ANSWER_SECONDS = 60
+ATTEMPTS = 4
+"""Of one call by botocore, beside those of `ObjectStore.call`."""
+MOST_FAILURES = 8
+"""Failures in a row, without a new byte between them, after which a call is given up."""
+DENIED_PAUSES = 5
+"""Refusals that are retried: IAM spreads a new role for up to a minute."""
+FIRST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 30.0
+BLOCK_BYTES = 1 << 20
+_BATCH = 1000
+_HIDING = frozenset({"403", "AccessDenied"})
+"""Codes of S3 for a missing key, to a role that may not list the whole bucket."""
+_CHANGED = frozenset({"PreconditionFailed", "InvalidRange", "412", "416"})
+_RULES = {
+    "NoSuchKey": ("must exist", "upload it, or correct the key of the source and deploy"),
+    "NoSuchBucket": ("must lie in a bucket that exists", "correct the bucket of the source and deploy"),
+    "InvalidObjectState": ("must not be archived", "restore it from its storage class first"),
+}
+_DENIED = "let the node role have s3:GetObject on it and s3:ListBucket on its bucket, which also hides a missing key"
+
+
+class SourceChangedError(Exception):
+    """An object was overwritten since it was described."""
+
+
+class BrokenAnswerError(Exception):
+    """A connection ended within an object."""
+
+
+@dataclass(frozen=True)
+class TransferSettings:
+    """Size of a part in bytes, and number of concurrent calls; an object of one part is fetched by one call."""
+
+    part_bytes: int = 64 * 1024 * 1024
+    threads: int = 16
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object as S3 describes it."""
+
+    bucket: str
+    key: str
+    size: int
+    etag: str  # Identifies the content, in quotes as S3 has it
+    modified: int = 0  # LastModified, in seconds since the epoch
+    checksums: tuple[tuple[str, str], ...] = ()  # Pairs of algorithm and value in base64, of the whole object
+    is_etag_md5: bool = False  # Whether the ETag is the MD5 of the content
+
+    def __str__(self) -> str:
+        """Return its URI."""
+        return f"s3://{self.bucket}/{self.key}"
+
+    def is_at(self, path: Path) -> bool:
+        """Return whether a file has the object's size and time, which `fetch` sets last, as `aws s3 sync` does."""
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        return (found.st_size, found.st_mtime_ns) == (self.size, self.modified * 10**9)
+
+
+class Crc32:
+    """CRC32 with the interface of hashlib."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._value = 0
+
+    def update(self, data: bytes, /) -> None:
+        """Add bytes."""
+        self._value = zlib.crc32(data, self._value)
+
+    def digest(self) -> bytes:
+        """Return the checksum, most significant byte first."""
+        return self._value.to_bytes(4, "big")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The digest that a file must have, the name under which messages report it, and its algorithm."""
+
+    name: str
+    expected: bytes
+    make: Callable[[], Any]
+
+
+_ALGORITHMS: dict[str, Callable[[], Any]] = {
+    "SHA256": hashlib.sha256,
+    "SHA1": partial(hashlib.sha1, usedforsecurity=False),
+    "CRC32": Crc32,
+}
+
+
+def choose_check(item: StoredObject, sha256: str) -> Check | None:
+    """
+    Choose the strongest digest that is known and that this node can compute; None when there is none.
+
+    S3 may also keep CRC64NVME and CRC32C, which Python cannot compute fast enough. `sha256` is the user's, in hex;
+    empty for none.
+    """
+    if sha256:
+        return Check("sha256", bytes.fromhex(sha256), hashlib.sha256)
+    found = dict(item.checksums)
+    for name, make in _ALGORITHMS.items():
+        if name in found:
+            return Check(f"S3's {name}", base64.b64decode(found[name]), make)
+    if item.is_etag_md5:
+        return Check("S3's MD5", bytes.fromhex(item.etag.strip('"')), partial(hashlib.md5, usedforsecurity=False))
+    return None
+
+
+def check_digest(path: Path, item: StoredObject, check: Check, on_bytes: Callable[[int], None]) -> None:
+    """
+    Compare a fetched file with its digest.
+
+    Raises:
+        WrongContentError: They differ; the file is removed.
+    """
+    made = check.make()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            made.update(block)
+            on_bytes(len(block))
+    if made.digest() != check.expected:
+        path.unlink()
+        raise WrongContentError(
+            f"{check.name} of {item} must be {check.expected.hex()}, got {made.digest().hex()}",
+            "upload the archive again, or correct the digest of the source and deploy",
+        )
+
+
+def map_all(action: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """Yield the results of an action on each item, in order; the items are read a thousand at a time."""
+    left = iter(items)
+    with ThreadPoolExecutor(threads, "transfer") as pool:
+        while batch := list(islice(left, _BATCH)):
+            yield from pool.map(action, batch)
+
+
+class ObjectStore:
+    """S3 in one region, with the rights of the node's role."""
+
+    def __init__(self, region: str, clock: Clock, settings: TransferSettings | None = None) -> None:
+        """Make no call yet. `settings` defaults to 16 concurrent parts of 64 MiB."""
+        self.settings = settings or TransferSettings()
+        self._region = region
+        self._clock = clock
+
+    @cached_property
+    def client(self) -> Any:
+        """The client of botocore."""
+        session = botocore.session.Session()
+        session.set_config_variable("ec2_metadata_v1_disabled", "true")
+        session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
+        config = Config(
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=ANSWER_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            max_pool_connections=self.settings.threads,
+            s3={"addressing_style": "path" if "AWS_ENDPOINT_URL" in os.environ else "auto"},
+        )
+        return session.create_client("s3", region_name=self._region, config=config)
+
+    def describe(self, bucket: str, key: str) -> StoredObject:
+        """Return an object's size, ETag and checksums, or raise ProvisionFailure with the reason."""
+
+        def head() -> Any:
+            try:
+                return self.client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+            except ClientError as error:
+                self.refuse_missing(bucket, key, error)
+                if error_code(error).isdigit():  # A refused HEAD has no body with a code; the same GET has.
+                    self.client.get_object(Bucket=bucket, Key=key)["Body"].close()
+                raise
+
+        found = self.call(head, f"s3://{bucket}/{key}")
+        is_whole = found.get("ChecksumType", "FULL_OBJECT") == "FULL_OBJECT"
+        names = [name for name in found if name.startswith("Checksum") and name != "ChecksumType"]
+        checksums = tuple((n.removeprefix("Checksum"), found[n]) for n in sorted(names) if "-" not in found[n])
+        is_plain = found.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in found
+        is_md5, modified = is_plain and "-" not in found["ETag"], int(found["LastModified"].timestamp())
+        return StoredObject(
+            bucket, key, found["ContentLength"], found["ETag"], modified, checksums if is_whole else (), is_md5
+        )
+
+    def refuse_missing(self, bucket: str, key: str, error: ClientError) -> None:
+        """Raise ClientError with NoSuchKey where S3 answered AccessDenied and the listing does not have the key."""
+        if error_code(error) not in _HIDING:
+            return
+        try:
+            page = self.client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+        except ClientError:
+            return
+        if key not in [entry["Key"] for entry in page.get("Contents", [])]:
+            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": "no such key is listed"}}, "HeadObject")
+
+    def list_pages(self, bucket: str, prefix: str) -> Iterator[list[StoredObject]]:
+        """Yield the objects of a prefix, a page at a time, in S3's order; raise ProvisionFailure with the reason."""
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
+        while True:
+            page = self.call(partial(self.client.list_objects_v2, **request), f"s3://{bucket}/{prefix}")
+            yield [
+                StoredObject(bucket, e["Key"], e["Size"], e["ETag"], int(e["LastModified"].timestamp()))
+                for e in page.get("Contents", [])
+            ]
+            if not page.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def read_text(self, bucket: str, key: str) -> str:
+        """Return the first 1,024 bytes of an object; empty when it is missing or denied."""
+
+        def read() -> str:
+            try:
+                answer = self.client.get_object(Bucket=bucket, Key=key, Range="bytes=0-1023")
+            except ClientError as error:
+                if is_passing(error):
+                    raise
+                return ""
+            return b"".join(_read_body(answer["Body"], answer["ContentLength"])).decode("utf-8", "replace")
+
+        return self.call(read, f"s3://{bucket}/{key}")
+
+    def fetch(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None], folder: Path) -> None:
+        """
+        Download an object to a temporary file in a folder of the same file system, then rename it.
+
+        Concurrent calls fetch the parts of a large object, each writes its own: s3transfer writes with one thread.
+
+        Raises:
+            SourceChangedError: The object was overwritten since it was described.
+            ProvisionFailure: It cannot be read.
+            OSError: The disk refuses.
+        """
+        part = folder / f".part.{secrets.token_hex(8)}"
+        try:
+            self._write(item, part, on_bytes)
+            part.rename(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    def _write(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None]) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(handle, item.size)
+            fetch = partial(self._fetch_part, item, handle, on_bytes)
+            if item.size <= self.settings.part_bytes:
+                fetch(0)
+            else:
+                for _ in map_all(fetch, range(0, item.size, self.settings.part_bytes), self.settings.threads):
+                    pass
+            os.utime(handle, ns=(item.modified * 10**9,) * 2)
+        finally:
+            os.close(handle)  # A network file system may report only now that it is full.
+
+    def _fetch_part(self, item: StoredObject, handle: int, on_bytes: Callable[[int], None], start: int) -> None:
+        position = start
+        for block in self.read_blocks(item, start, min(start + self.settings.part_bytes, item.size)):
+            view = memoryview(block)
+            while view:
+                written = os.pwrite(handle, view, position)
+                position, view = position + written, view[written:]
+            on_bytes(len(block))
+
+    def read_blocks(self, item: StoredObject, start: int, end: int) -> Iterator[bytes]:
+        """
+        Yield a range of an object; a further call continues after a broken connection.
+
+        botocore compares a whole object with the checksum that S3 sends, if it sends one.
+        """
+        position = start
+        while position < end:
+            blocks = self.call(partial(self._open, item, position, end), str(item))
+            try:
+                for block in blocks:
+                    position += len(block)
+                    yield block
+            except FlexibleChecksumError as error:  # Wrong bytes were yielded already: the caller starts again.
+                raise explain_error(error, str(item)) from error
+            except (*AwsError, BrokenAnswerError):
+                self._clock.wait(FIRST_PAUSE_SECONDS)
+
+    def _open(self, item: StoredObject, start: int, end: int) -> Iterator[bytes]:
+        """Return the blocks of a range, of which the first has arrived."""
+        limits = {"Range": f"bytes={start}-{end - 1}"} if start > 0 or end < item.size else {}
+        answer = self.client.get_object(Bucket=item.bucket, Key=item.key, IfMatch=item.etag, **limits)
+        blocks = _read_body(answer["Body"], end - start)
+        return chain([next(blocks)], blocks)
+
+    def call(self, action: Callable[[], T], what: str) -> T:
+        """Return an action's result; retry what may pass, then raise ProvisionFailure or SourceChangedError."""
+        for failures in count(1):
+            try:
+                return action()
+            except (*AwsError, BrokenAnswerError) as error:  # noqa: PERF203 - waiting dwarfs it
+                is_new_role = is_denied(error) and failures <= DENIED_PAUSES
+                may_pass = is_new_role or isinstance(error, BrokenAnswerError) or is_passing(error)
+                if error_code(error) in _CHANGED:
+                    raise SourceChangedError(f"{what} changed while it was read") from error
+                if failures >= MOST_FAILURES or not may_pass:
+                    raise explain_error(error, what) from error
+                self._clock.wait(min(FIRST_PAUSE_SECONDS**failures, LONGEST_PAUSE_SECONDS))
+        raise AssertionError("count() ends never")
+
+
+def _read_body(body: Any, expected: int) -> Iterator[bytes]:
+    with body:
+        while True:
+            try:
+                block = body.read(BLOCK_BYTES)
+            except AwsError:
+                raise
+            except Exception as error:  # Of sockets and TLS, which the HTTP library lets through.
+                raise BrokenAnswerError(f"{type(error).__name__}: {error}") from error
+            if not block:
+                break
+            expected -= len(block)
+            yield block
+    if expected:
+        raise BrokenAnswerError(f"the answer was {expected} bytes too short")
+
+
+def explain_error(error: Exception, what: str) -> ProvisionFailure:
+    """Turn an error of botocore, or a broken connection, into a failure with the object's URI, rule and remedy."""
+    code = error_code(error)
+    if code in _RULES:
+        rule, remedy = _RULES[code]
+        return ProvisionFailure(f"{what} {rule}, got {code}: {error}", remedy)
+    if is_denied(error):
+        return ProvisionFailure(f"{what} must be readable by the nodes, got {code}: {error}", _DENIED)
+    if code and not is_passing(error):
+        return ProvisionFailure(f"{what} must be readable, got {code}: {error}", "mend what S3 says and stage again")
+    cause = f"{what} could not be read: {error}"
+    return ProvisionFailure(cause, "it is tried again; see whether the nodes reach S3", is_final=False)

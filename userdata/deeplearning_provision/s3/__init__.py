@@ -1,1 +1,0 @@
-"""S3: object listing, download and verification."""
