@@ -32,6 +32,9 @@ class Step:
     unit: str = ""  # Of what: `bytes`, `packages`, `%`, or empty
     rate: float = 0.0  # Units a second since this part of it began; 0 when it is not known
     final: bool = False  # Whether a failure stays one until somebody mends its cause
+    cause: str = ""  # Cause of a failure
+    remedy: str = ""
+    output: str = ""  # The end of a program's output that belongs to the failure
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON, with the rate in whole units."""

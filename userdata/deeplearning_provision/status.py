@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deeplearning_contract.names import PROVISION_FILE
+from deeplearning_contract.reason import Reason
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Clock
 from deeplearning_node.provision_status import DONE, FAILED, RUNNING, WAITING, Step, load_steps, read_boot
@@ -64,11 +65,17 @@ class Status:
     def finish(self, name: str, detail: str) -> None:
         """Report that a step is done."""
         step = self.get(name)
-        self._put(name, replace(step, state=DONE, detail=detail, done=step.total, rate=0.0, final=False))
+        self._put(
+            name,
+            replace(
+                step, state=DONE, detail=detail, done=step.total, rate=0.0, final=False, cause="", remedy="", output=""
+            ),
+        )
 
-    def fail(self, name: str, detail: str, *, is_final: bool) -> None:
+    def fail(self, name: str, reason: Reason, *, is_final: bool) -> None:
         """Report why a step failed; a final failure is not retried."""
-        self._put(name, replace(self.get(name), state=FAILED, detail=detail, rate=0.0, final=is_final))
+        step = replace(self.get(name), state=FAILED, detail=str(reason), rate=0.0, final=is_final)
+        self._put(name, replace(step, cause=reason.cause, remedy=reason.remedy, output=reason.output))
 
     def _put(self, name: str, step: Step) -> None:
         with self._lock:

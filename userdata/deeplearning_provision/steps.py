@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from enum import IntEnum
 
+from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Clock
 from deeplearning_node.failure import StageFailure
 from deeplearning_provision.status import Status
@@ -61,10 +62,10 @@ def settle_step(status: Status, name: str, action: Callable[[], str], clock: Clo
         try:
             status.finish(name, action())
         except Exception as error:  # noqa: PERF203 - each is shown to the user; none may end the other steps
-            detail = describe_failure(error)
+            reason = describe_failure(error)
             is_final = getattr(error, "is_final", False)
-            LOG.warning("%s, attempt %d of %d: %s", name, number, tries, detail, exc_info=not is_final)
-            status.fail(name, detail, is_final=is_final)
+            LOG.warning("%s, attempt %d of %d: %s", name, number, tries, reason, exc_info=not is_final)
+            status.fail(name, reason, is_final=is_final)
             if is_final:
                 return Outcome.FAILED
             if number < tries:
@@ -75,15 +76,9 @@ def settle_step(status: Status, name: str, action: Callable[[], str], clock: Clo
     return Outcome.INTERRUPTED
 
 
-def describe_failure(error: Exception) -> str:
-    """
-    Return one line: the cause, the remedy, and the end of what a program wrote.
-
-    A reader takes the text behind the last semicolon for the remedy, so the remedy has none.
-    """
+def describe_failure(error: Exception) -> Reason:
+    """Return the reason of a failure, with the last three lines of a program's output."""
     if not isinstance(error, StageFailure):
-        return f"{type(error).__name__}: {error}"
+        return Reason(f"{type(error).__name__}: {error}")
     lines = [line.strip() for line in error.output.splitlines() if line.strip()]
-    tail = f"; last lines: {' | '.join(lines[-3:])}" if lines else ""
-    remedy = error.remedy.replace("; ", ", ")
-    return (f"{error.cause}; {remedy}" if remedy else error.cause) + tail
+    return Reason(error.cause, error.remedy, "\n".join(lines[-3:]))

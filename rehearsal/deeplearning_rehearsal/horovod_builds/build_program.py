@@ -113,6 +113,6 @@ def reduce_over_two_ranks(python, module, transcript):
 try:
     facts = build()
 except ProvisionFailure as error:
-    facts = {"failure": describe_failure(error), "may_pass": not error.is_final}
+    facts = {"failure": str(describe_failure(error)), "may_pass": not error.is_final}
 print("RESULT " + json.dumps(facts), flush=True)
 """

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from deeplearning_command.provision import environment as environment_command
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import EnvironmentSettings, JobNeeds, ScriptSettings
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
@@ -65,7 +66,7 @@ def test_it_shows_what_was_declared_before_it_is_there(declared, capsys):
 
 
 def test_a_failure_is_shown_with_its_words(declared, capsys):
-    Status(declared.root, Clock()).fail(ENVIRONMENT_STEP, "pip wheel failed; correct it", is_final=True)
+    Status(declared.root, Clock()).fail(ENVIRONMENT_STEP, Reason("pip wheel failed", "correct it"), is_final=True)
     assert run(declared, "environment") == 1
     assert "state     failed: pip wheel failed; correct it" in capsys.readouterr().out
 

@@ -88,7 +88,8 @@ class ProvisioningWatch:
 
 
 def _describe_step(step: Mapping[str, Any]) -> dict[str, str]:
-    found = {DETAIL: step.get("detail", ""), REASON: step.get("cause", ""), REMEDY: step.get("remedy", "")}
+    keys = {DETAIL: "detail", REASON: "cause", REMEDY: "remedy", OUTPUT: "output"}
+    found = {name: step.get(key, "") for name, key in keys.items()}
     texts = {name: " ".join(str(text).split())[:MOST_DETAIL_CHARACTERS] for name, text in found.items()}
     state, total = str(step["state"])[:MOST_STATE_CHARACTERS], step.get("total")
     if state == _RUNNING and isinstance(total, int) and total > 0:

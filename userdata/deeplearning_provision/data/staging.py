@@ -60,7 +60,7 @@ class Staging:
                 return detail
         except Exception as error:
             with contextlib.suppress(OSError):  # The disk may be full.
-                self.target.write_note(TROUBLE, {"detail": describe_failure(error)})
+                self.target.write_note(TROUBLE, {"detail": str(describe_failure(error))})
             raise
 
     def _stage(self) -> str:

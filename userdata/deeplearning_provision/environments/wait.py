@@ -26,7 +26,7 @@ def hold_making(site: Site, recipe: Recipe, is_done: Callable[[], bool]) -> Iter
         with claim.hold(is_done, lambda owner: site.wait(f"{owner or 'another node'} is making it")) as is_left:
             yield is_left
     except Exception as error:
-        site.write_claim(failure=describe_failure(error), doing="")
+        site.write_claim(failure=str(describe_failure(error)), doing="")
         raise
     finally:
         site.claim.clear()

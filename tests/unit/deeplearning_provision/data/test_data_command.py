@@ -10,6 +10,7 @@ import pytest
 from deeplearning_command.context import Context
 from deeplearning_command.main import main
 from deeplearning_command.remote.nodes import HostResult, Remote
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_node.node_facts import InstalledMembership
 from deeplearning_node.programs import Programs
@@ -168,8 +169,12 @@ def test_waiting_ends_when_nothing_changes_any_more(data_lab, command, last, exp
     status = Status(data_lab.root(MASTER), BriefClock())
     moves = [
         lambda: status.start("data:set", "fetching", 100, "bytes"),
-        lambda: status.fail("data:set", "a passing failure", is_final=False),
-        lambda: status.finish("data:set", "there") if last == "finish" else status.fail("data:set", "x", is_final=True),
+        lambda: status.fail("data:set", Reason("a passing failure"), is_final=False),
+        lambda: (
+            status.finish("data:set", "there")
+            if last == "finish"
+            else status.fail("data:set", Reason("x"), is_final=True)
+        ),
     ]
 
     class MovingClock(BriefClock):

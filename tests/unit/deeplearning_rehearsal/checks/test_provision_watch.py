@@ -9,6 +9,7 @@ import pytest
 
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_contract.names import PROVISION_FILE
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
 from deeplearning_provision.status import Status
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress, ProvisionWatch, name_steps
@@ -155,6 +156,6 @@ def test_an_end_is_told_once_with_what_came_of_it(node: Node) -> None:
     assert node.look() == ["environment is done: Horovod 0.28.1 for torch, 17 packages"]
     node.now = 100.0
     assert node.look() == []
-    node.status.fail("environment", "no route; see the route", is_final=False)
+    node.status.fail("environment", Reason("no route", "see the route"), is_final=False)
     assert node.look() == ["environment is failed: no route; see the route"]
     assert node.look() == []
