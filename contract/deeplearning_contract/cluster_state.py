@@ -50,7 +50,7 @@ class Departure:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """What is known of a cluster."""
+    """State record of a cluster."""
 
     cluster: str  # The cluster's name, the key of the item
     revision: int  # Counts every write; the compare-and-set condition
@@ -76,7 +76,7 @@ class ClusterState:
         return self.members[0].instance_id if self.members else ""
 
     def has_member(self, instance_id: str) -> bool:
-        """Tell whether an instance is a member."""
+        """Return whether an instance is a member."""
         return any(member.instance_id == instance_id for member in self.members)
 
     def explain(self, reason: Reason) -> "ClusterState":

@@ -26,7 +26,7 @@ class LaunchFailureKind:
     grace_seconds: int = 0  # How long the group's next attempts may still mend it, from the first failure of the kind
 
     def matches(self, message: str) -> bool:
-        """Tell whether a status message is of this kind."""
+        """Return whether a status message is of this kind."""
         return re.search(self.pattern, message, re.IGNORECASE) is not None
 
 

@@ -49,7 +49,7 @@ Details: what jobs need that is brought to the node, such as `environment` or `d
 
 @dataclass(frozen=True)
 class Speaker:
-    """Who writes lines."""
+    """Writer of log lines."""
 
     cluster: str
     node: str  # Instance id, or `adjuster`

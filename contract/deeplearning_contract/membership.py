@@ -1,4 +1,4 @@
-"""Who is in the cluster: the roster that hosts, workers file and hostfile are made from."""
+"""Members of a cluster, from which hosts, workers file and hostfile are made."""
 
 import ipaddress
 import re
@@ -58,18 +58,18 @@ class Member:
 
 
 def is_unicast(address: ipaddress.IPv4Address) -> bool:
-    """Tell whether an address can be that of one node on a network: it may be any that a VPC can have."""
+    """Return whether an address can be that of one node on a network: it may be any that a VPC can have."""
     is_special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_reserved
     return not is_special and address not in _THIS_NETWORK
 
 
 def is_public_key(text: str) -> bool:
-    """Tell whether a text is one SSH public key without options or comment."""
+    """Return whether a text is one SSH public key without options or comment."""
     return _PUBLIC_KEY.fullmatch(text) is not None
 
 
 def has_head_node(members: tuple[Member, ...]) -> bool:
-    """Tell whether the first member, the master, leads without training."""
+    """Return whether the first member, the master, leads without training."""
     return bool(members) and not members[0].trains
 
 

@@ -41,7 +41,7 @@ class ReportStage(str, Enum):
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What a worker tells the master."""
+    """Report of a worker to the master."""
 
     cluster: str
     instance_id: str  # The sender; must agree with the queue's `SenderId`

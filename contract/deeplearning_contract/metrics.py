@@ -64,8 +64,7 @@ def embed_metrics(values: Mapping[Metric, float], dimensions: Mapping[str, str],
     Return the fields of a log line that CloudWatch turns into metrics.
 
     Values that are no number are left out. `at` is the time of the measurement in seconds since the epoch. KeyError for
-    a
-    metric whose dimension has no value.
+    a metric whose dimension has no value.
     """
     kept = {metric: value for metric, value in values.items() if math.isfinite(value)}
     if not kept:

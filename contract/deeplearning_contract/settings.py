@@ -16,7 +16,7 @@ from deeplearning_contract.setting_parts import NO_NEEDS, FileSystemSettings, Jo
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """What user data tells the agent."""
+    """Settings of a node, from its user data."""
 
     cluster: str
     role: NodeRole
@@ -54,7 +54,7 @@ class NodeSettings:
 
 @dataclass(frozen=True)
 class AdjusterSettings:
-    """What the Lambda's environment tells the adjuster."""
+    """Settings of the capacity adjuster, from the function's environment."""
 
     cluster: str  # The cluster's name, also the value of the `deeplearning:cluster` tag of its groups
     state_table: str  # Name of the DynamoDB table that holds the state item

@@ -30,8 +30,7 @@ def main(arguments: list[str], root: Path = Path("/")) -> int:
     Run the agent of the role that the settings give; it never ends by itself.
 
     Returns the exit status: 0 after `--check`, 1 when the instance has no identity (the service retries), 2 when the
-    settings
-    or the arguments are wrong.
+    settings or the arguments are wrong.
     """
     settings_file = root / SETTINGS_FILE.lstrip("/")
     try:
@@ -69,7 +68,7 @@ def make_role(settings: NodeSettings, root: Path) -> Role:
 
 
 def start_telemetry(role: Role) -> TelemetryPublisher | None:
-    """Let the outside see this node, if there is a log group that takes what it says."""
+    """Start to ship this node's log and metrics, if there is a log group."""
     if not role.node.settings.log_group:
         return None
     telemetry = TelemetryPublisher(role.node, role.clients, role.store.measure if isinstance(role, Master) else None)

@@ -40,13 +40,13 @@ TAKE_OVER_SECONDS = 60
 
 
 class Master(Role):
-    """Runs on the one master."""
+    """The master's role; one instance at a time has it."""
 
     store: ReportingStore
 
     user_key = ""
     monitor: MemberMonitor | None = None
-    """How workers are looked at. Default: through the network."""
+    """Monitor of the workers. Default: through the network."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Bind the node to its cluster, as every role; nothing is called yet."""
@@ -56,7 +56,7 @@ class Master(Role):
         self.notifier = WorkerNotifier(clients, node.settings, self.call)
 
     def run_role(self) -> NoReturn:
-        """Prepare the node, then converge on the item at each ring and once a minute."""
+        """Prepare the node, then reconcile the state record at each notification and once a minute."""
         node, seconds = self.node, self.node.settings.setup_seconds
         self.deadline = setup_deadline(node.clock, node.path(STARTED_FILE), seconds)
         limit = self.preparation_deadline()
@@ -195,8 +195,7 @@ class Master(Role):
         Take over from a master that this instance replaced; stand by when this one was replaced itself.
 
         Two instances can follow one master; when the one that won is gone for minutes, the other takes over. Returns
-        False when
-        the record must be read again at once.
+        False when the record must be read again at once.
         """
         if self.member is None or (
             self.epoch.is_superseded(state) and not self.controller.is_vacant(state, self.member)
@@ -218,5 +217,5 @@ class Master(Role):
         return self.node.limit(READ_SECONDS) if is_decided(state) else self.deadline.at_most(READ_SECONDS)
 
     def report_failure(self, failure: StageFailure) -> bool:
-        """Tell CloudFormation and write the item; the master of a cluster that had formed tries again."""
+        """Signal CloudFormation and write the record; the master of a formed cluster retries."""
         return self.outcome.report_failure(failure.reason(str(self.node)))

@@ -1,4 +1,4 @@
-"""What both roles do: prepare, follow the state item, and end a failure quietly."""
+"""Common part of both roles: preparation, the state record, and failures."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ IDLE_SECONDS = 3600
 
 
 class Role(ABC):
-    """One role's work on one node."""
+    """A role of one node."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Bind the node to its cluster; nothing is called yet. Tests shorten the long poll."""
@@ -79,7 +79,7 @@ class Role(ABC):
 
     @abstractmethod
     def report_failure(self, failure: StageFailure) -> bool:
-        """Tell whoever waits, raise nothing, and return whether that was the end."""
+        """Report the failure, raise nothing, and return whether it is final."""
 
     def preparation_deadline(self) -> Deadline:
         """

@@ -32,7 +32,7 @@ ADMISSION_SECONDS = 5
 
 
 class Worker(Role):
-    """Runs on every node but the master."""
+    """The role of every node but the master."""
 
     seen_generation = -1
     """Rings up to this generation bring no news."""
@@ -51,7 +51,7 @@ class Worker(Role):
     """While it runs, the worker looks often whether it was admitted."""
 
     def run_role(self) -> NoReturn:
-        """Prepare the node, then converge on the item at each ring and once a minute."""
+        """Prepare the node, then reconcile the state record at each notification and once a minute."""
         self.member = prepare_node(self.node, self.clients, self.preparation_deadline())
         while True:
             try:

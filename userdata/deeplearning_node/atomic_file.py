@@ -15,8 +15,7 @@ def write_file(path: Path, text: str, mode: int = 0o644, owner: tuple[int, int] 
     Replace a file, and its missing parent folders, by a text; return whether anything changed.
 
     A reader sees the old bytes or the new ones, also when the disk is full or the machine stops. `owner` is a user and
-    group
-    id; default: the agent's. OSError names the path.
+    group id; default: the agent's. OSError names the path.
     """
     if has_content(path, text, mode, owner):
         return False
@@ -58,7 +57,7 @@ def encode(text: str) -> bytes:
 
 
 def has_content(path: Path, text: str, mode: int, owner: tuple[int, int] | None) -> bool:
-    """Tell whether a file is as it should be."""
+    """Return whether a file is as it should be."""
     try:
         status = path.lstat()
         same_owner = owner is None or (status.st_uid, status.st_gid) == owner

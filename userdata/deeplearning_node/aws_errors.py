@@ -68,18 +68,18 @@ def error_code(error: Exception) -> str:
 
 
 def is_denied(error: Exception) -> bool:
-    """Tell whether AWS refused the caller."""
+    """Return whether AWS refused the caller."""
     return any(code in error_code(error) for code in _DENIED_CODES)
 
 
 def is_skewed(error: Exception) -> bool:
-    """Tell whether AWS refused the time of a signature; a wrong secret can look the same, but nodes have none of it."""
+    """Return whether AWS refused the time of a signature; a wrong secret looks the same, but nodes have none."""
     return any(code in error_code(error) for code in _SKEWED_CODES)
 
 
 def is_passing(error: Exception) -> bool:
     """
-    Tell whether the same call may succeed later.
+    Return whether the same call may succeed later.
 
     It may without an answer, after too many calls, a fault of the service, or with a clock that is set meanwhile.
     """

@@ -12,8 +12,7 @@ class StageFailure(Exception):  # noqa: N818 - a failure of the cluster, not an 
         Describe the failure: cause and remedy in one line each.
 
         The stage is the node's activity as an infinitive, which the stage's runner adds. `where` begins the reason in
-        place of
-        node and stage; empty for the cause alone.
+        place of node and stage; empty for the cause alone.
         """
         super().__init__(f"{where or ''}{cause}")
         self.cause = cause

@@ -1,4 +1,4 @@
-"""The machine that the agent runs on, as the other modules see it."""
+"""The node, as the other modules use it."""
 
 import pwd
 from dataclasses import dataclass, field

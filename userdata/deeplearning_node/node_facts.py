@@ -1,5 +1,5 @@
 """
-What a node may tell everybody of itself, for the command that users run.
+Facts of a node that every user may read, for the command `deeplearning`.
 
 The settings are root's alone, since they hold the master's signal URL; these facts hold no secret.
 """

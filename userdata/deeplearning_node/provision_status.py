@@ -78,12 +78,12 @@ def read_status(root: Path) -> Mapping[str, Step]:
 
 
 def is_ready(steps: Mapping[str, Step]) -> bool:
-    """Tell whether everything is there."""
+    """Return whether everything is there."""
     return all(step.state == DONE for step in steps.values())
 
 
 def is_settled(steps: Mapping[str, Step]) -> bool:
-    """Tell whether nothing will change without somebody's help."""
+    """Return whether nothing will change without somebody's help."""
     return all(step.state == DONE or (step.state == FAILED and step.final) for step in steps.values())
 
 

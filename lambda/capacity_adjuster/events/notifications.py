@@ -16,7 +16,7 @@ _MOST_RECORDS = 10
 
 
 def describe_event(event: Any) -> str:
-    """Say in one line what an event is; anything at all is described, and nothing is raised."""
+    """Return a description of any event in one line; raises nothing."""
     if not isinstance(event, Mapping):
         return f"an unknown event: {_shorten(event)}"
     if "RequestType" in event and "ResponseURL" in event:  # The URL is a secret of the stack.
@@ -33,7 +33,7 @@ def describe_event(event: Any) -> str:
 
 
 def is_test(event: Any) -> bool:
-    """Tell whether an event only says that notifications were set up, so that nothing can have changed."""
+    """Return whether an event only says that notifications were set up, so that nothing can have changed."""
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list) or not records:
         return False

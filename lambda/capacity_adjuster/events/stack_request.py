@@ -43,7 +43,7 @@ class RequestError(ValueError):
 
 
 def is_stack_request(event: Any) -> bool:
-    """Tell whether an event is CloudFormation's, which waits for an answer."""
+    """Return whether an event is CloudFormation's, which waits for an answer."""
     return isinstance(event, Mapping) and event.get("RequestType") in _TYPES and "ResponseURL" in event
 
 

@@ -79,8 +79,7 @@ def judge_breaker(
     Decide what the breaker does at a time in seconds since the epoch; None for nothing.
 
     The state was read after the group's activities, so that it knows the workers that joined before they died.
-    `breaker` is
-    None before there is a record, or when it cannot matter.
+    `breaker` is None before there is a record, or when it cannot matter.
     """
     found = breaker if breaker is not None and breaker.group == workers.name else None
     is_held = LAUNCH_PROCESS in workers.suspended
@@ -131,7 +130,7 @@ def find_failures(
 
 
 def needs_record(workers: GroupObservation, state: ClusterState | None, now: float) -> bool:
-    """Tell whether the breaker's record may matter, to spare its read while a cluster forms."""
+    """Return whether the breaker's record may matter, to spare its read while a cluster forms."""
     is_held = LAUNCH_PROCESS in workers.suspended
     return is_held or _is_published(state) or len(find_failures(workers, state, None, now)) >= count_most(workers)
 

@@ -28,7 +28,7 @@ class Shortfall:
 
 def is_hopeless(group: GroupObservation) -> bool:
     """
-    Tell whether every launch failed for a mistake in the configuration: then no instance will ever come.
+    Return whether every launch failed for a mistake in the configuration: then no instance will ever come.
 
     What passes by itself says nothing: the mistake comes to light after it.
     """
@@ -39,7 +39,7 @@ def is_hopeless(group: GroupObservation) -> bool:
 
 def keeps_dying(group: GroupObservation) -> bool:
     """
-    Tell whether launches die before they are in service again and again for a mistake in the configuration.
+    Return whether launches die before they are in service again and again for a mistake in the configuration.
 
     The group tries again at once, so that it is hardly ever quiet; the attempt under way will end like those before it.
     """
@@ -63,7 +63,7 @@ def count_grace(group: GroupObservation, failure: Activity, now: float) -> float
 
 
 def explain_wait(role: NodeRole, failure: Activity) -> str:
-    """Say what a group's next launch waits for."""
+    """Return the reason for which a group's next launch is awaited."""
     return str(_explain(f"{role.value} has not launched yet", failure, "Auto Scaling tries again"))
 
 
@@ -88,7 +88,7 @@ def explain_failure(
 def explain_shrink(
     shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = ""
 ) -> Reason:
-    """Say why the cluster is smaller than asked for, and what to do; arguments as of `explain_failure`."""
+    """Return why the cluster is smaller than requested, and what to do; arguments as of `explain_failure`."""
     what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were wanted"
     return _explain(what, failure, find_remedy(failure.message, instance_types, key))
 

@@ -142,7 +142,7 @@ class ClusterObservation:
 
 def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]) -> bool:
     """
-    Tell whether a decision needs the activities of a group.
+    Return whether a decision needs the activities of a group.
 
     While instances come and go it mostly does not, and a cluster of N nodes wakes the adjuster N times. A group that
     lacks instances without any on the way may have failed, and that must not wait for other groups; one that loses
@@ -157,7 +157,7 @@ def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]
 
 def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
     """
-    Tell whether there may be anything to decide.
+    Return whether there may be anything to decide.
 
     There is not while instances come and go everywhere, unless a suspended process shows that a shrink was cut short.
     """
@@ -167,7 +167,7 @@ def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
 
 def is_standing(observed: ClusterObservation, state: ClusterState | None) -> bool:
     """
-    Tell whether the last verdict still says what there is, so that nothing needs a closer look.
+    Return whether the last verdict still says what there is, so that nothing needs a closer look.
 
     A process that is suspended may be a shrink cut short, whatever the verdict is.
     """

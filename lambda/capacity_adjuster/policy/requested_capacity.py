@@ -86,7 +86,7 @@ _CANCELLED = replace(BLANK_REQUEST, revision=1, is_over=True)
 
 
 def is_held(wish: RequestedCapacity | None, now: float) -> bool:
-    """Tell whether an invocation that may be alive carries a wish out."""
+    """Return whether an invocation that may be alive carries a wish out."""
     return wish is not None and wish.is_open and now < wish.lease_until <= now + LONGEST_LEASE_SECONDS
 
 
@@ -107,10 +107,9 @@ def cancel_request(wish: RequestedCapacity | None, resource: str) -> RequestedCa
     Return the record of a cluster that is being deleted; None when there is nothing to write.
 
     When another resource of the stack fails, CloudFormation cancels a creation that has no response yet, and deletes it
-    at
-    once by an id that it makes up (cloudformation-coverage-roadmap#1814). So a foreign id means the creation that came
-    last,
-    or one that is still to come. One of our ids, of a resource that has been replaced since, changes nothing.
+    at once by an id that it makes up (cloudformation-coverage-roadmap#1814). So a foreign id means the creation that
+    came last, or one that is still to come. One of our ids, of a resource that has been replaced since, changes
+    nothing.
     """
     if wish is None:
         return _CANCELLED
@@ -153,12 +152,9 @@ def find_due(
     Find the groups that are still as they were when the request was read.
 
     Any other desired capacity means that the group is done, or that its user has scaled it since, which is left alone.
-    A
-    group that has its target is set all the same: the read may be older than the request before, which a rollback
-    follows
-    within seconds. So a group also counts as unchanged with the target of the former request, if the first read showed
-    the
-    capacity from before that request.
+    A group that has its target is set all the same: the read may be older than the request before, which a rollback
+    follows within seconds. So a group also counts as unchanged with the target of the former request, if the first read
+    showed the capacity from before that request.
     """
     desired = {group.name: group.desired for group in groups}
     late = {(last.group, last.before): last.target for last in former}

@@ -36,11 +36,11 @@ class Adjustment:
         return self.lease_until > 0
 
     def is_held(self, now: float) -> bool:
-        """Tell whether its invocation may be alive; a lease that ends too far ahead is none of ours."""
+        """Return whether its invocation may be alive; a lease that ends too far ahead is none of ours."""
         return now < self.lease_until <= now + LONGEST_LEASE_SECONDS
 
     def explains(self, group: str, desired: int) -> bool:
-        """Tell whether a group's desired capacity is what this shrink left, or found."""
+        """Return whether a group's desired capacity is what this shrink left, or found."""
         return group == self.group and desired in (self.before, self.target)
 
     def close(self) -> "Adjustment":

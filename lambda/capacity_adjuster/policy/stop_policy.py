@@ -83,7 +83,7 @@ def find_deadline(groups: Sequence[GroupObservation], record: StopRecord, settin
 def plan_notice(
     groups: Sequence[GroupObservation], record: StopRecord, *, settings: AdjusterSettings, now: float
 ) -> str:
-    """Say what the nodes are to know about the end of the cluster; empty while it is far, and after it."""
+    """Return the notice of the cluster's end for the nodes; empty while it is far, and after it."""
     record = record.believe(now)
     deadline = find_deadline(groups, record, settings)
     if deadline is None or record.is_stopped or now < deadline - WARNING_SECONDS:
@@ -100,5 +100,5 @@ def is_at_rest(groups: Sequence[GroupObservation], record: StopRecord, now: floa
 
 
 def is_up(groups: Sequence[GroupObservation]) -> bool:
-    """Tell whether any group asks for instances beyond those that its own minimum holds."""
+    """Return whether any group asks for instances beyond those that its own minimum holds."""
     return any(group.desired > group.min_size for group in groups)

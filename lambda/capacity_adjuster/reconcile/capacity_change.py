@@ -67,12 +67,12 @@ class CapacityChange:
         return outcome if records.write(intended.close()) else LOST_RACE
 
     def is_under_way(self) -> bool:
-        """Tell whether capacity is being asked for."""
+        """Return whether capacity is being asked for."""
         wish = self._adapters.records.read(RequestedCapacity)
         return wish is not None and wish.is_open
 
     def _may_ask(self) -> bool:
-        """Tell whether no shrink is under way that could lower again what is raised; a dead one is ended."""
+        """Return whether no shrink is under way that could lower again what is raised; a dead one is ended."""
         shrink = self._adapters.records.read(Adjustment)
         if shrink is None or not shrink.is_open:
             return True

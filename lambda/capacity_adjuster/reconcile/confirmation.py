@@ -65,7 +65,7 @@ class Confirmation:
         return needs_decision(found) or any(not group.desired for group in found)
 
     def read_once(self) -> str:
-        """Tell in words why nothing needs a closer look; empty when something may."""
+        """Return why nothing needs a decision; empty when something may."""
         self._found = self._adapters.groups.find()
         self.observed = ClusterObservation(self._found)
         if not needs_decision(self._found):

@@ -121,7 +121,7 @@ class Reconciliation:
 
     def _acquire_lock(self) -> bool:
         """
-        Let one invocation look closely, because a cluster of N nodes wakes N of them at about the same time.
+        Let one invocation decide, because a cluster of N nodes wakes N of them at about the same time.
 
         It only spares calls: what is decided is kept safe by compare-and-set.
         """

@@ -52,8 +52,7 @@ class Shutdown:
         Stop the cluster, or announce its stop, if it is time; return the outcome, empty when the cluster goes on.
 
         `message_id` is that of a message by which AWS Budgets asks for a stop; empty without one. A refused call ends
-        the
-        invocation; the next one goes on from there.
+        the invocation; the next one goes on from there.
         """
         if not self._settings.has_end:
             return ""
@@ -70,7 +69,7 @@ class Shutdown:
         return self._tell(plan_notice(groups, record, settings=self._settings, now=now))
 
     def is_under_way(self) -> bool:
-        """Tell whether the cluster is stopped, or is just being stopped."""
+        """Return whether the cluster is stopped, or is just being stopped."""
         record = self._adapters.records.read(StopRecord) if self._settings.has_end else None
         if record is None:
             return False
@@ -96,7 +95,7 @@ class Shutdown:
         return f"stopped: {record.cause}"
 
     def _find_hindrance(self) -> str:
-        """Say which invocation may raise again what a stop lowers; a shrink that died is ended."""
+        """Return which invocation may raise again what a stop lowers; a shrink that died is ended."""
         adapters, now = self._adapters, self._adapters.clock.now()
         if is_held(adapters.records.read(RequestedCapacity), now):
             return "the stop waits for capacity that is being asked for"

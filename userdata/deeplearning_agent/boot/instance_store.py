@@ -44,8 +44,7 @@ def prepare_local_disk(node: Node, deadline: Deadline) -> str:
 
     Effects: one file system over all empty instance-store devices, as a RAID 0 when there are several; its mount; the
     folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device that holds anything is
-    never
-    written to. Installs mdadm where several devices need it and the image lacks it.
+    never written to. Installs mdadm where several devices need it and the image lacks it.
     """
     if _is_mounted(node, IMAGE_MOUNT):
         folder = f"{IMAGE_MOUNT}/deeplearning"

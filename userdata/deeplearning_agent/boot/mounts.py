@@ -33,16 +33,14 @@ def mount_file_systems(node: Node, deadline: Deadline) -> None:
     Mount the shared file system, and FSx for Lustre where the node has one, unless they are mounted.
 
     Each access runs in a child with a time limit, and is retried for five minutes, or a third of the time that is left
-    if
-    that is less: the failure still has to travel. The login user may write to the shared one, and to a Lustre that is
-    empty; a Lustre that shows a bucket keeps the permissions of its objects.
+    if that is less: the failure still has to travel. The login user may write to the shared one, and to a Lustre that
+    is empty; a Lustre that shows a bucket keeps the permissions of its objects.
 
     Effects: the mount points; a block in /etc/fstab; the owner of a fresh file system's root.
 
     Raises:
         StageFailure: One could not be mounted, the image has no client for Lustre, or the shared one holds another's
-            files
-            and is closed to the login user.
+            files and is closed to the login user.
     """
     shared, lustre = node.settings.file_system, node.settings.needs.lustre
     wanted = [shared, *([lustre] if lustre else [])]
@@ -95,7 +93,7 @@ def check_settings(settings: FileSystemSettings) -> None:
 
 
 def is_mounted(node: Node, mount_point: str) -> bool:
-    """Tell whether something is mounted on the mount point; a hanging one counts as not."""
+    """Return whether something is mounted on the mount point; a hanging one counts as not."""
     try:
         node.programs.run(["mountpoint", "-q", mount_point], timeout_seconds=PROBE_SECONDS)
     except ProgramError as error:

@@ -1,4 +1,4 @@
-"""The state item as a master writes it: what it changes is told outside, as metrics and events."""
+"""The state record as a master writes it: each transition is reported as metrics and events."""
 
 import logging
 from collections.abc import Mapping

@@ -34,8 +34,7 @@ class NotificationQueue:
         Bind the queue; nothing is called yet.
 
         Messages of a shared queue stay for other nodes. `poll_seconds` is the length of a long poll, and the least time
-        between
-        the beginnings of two.
+        between the beginnings of two.
         """
         self._clients = clients
         self._url = url
@@ -70,7 +69,7 @@ class NotificationQueue:
 
 
 class WorkerNotifier:
-    """Tells the workers of news, once each."""
+    """Notifies the workers of each generation once."""
 
     def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], None]], None]) -> None:
         """Bind the queue; `call` retries a call of AWS for a while."""
@@ -153,7 +152,7 @@ class ReportQueue:
 
 def is_sent_by(role_id: str, report: NodeReport, sender_id: str) -> bool:
     """
-    Tell whether a report comes from the instance that it names.
+    Return whether a report comes from the instance that it names.
 
     SQS sets `SenderId`; for an instance's role it is the role's unique id, a colon and the instance id.
     """

@@ -37,7 +37,7 @@ class AddressCheck:
 
     def verify(self, member: Member) -> Proof:
         """
-        Find out whether a node answers at the address that it says is its own.
+        Check whether a node answers at the address that it claims.
 
         A claim that differs from the node's last one waits until the minute is over, as if nobody answered.
 

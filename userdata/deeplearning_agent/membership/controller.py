@@ -1,4 +1,4 @@
-"""Keeps the membership of a formed cluster true: drops who is gone, admits who came, orders replacements."""
+"""Reconciles the membership of a formed cluster: drops lost nodes, admits new ones, requests replacements."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ ACKNOWLEDGE_SECONDS = 60
 
 
 class MembershipController:
-    """The master's care for the members of a cluster."""
+    """Controller of the members of a cluster."""
 
     def __init__(self, node: Node, reports: WorkerReports, monitor: MemberMonitor, replacements: Replacements) -> None:
         """Bind what it looks at; nothing is called yet."""
@@ -68,7 +68,7 @@ class MembershipController:
 
     def is_vacant(self, state: ClusterState, own: Member) -> bool:
         """
-        Tell whether the roster's master, another one, has been silent for minutes.
+        Return whether the roster's master, another one, has been silent for minutes.
 
         Another node that got the address of a dead master answers there, with a key of its own. It takes longer to
         believe when nobody answers at all: then this node may be the one that is cut off.

@@ -1,4 +1,4 @@
-"""Whom the master's health check would have leave the cluster, and why."""
+"""Evictions: unhealthy members, and the reasons."""
 
 import logging
 from collections import Counter
@@ -27,8 +27,7 @@ def find_unhealthy(node: Node, members: Sequence[Member]) -> dict[str, str]:
     Takes two and a half minutes at most. Raises nothing: a check that fails finds nobody unhealthy.
 
     Returns the reason to evict each unhealthy member, by instance id; never the master. A fault that most nodes have at
-    the
-    same time is the cluster's, and evicts nobody.
+    the same time is the cluster's, and evicts nobody.
     """
     try:
         check = ClusterCheck(node.login_user(), node.programs, is_root=True, clock=node.clock)
@@ -78,7 +77,7 @@ def find_fewer_gpus(workers: Sequence[Member]) -> dict[str, str]:
 
 def is_of_one_node(name: str, bearers: int, nodes: int) -> bool:
     """
-    Tell whether a fault that so many of all nodes have is theirs, rather than the cluster's.
+    Return whether a fault that so many of all nodes have is theirs, rather than the cluster's.
 
     Of two clocks that differ, nobody knows which one is wrong: that takes a third.
     """

@@ -1,4 +1,4 @@
-"""Who is in a roster: waiting for workers, leaving out those that fail or stay away, and knowing when to give up."""
+"""Formation: waits for workers, leaves out those that fail or stay away, and gives up in time."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -23,7 +23,7 @@ def reserve_seconds(setup_seconds: float) -> float:
 
 class Formation:
     """
-    The master's patience with its workers before the cluster has formed.
+    Rules for the workers before the cluster has formed.
 
     "Continue with what you got": a worker that failed, is still missing near the end of the set-up time, or has fewer
     GPUs than most others (it would hold them up, or break an even job), is left out if the user's minimum remains.
@@ -56,8 +56,7 @@ class Formation:
         Wait for the workers of a generation to join, until a deadline at which the caller reads the state record again.
 
         Returns the reasons of those to leave out, by instance id; None while some are still awaited. StageFailure means
-        that too
-        few can join.
+        that too few can join.
         """
         expected = tuple(workers)
 
@@ -75,12 +74,10 @@ class Formation:
         Wait for the members of a generation to acknowledge it.
 
         Members that have not by `limit` are left out; the caller reads the state record again at `until`. `look` finds
-        members
-        that are gone, and is called only while some are awaited.
+        members that are gone, and is called only while some are awaited.
 
         Returns the reasons of those to leave out, by instance id; None while some are still awaited. StageFailure means
-        that too
-        few are left of a cluster that never formed.
+        that too few are left of a cluster that never formed.
         """
         workers = tuple(member.instance_id for member in state.members[1:])
 

@@ -1,4 +1,4 @@
-"""How the formation ends, told to those who wait for it: CloudFormation, by a signal, and everybody, in the item."""
+"""Reports the end of the formation: a signal to CloudFormation, and the state record for everybody."""
 
 import logging
 from collections.abc import Callable
@@ -48,8 +48,7 @@ class FormationOutcome:
         Signal the failure, and write it unless the cluster has formed; return whether it is final. Raises nothing.
 
         The signal comes first and waits for nothing. After a success of an earlier master CloudFormation ignores it. A
-        master
-        that goes on failing in a formed cluster asks for its own replacement.
+        master that goes on failing in a formed cluster asks for its own replacement.
         """
         if not StackSignal(self._node).has_succeeded:
             self._signal_failure(reason)
@@ -80,5 +79,5 @@ class FormationOutcome:
 
 
 def is_decided(state: ClusterState | None) -> bool:
-    """Tell whether nothing that happens now fails the cluster as a whole."""
+    """Return whether nothing that happens now fails the cluster as a whole."""
     return state is not None and (state.has_formed or state.phase in (Phase.FORMED, Phase.FAILED))

@@ -38,8 +38,7 @@ def find_silent(
     Find the IPv4 addresses at which nothing answers, not even with a refusal.
 
     `steps` are ports, each with its time-out in seconds; an address that is silent on one is tried on the next. An
-    address for
-    which this machine had no socket does not count as silent.
+    address for which this machine had no socket does not count as silent.
     """
     silent = set(addresses)
     for port, seconds in steps:

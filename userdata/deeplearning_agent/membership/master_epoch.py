@@ -26,7 +26,7 @@ class MasterEpoch:
         write_file(self._file, f"{generation}\n")
 
     def is_superseded(self, state: ClusterState) -> bool:
-        """Tell whether another master has followed, when the item names one that is not this instance."""
+        """Return whether another master has followed, when the item names one that is not this instance."""
         try:
             claimed = int(self._file.read_text())
         except (OSError, ValueError):

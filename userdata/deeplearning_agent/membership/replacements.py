@@ -1,4 +1,4 @@
-"""Asks Auto Scaling to replace workers that are of no use any more."""
+"""Requests replacements of lost workers from Auto Scaling."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -41,7 +41,7 @@ class Replacements:
         """Orders that Auto Scaling did not take -> when they are sent again."""
 
     def has_ordered(self, instance_id: str) -> bool:
-        """Tell whether a worker is being replaced, so that it is not admitted again."""
+        """Return whether a worker is being replaced, so that it is not admitted again."""
         return instance_id in self._ordered or instance_id in self._refused
 
     def mark_unhealthy(self, causes: Mapping[str, str]) -> None:
@@ -74,8 +74,7 @@ class Replacements:
         Request the replacements that are due, but for members that came back.
 
         Effects: a call to Auto Scaling for each. A failed call is retried a minute later, unless the group has replaced
-        the
-        instance already.
+        the instance already.
         """
         self._due |= {name for name, again in self._refused.items() if again.is_over}
         for name, silence in list(self._silences.items()):

@@ -19,7 +19,7 @@ MOST_BATCHES = 40
 
 
 class ReportCollector:
-    """The master's ear."""
+    """Receiver of the workers' reports."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Read what an earlier run of the agent kept; nothing is called yet."""
@@ -51,8 +51,7 @@ class ReportCollector:
         Receive the reports that are there; they are deleted from the queue only once they are on disk.
 
         However many one node sends, it costs the others a part of one round: of each node only the newest counts.
-        Returns the
-        number of authentic reports.
+        Returns the number of authentic reports.
         """
         reports = list(call_until(until.at_least(PEEK_SECONDS), lambda: self._queue.receive(until)))
         for _ in range(MOST_BATCHES - 1):

@@ -1,4 +1,4 @@
-"""What the master knows of its workers; kept on disk, so that a restart forgets no report that was deleted."""
+"""Reports of the workers, kept on disk, so that a restart loses no report that was deleted from the queue."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """What a worker said last."""
+    """Last report of a worker."""
 
     sequence: int = 0  # Number of its newest report that counted; an older one that comes late changes nothing
     member: Member | None = None  # How it described itself; None before it joined
@@ -48,7 +48,7 @@ class WorkerReport:
 
 
 class WorkerReports:
-    """The newest that was heard of each worker."""
+    """The newest report of each worker."""
 
     def __init__(self, node: Node) -> None:
         """Read what an earlier run of the agent kept on this instance."""
@@ -86,7 +86,7 @@ class WorkerReports:
 
     def _may_join(self, member: Member, told: WorkerReport) -> bool:
         """
-        Tell whether a node may call an address its own: one that another has too only when its key answers there.
+        Return whether a node may call an address its own: one that another has too only when its key answers there.
 
         Whoever came first: the one whose key answers has the address. Who claims an address at which another node
         answers, or one outside of the VPC, has failed; at which nobody answers, it may ask again.
@@ -107,7 +107,7 @@ class WorkerReports:
         return False
 
     def _find_foreign(self, member: Member) -> str:
-        """Say why an address is none of a node of the cluster's network; empty when it can be one."""
+        """Return why an address is outside of the cluster's network; empty when it is inside."""
         address, networks = ip_address(member.address), self._networks
         if any(address in network for network in networks):
             return ""
@@ -151,15 +151,15 @@ class WorkerReports:
         return self._entry(instance_id).reason
 
     def is_leaving(self, instance_id: str) -> bool:
-        """Tell whether EC2 takes a worker away."""
+        """Return whether EC2 takes a worker away."""
         return self._entry(instance_id).is_leaving
 
     def is_ready(self, instance_id: str, generation: int) -> bool:
-        """Tell whether a worker has acknowledged a generation, or a higher one."""
+        """Return whether a worker has acknowledged a generation, or a higher one."""
         return self._entry(instance_id).ready >= generation
 
     def has_reported(self, instance_id: str) -> bool:
-        """Tell whether a worker has joined or failed."""
+        """Return whether a worker has joined or failed."""
         entry = self._entry(instance_id)
         return entry.member is not None or bool(entry.cause)
 
@@ -169,7 +169,7 @@ class WorkerReports:
         return tuple(entry.member for entry in found if entry.member is not None and not entry.cause)
 
     def has_joined_after(self, instance_id: str, other: str) -> bool:
-        """Tell whether one worker joined after another, of which nothing may be known."""
+        """Return whether one worker joined after another, of which nothing may be known."""
         return self._entry(instance_id).turn > self._entry(other).turn
 
     def failed(self) -> tuple[str, ...]:

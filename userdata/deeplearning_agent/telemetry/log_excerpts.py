@@ -1,4 +1,4 @@
-"""What went wrong beside the agent, told in its log: the ends of other logs, and how the provisioning goes."""
+"""Excerpts for the agent's log: the ends of other logs, and the progress of provisioning."""
 
 import json
 import logging

@@ -39,5 +39,5 @@ def read_remark(record: logging.LogRecord) -> LogFields:
 
 
 def is_local(record: logging.LogRecord) -> bool:
-    """Tell whether a record belongs into the log that people read on the node; a filter of handlers."""
+    """Return whether a record belongs into the log that people read on the node; a filter of handlers."""
     return read_remark(record).is_local

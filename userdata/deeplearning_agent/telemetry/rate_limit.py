@@ -28,7 +28,7 @@ class Pace:
         self.failures = 0
 
     def begin(self, *, is_urgent: bool = False) -> bool:
-        """Tell whether a call may come now, and count it when it may; while calls fail nothing is urgent."""
+        """Return whether a call may come now, and count it when it may; while calls fail nothing is urgent."""
         now = self._clock.read()
         self._early = min(self._most_early, self._early + (now - self._counted) / EARLY_SECONDS)
         self._counted = now

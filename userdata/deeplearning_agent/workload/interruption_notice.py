@@ -49,8 +49,7 @@ def read_notice(metadata: Metadata) -> str:
 
     EC2 publishes it two minutes before; until then the path does not exist
     (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html). A service that does
-    not
-    answer, or answers nonsense, is no notice either: it is logged once, until it answers again.
+    not answer, or answers nonsense, is no notice either: it is logged once, until it answers again.
     """
     try:
         notice = describe_action(metadata.read(SPOT_PATH))

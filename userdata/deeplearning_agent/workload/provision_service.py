@@ -32,8 +32,7 @@ def start_provisioning(node: Node) -> None:
     Start the service that provisions this node, if the settings ask for anything; does not wait for it.
 
     Effects: folders of the login user's below /opt/deeplearning; the unit in /etc/systemd/system, which the agent
-    starts at
-    each boot.
+    starts at each boot.
     """
     if not needs_provisioning(node):
         return
@@ -49,6 +48,6 @@ def start_provisioning(node: Node) -> None:
 
 
 def needs_provisioning(node: Node) -> bool:
-    """Tell whether the user asked for data or an environment."""
+    """Return whether the user asked for data or an environment."""
     needs = node.settings.needs
     return bool(needs.data or needs.environment)

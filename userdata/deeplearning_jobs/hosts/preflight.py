@@ -132,7 +132,7 @@ def describe_unready(unready: Mapping[str, Mapping[str, Step]]) -> list[str]:
 
 
 def has_failed(unready: Mapping[str, Mapping[str, Step]]) -> bool:
-    """Tell whether a step has failed for good."""
+    """Return whether a step has failed for good."""
     return any(step.state == "failed" and step.final for hosts in unready.values() for step in hosts.values())
 
 

@@ -47,7 +47,7 @@ class Launcher:
     why_no_container: str  # Why ranks cannot run in a container, with a remedy; empty where they can
 
     def starts_in_container(self, job: Job) -> bool:
-        """Tell whether the job's container holds the starter, and not each rank."""
+        """Return whether the job's container holds the starter, and not each rank."""
         return bool(job.request.container) and self.starter is not None and self.starter.is_in_container
 
 

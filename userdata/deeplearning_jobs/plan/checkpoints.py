@@ -17,8 +17,8 @@ def find_newest(folder: Path, pattern: str = "") -> str:
 
     Args:
         folder: The job's checkpoints.
-        pattern: Glob below the folder, such as `epoch-*/model.pt`. Default: every file and folder directly in it
-            that is neither hidden nor named *.tmp or *.part.
+        pattern: Glob below the folder, such as `epoch-*/model.pt`. Default: every file and folder directly in it that
+            is neither hidden nor named *.tmp or *.part.
     """
     if pattern and (pattern.startswith("/") or ".." in PurePosixPath(pattern).parts):
         raise PlanError(

@@ -33,7 +33,7 @@ class Supervisor:
         return cls(instance_id, _read_boot(), process_id, _read_start(process_id))
 
     def is_alive_on(self, instance_id: str) -> bool:
-        """Tell whether it runs on this node, which is the instance."""
+        """Return whether it runs on this node, which is the instance."""
         try:
             return self == Supervisor.of_process(instance_id, self.process_id)
         except OSError:
@@ -77,7 +77,7 @@ class RunStatus:
         return replace(self, state=state, status=status, ended=ended, cause=cause)
 
     def is_running_on(self, instance_id: str) -> bool:
-        """Tell whether it runs and its supervisor is alive on this instance; a stale `running` does not count."""
+        """Return whether it runs and its supervisor is alive on this instance; a stale `running` does not count."""
         return self.state == "running" and self.supervisor.is_alive_on(instance_id)
 
 

@@ -1,4 +1,4 @@
-"""What a node says of its own health: findings, and the line of JSON in which they travel."""
+"""Health of a node: findings, and the line of JSON in which they travel."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +16,7 @@ KIND = "health"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str  # What was looked at
     ok: bool  # Whether the node is fit, as far as this goes
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """All that one node found."""
+    """Findings of one node."""
 
     instance_id: str  # The node
     at: float  # Its wall clock, in seconds since 1970

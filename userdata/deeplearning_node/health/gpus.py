@@ -47,8 +47,7 @@ def check_gpus(
     Check number and memory of the GPUs that the driver shows; with 0 expected their memory alone.
 
     The driver may take `timeout_seconds` in all. A driver that takes longer is a fault of a node that joins; of a
-    member it
-    says nothing, since a slow node is no reason to evict it.
+    member it says nothing, since a slow node is no reason to evict it.
     """
     if not programs.has(COMMAND):
         return _judge(GpuReading(unread=f"{COMMAND} is not installed"), expected)

@@ -44,10 +44,8 @@ def find_provider(programs: Programs, root: Path, hardware: HardwareSettings | N
     Ask libfabric for EFA, and look for the plugin by which NCCL uses it.
 
     `fi_info -p efa -t FI_EP_RDM` lists a domain a device (EC2 user guide, efa-start-nccl). Fewer devices than the type
-    has
-    are reported and are no fault: types with several devices a card were never seen. `hardware` is None where the
-    instance
-    type is unknown.
+    has are reported and are no fault: types with several devices a card were never seen. `hardware` is None where the
+    instance type is unknown.
     """
     if hardware is None or not hardware.efa_cards:
         name = hardware.instance_type if hardware else ""
@@ -67,7 +65,7 @@ def find_provider(programs: Programs, root: Path, hardware: HardwareSettings | N
 
 
 def check_network(programs: Programs, root: Path, hardware: HardwareSettings | None) -> Finding:
-    """Tell whether a node's traffic takes the EFA that it has."""
+    """Return whether a node's traffic takes the EFA that it has."""
     provider = find_provider(programs, root, hardware)
     if provider.is_fault:
         return Finding.fault(NETWORK, provider.detail, REMEDY)
@@ -83,12 +81,12 @@ def count_devices(programs: Programs, root: Path) -> int:
 
 
 def has_software(programs: Programs, root: Path) -> bool:
-    """Tell whether an image or an installation brought libfabric with EFA."""
+    """Return whether an image or an installation brought libfabric with EFA."""
     return (root / FI_INFO.lstrip("/")).exists() or programs.has("fi_info")
 
 
 def has_plugin(programs: Programs, root: Path) -> bool:
-    """Tell whether NCCL finds a plugin for networks: where AWS puts its own, or among the system's libraries."""
+    """Return whether NCCL finds a plugin for networks: where AWS puts its own, or among the system's libraries."""
     return any(True for _ in _list_plugins(root)) or _PLUGIN in _list_libraries(programs)
 
 

@@ -25,7 +25,7 @@ CLOCK_SECONDS = 30
 
 def check_node(facts: NodeFacts, programs: Programs, root: Path, now: Callable[[], float] = time.time) -> HealthReport:
     """
-    Look at everything that a node can find of itself; takes a minute and a half at worst.
+    Check everything that a node can find of itself; takes a minute and a half at most.
 
     A node that has joined must still have the GPUs with which it joined, another those of its instance type.
 
@@ -67,7 +67,7 @@ def read_membership(root: Path) -> tuple[InstalledMembership, str]:
 
 
 def judge_membership(membership: InstalledMembership, trouble: str, *, is_member: bool) -> Finding:
-    """Tell whether the node has a membership to which it belongs."""
+    """Return whether the node has a membership to which it belongs."""
     remedy = "read the agent's log on the node"
     if trouble:
         return Finding.fault(MEMBERSHIP, trouble, remedy)

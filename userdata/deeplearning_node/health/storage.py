@@ -36,7 +36,7 @@ except OSError as error:
 
 
 def check_disks(root: Path, read: Callable[[Path], os.statvfs_result] = os.statvfs) -> Finding:
-    """Look for free bytes and inodes on the node's own disks, and for those that became read-only."""
+    """Check free bytes and inodes of the node's own disks, and that they are writable."""
     complaints: dict[str, list[str]] = {}
     for name in DISKS:
         try:
@@ -54,7 +54,7 @@ def check_disks(root: Path, read: Callable[[Path], os.statvfs_result] = os.statv
 
 def judge_disk(found: os.statvfs_result) -> str:
     """
-    Say what is wrong with a disk; empty when nothing is.
+    Return the fault of a disk; empty when there is none.
 
     Some file systems have no limit on bytes or inodes and say that they have 0 in all: that is no fault.
     """

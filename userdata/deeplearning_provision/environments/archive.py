@@ -70,8 +70,7 @@ def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> No
     Read an archive into a new folder, and compare its digest meanwhile.
 
     Everything belongs to the user of this process; what remains after an error is no environment. `on_bytes` gets the
-    number
-    of bytes read, again and again.
+    number of bytes read, again and again.
 
     Raises:
         DamagedArchiveError: It is another one, or has entries that no environment has.

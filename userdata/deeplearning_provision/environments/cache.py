@@ -72,8 +72,7 @@ class EnvironmentCache:
         Download an archive into a new folder, and compare its digest.
 
         Several threads call `on_bytes` with the number of bytes. CacheError when the archive cannot be downloaded, or
-        is another
-        one.
+        is another one.
         """
         name = self._name_archive(manifest, archive)
         folder.mkdir(parents=True)

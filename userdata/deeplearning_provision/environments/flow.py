@@ -50,8 +50,7 @@ class Flow:
         Make the environment available on this node, and return one line about it and its origin.
 
         Effects: the environment's folder and the link to it; on the master, its archive on the shared file system and
-        in the
-        cache.
+        in the cache.
         """
         site = self._site
         if site.is_master and site.is_thorough:

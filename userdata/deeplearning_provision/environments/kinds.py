@@ -42,8 +42,7 @@ def build_or_install(
     Make the declared environment available on this node; one that is there already stays.
 
     One process of a node does this at a time. With `is_thorough` the master reads the archive to its end, and builds a
-    damaged
-    one anew; otherwise nodes find damage when they unpack it. The step's last detail describes the environment.
+    damaged one anew; otherwise nodes find damage when they unpack it. The step's last detail describes the environment.
     """
     site = Site.open(facts, status, root, programs, clock, is_thorough=is_thorough)
     with lock_file(root, ENVIRONMENT_STEP):

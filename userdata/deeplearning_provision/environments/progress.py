@@ -23,8 +23,7 @@ def follow_pip(tell: Tell, total: int) -> Callable[[str], None]:
     Return a reader for the lines of a pip that installs `total` packages, which reports progress through `tell`.
 
     pip names a package when it comes to it, and a download with its size when it begins; it counts no bytes unless it
-    writes
-    to a terminal.
+    writes to a terminal.
     """
     seen, last = 0, ""
 

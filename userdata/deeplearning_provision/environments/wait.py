@@ -37,8 +37,7 @@ def wait_for_master(site: Site, recipe: Recipe, is_done: Callable[[], bool]) -> 
     Wait until the master has made the environment of a recipe, for as long as it takes.
 
     A master that failed may be mended, and the file system's word about a master may be of an earlier cluster: neither
-    ends
-    the waiting, and both are reported.
+    ends the waiting, and both are reported.
     """
     while not is_done():
         site.wait(_describe_wait(site, recipe))

@@ -58,8 +58,7 @@ def build_horovod(
     Build the wheel, in an environment that has the requirements and the imports of Horovod.
 
     Effects: setuptools, wheel and, where the node has no cmake, cmake in the environment of `pip`. `tell` gets a line
-    for each
-    slow step, `on_line` each line of the compilation, of which CMake's name the percentage.
+    for each slow step, `on_line` each line of the compilation, of which CMake's name the percentage.
     """
     tools = [*TOOLS, *([] if pip.programs.has("cmake") else [CMAKE])]
     pip.run("install", *tools)

@@ -44,8 +44,7 @@ def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable
     Return the CUDA home of a build, made in `scratch` first unless it is the image's.
 
     Effects: downloads some 100 MB; for Ubuntu's nvcc, g++-12 is installed on the node. `pip` downloads headers and
-    NVIDIA's
-    nvcc, and installs nothing into the environment.
+    NVIDIA's nvcc, and installs nothing into the environment.
     """
     home = scratch / "cuda"
     home.mkdir(parents=True)

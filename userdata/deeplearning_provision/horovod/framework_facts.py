@@ -94,7 +94,7 @@ def check_architecture(module: str, framework: Framework, capability: str) -> No
 
 def _runs_on(kernel: str, capability: str) -> bool:
     """
-    Tell whether a kernel runs on GPUs.
+    Return whether a kernel runs on GPUs.
 
     Binary code runs on the same major version from its own minor version on, PTX on everything later, code whose name
     ends with a letter on nothing else: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.

@@ -101,8 +101,7 @@ def plan_horovod(
     Decide how Horovod is built for an interpreter with all its requirements.
 
     `capability` is the compute capability of the cluster's GPUs, such as `7.0`; empty without GPUs. ProvisionFailure
-    names
-    what is missing.
+    names what is missing.
     """
     if version not in SOURCES:
         raise ProvisionFailure(f"horovod must be one of {', '.join(SOURCES)}, got {version}", "set it to one of them")

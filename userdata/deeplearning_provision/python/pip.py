@@ -120,7 +120,7 @@ class Pip:
 
 
 def explain_failure(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
-    """Say whether a failure of pip passes, and what pip said of it."""
+    """Return whether a failure of pip may pass, and pip's own words."""
     told = choose_lines(error.output)
     if "DO NOT MATCH THE HASHES" in error.output:
         return ProvisionFailure(WRONG_DIGEST, "correct the hashes of the requirements", output=told)
@@ -146,7 +146,7 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def is_network_failure(output: str) -> bool:
-    """Tell whether what a program wrote speaks of a network, so that the same may succeed later."""
+    """Return whether what a program wrote speaks of a network, so that the same may succeed later."""
     return any(mark in output for mark in _NETWORK_MARKS)
 
 

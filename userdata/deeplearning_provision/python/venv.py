@@ -20,8 +20,7 @@ def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) ->
     Make an empty environment in place of the folder's, and return its interpreter; scripts in it hold its path.
 
     Packages of the image, such as its PyTorch, are visible in it. pip is not installed into it: the image's is used,
-    which
-    saves seconds and needs no ensurepip, a package of its own on Debian and Ubuntu.
+    which saves seconds and needs no ensurepip, a package of its own on Debian and Ubuntu.
     """
     if not interpreter.has_venv:
         raise ProvisionFailure(
