@@ -2,7 +2,7 @@
 The adjuster's answers to CloudFormation, for which it is the function behind `Custom::RequestedCapacity`.
 
 CloudFormation asks once the groups and all that nodes need exist, again when the counts change, and before it deletes
-the groups. It is answered as soon as the wish is recorded and, where AWS lets it, carried out.
+the groups. It is answered as soon as the request is recorded and, where AWS lets it, carried out.
 """
 
 import json
@@ -67,7 +67,7 @@ def answer_stack(
         )
     except (RequestError, BotoCoreError, ClientError) as error:
         # A failure without an answer would keep the stack waiting.
-        outcome = f"the stack's wish for capacity could not be recorded: {error}"
+        outcome = f"the stack's request for capacity could not be recorded: {error}"
         if event["RequestType"] != "Delete":  # Groups that are deleted ask for nothing, whatever the record says.
             reason = outcome.encode("ascii", "backslashreplace").decode()
             answer |= {"Status": "FAILED", "Reason": reason[:_MOST_REASON]}
@@ -87,7 +87,7 @@ def _ask(
     except (BotoCoreError, ClientError, ContractError, TimeoutError) as error:
         # It is recorded, so that the timer goes on.
         logger.warning("capacity was not asked for yet: %s", error)
-        return "the wish is recorded"
+        return "the request is recorded"
 
 
 def read_request(event: Mapping[str, Any], resource: str) -> CapacityRequest:
@@ -114,25 +114,25 @@ def _is_unchanged(event: Mapping[str, Any]) -> bool:
 
 
 def _record(adapters: Adapters, request: CapacityRequest) -> bool:
-    wish = adapters.records.read(RequestedCapacity)
-    following = record_request(wish, request)
+    requested = adapters.records.read(RequestedCapacity)
+    following = record_request(requested, request)
     if following is None:
         return True
-    return not is_held(wish, adapters.clock.now()) and adapters.records.write(following)
+    return not is_held(requested, adapters.clock.now()) and adapters.records.write(following)
 
 
 def _carry_out(capacity_change: CapacityChange) -> str:
     outcome = capacity_change.run()
-    return "" if capacity_change.is_under_way() else outcome or "the wish was carried out before"
+    return "" if capacity_change.is_under_way() else outcome or "the request was carried out before"
 
 
 def _end(adapters: Adapters, resource: str) -> str:
     def end() -> bool:
-        wish = adapters.records.read(RequestedCapacity)
-        following = cancel_request(wish, resource)
+        requested = adapters.records.read(RequestedCapacity)
+        following = cancel_request(requested, resource)
         if following is None:
             return True
-        return not is_held(wish, adapters.clock.now()) and adapters.records.write(following)
+        return not is_held(requested, adapters.clock.now()) and adapters.records.write(following)
 
     try:
         _persist(adapters, end)

@@ -2,10 +2,10 @@
 The record of what capacity the stack asks for: an item beside the state item, for the adjuster alone.
 
 The template's groups have no desired capacity of their own. A deployment that creates the cluster, or changes how many
-nodes it is to have, makes one wish; each is carried out once, in two steps, so that a crash between any two calls is
+nodes it is to have, makes one request; each is carried out once, in two steps, so that a crash between any two calls is
 made good and nobody's own scaling is overwritten:
 
-    wished ── the groups are seen ──> intended ── each group set, if it still is as seen ──> done
+    recorded ── the groups are seen ──> planned ── each group set, if it still is as seen ──> done
 
 The policy is pure.
 """
@@ -30,7 +30,7 @@ _ORDER = (NodeRole.WORKER, NodeRole.MASTER)
 class CapacityRequest:
     """A request of the stack."""
 
-    request_id: str  # Id of the request; each is one wish
+    request_id: str  # Id of the request; each is one request
     resource: str  # Id of the stack's resource that makes it
     master: int  # Masters wanted
     workers: int  # Workers wanted
@@ -43,19 +43,19 @@ class GroupTarget:
     """What one group is asked for."""
 
     group: str
-    before: int  # Its desired capacity when the wish was read
+    before: int  # Its desired capacity when the request was read
     target: int  # What it is set to
 
 
 @dataclass(frozen=True)
 class RequestedCapacity:
-    """The last wish."""
+    """The last request for capacity, and what became of it."""
 
     revision: int  # Counts every write; the compare-and-set condition
-    request: CapacityRequest  # The request; its id is the wish's
+    request: CapacityRequest  # The request; its id is the request's
     known: tuple[str, ...]  # Ids of the requests that were taken, the newest last
     asks: tuple[GroupTarget, ...] = ()  # What each group is asked for, in that order; empty until the groups were seen
-    former: tuple[GroupTarget, ...] = ()  # What the wish before asked of them
+    former: tuple[GroupTarget, ...] = ()  # What the request before asked of them
     is_open: bool = True  # Whether it is still to be carried out
     is_over: bool = False  # Whether the stack deletes the cluster, so that nothing is asked for any more
     # While an invocation carries it out, the time after which that cannot be alive any more, in seconds since the
@@ -85,24 +85,24 @@ _CANCELLED = replace(BLANK_REQUEST, revision=1, is_over=True)
 """Of a resource that is deleted before its creation was taken."""
 
 
-def is_held(wish: RequestedCapacity | None, now: float) -> bool:
-    """Return whether an invocation that may be alive carries a wish out."""
-    return wish is not None and wish.is_open and now < wish.lease_until <= now + LONGEST_LEASE_SECONDS
+def is_held(requested: RequestedCapacity | None, now: float) -> bool:
+    """Return whether an invocation that may be alive carries a request out."""
+    return requested is not None and requested.is_open and now < requested.lease_until <= now + LONGEST_LEASE_SECONDS
 
 
-def record_request(wish: RequestedCapacity | None, request: CapacityRequest) -> RequestedCapacity | None:
+def record_request(requested: RequestedCapacity | None, request: CapacityRequest) -> RequestedCapacity | None:
     """Return the record with another request of the stack; None when the request was recorded before."""
-    if wish is None:
+    if requested is None:
         return RequestedCapacity(1, request, (request.request_id,))
-    if request.request_id in wish.known:
+    if request.request_id in requested.known:
         return None
-    known = (*wish.known, request.request_id)[-_MOST_KNOWN:]
-    if wish.is_over and not wish.known:  # This is the creation that was cancelled before it was taken.
-        return replace(wish, revision=wish.revision + 1, known=known)
-    return RequestedCapacity(wish.revision + 1, request, known, former=wish.asks or wish.former)
+    known = (*requested.known, request.request_id)[-_MOST_KNOWN:]
+    if requested.is_over and not requested.known:  # This is the creation that was cancelled before it was taken.
+        return replace(requested, revision=requested.revision + 1, known=known)
+    return RequestedCapacity(requested.revision + 1, request, known, former=requested.asks or requested.former)
 
 
-def cancel_request(wish: RequestedCapacity | None, resource: str) -> RequestedCapacity | None:
+def cancel_request(requested: RequestedCapacity | None, resource: str) -> RequestedCapacity | None:
     """
     Return the record of a cluster that is being deleted; None when there is nothing to write.
 
@@ -111,14 +111,14 @@ def cancel_request(wish: RequestedCapacity | None, resource: str) -> RequestedCa
     came last, or one that is still to come. One of our ids, of a resource that has been replaced since, changes
     nothing.
     """
-    if wish is None:
+    if requested is None:
         return _CANCELLED
-    is_cancelled = wish.request.is_creation and not resource.startswith(RESOURCE_BEGIN)
-    is_last = wish.request.resource == resource or is_cancelled
-    return wish.end() if is_last and not wish.is_over else None
+    is_cancelled = requested.request.is_creation and not resource.startswith(RESOURCE_BEGIN)
+    is_last = requested.request.resource == resource or is_cancelled
+    return requested.end() if is_last and not requested.is_over else None
 
 
-def is_idle(state: ClusterState | None, wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> bool:
+def is_idle(state: ClusterState | None, requested: RequestedCapacity, groups: Sequence[GroupObservation]) -> bool:
     """
     Return whether a request is settled without a change of capacity.
 
@@ -127,17 +127,17 @@ def is_idle(state: ClusterState | None, wish: RequestedCapacity, groups: Sequenc
     """
     if state is not None and state.phase is Phase.FAILED:
         return True
-    is_new = wish.request.is_creation and not wish.asks
+    is_new = requested.request.is_creation and not requested.asks
     return is_new and (state is not None or any(group.desired > group.min_size for group in groups))
 
 
-def plan_targets(wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> tuple[GroupTarget, ...] | None:
+def plan_targets(requested: RequestedCapacity, groups: Sequence[GroupObservation]) -> tuple[GroupTarget, ...] | None:
     """Decide the desired capacity of each group, once for a request; None while a group is absent or being deleted."""
     if any(group.is_deleting for group in groups):
         return None
-    if wish.asks:
-        return wish.asks
-    request = wish.request
+    if requested.asks:
+        return requested.asks
+    request = requested.request
     wanted = {NodeRole.WORKER: request.workers, NodeRole.MASTER: request.master}
     asked = {group.role: group for group in groups if group.candidate == request.candidate}
     if not asked.keys() >= set(_ORDER):

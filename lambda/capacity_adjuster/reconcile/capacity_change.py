@@ -1,9 +1,9 @@
 """
-Carries a wish out: raises or lowers the desired capacity of the groups that the stack asks.
+Applies a request of the stack: sets the desired capacity of its groups.
 
-The wish's record is written before the first call and after the last, so that the next invocation goes on where one has
-died. A shrink and a stop change desired too. A wish waits for a shrink, which looks again before it acts; a stop and a
-wish write their records and then read each other's, so that one of them sees the other and gives way.
+The request's record is written before the first call and after the last, so that the next invocation goes on where one
+has died. A shrink and a stop change desired too. A request waits for a shrink, which reads again before it acts; a stop
+and a request write their records and then read each other's, so that one of them sees the other and gives way.
 """
 
 import logging
@@ -46,20 +46,20 @@ class CapacityChange:
         Reads the groups unless they are given. A refused call ends the invocation; the next one goes on from there.
         """
         records = self._adapters.records
-        wish = records.read(RequestedCapacity)
-        if wish is None or not wish.is_open:
+        requested = records.read(RequestedCapacity)
+        if requested is None or not requested.is_open:
             return ""
-        if is_held(wish, self._adapters.clock.now()):
+        if is_held(requested, self._adapters.clock.now()):
             return "another invocation asks for capacity"
         groups = self._adapters.groups.find() if groups is None else groups
-        asks = plan_targets(wish, groups)
+        asks = plan_targets(requested, groups)
         if asks is None:
             return ""
-        intended = wish.intend(() if is_idle(records.read_state(), wish, groups) else asks, self._end_lease())
+        intended = requested.intend(() if is_idle(records.read_state(), requested, groups) else asks, self._end_lease())
         if not records.write(intended):
             return LOST_RACE
         if not self._may_ask():
-            return "the wish waits for a shrink" if records.write(intended.release(wish.asks)) else LOST_RACE
+            return "the request waits for a shrink" if records.write(intended.release(requested.asks)) else LOST_RACE
         outcome = SETTLED
         if intended.asks and not self._is_stopped(groups):
             self._set(intended, groups)
@@ -68,8 +68,8 @@ class CapacityChange:
 
     def is_under_way(self) -> bool:
         """Return whether capacity is being asked for."""
-        wish = self._adapters.records.read(RequestedCapacity)
-        return wish is not None and wish.is_open
+        requested = self._adapters.records.read(RequestedCapacity)
+        return requested is not None and requested.is_open
 
     def _may_ask(self) -> bool:
         """Return whether no shrink is under way that could lower again what is raised; a dead one is ended."""
@@ -87,12 +87,12 @@ class CapacityChange:
         believed = record.believe(now)
         return believed.is_open or is_at_rest(groups, believed, now)
 
-    def _set(self, wish: RequestedCapacity, groups: Sequence[GroupObservation]) -> None:
+    def _set(self, requested: RequestedCapacity, groups: Sequence[GroupObservation]) -> None:
         try:
-            for ask in find_due(wish.asks, groups, wish.former):
+            for ask in find_due(requested.asks, groups, requested.former):
                 logger.info("desired capacity of %s: %d -> %d", ask.group, ask.before, ask.target)
                 self._adapters.groups.set_desired(ask.group, ask.target)
         except (BotoCoreError, ClientError):
             # A new role is denied its rights for some seconds: nobody need wait for this invocation's end.
-            self._adapters.records.write(wish.release(wish.asks))
+            self._adapters.records.write(requested.release(requested.asks))
             raise

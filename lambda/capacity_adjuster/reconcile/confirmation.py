@@ -1,5 +1,5 @@
 """
-Sees what there is, reads no more than the decision needs, and does not trust a single look.
+Reads no more than the decision needs, and confirms it by a second read.
 """
 
 from dataclasses import replace
@@ -59,8 +59,8 @@ class Confirmation:
         return self.state is not None and self.state.phase is not Phase.LAUNCHED
 
     @property
-    def may_have_wish(self) -> bool:
-        """Whether a wish is looked for; while instances come for all groups it is not, and one that waits is later."""
+    def may_have_request(self) -> bool:
+        """Whether to look for a request; while instances come for all groups it waits."""
         found = self.observed.groups
         return needs_decision(found) or any(not group.desired for group in found)
 

@@ -71,8 +71,8 @@ class Reconciliation:
         confirmation = self._confirmation
         try:
             why = confirmation.read_once()
-            # A message of AWS Budgets comes once: its stop is recorded first, and the wish then gives way to it.
-            may_ask = confirmation.may_have_wish and not self._budget_message
+            # A message of AWS Budgets comes once: its stop is recorded first, and the request then gives way to it.
+            may_ask = confirmation.may_have_request and not self._budget_message
             if may_ask and (asked := self.capacity_change.run(confirmation.observed.groups)):
                 return asked
             why = self._shutdown.run(self._budget_message) or why

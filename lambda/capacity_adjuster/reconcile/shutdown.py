@@ -1,9 +1,9 @@
 """
-Stops the cluster when its time or its budget is over, and tells the nodes before.
+Stops the cluster when its time or its budget is over, and announces it to the nodes before.
 
-The record of a stop comes first, so that one that dies in the middle is carried on; what comes after it is safe to
-repeat. A shrink, or a wish that is carried out, raises desired from nothing when a stop comes between its last look and
-its own call, so each writes its record and then reads the others': one of them sees the other and gives way.
+The record of a stop comes first, so that a later invocation carries it on; the calls after it are safe to repeat. A
+shrink, or a request that is applied, raises desired from nothing when a stop comes between its last read and its own
+call, so each writes its record and then reads the others': one of them sees the other and gives way.
 """
 
 import logging

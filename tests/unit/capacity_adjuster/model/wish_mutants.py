@@ -74,7 +74,7 @@ def rescale_the_cluster_of_an_earlier_version(patch):
 
 
 def leave_the_timer_out(patch):
-    patch.setattr(Confirmation, "may_have_wish", property(lambda self: False))
+    patch.setattr(Confirmation, "may_have_request", property(lambda self: False))
 
 
 def delete_beside_an_invocation_that_asks(patch):
