@@ -69,7 +69,7 @@ def test_what_was_waited_for_and_the_slowest_tests_are_told(tmp_path: Path) -> N
     def start(part: Part) -> "subprocess.Popen[bytes]":
         return subprocess.Popen([sys.executable, "-S", "-c", f"raise SystemExit({statuses[part.name]})"])
 
-    run.submit_due(start, told.append)
+    run.carry_out(start, told.append)
     assert run.ended == statuses
     assert [line.partition(" after")[0] for line in told] == [
         "first: starts",
