@@ -4,8 +4,9 @@ import contextlib
 import ctypes
 import errno
 import os
+import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from deeplearning_provision.steps import ProvisionFailure
@@ -25,8 +26,6 @@ _WRONG = {
     errno.ENOTDIR: "let no name in the source be both a file and a folder",
 }
 
-StatVfs = Callable[[Path], os.statvfs_result]
-
 
 def read_room(folder: Path) -> os.statvfs_result:
     """Return the room of a folder's file system."""
@@ -37,31 +36,14 @@ class FullDiskError(ProvisionFailure):
     """The disk is full; the files of the source are removed, so that the node can go on."""
 
 
-def check_room(
-    what: str,
-    folder: Path,
-    size: int,
-    files: int,
-    *,
-    how: str = "",
-    read: StatVfs = read_room,
-    remedy: str = REMEDY,
-) -> None:
+def check_room(what: str, folder: Path, size: int, files: int, *, how: str = "", remedy: str = REMEDY) -> None:
     """
-    Refuse to begin what cannot fit. A file system without a limit, such as EFS, has room for everything.
+    Raise ProvisionFailure unless `size` bytes in `files` files and folders fit.
 
-    Args:
-        what: The source, for the error.
-        size: Bytes that will be written.
-        files: Files and folders that will be made.
-        how: Source of the size, for the error.
-        read: Reads the room of a file system.
-        remedy: Default: the remedy for data.
-
-    Raises:
-        ProvisionFailure: There is no room.
+    A file system without a limit, such as EFS, has room for everything. The error names `what` is written, and `how`
+    its size was found.
     """
-    found = read(folder)
+    found = read_room(folder)
     free = found.f_bavail * found.f_frsize
     if found.f_blocks and free < size + RESERVE_BYTES:
         need = f"{render_bytes(size + RESERVE_BYTES)} must be free on {folder} before anything is fetched"
@@ -71,8 +53,16 @@ def check_room(
         raise ProvisionFailure(f"{what}: {need}, got {found.f_favail}", remedy)
 
 
-def explain_disk_error(what: str, error: OSError, remedy: str = STAGE_REMEDY) -> ProvisionFailure:
-    """Turn an error of writing `what` into a failure; `remedy` is for a full disk. Other errors may pass."""
+@contextlib.contextmanager
+def explain_disk_errors(what: str, remedy: str = STAGE_REMEDY) -> Iterator[None]:
+    """Turn errors of writing `what`, within a block, into ProvisionFailure; `remedy` is for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise _explain(what, error, remedy) from error
+
+
+def _explain(what: str, error: OSError, remedy: str) -> ProvisionFailure:
     where = f" at {error.filename}" if error.filename else ""
     cause = f"{what} could not be written{where}: {error.strerror or error}"
     if error.errno in _FULL:
@@ -82,15 +72,6 @@ def explain_disk_error(what: str, error: OSError, remedy: str = STAGE_REMEDY) ->
     if error.errno in _WRONG:
         return ProvisionFailure(cause, _WRONG[error.errno])
     return ProvisionFailure(cause, "it is tried again; see the kernel's log of the node", is_final=False)
-
-
-@contextlib.contextmanager
-def explain_disk_errors(what: str, remedy: str) -> Iterator[None]:
-    """Turn errors of writing, within a block, into ProvisionFailure."""
-    try:
-        yield
-    except OSError as error:
-        raise explain_disk_error(what, error, remedy) from error
 
 
 def sync_disk(folder: Path) -> None:
@@ -103,6 +84,20 @@ def sync_disk(folder: Path) -> None:
             raise OSError(number, os.strerror(number), str(folder))
     finally:
         os.close(handle)
+
+
+def switch_link(link: Path, target: Path | str, scratch: Path | None = None) -> None:
+    """
+    Point a symbolic link, which may exist, to a target by one rename: a reader arrives at the old one or the new.
+
+    An interruption may leave a hidden link in `scratch`, a folder of the same file system. Default: the link's folder.
+    """
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_symlink() and link.readlink() == Path(target):
+        return
+    fresh = (scratch or link.parent) / f".{link.name}.{secrets.token_hex(4)}"
+    fresh.symlink_to(target)
+    fresh.rename(link)
 
 
 def remove_tree(folder: Path) -> None:

@@ -36,14 +36,10 @@ class Lease:
     @contextlib.contextmanager
     def hold(self, is_done: Callable[[], bool], on_wait: Callable[[str], None]) -> Iterator[bool]:
         """
-        Wait until this node owns the lease or the work is done, and renew the lease for the block.
+        Wait until this node owns the lease or the work is done, and renew the lease for the block; yield whether the
+        work is left to do.
 
-        Args:
-            is_done: Whether another node has done the work meanwhile.
-            on_wait: Called with the owner's instance id at every poll.
-
-        Yields:
-            Whether the work is left to do.
+        `on_wait` is called with the owner's instance id at every poll.
         """
         self.lost.clear()
         if not self._acquire(is_done, on_wait):

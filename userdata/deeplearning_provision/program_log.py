@@ -29,7 +29,6 @@ class Transcript:
     programs: Programs
     # Variables of every program, beside those of this process
     environment: Mapping[str, str] = field(default_factory=dict)
-    watch: Callable[[str], None] = ignore_line  # Called with each line of each program
 
     def begin(self) -> None:
         """Make the log's folder; rotate a log of more than 10 MiB."""
@@ -49,8 +48,7 @@ class Transcript:
         """
         Run a program and return its last 10,000 lines; after the timeout, kill it with its children.
 
-        Raises:
-            ProgramError: It is missing, took too long, or its status is not 0; with those lines.
+        ProgramError, with those lines, when it is missing, takes too long, or its status is not 0.
         """
         variables = {**os.environ, **self.environment, **(environment or {})}
         process = (programs or self.programs).start(argv, environment=variables, output=subprocess.PIPE)
@@ -88,7 +86,6 @@ class Transcript:
                 log.flush()
                 kept.append(line)
                 on_line(line)
-                self.watch(line)
         return "\n".join(kept)
 
 

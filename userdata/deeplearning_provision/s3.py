@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -140,12 +140,7 @@ def choose_check(item: StoredObject, sha256: str) -> Check | None:
 
 
 def check_digest(path: Path, item: StoredObject, check: Check, on_bytes: Callable[[int], None]) -> None:
-    """
-    Compare a fetched file with its digest.
-
-    Raises:
-        WrongContentError: They differ; the file is removed.
-    """
+    """Compare a fetched file with its digest; if they differ, remove the file and raise WrongContentError."""
     made = check.make()
     with path.open("rb", buffering=0) as file:
         while block := file.read(BLOCK_BYTES):
@@ -256,11 +251,7 @@ class ObjectStore:
         Download an object to a temporary file in a folder of the same file system, then rename it.
 
         Concurrent calls fetch the parts of a large object, each writes its own: s3transfer writes with one thread.
-
-        Raises:
-            SourceChangedError: The object was overwritten since it was described.
-            ProvisionFailure: It cannot be read.
-            OSError: The disk refuses.
+        SourceChangedError when the object was overwritten since it was described.
         """
         part = folder / f".part.{secrets.token_hex(8)}"
         try:
@@ -269,6 +260,12 @@ class ObjectStore:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+    def fetch_verified(self, bucket: str, key: str, sha256: str, path: Path, on_bytes: Callable[[int], None]) -> None:
+        """Download an object whose SHA-256 is known, in hex; WrongContentError, and no file, when it has another."""
+        item = self.describe(bucket, key)
+        self.fetch(item, path, on_bytes, path.parent)
+        check_digest(path, item, Check("sha256", bytes.fromhex(sha256), hashlib.sha256), lambda _: None)
 
     def _write(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None]) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -320,10 +317,12 @@ class ObjectStore:
 
     def call(self, action: Callable[[], T], what: str) -> T:
         """Return an action's result; retry what may pass, then raise ProvisionFailure or SourceChangedError."""
-        for failures in count(1):
+        failures = 0
+        while True:
             try:
                 return action()
             except (*AwsError, BrokenAnswerError) as error:  # noqa: PERF203 - waiting dwarfs it
+                failures += 1
                 is_new_role = is_denied(error) and failures <= DENIED_PAUSES
                 may_pass = is_new_role or isinstance(error, BrokenAnswerError) or is_passing(error)
                 if error_code(error) in _CHANGED:
@@ -331,7 +330,6 @@ class ObjectStore:
                 if failures >= MOST_FAILURES or not may_pass:
                     raise explain_error(error, what) from error
                 self._clock.wait(min(FIRST_PAUSE_SECONDS**failures, LONGEST_PAUSE_SECONDS))
-        raise AssertionError("count() ends never")
 
 
 def _read_body(body: Any, expected: int) -> Iterator[bytes]:

@@ -65,12 +65,7 @@ class Status:
     def finish(self, name: str, detail: str) -> None:
         """Report that a step is done."""
         step = self.get(name)
-        self._put(
-            name,
-            replace(
-                step, state=DONE, detail=detail, done=step.total, rate=0.0, final=False, cause="", remedy="", output=""
-            ),
-        )
+        self._put(name, Step(DONE, detail, step.total, step.total, step.unit))
 
     def fail(self, name: str, reason: Reason, *, is_final: bool) -> None:
         """Report why a step failed; a final failure is not retried."""
@@ -101,8 +96,7 @@ def lock_file(root: Path, name: str, *, is_patient: bool = True) -> Iterator[Non
     """
     Hold a lock of this node, which the kernel releases when its holder dies.
 
-    Raises:
-        BlockingIOError: Another process holds it and `is_patient` is false.
+    BlockingIOError when another process holds it and `is_patient` is false.
     """
     path = (root / PROVISION_FILE.lstrip("/")).with_name(f".{name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,12 +16,7 @@ LONGEST_PAUSE_SECONDS = 120.0
 
 
 class ProvisionFailure(StageFailure):
-    """
-    A step ended without its result.
-
-    Attributes:
-        is_final: Whether a retry fails until the cause is fixed.
-    """
+    """A step ended without its result; if that is final, a retry fails until the cause is fixed."""
 
     def __init__(self, cause: str, remedy: str, *, is_final: bool = True, output: str = "") -> None:
         """Describe the failure: a cause and a remedy of one line each, and the end of a program's output."""
@@ -52,10 +47,9 @@ def settle_step(status: Status, name: str, action: Callable[[], str], clock: Clo
     """
     Run a step until it is done or failed for good; retry what may pass, with pauses of up to two minutes.
 
-    Effects: the step's state in the status file, with the cause of a failure.
+    `action` returns a description for users in one line; it must be safe to repeat.
 
-    Args:
-        action: Returns a description for users in one line; it must be safe to repeat.
+    Effects: the step's state in the status file, with the cause of a failure.
     """
     pause = FIRST_PAUSE_SECONDS
     for number in range(1, tries + 1):

@@ -6,10 +6,13 @@ without a password.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from deeplearning_node.packages import MANAGERS, VARIABLES
 from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.program_failure import LATE, LOCKED, NETWORK, Meaning, explain_failure
 from deeplearning_provision.program_log import Transcript
 from deeplearning_provision.steps import ProvisionFailure
 
@@ -31,39 +34,13 @@ _ASK = {
     "apt-get": ("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n"),
     "dnf": ("rpm", "--query", "--queryformat=%{NAME} installed\\n"),
 }
-_NETWORK_MARKS = (
-    "Temporary failure resolving",
-    "Could not resolve",
-    "Could not connect",
-    "Unable to connect",
-    "Connection failed",
-    "Connection timed out",
-    "Failed to fetch",
-    "Failed to download",
-    "Curl error",
-    "Could not get lock",
-    "Unable to acquire the dpkg frontend lock",
-)
-"""What apt-get, dnf and dpkg write of a network, a server or another's lock that may be gone later."""
-
-
-def find_manager(programs: Programs) -> str:
-    """Return the node's package manager; empty when it has none that is known."""
-    return next((command for command in MANAGERS if programs.has(command)), "")
+_NO_SUDO = re.compile(r"sudo is not installed|sudo: a password is required|may not run sudo")
 
 
 def name_packages(needs: Sequence[str], programs: Programs) -> list[str]:
-    """
-    Return the packages that bring what a build takes, as this system calls them.
-
-    Args:
-        needs: `COMPILER`, `MAKE`, `HEADERS` or `ENSUREPIP`.
-        programs: The node's programs.
-
-    Raises:
-        ProvisionFailure: There is no package manager.
-    """
-    return [BUILD_PACKAGES[_need_manager(needs, programs)][need] for need in needs]
+    """Return the packages that bring what a build takes, such as `COMPILER` or `HEADERS`, as this system calls them."""
+    packages = BUILD_PACKAGES[_find_manager(needs, programs)]
+    return [packages[need] for need in needs]
 
 
 def install_system_packages(
@@ -72,18 +49,11 @@ def install_system_packages(
     """
     Install packages; those that are there keep their version and need no network.
 
+    ProvisionFailure when they cannot be installed; what a network or a lock caused may pass.
+
     Effects: `apt-get update` and `install`, or `dnf install`, with sudo unless this is root. Nothing restarts.
-
-    Args:
-        programs: The node's programs.
-        transcript: Where output goes.
-        names: Of the packages.
-        tell: Told what happens now.
-
-    Raises:
-        ProvisionFailure: They could not be installed; what a network or a lock caused may pass.
     """
-    manager = _need_manager(names, programs)
+    manager = _find_manager(names, programs)
     missing = [name for name in names if name not in _list_installed(manager, names, programs)]
     if not missing:
         return
@@ -98,11 +68,12 @@ def install_system_packages(
     try:
         _run(transcript, programs, (*install, *_OPTIONS[manager], *missing))
     except ProgramError as error:
-        raise _explain(error, missing, f"{heard}\n{error.output}", transcript) from error
+        error.output = f"{heard}\n{error.output}"
+        raise _explain(error, missing, transcript.log) from error
 
 
-def _need_manager(what: Sequence[str], programs: Programs) -> str:
-    manager = find_manager(programs)
+def _find_manager(what: Sequence[str], programs: Programs) -> str:
+    manager = next((command for command in MANAGERS if programs.has(command)), "")
     if not manager:
         raise ProvisionFailure(
             f"the image lacks {', '.join(what)}, and has neither apt-get nor dnf to install them",
@@ -126,22 +97,19 @@ def _run(transcript: Transcript, programs: Programs, argv: Sequence[str]) -> str
     return transcript.run([*privilege, "env", *words, *argv], timeout_seconds=INSTALL_SECONDS, programs=programs)
 
 
-def _explain(error: ProgramError, names: Sequence[str], heard: str, transcript: Transcript) -> ProvisionFailure:
+def _explain(error: ProgramError, names: Sequence[str], log: Path) -> ProvisionFailure:
     what = ", ".join(names)
-    told = "\n".join([line for line in heard.splitlines() if line.startswith(("E:", "Err:", "Error:", "sudo:"))][-3:])
-    told = told or error.output
-    if error.is_missing or "sudo: a password is required" in heard or "may not run sudo" in heard:
-        return ProvisionFailure(
+    unreached = (
+        f"{what} could not be fetched from the system's package server",
+        "see the route to it; nodes without one need an image that has them; it is tried again",
+    )
+    meanings = (
+        Meaning(
+            _NO_SUDO,
             f"{what} must be installed for the build, and the login user may not use sudo",
             "let the user run sudo without a password, give an image that has them, or use the set-up script",
-            output=told,
-        )
-    if error.is_late or any(mark in heard for mark in _NETWORK_MARKS):
-        return ProvisionFailure(
-            f"{what} could not be fetched from the system's package server",
-            "see the route to it; nodes without one need an image that has them; it is tried again",
-            output=told,
-            is_final=False,
-        )
-    remedy = f"give an image that has them, or use the set-up script (all of it is in {transcript.log})"
-    return ProvisionFailure(f"{what} could not be installed", remedy, output=told)
+        ),
+        *(Meaning(pattern, *unreached, may_pass=True) for pattern in (NETWORK, LOCKED, LATE)),
+    )
+    remedy = f"give an image that has them, or use the set-up script (all of it is in {log})"
+    return explain_failure(error, meanings, f"{what} could not be installed", remedy)

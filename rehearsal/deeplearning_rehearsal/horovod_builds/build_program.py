@@ -20,9 +20,8 @@ sys.path[:0] = ["/opt/product", "/opt/contract"]
 from deeplearning_node.programs import Programs
 from deeplearning_provision.horovod.cuda_toolkit import parse_nvcc_version
 from deeplearning_provision.python.interpreter import ask_interpreter
-from deeplearning_provision.horovod.build import NEEDS, build_horovod
+from deeplearning_provision.horovod.build import NEEDS, build_horovod, try_horovod
 from deeplearning_provision.horovod.plan import plan_horovod
-from deeplearning_provision.horovod.trial import try_horovod
 from deeplearning_provision.python.pip import Pip
 from deeplearning_provision.steps import ProvisionFailure, describe_failure
 from deeplearning_provision.system_packages import (

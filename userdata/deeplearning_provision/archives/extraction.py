@@ -16,21 +16,10 @@ PENDING_FILES = 1024
 
 def extract(archive: Path, kind: str, folder: Path, threads: int, on_position: Callable[[int], None]) -> int:
     """
-    Extract an archive into a folder, which may hold members of it already.
+    Extract an archive into a folder, which may hold members of it already, and return the number of members.
 
-    Args:
-        archive: The file.
-        kind: Its format.
-        folder: The folder, which exists.
-        threads: Number of threads that write small files.
-        on_position: Called with the position in the archive's file, in bytes.
-
-    Returns:
-        The number of members.
-
-    Raises:
-        WrongContentError: The archive is damaged, or a member must not be extracted.
-        OSError: The disk refuses.
+    `threads` write small files; `on_position` is called with the position in the archive's file, in bytes.
+    WrongContentError when the archive is damaged, or a member must not be extracted.
     """
     members = 0
     with ThreadPoolExecutor(threads, "extraction") as pool:

@@ -13,7 +13,7 @@ from deeplearning_provision.archives.reader import find_format
 from deeplearning_provision.archives.safe_path import UnsafeNameError, split_key
 from deeplearning_provision.archives.tree_writer import TreeWriter
 from deeplearning_provision.data.target import DataTarget
-from deeplearning_provision.disk import StatVfs, check_room, render_bytes
+from deeplearning_provision.disk import check_room, render_bytes
 from deeplearning_provision.lease import Lease
 from deeplearning_provision.s3 import ObjectStore, StoredObject, check_digest, choose_check, map_all
 from deeplearning_provision.status import Status
@@ -79,12 +79,7 @@ class ArchiveContent:
         self._sha256 = source.sha256
 
     def required_sha256(self) -> str:
-        """
-        Return the SHA-256 of the settings, else of the object `<key>.sha256`; empty without both.
-
-        Raises:
-            ProvisionFailure: That object does not begin with one.
-        """
+        """Return the SHA-256 of the settings, else of the object `<key>.sha256`; empty without both."""
         beside = f"{self._source.key}.sha256"
         if not self._source.sha256:
             text = self._store.read_text(self._source.bucket, beside)
@@ -95,25 +90,20 @@ class ArchiveContent:
             self._sha256 = found[1].lower() if found else ""
         return self._sha256
 
-    def check_room(self, target: DataTarget, read: StatVfs) -> None:
+    def check_room(self, target: DataTarget) -> None:
         """Require room for the archive and as much again: its members are rarely smaller."""
         if not target.filled(self.digest).exists():
             size = self._item.size * (1 if self._item.is_at(target.archive(self.digest)) else 2)
             how = " (the archive, and at least as much for its members)"
-            check_room(str(self._item), target.folder, size, 1, how=how, read=read)
+            check_room(str(self._item), target.folder, size, 1, how=how)
 
     def fetch(self, target: DataTarget, progress: StepProgress) -> str:
         """
-        Download the archive, compare its digest and extract it into the target's folder.
+        Download the archive, compare its digest and extract it into the target's folder; return a description for
+        users.
 
-        Returns:
-            A description for users.
-
-        Raises:
-            SourceChangedError: The archive was overwritten meanwhile.
-            WrongContentError: It is damaged, or a member must not be extracted.
-            ProvisionFailure: It cannot be read.
-            OSError: The disk refuses.
+        SourceChangedError when the archive is overwritten meanwhile, WrongContentError when it is damaged or a member
+        must not be extracted.
         """
         item, archive = self._item, target.archive(self.digest)
         check = choose_check(item, self._sha256)
@@ -136,12 +126,9 @@ class PrefixContent:
 
     def __init__(self, source: DataSettings, store: ObjectStore, listing_file: Path) -> None:
         """
-        List the prefix.
+        List the prefix into the listing's file.
 
-        Effects: the listing's file.
-
-        Raises:
-            ProvisionFailure: It cannot be listed, is empty, or a key could not be a file's name.
+        ProvisionFailure when it cannot be listed, is empty, or a key could not be a file's name.
         """
         self._what = f"s3://{source.bucket}/{source.key}"
         self._bucket = source.bucket
@@ -194,10 +181,10 @@ class PrefixContent:
         """Return nothing: S3's own checksum of each object is compared."""
         return ""
 
-    def check_room(self, target: DataTarget, read: StatVfs) -> None:
+    def check_room(self, target: DataTarget) -> None:
         """Require room for all objects, unless an earlier run began."""
         if not target.filled(self.digest).exists():
-            check_room(self._what, target.folder, self._size, self._count + self._folders, read=read)
+            check_room(self._what, target.folder, self._size, self._count + self._folders)
 
     def fetch(self, target: DataTarget, progress: StepProgress) -> str:
         """Download what is missing, small objects concurrently, then large ones part by part; as of an archive."""

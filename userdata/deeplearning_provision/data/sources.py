@@ -14,7 +14,8 @@ from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.provision_status import data_step, read_boot
 from deeplearning_provision.data.staging import Staging
-from deeplearning_provision.data.target import TROUBLE, DataTarget, describe_source, switch_link
+from deeplearning_provision.data.target import TROUBLE, DataTarget, describe_source
+from deeplearning_provision.disk import switch_link
 from deeplearning_provision.s3 import ObjectStore, TransferSettings
 from deeplearning_provision.status import Status, lock_file
 from deeplearning_provision.steps import Outcome, ProvisionFailure, join_outcomes, settle_step
@@ -40,19 +41,8 @@ def stage_all(
     """
     Provision every source of the node's settings, concurrently.
 
-    Effects: an entry of /opt/deeplearning/data for each source, and its target.
-
-    Args:
-        facts: Facts of this node.
-        status: Status file with a step for each source.
-        root: Root of the node's file tree.
-        programs: The node's programs.
-        clock: Measures pauses.
-        settings: Sizes of transfers. Default: 16 parts of 64 MiB.
-        is_forced: Whether content that was refused is fetched again. Default: it is not.
-
-    Raises:
-        BlockingIOError: It is forced while another process of this node stages.
+    Effects: an entry of /opt/deeplearning/data for each source, and its target. With `is_forced` content that was
+    refused is fetched again; BlockingIOError when another process of this node stages then.
     """
     provisioning = DataProvisioning(facts, status, root, programs, clock, settings or TransferSettings(), is_forced)
 
@@ -155,12 +145,9 @@ class DataProvisioning:
 
     def _link(self, source: DataSettings, target: Path) -> None:
         link = self._path(f"{DATA_DIRECTORY}/{source.name}")
-        if link.is_symlink() and link.readlink() == target:
-            return
         if link.exists() and not link.is_symlink():
             raise ProvisionFailure(f"{link} must be a link, got something else", "move it away")
-        link.parent.mkdir(parents=True, exist_ok=True)
-        switch_link(link, target, link.parent)
+        switch_link(link, target)
 
     def _check_mount(self, mount_point: Path) -> None:
         try:

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.provision_status import data_step
 from deeplearning_provision.data.content import Content, LeaseLostError, StepProgress, read_content
 from deeplearning_provision.data.target import LEASE, REFUSAL, TROUBLE, DataTarget
-from deeplearning_provision.disk import FullDiskError, StatVfs, explain_disk_error, read_room
+from deeplearning_provision.disk import FullDiskError, explain_disk_errors
 from deeplearning_provision.lease import Lease
 from deeplearning_provision.s3 import ObjectStore, SourceChangedError
 from deeplearning_provision.status import Status
@@ -36,22 +35,16 @@ class Staging:
     # Limits the sources that are fetched at the same time
     slots: threading.Semaphore = field(default_factory=threading.Semaphore)
     is_forced: bool = False  # Whether content that was refused is fetched again
-    read_room: StatVfs = read_room  # Reads the room of a file system
 
     def run(self) -> str:
         """
-        Stage the source.
+        Stage the source and return a description for users.
 
-        Effects: the target's folders; S3 is read.
-
-        Returns:
-            A description for users.
-
-        Raises:
-            ProvisionFailure: The source is not published; nothing that is not whole is in its place.
+        Effects: the target's folders; S3 is read. After a ProvisionFailure nothing that is not whole is in the source's
+        place.
         """
         try:
-            with self._explain():
+            with explain_disk_errors(self._what):
                 self.target.folder.mkdir(parents=True, exist_ok=True)
                 if self.is_forced:
                     self.target.remove_note(REFUSAL)
@@ -76,6 +69,10 @@ class Staging:
                 self.status.start(self._step, f"{error}: begun anew")
 
     @property
+    def _what(self) -> str:
+        return f"s3://{self.source.bucket}/{self.source.key}"
+
+    @property
     def _step(self) -> str:
         return data_step(self.source.name)
 
@@ -92,7 +89,7 @@ class Staging:
                 self.target.remove_rest()
                 return ALREADY
             try:
-                with self._explain():
+                with explain_disk_errors(self._what):
                     return self._fetch(content, lease)
             except (FullDiskError, WrongContentError) as error:
                 if not lease.is_lost():
@@ -107,7 +104,7 @@ class Staging:
 
     def _fetch(self, content: Content, lease: Lease) -> str:
         self.target.remove_rest(content.digest)
-        content.check_room(self.target, self.read_room)
+        content.check_room(self.target)
         detail = content.fetch(self.target, StepProgress(self.status, self._step, lease))
         if lease.is_lost():
             raise LeaseLostError
@@ -119,10 +116,3 @@ class Staging:
         note = self.target.read_note(REFUSAL)
         if note.get("required") == required:
             raise ProvisionFailure(str(note.get("cause")), str(note.get("remedy")))
-
-    @contextlib.contextmanager
-    def _explain(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise explain_disk_error(f"s3://{self.source.bucket}/{self.source.key}", error) from error

@@ -22,7 +22,7 @@ from typing import Any
 from deeplearning_contract.document import ContractError, parse_object
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_node.atomic_file import write_file
-from deeplearning_provision.disk import remove_tree, sync_disk
+from deeplearning_provision.disk import remove_tree, switch_link, sync_disk
 from deeplearning_provision.steps import ProvisionFailure
 
 DATA_FOLDER = "data"
@@ -33,13 +33,6 @@ _REMOVED = ".removed."
 def describe_source(source: DataSettings) -> dict[str, str]:
     """Return the part of a marker that the settings name."""
     return {"bucket": source.bucket, "key": source.key, "sha256": source.sha256}
-
-
-def switch_link(link: Path, target: Path, folder: Path) -> None:
-    """Point a link, which may exist, to a target, by one rename from a folder of the same file system."""
-    new = folder / f".{link.name}.{secrets.token_hex(4)}"
-    new.symlink_to(target)
-    new.rename(link)
 
 
 @dataclass(frozen=True)
@@ -104,12 +97,9 @@ class DataTarget:
 
     def publish(self, source: DataSettings, digest: str) -> None:
         """
-        Publish a filled folder.
+        Publish a filled folder; the next run continues after an OSError.
 
         Effects: the marker, the link; everything else of the source is removed, the data of before too.
-
-        Raises:
-            OSError: The disk refuses, or another run removed the folder; the next run continues.
         """
         filled = self.filled(digest)
         self.write_note(f"{filled.name}.json", {"digest": digest, **describe_source(source)})

@@ -1,9 +1,8 @@
 """Makes an environment on the master: pip resolves, installs once, Horovod is compiled for what is there, and tried."""
 
-import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,10 +10,9 @@ from deeplearning_provision import disk
 from deeplearning_provision.environments.progress import follow_compiler, follow_pip
 from deeplearning_provision.environments.recipe import HOROVOD, Recipe
 from deeplearning_provision.environments.site import Site
-from deeplearning_provision.environments.store import Manifest, find_kept
-from deeplearning_provision.horovod.build import NEEDS, build_horovod
+from deeplearning_provision.environments.store import Manifest, find_kept, hold_place
+from deeplearning_provision.horovod.build import NEEDS, build_horovod, try_horovod
 from deeplearning_provision.horovod.plan import HorovodPlan, describe_compilers, plan_horovod
-from deeplearning_provision.horovod.trial import try_horovod
 from deeplearning_provision.python.interpreter import Interpreter, ask_interpreter
 from deeplearning_provision.python.pip import MISSING_COMPILERS, Pip, Resolved, read_report
 from deeplearning_provision.python.venv import make_venv
@@ -59,23 +57,22 @@ def build_environment(site: Site, interpreter: Interpreter, recipe: Recipe) -> M
     Build an environment in its place on this node, unless pip's resolution of today is there already, and return it.
 
     Effects: packages of the system that the build takes; the environment's folder, which is whole when it has its
-    manifest.
-    A ProvisionFailure leaves nothing of it.
+    manifest. A failure leaves nothing of it.
     """
     begin = site.clock.read()
-    build = Build(site, interpreter, recipe, site.local / f".{recipe.digest}.making-{site.facts.instance_id}")
-    _check_room(build, _expects_cuda(recipe))
-    with _clear(build.scratch):
-        (build.scratch / "tmp").mkdir(parents=True)
+    _check_room(site, is_cuda=_expects_cuda(recipe))
+    with hold_place(site.local, recipe.digest, site.facts.instance_id) as scratch:
+        build = Build(site, interpreter, recipe, scratch)
+        (scratch / "tmp").mkdir(parents=True)
         _install_tools(build)
         packages = _resolve(build)
-        _check_room(build, any(package.name.startswith("nvidia-") for package in packages))
+        _check_room(site, is_cuda=any(package.name.startswith("nvidia-") for package in packages))
         compilers = describe_compilers(site.root, site.programs) if recipe.horovod else {}
         key = recipe.key([package.identity for package in packages], compilers)
-        if (kept := find_kept(site.shared, key)) or (kept := Manifest.read(site.local / key)):
-            return kept
         folder = site.local / key
-        with _clear_unless_whole(folder):
+        if (kept := find_kept(site.shared, key)) or (kept := Manifest.read(folder)):
+            return kept
+        try:
             plan = _fill(build, packages, folder)
             manifest = Manifest(
                 key,
@@ -83,39 +80,23 @@ def build_environment(site: Site, interpreter: Interpreter, recipe: Recipe) -> M
                 tuple(sorted(f"{package.name}=={package.version}" for package in packages)),
                 site.facts.instance_id,
                 round(site.clock.read() - begin, 1),
-                plan.to_document() if plan else {},
+                asdict(plan) if plan else {},
             )
             manifest.write(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     return manifest
 
 
-def _check_room(build: Build, *parts: bool) -> None:
-    size = BUILD_BYTES + sum(CUDA_BYTES for is_needed in parts if is_needed)
-    what = "the environment's build"
-    disk.check_room(what, build.site.local, size, BUILD_INODES, read=disk.read_room, remedy=ROOM_REMEDY)
+def _check_room(site: Site, *, is_cuda: bool) -> None:
+    size = BUILD_BYTES + (CUDA_BYTES if is_cuda else 0)
+    disk.check_room("the environment's build", site.local, size, BUILD_INODES, remedy=ROOM_REMEDY)
 
 
 def _expects_cuda(recipe: Recipe) -> bool:
     """Whether a framework with CUDA comes from the index; pip may download it to see what it needs."""
     return recipe.kind == HOROVOD and bool(recipe.source and recipe.compute_capability)
-
-
-@contextlib.contextmanager
-def _clear(scratch: Path) -> Iterator[None]:
-    shutil.rmtree(scratch, ignore_errors=True)
-    try:
-        yield
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _clear_unless_whole(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if Manifest.read(folder) is None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _install_tools(build: Build) -> None:

@@ -10,11 +10,10 @@ A bucket in which finished environments are kept for later clusters.
 Nothing here fails a node: without the bucket the environment is built, and the step says why it was.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -22,13 +21,10 @@ from deeplearning_contract.document import ContractError
 from deeplearning_contract.setting_parts import EnvironmentCacheSettings
 from deeplearning_node.aws_clients import AwsError
 from deeplearning_node.aws_errors import error_code
-from deeplearning_node.deadline import Clock
 from deeplearning_provision.environments.archive import Archive
 from deeplearning_provision.environments.store import ARCHIVE, COMPLETE, Manifest, make_memo, read_memo
-from deeplearning_provision.s3 import Check, ObjectStore, check_digest
+from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure, WrongContentError
-
-T = TypeVar("T")
 
 ABSENT = frozenset({"NoSuchKey", "404"})
 LARGEST_NOTE = 1 << 20
@@ -45,11 +41,6 @@ class EnvironmentCache:
 
     settings: EnvironmentCacheSettings  # Where it is
     store: ObjectStore
-
-    @classmethod
-    def open(cls, settings: EnvironmentCacheSettings, region: str, clock: Clock) -> "EnvironmentCache":
-        """Make no call yet."""
-        return cls(settings, ObjectStore(region, clock))
 
     def __str__(self) -> str:
         """Name it as users write it."""
@@ -74,13 +65,10 @@ class EnvironmentCache:
         Several threads call `on_bytes` with the number of bytes. CacheError when the archive cannot be downloaded, or
         is another one.
         """
-        name = self._name_archive(manifest, archive)
         folder.mkdir(parents=True)
-        check = Check("sha256", bytes.fromhex(archive.sha256), hashlib.sha256)
+        key = self._name_archive(manifest, archive)
         try:
-            item = self.store.describe(self.settings.bucket, f"{self.settings.prefix}{name}")
-            self.store.fetch(item, folder / ARCHIVE, on_bytes, folder)
-            check_digest(folder / ARCHIVE, item, check, lambda _: None)
+            self.store.fetch_verified(self.settings.bucket, key, archive.sha256, folder / ARCHIVE, on_bytes)
         except WrongContentError as error:
             raise CacheError(f"its archive was refused: {error.cause}") from error
         except ProvisionFailure as error:
@@ -99,52 +87,39 @@ class EnvironmentCache:
 
         if manifest.archive is None:
             raise CacheError("the environment has no archive")
-        name = self._name_archive(manifest, manifest.archive)
+        key = self._name_archive(manifest, manifest.archive)
         transfer = S3Transfer(client=self.store.client)
-        bucket, prefix = self.settings.bucket, self.settings.prefix
         try:
-            transfer.upload_file(str(folder / ARCHIVE), bucket, f"{prefix}{name}", callback=on_bytes)
+            transfer.upload_file(str(folder / ARCHIVE), self.settings.bucket, key, callback=on_bytes)
         except (*AwsError, Boto3Error) as error:
             raise CacheError(f"the archive cannot be written: {error}") from error
-        for key, text in (
-            (f"{manifest.key}/{COMPLETE}", manifest.to_text()),
-            (f"{recipe}.json", make_memo(manifest.key)),
-        ):
-            self._ask(lambda key=key, text=text: self._put(key, text), f"{key} cannot be written")  # type: ignore[misc]
+        self._put(f"{manifest.key}/{COMPLETE}", manifest.to_text())
+        self._put(f"{recipe}.json", make_memo(manifest.key))
 
     def _name_archive(self, manifest: Manifest, archive: Archive) -> str:
-        return f"{manifest.key}/{archive.sha256}.tar"
+        return f"{self.settings.prefix}{manifest.key}/{archive.sha256}.tar"
 
-    def _put(self, key: str, text: str) -> Any:
+    def _put(self, key: str, text: str) -> None:
         name = f"{self.settings.prefix}{key}"
-        return self.store.client.put_object(Bucket=self.settings.bucket, Key=name, Body=text.encode())
+        try:
+            self.store.client.put_object(Bucket=self.settings.bucket, Key=name, Body=text.encode())
+        except AwsError as error:
+            raise CacheError(f"{key} cannot be written: {error}") from error
 
     def _read(self, key: str) -> str:
         """Return a small object; empty when it is not there. A refusal is not tried again: a build is at hand."""
-
         bucket, name = self.settings.bucket, f"{self.settings.prefix}{key}"
-
-        def ask() -> Any:
-            try:
-                return self.store.client.get_object(Bucket=bucket, Key=name)
-            except ClientError as error:
-                self.store.refuse_missing(bucket, name, error)
-                raise
-
-        def read() -> str:
-            try:
-                answer = ask()
-            except AwsError as error:
-                if error_code(error) in ABSENT:
-                    return ""
-                raise
-            with answer["Body"] as body:
-                return bytes(body.read(LARGEST_NOTE)).decode("utf-8", "replace")
-
-        return self._ask(read, f"{key} cannot be read")
-
-    def _ask(self, action: Callable[[], T], what: str) -> T:
         try:
-            return action()
+            with self._get(bucket, name) as body:
+                return bytes(body.read(LARGEST_NOTE)).decode("utf-8", "replace")
         except AwsError as error:
-            raise CacheError(f"{what}: {error}") from error
+            if error_code(error) in ABSENT:
+                return ""
+            raise CacheError(f"{key} cannot be read: {error}") from error
+
+    def _get(self, bucket: str, name: str) -> Any:
+        try:
+            return self.store.client.get_object(Bucket=bucket, Key=name)["Body"]
+        except ClientError as error:
+            self.store.refuse_missing(bucket, name, error)
+            raise

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.programs import ProgramError
+from deeplearning_provision.disk import switch_link
 from deeplearning_provision.environments.recipe import Recipe
-from deeplearning_provision.environments.site import CURRENT, Site
+from deeplearning_provision.environments.site import CURRENT, Site, make_shared
 from deeplearning_provision.environments.store import COMPLETE
-from deeplearning_provision.environments.wait import hold_making, wait_for_master
-from deeplearning_provision.python.pip import choose_lines, is_network_failure
-from deeplearning_provision.python.venv import switch_link
+from deeplearning_provision.program_failure import NETWORK, Meaning, explain_failure
 from deeplearning_provision.steps import ProvisionFailure
 
 CREATE_SECONDS = 2 * 3600
@@ -38,12 +37,7 @@ def provide_conda(site: Site, recipe: Recipe) -> str:
     def is_whole() -> bool:
         return (prefix / COMPLETE).exists()
 
-    if site.is_master:
-        with hold_making(site, recipe, is_whole) as is_left:
-            if is_left:
-                _make(site, recipe, prefix)
-    else:
-        wait_for_master(site, recipe, is_whole)
+    make_shared(site, recipe, is_whole, lambda: _make(site, recipe, prefix))
     _try_python(site, prefix)
     switch_link(site.local / CURRENT, str(prefix))
     document = json.loads((prefix / COMPLETE).read_text(encoding="utf-8"))
@@ -63,11 +57,8 @@ def _make(site: Site, recipe: Recipe, prefix: Path) -> None:
             environment={"CONDA_ALWAYS_YES": "true", "PYTHONNOUSERSITE": "1"},
         )
     except ProgramError as error:
-        remedy = "correct the conda file, or see the route to its channels"
-        is_final = not is_network_failure(error.output)
-        raise ProvisionFailure(
-            f"{Path(program).name} failed", remedy, output=choose_lines(error.output), is_final=is_final
-        ) from error
+        told = (f"{Path(program).name} failed", "correct the conda file, or see the route to its channels")
+        raise explain_failure(error, [Meaning(NETWORK, *told, may_pass=True)], *told) from error
     made = {"recipe": asdict(recipe), "built_by": site.facts.instance_id}
     write_file(prefix / COMPLETE, json.dumps(made | {"seconds": site.clock.read() - begin}) + "\n")
 

@@ -7,9 +7,8 @@ from deeplearning_provision import disk
 from deeplearning_provision.environments.archive import DamagedArchiveError, measure, pack, unpack, verify
 from deeplearning_provision.environments.build import ROOM_REMEDY, build_environment
 from deeplearning_provision.environments.cache import CacheError, EnvironmentCache
-from deeplearning_provision.environments.progress import add_up
 from deeplearning_provision.environments.recipe import Recipe
-from deeplearning_provision.environments.site import CURRENT, Site
+from deeplearning_provision.environments.site import CURRENT, Site, make_shared
 from deeplearning_provision.environments.store import (
     ARCHIVE,
     COMPLETE,
@@ -22,9 +21,9 @@ from deeplearning_provision.environments.store import (
     publish,
     write_memo,
 )
-from deeplearning_provision.environments.wait import hold_making, wait_for_master
 from deeplearning_provision.python.interpreter import Interpreter, ask_interpreter
-from deeplearning_provision.python.venv import import_frameworks, switch_link
+from deeplearning_provision.python.venv import import_frameworks
+from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure
 
 TRIES = 2
@@ -40,8 +39,8 @@ class Flow:
         self._site = site
         self._interpreter = interpreter
         self._recipe = recipe
-        settings = site.settings.cache
-        self._cache = EnvironmentCache.open(settings, site.facts.region, site.clock) if settings else None
+        settings, store = site.settings.cache, ObjectStore(site.facts.region, site.clock)
+        self._cache = EnvironmentCache(settings, store) if settings else None
         self._cache_note = ""
         self._origin = "it was here already"
 
@@ -64,7 +63,7 @@ class Flow:
                 if number == TRIES or not site.is_master:
                     raise _explain_damage(folder, error) from error
                 self._refuse(folder, error)
-        switch_link(site.local / CURRENT, manifest.key)
+        disk.switch_link(site.local / CURRENT, manifest.key)
         if site.is_master:
             self._fill_cache()
         note = f"; {self._cache_note}" if self._cache_note else ""
@@ -84,12 +83,8 @@ class Flow:
 
     def _bring(self) -> Manifest:
         site = self._site
-        if site.is_master:
-            with hold_making(site, self._recipe, self._is_kept) as is_left:
-                if is_left:
-                    self._make()
-        elif self._find_installed() is None:
-            wait_for_master(site, self._recipe, self._is_kept)
+        if site.is_master or self._find_installed() is None:
+            make_shared(site, self._recipe, lambda: self._find_kept() is not None, self._make)
         return self._find_installed() or self._install()
 
     def _find_installed(self) -> Manifest | None:
@@ -97,9 +92,6 @@ class Flow:
 
     def _find_kept(self) -> Manifest | None:
         return find_kept(self._site.shared, find_key(self._site.shared, self._recipe.digest))
-
-    def _is_kept(self) -> bool:
-        return self._find_kept() is not None
 
     def _make(self) -> None:
         site = self._site
@@ -189,7 +181,7 @@ class Flow:
                 disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
                 hold_place(site.shared, manifest.key, site.facts.instance_id) as place,
             ):
-                cache.fetch(manifest, manifest.archive, place, add_up(site.count))
+                cache.fetch(manifest, manifest.archive, place, site.add)
                 publish(place, site.shared, manifest)
         except CacheError as error:
             self._cache_note = f"{cache} was not used: {error}"
@@ -208,7 +200,7 @@ class Flow:
             if not self._cache_note and cache.find(self._recipe.digest):
                 return
             site.tell(f"copying the environment to {cache}", kept.archive.size, "bytes")
-            cache.keep(self._recipe.digest, kept, site.shared / kept.key, add_up(site.count))
+            cache.keep(self._recipe.digest, kept, site.shared / kept.key, site.add)
             self._cache_note += f"; it was put into {cache}" if self._cache_note else f"put into {cache}"
         except CacheError as error:
             self._cache_note = self._cache_note or f"{cache} was not used: {error}"
@@ -216,7 +208,7 @@ class Flow:
 
 def _check_room(folder: Path, size: int, files: int, remedy: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    disk.check_room("the environment", folder, size, files, read=disk.read_room, remedy=remedy)
+    disk.check_room("the environment", folder, size, files, remedy=remedy)
 
 
 def _explain_damage(folder: Path, error: DamagedArchiveError) -> ProvisionFailure:

@@ -11,16 +11,16 @@ The software in which jobs run: declared once, made once by the master, the same
 /opt/deeplearning/environments/current leads to the environment; nothing is there for a container.
 """
 
+import re
 from pathlib import Path
 
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
-from deeplearning_node.programs import Programs
+from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
+from deeplearning_provision.disk import switch_link
 from deeplearning_provision.environments.conda import provide_conda
-from deeplearning_provision.environments.container import provide_container
 from deeplearning_provision.environments.flow import Flow
-from deeplearning_provision.environments.image import provide_image
 from deeplearning_provision.environments.recipe import (
     CONDA,
     CONTAINER,
@@ -29,10 +29,18 @@ from deeplearning_provision.environments.recipe import (
     Recipe,
     find_recipe,
 )
-from deeplearning_provision.environments.site import Site
+from deeplearning_provision.environments.site import CURRENT, Site
+from deeplearning_provision.program_failure import NETWORK, Meaning, explain_failure
 from deeplearning_provision.python.interpreter import Interpreter
+from deeplearning_provision.python.venv import import_frameworks, make_venv
 from deeplearning_provision.status import Status, lock_file
 from deeplearning_provision.steps import ProvisionFailure
+
+IMAGE_FOLDER = "image"
+"""Of the environment that shows the packages of a Python that is in no environment itself."""
+PULL_SECONDS = 2 * 3600
+ASK_SECONDS = 60
+_NO_RIGHT = re.compile("permission denied", re.IGNORECASE)
 
 
 def build_or_install(
@@ -44,7 +52,7 @@ def build_or_install(
     One process of a node does this at a time. With `is_thorough` the master reads the archive to its end, and builds a
     damaged one anew; otherwise nodes find damage when they unpack it. The step's last detail describes the environment.
     """
-    site = Site.open(facts, status, root, programs, clock, is_thorough=is_thorough)
+    site = Site(facts, status, root, programs, clock, is_thorough)
     with lock_file(root, ENVIRONMENT_STEP):
         site.transcript.begin()
         site.local.mkdir(parents=True, exist_ok=True)
@@ -53,7 +61,7 @@ def build_or_install(
         if recipe.kind == CONDA:
             status.finish(ENVIRONMENT_STEP, provide_conda(site, recipe))
         elif recipe.kind == CONTAINER:
-            status.finish(ENVIRONMENT_STEP, provide_container(site, recipe))
+            status.finish(ENVIRONMENT_STEP, _pull_image(site, recipe.source))
         elif interpreter is not None:
             _provide_over_image(site, recipe, interpreter)
         else:
@@ -85,3 +93,43 @@ def _check_framework(pinned: str, recipe: Recipe) -> None:
             f"environment.framework must be left out where the image has another, got {pinned} beside {found}",
             "give an image without a framework, or a requirements file, and deploy",
         )
+
+
+def provide_image(site: Site, interpreter: Interpreter) -> str:
+    """Let jobs use the image's Python, if its Horovod works, and return one line about it; empty when it does not."""
+    site.tell("importing the image's Horovod")
+    try:
+        import_frameworks(interpreter.program, interpreter.frameworks, interpreter.horovod, site.transcript)
+    except ProvisionFailure as error:
+        site.tell(f"the image's Horovod is of no use: {error.cause}")
+        return ""
+    if interpreter.is_virtual:
+        switch_link(site.local / CURRENT, str(interpreter.program.parents[1]))
+    else:
+        folder = site.local / IMAGE_FOLDER
+        if not (folder / "bin" / "pip").exists():  # It is written last.
+            make_venv(interpreter, folder, site.transcript)
+        switch_link(site.local / CURRENT, IMAGE_FOLDER)
+    frameworks = ", ".join(f"{name} {version}" for name, version in interpreter.frameworks.items())
+    return f"the image's own Horovod for {frameworks}, at {interpreter.path}; nothing was built"
+
+
+def _pull_image(site: Site, image: str) -> str:
+    """Pull a container image, check that the login user may run it, and return one line about it."""
+    if not site.programs.has("docker"):
+        raise ProvisionFailure("the image of the nodes has no docker", "give a deep learning image, which has it")
+    site.tell(f"pulling {image}")
+    failed = f"{image} could not be pulled"
+    meanings = (
+        Meaning(
+            _NO_RIGHT, "the login user may not use docker", "add the user to the group docker in the set-up script"
+        ),
+        Meaning(NETWORK, failed, "see the route to its registry", may_pass=True),
+    )
+    try:
+        site.transcript.run(["docker", "pull", "--quiet", image], timeout_seconds=PULL_SECONDS)
+        site.transcript.run(["docker", "image", "inspect", "--format", "{{.Id}}", image], timeout_seconds=ASK_SECONDS)
+    except ProgramError as error:
+        remedy = "see its name and tag; a private registry needs a login of the nodes, such as ECR's credential helper"
+        raise explain_failure(error, meanings, failed, remedy) from error
+    return f"container image {image}"

@@ -1,14 +1,12 @@
 """What the output of long programs says of how far they are."""
 
 import re
-import threading
 from collections.abc import Callable
 
 from deeplearning_node.deadline import Clock
 
 LEAST_PERCENT = 5
 """Below it, the time that is left is a guess without worth."""
-UNIT = "%"
 _PERCENT = re.compile(r"\[\s*(\d{1,3})%\]")
 _COLLECTING = re.compile(r"(Collecting|Processing) ")
 _DOWNLOADING = re.compile(r"\s*Downloading (\S+)(?: \(([^)]+)\))?")
@@ -55,26 +53,8 @@ def follow_compiler(tell: Tell, what: str, clock: Clock) -> Callable[[str], None
         if not found or not most < int(found[1]) <= 100:  # noqa: PLR2004 - percent
             return
         most = int(found[1])
-        left = (clock.read() - begin) * (100 - most) / most
-        tell(f"{what}{describe_rest(left) if most >= LEAST_PERCENT else ''}", most, 100, UNIT)
+        # In minutes, since every second would be news otherwise.
+        minutes = max(1, round((clock.read() - begin) * (100 - most) / most / 60))
+        tell(f"{what}, about {minutes} min left" if most >= LEAST_PERCENT else what, most, 100, "%")
 
     return read
-
-
-def describe_rest(seconds: float) -> str:
-    """Return what is left of something, in minutes, since every second would be news otherwise."""
-    minutes = max(1, round(seconds / 60))
-    return f", about {minutes} min left"
-
-
-def add_up(count: Callable[[int], None]) -> Callable[[int], None]:
-    """Return what takes pieces, from any thread, and tells their sum."""
-    lock, total = threading.Lock(), 0
-
-    def add(piece: int) -> None:
-        nonlocal total
-        with lock:
-            total += piece
-            count(total)
-
-    return add

@@ -1,32 +1,38 @@
-"""Where an environment is made on a node, and what its parts have in common."""
+"""
+One node and its cluster while an environment is made.
+
+One node makes what all share; the others wait for it and report its progress.
+"""
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from deeplearning_contract.document import parse_object
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY, PROVISION_FILE, NodeRole
-from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
+from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_node.atomic_file import write_file
-from deeplearning_node.aws_clients import AwsClients, AwsFailure, call_until
-from deeplearning_node.aws_errors import is_passing
-from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import ENVIRONMENT_STEP, read_boot
+from deeplearning_provision.environments.recipe import Recipe
+from deeplearning_provision.lease import Lease
 from deeplearning_provision.program_log import Transcript
+from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.status import Status
-from deeplearning_provision.steps import ProvisionFailure
+from deeplearning_provision.steps import ProvisionFailure, WrongContentError, describe_failure
 
 SHARED_FOLDER = ".deeplearning/environments"
 """Below the shared file system."""
 CURRENT = "current"
 LOG = f"{PROVISION_FILE.rpartition('/')[0]}/environment.log"
-FETCH_SECONDS = 300
+LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -34,34 +40,26 @@ class Site:
     """One node, as the making of its environment sees it."""
 
     facts: NodeFacts  # What the node knows of itself
-    settings: EnvironmentSettings  # The environment that was declared
     status: Status  # Where progress is written
     root: Path  # Where the node's file tree begins
     programs: Programs
     clock: Clock  # Its time
-    transcript: Transcript  # The log of what runs
+    is_thorough: bool = False  # Whether archives are read to their end before they count as whole
     # What this master makes for the cluster; empty while it makes nothing
     claim: dict[str, Any] = field(default_factory=dict)
-    is_thorough: bool = False  # Whether archives are read to their end before they count as whole
 
-    @classmethod
-    def open(
-        cls,
-        facts: NodeFacts,
-        status: Status,
-        root: Path,
-        programs: Programs,
-        clock: Clock,
-        *,
-        is_thorough: bool = False,
-    ) -> "Site":
-        """Return the site of a node's environment; ProvisionFailure when none was declared."""
-        if facts.needs.environment is None:
+    @property
+    def settings(self) -> EnvironmentSettings:
+        """The environment that was declared; ProvisionFailure when none was."""
+        if self.facts.needs.environment is None:
             raise ProvisionFailure("no environment was declared", "give the cluster's construct an environment")
+        return self.facts.needs.environment
+
+    @cached_property
+    def transcript(self) -> Transcript:
+        """The log of the programs that run."""
         # A service may have no HOME, below which pip keeps its cache.
-        home = {"HOME": str(Path.home())}
-        transcript = Transcript(root / LOG.lstrip("/"), programs, home)
-        return cls(facts, facts.needs.environment, status, root, programs, clock, transcript, {}, is_thorough)
+        return Transcript(self.root / LOG.lstrip("/"), self.programs, {"HOME": str(Path.home())})
 
     @property
     def is_master(self) -> bool:
@@ -96,6 +94,10 @@ class Site:
     def count(self, done: int) -> None:
         """Say how much of it is done."""
         self.status.advance(ENVIRONMENT_STEP, done)
+
+    def add(self, done: int) -> None:
+        """Say how much more of it is done, from any thread."""
+        self.status.add(ENVIRONMENT_STEP, done)
 
     def show(self, detail: str, done: int, total: int, unit: str) -> None:
         """Say what happens within the same part, and how far that is."""
@@ -134,26 +136,54 @@ class Site:
         path = self.local / f"{source.sha256[:16]}-{name}"
         if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == source.sha256:
             return path
-        data = self._download(source)
-        found = hashlib.sha256(data).hexdigest()
-        if found != source.sha256:
-            what = f"s3://{source.bucket}/{source.key}"
-            raise ProvisionFailure(f"sha256 of {what} must be {source.sha256}, got {found}", "deploy again")
-        write_file(path, data.decode("utf-8", "surrogateescape"))
+        try:
+            store = ObjectStore(self.facts.region, self.clock)
+            store.fetch_verified(source.bucket, source.key, source.sha256, path, lambda _: None)
+        except WrongContentError as error:
+            raise ProvisionFailure(error.cause, "deploy again") from error
         return path
 
-    def _download(self, source: ScriptSettings) -> bytes:
-        clients = AwsClients(self.facts.region)
 
-        def fetch() -> bytes:
-            body: bytes = clients.s3.get_object(Bucket=source.bucket, Key=source.key)["Body"].read()
-            return body
+def make_shared(site: Site, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
+    """
+    Make a shared environment on the master, unless it is done; on a worker, wait for it for as long as it takes.
 
-        try:
-            return call_until(Deadline.after(self.clock, FETCH_SECONDS), fetch)
-        except AwsFailure as error:
-            cause = error.__cause__
-            is_final = isinstance(cause, Exception) and not is_passing(cause)
-            what = f"s3://{source.bucket}/{source.key}"
-            remedy = error.remedy or "deploy again"
-            raise ProvisionFailure(f"{what} cannot be read: {error.cause}", remedy, is_final=is_final) from error
+    A master that failed may be mended, and the file system's word about a master may be of an earlier cluster: neither
+    ends the waiting, and both are reported.
+
+    Effects: the work of the master and the cause of a failure, in a file for the cluster on the shared file system.
+    """
+    if site.is_master:
+        _make_alone(site, recipe, is_done, make)
+        return
+    while not is_done():
+        site.wait(_describe_wait(site, recipe))
+        site.clock.wait(LOOK_SECONDS)
+
+
+def _make_alone(site: Site, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
+    site.write_claim(digest=recipe.digest, recipe=asdict(recipe), instance=site.facts.instance_id, failure="", doing="")
+    lease = Lease(site.shared / f"{recipe.digest}.lock", site.facts.instance_id, site.clock)
+    try:
+        with lease.hold(is_done, lambda owner: site.wait(f"{owner or 'another node'} is making it")) as is_left:
+            if is_left:
+                make()
+    except Exception as error:
+        site.write_claim(failure=str(describe_failure(error)), doing="")
+        raise
+    finally:
+        site.claim.clear()
+
+
+def _describe_wait(site: Site, recipe: Recipe) -> str:
+    claim = site.read_claim()
+    if not claim:
+        return "waiting for the master to begin"
+    if claim.get("digest") != recipe.digest:
+        found = claim.get("recipe")
+        differences = "; ".join(recipe.differences(found if isinstance(found, dict) else {}))
+        return f"waiting: the master makes another environment ({differences}); give both groups one image"
+    if claim.get("failure"):
+        return f"waiting: the master failed: {claim['failure']}"
+    doing = f": {claim['doing']}" if claim.get("doing") else ""
+    return f"waiting for the master, {claim.get('instance')}, to make it{doing}"

@@ -143,17 +143,16 @@ def discard(folder: Path) -> None:
         remove_tree(aside)
 
 
-def remove_leftovers(folder: Path, owner: str) -> None:
-    """Remove what an interrupted process of this node left in a folder of environments."""
+@contextlib.contextmanager
+def hold_place(folder: Path, key: str, owner: str) -> Iterator[Path]:
+    """
+    Reserve a place where a node makes what will be an environment's folder; it is empty before and after.
+
+    What an interrupted process of this node left in the folder is removed.
+    """
     for pattern in (f".*.making-{owner}", ".*.removed"):
         for path in folder.glob(pattern):
             shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def hold_place(folder: Path, key: str, owner: str) -> Iterator[Path]:
-    """Reserve a place where a node makes what will be an environment's folder; it is empty before and after."""
-    remove_leftovers(folder, owner)
     place = folder / f".{key}.making-{owner}"
     try:
         yield place

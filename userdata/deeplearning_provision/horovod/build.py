@@ -1,14 +1,15 @@
-"""Builds Horovod into a wheel, as planned."""
+"""Builds Horovod into a wheel, as planned, and tries it."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from deeplearning_node.programs import Programs
+from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_provision.horovod.cuda_home import make_cuda_home, nccl_folder
 from deeplearning_provision.horovod.cuda_toolkit import CudaToolkit
 from deeplearning_provision.horovod.plan import FRAMEWORKS, SOURCES, SPAN_STANDARD, HorovodPlan
-from deeplearning_provision.program_log import ignore_line
+from deeplearning_provision.program_log import Transcript, ignore_line
 from deeplearning_provision.python.pip import Pip
+from deeplearning_provision.steps import ProvisionFailure
 
 NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "numpy")
 """
@@ -43,6 +44,34 @@ case $2 in *torch*) code="import torch; torch.version.cuda = None
 $2"; shift 2; set -- -c "$code" "$@" ;; esac
 exec {python} "$@"
 """
+TRIAL_SECONDS = 300
+TRIALS = {
+    "torch": """
+import torch, horovod.torch as hvd
+hvd.init()
+assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [1.0, 1.0]
+""",
+    "tensorflow": """
+import tensorflow, horovod.tensorflow as hvd
+hvd.init()
+assert hvd.allreduce(tensorflow.ones(2), op=hvd.Sum).numpy().tolist() == [1.0, 1.0]
+""",
+    "mxnet": """
+import mxnet, horovod.mxnet as hvd
+hvd.init()
+assert hvd.allreduce(mxnet.nd.ones(2), average=False).asnumpy().tolist() == [1.0, 1.0]
+""",
+}
+_WITH_NCCL = """
+assert hvd.nccl_built(), "built without NCCL"
+"""
+# One rank, without MPI's daemons and without a GPU, which the master may not have.
+_TRIAL_VARIABLES = {
+    "PYTHONNOUSERSITE": "1",
+    "HOROVOD_CONTROLLER": "gloo",
+    "HOROVOD_CPU_OPERATIONS": "gloo",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 
 
 def build_horovod(
@@ -127,3 +156,21 @@ def _list_cuda(toolkit: CudaToolkit, standard: str, scratch: Path, home: Path) -
         # Horovod's CMake says C++11 to nvcc, whose passes would differ: the host's is the wrapper's.
         values["NVCC_APPEND_FLAGS"] = f"-std=c++{standard}"
     return values
+
+
+def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None:
+    """
+    Reduce a tensor over one rank with every framework, with NCCL where GPUs are meant.
+
+    What Horovod says of itself (`--check-build`) is not reliable, a reduction is.
+    """
+    for module in plan.frameworks:
+        try:
+            trial = TRIALS[module] + (_WITH_NCCL if plan.is_cuda else "")
+            transcript.run([str(python), "-c", trial], timeout_seconds=TRIAL_SECONDS, environment=_TRIAL_VARIABLES)
+        except ProgramError as error:  # noqa: PERF203 - importing dwarfs it
+            raise ProvisionFailure(
+                f"Horovod was built for {module} {plan.frameworks[module]} and does not work with it",
+                "choose another version of the framework, or leave horovod out",
+                output=error.output,
+            ) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_provision.python.interpreter import Interpreter
+from deeplearning_provision.python.pip import read_version
 from deeplearning_provision.steps import ProvisionFailure
 
 PROBE_SECONDS = 180
@@ -59,8 +60,7 @@ class Framework:
     @property
     def cuda_major(self) -> int:
         """Major version of its CUDA; 0 without or unknown."""
-        found = re.match(r"\d+", self.cuda)
-        return int(found[0]) if found else 0
+        return read_version(self.cuda)[0]
 
 
 def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> Framework:
@@ -102,22 +102,17 @@ def _runs_on(kernel: str, capability: str) -> bool:
     found = _KERNEL.fullmatch(kernel)
     if found is None:
         return False
-    made, has = (int(found["major"]), int(found["minor"])), _read_capability(capability)
+    made, has = (int(found["major"]), int(found["minor"])), read_version(capability)
     if found["only"]:
         return made == has
     return made <= has and (found["kind"] == "compute" or made[0] == has[0])
 
 
-def _read_capability(capability: str) -> tuple[int, int]:
-    major, _, minor = capability.partition(".")
-    return int(major), int(minor or 0)
-
-
 def _remedy(module: str, kernels: Sequence[str], capability: str) -> str:
-    if module == "torch" and (5, 0) <= _read_capability(capability) < (7, 5):
+    if module == "torch" and (5, 0) <= read_version(capability) < (7, 5):
         # CUDA 13 has no Volta; wheels of 2.7.1 are of CUDA 12.6.
         return "pin torch==2.7.1, which has kernels from sm_50 to sm_90"
-    is_old = all(_read_capability(capability) > _made_for(kernel) for kernel in kernels)
+    is_old = all(read_version(capability) > _made_for(kernel) for kernel in kernels)
     return f"pin {'a later' if is_old else 'an earlier'} version of {module}, or give another instance type"
 
 

@@ -7,16 +7,15 @@ most, where the headers of PyTorch 2.1 and later ask for 17; its gloo does not p
 
 import contextlib
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_provision.horovod.cuda_toolkit import CudaToolkit, choose_toolkit, read_nvcc_version
 from deeplearning_provision.horovod.framework_facts import Framework, ask_framework, check_architecture
 from deeplearning_provision.python.interpreter import Interpreter
-from deeplearning_provision.python.pip import COMPILER_REMEDY
+from deeplearning_provision.python.pip import COMPILER_REMEDY, read_version
 from deeplearning_provision.steps import ProvisionFailure
 
 HOROVOD_RECIPE = 2
@@ -44,6 +43,8 @@ LAST_TENSORFLOW = (2, 18)
 """Horovod 0.28.1 compiles with the headers of 2.15.1, 2.16.2 and 2.18.1; those of 2.20.0 moved `xla_builder.h`."""
 BYTES_A_JOB = 2 << 30
 """Of memory, for one compiler at PyTorch's headers."""
+NEWEST = (9999, 0)
+"""For a version that is no number."""
 PROBE_SECONDS = 180
 
 
@@ -68,10 +69,6 @@ class HorovodPlan:
     def compiler(self) -> str:
         """The C++ compiler."""
         return self.toolkit.compiler if self.toolkit else COMPILER
-
-    def to_document(self) -> dict[str, object]:
-        """Return it as JSON."""
-        return asdict(self)
 
 
 def find_mpi(root: Path, programs: Programs) -> str:
@@ -138,13 +135,7 @@ def choose_standard(frameworks: Mapping[str, str], compiler: int) -> str:
 
 
 def _read_standard(version: str, standards: Sequence[tuple[tuple[int, int], str]]) -> str:
-    return next((standard for least, standard in standards if _read_version(version) >= least), "")
-
-
-def _read_version(version: str) -> tuple[int, int]:
-    """Return major and minor version; one that is no number is taken for the newest."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else (9999, 0)
+    return next((standard for least, standard in standards if read_version(version, NEWEST) >= least), "")
 
 
 def _read_compiler(compiler: str, programs: Programs) -> int:
@@ -161,7 +152,7 @@ def count_jobs() -> int:
 
 
 def _find_obstacle(module: str, framework: Framework) -> str:
-    if module == "tensorflow" and _read_version(framework.version) > LAST_TENSORFLOW:
+    if module == "tensorflow" and read_version(framework.version, NEWEST) > LAST_TENSORFLOW:
         return f"Horovod does not compile with the headers of {framework.version}"
     return f"{framework.missing} is missing" if framework.missing else ""
 

@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.program_failure import (
+    FULL_DISK,
+    LATE,
+    NETWORK,
+    NO_COMPILER,
+    Meaning,
+    explain_failure,
+)
 from deeplearning_provision.program_log import Transcript, ignore_line
 from deeplearning_provision.steps import ProvisionFailure
 
@@ -14,12 +22,6 @@ STEP_SECONDS = 2 * 3600
 """What one run may take: the largest packages, or a compilation on few cores."""
 LEAST_VERSION = (22, 2)
 """Of pip: the first that reports what it would install."""
-TOLD_LINES = 3
-_COMPILER_ERROR = re.compile(
-    r"(:\d+(:\d+)?|\(\d+\)): (fatal |catastrophic )?error\b|^(nvcc|ld|collect2|CMake) ?.*\berror\b", re.IGNORECASE
-)
-"""As g++ (`a.cc:3:7: error:`), nvcc (`a.cu(3): error:`), the linker and CMake write it."""
-
 # The user's own packages do not count, since only this node has them. Nobody answers a question.
 VARIABLES = {
     "PYTHONNOUSERSITE": "1",
@@ -29,40 +31,8 @@ VARIABLES = {
     "PIP_PROGRESS_BAR": "off",
     "GIT_TERMINAL_PROMPT": "0",
 }
-_NETWORK_MARKS = (
-    "Temporary failure in name resolution",
-    "Name or service not known",
-    "NewConnectionError",
-    "ConnectTimeoutError",
-    "ConnectionResetError",
-    "RemoteDisconnected",
-    "ReadTimeoutError",
-    "Read timed out",
-    "ProtocolError",
-    "IncompleteRead",
-    "Connection refused",
-    "Network is unreachable",
-    "Could not resolve host",
-    "Failed to connect to",
-    "Server Error",
-    "Too Many Requests",
-    "i/o timeout",
-    "TLS handshake timeout",
-    "CondaHTTPError",
-)
-_COMPILER_MARKS = (
-    "gcc' failed: No such file",
-    "g++' failed: No such file",
-    "No such file or directory: 'gcc'",
-    "No such file or directory: 'g++'",
-    "No such file or directory: 'cc'",
-    "No such file or directory: 'c++'",
-    "unable to execute 'gcc'",
-    "Python.h: No such file",
-    "No CMAKE_C_COMPILER could be found",
-    "No CMAKE_CXX_COMPILER could be found",
-)
 MISSING_COMPILERS = "compilers are missing to build the requirements"
+_WRONG_HASH = re.compile("DO NOT MATCH THE HASHES")
 WRONG_DIGEST = "a package is not what its hash says"
 COMPILER_REMEDY = (
     "install them in the set-up script or give an image that has them: g++ make python3-dev on Ubuntu and Debian, "
@@ -100,7 +70,7 @@ class Pip:
                 on_line=on_line,
             )
         except ProgramError as error:
-            raise explain_failure(error, arguments[0], self.transcript.log) from error
+            raise explain_pip(error, arguments[0], self.transcript.log) from error
 
     def prepare(self, version: str, *, is_builder: bool) -> None:
         """Ensure a pip, from the image or from Python itself; a builder's must not be too old."""
@@ -115,47 +85,31 @@ class Pip:
                     "install python3-pip in the set-up script, or give an image that has it",
                     output=error.output,
                 ) from error
-        elif is_builder and _read_version(version) < LEAST_VERSION:
+        elif is_builder and read_version(version) < LEAST_VERSION:
             self.run("install", "--upgrade", f"pip>={'.'.join(map(str, LEAST_VERSION))}")
 
 
-def explain_failure(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
+def explain_pip(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
     """Return whether a failure of pip may pass, and pip's own words."""
-    told = choose_lines(error.output)
-    if "DO NOT MATCH THE HASHES" in error.output:
-        return ProvisionFailure(WRONG_DIGEST, "correct the hashes of the requirements", output=told)
-    if is_network_failure(error.output):
-        return ProvisionFailure(
+    meanings = (
+        Meaning(_WRONG_HASH, WRONG_DIGEST, "correct the hashes of the requirements"),
+        Meaning(
+            NETWORK,
             f"pip {what} did not reach its index",
             "see the route to the package index, or pip's configuration; it is tried again",
-            output=told,
-            is_final=False,
-        )
-    if any(mark in error.output for mark in _COMPILER_MARKS):
-        return ProvisionFailure(MISSING_COMPILERS, COMPILER_REMEDY, output=told)
-    if "No space left on device" in error.output:
-        return ProvisionFailure(f"the disk is full during pip {what}", "give a larger workers.volume_size", output=told)
-    if error.is_late:
-        return ProvisionFailure(f"pip {what} took longer than {STEP_SECONDS} s", f"read {log}", output=told)
-    return ProvisionFailure(f"pip {what} failed", f"correct the requirements (all of it is in {log})", output=told)
+            may_pass=True,
+        ),
+        Meaning(NO_COMPILER, MISSING_COMPILERS, COMPILER_REMEDY),
+        Meaning(FULL_DISK, f"the disk is full during pip {what}", "give a larger workers.volume_size"),
+        Meaning(LATE, f"pip {what} took longer than {STEP_SECONDS} s", f"read {log}"),
+    )
+    return explain_failure(error, meanings, f"pip {what} failed", f"correct the requirements (all of it is in {log})")
 
 
-def _read_version(text: str) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def is_network_failure(output: str) -> bool:
-    """Return whether what a program wrote speaks of a network, so that the same may succeed later."""
-    return any(mark in output for mark in _NETWORK_MARKS)
-
-
-def choose_lines(output: str) -> str:
-    """Return the lines that say what is wrong: a compiler's first error, then pip's, else the last ones."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    compilers = [line for line in lines if _COMPILER_ERROR.search(line)][:1]
-    errors = [line for line in lines if line.startswith(("ERROR:", "error:"))]
-    return "\n".join(compilers + (errors or lines)[-TOLD_LINES + len(compilers) :])
+def read_version(text: str, default: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    """Return major and minor version of a text that begins with them."""
+    found = re.match(r"(\d+)(?:\.(\d+))?", text)
+    return (int(found[1]), int(found[2] or 0)) if found else default
 
 
 @dataclass(frozen=True)

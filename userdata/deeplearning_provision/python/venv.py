@@ -1,7 +1,6 @@
 """A virtual environment over the image's Python, in which the image's packages stay visible."""
 
 import shutil
-import tempfile
 from collections.abc import Container, Iterable
 from pathlib import Path
 
@@ -70,14 +69,3 @@ def import_frameworks(python: Path, frameworks: Iterable[str], horovod: Containe
             raise ProvisionFailure(
                 f"{name} cannot be imported in the environment", "correct the requirements", output=error.output
             ) from error
-
-
-def switch_link(link: Path, target: str) -> None:
-    """Let a symbolic link lead elsewhere; whoever follows it meanwhile arrives at the old or the new."""
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if link.is_symlink() and str(link.readlink()) == target:
-        return
-    with tempfile.TemporaryDirectory(dir=link.parent, prefix=f".{link.name}.") as folder:
-        fresh = Path(folder) / link.name
-        fresh.symlink_to(target)
-        fresh.replace(link)

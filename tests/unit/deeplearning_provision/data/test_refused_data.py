@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from deeplearning_provision.data import sources as data_module
+from deeplearning_provision import disk
 from deeplearning_provision.steps import Outcome
 from tests.unit.deeplearning_provision.data_lab import (
     BUCKET,
@@ -267,9 +267,8 @@ def test_a_disk_without_room_is_refused_before_anything_is_fetched(data_lab, kin
     tree = make_tree(9)
     content = make_archive("zip" if kind == "prefix" else kind, tree)
     data_lab.put("set/0" if kind == "prefix" else f"set.{kind}", content)
-    real = data_module.Staging
     free = 256 * 2**20 + len(content) * 3 // 4
-    monkeypatch.setattr(data_module, "Staging", lambda *args: real(*args, read_room=lambda _: Disk(free)))
+    monkeypatch.setattr(disk, "read_room", lambda _: Disk(free))
     detail = refuse(data_lab, data_lab.source("set/" if kind == "prefix" else f"set.{kind}"))
     assert "must be free on" in detail
     assert "before anything is fetched" in detail
@@ -279,8 +278,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_fetched(data_lab, kin
 def test_a_disk_without_inodes_is_refused_before_anything_is_fetched(data_lab, monkeypatch):
     for index in range(3):
         data_lab.put(f"set/{index}", b"content")
-    real = data_module.Staging
-    monkeypatch.setattr(data_module, "Staging", lambda *args: real(*args, read_room=lambda _: Disk(10**12, 2002)))
+    monkeypatch.setattr(disk, "read_room", lambda _: Disk(10**12, 2002))
     assert "2003 inodes must be free on" in refuse(data_lab, data_lab.source("set/"))
     assert data_lab.proxy.served == 0
 

@@ -8,6 +8,7 @@ import pytest
 
 from deeplearning_contract.setting_parts import EnvironmentCacheSettings
 from deeplearning_provision.environments.cache import CacheError, EnvironmentCache
+from deeplearning_provision.s3 import ObjectStore
 from tests.unit.deeplearning_provision.data_lab import BUCKET, BriefClock, Fault
 
 KEPT, MISSING = "0123456789abcdef01234567", "fedcba9876543210fedcba98"
@@ -19,7 +20,7 @@ def cache(data_lab):
     data_lab.proxy.decide = lambda _method, path, _limits: (
         Fault(status=403, code="AccessDenied") if path.endswith(".json") else None
     )
-    return EnvironmentCache.open(EnvironmentCacheSettings(BUCKET, "environments/"), "us-east-1", BriefClock())
+    return EnvironmentCache(EnvironmentCacheSettings(BUCKET, "environments/"), ObjectStore("us-east-1", BriefClock()))
 
 
 def test_an_entry_that_no_listing_shows_is_not_there(cache):

@@ -91,7 +91,7 @@ class Lab:
         clock = clock or LookingClock()
         status = Status(root, clock)
         status._write = lambda: None
-        site = Site.open(facts, status, root, None, clock, is_thorough=is_thorough)
+        site = Site(facts, status, root, None, clock, is_thorough)
         site.local.mkdir(parents=True, exist_ok=True)
         return site, Flow(site, None, RECIPE)
 

@@ -6,7 +6,7 @@ import pytest
 
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_provision.program_log import LARGEST_LOG, Transcript
-from deeplearning_provision.python.pip import Pip, explain_failure, read_report
+from deeplearning_provision.python.pip import Pip, explain_pip, read_report
 from deeplearning_provision.steps import ProvisionFailure
 
 # What pip 23.0 to 25.1 wrote, shortened.
@@ -49,12 +49,12 @@ FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No 
     ],
 )
 def test_a_failure_is_final_unless_the_network_made_it(output, cause, is_final):
-    failure = explain_failure(ProgramError("pip", output, status=1), "wheel", Path("/log"))
+    failure = explain_pip(ProgramError("pip", output, status=1), "wheel", Path("/log"))
     assert (failure.cause, failure.is_final) == (cause, is_final)
 
 
 def test_pips_own_errors_are_what_the_user_is_told():
-    failure = explain_failure(ProgramError("pip", UNSATISFIABLE, status=1), "install", Path("/log"))
+    failure = explain_pip(ProgramError("pip", UNSATISFIABLE, status=1), "install", Path("/log"))
     assert failure.output == UNSATISFIABLE.strip()
     assert failure.remedy == "correct the requirements (all of it is in /log)"
 

@@ -10,7 +10,14 @@ import pytest
 
 from deeplearning_node.programs import Programs
 from deeplearning_provision.horovod import plan as horovod_plan
-from deeplearning_provision.horovod.build import WRAPPER, build_horovod, list_variables, write_program
+from deeplearning_provision.horovod.build import (
+    TRIALS,
+    WRAPPER,
+    build_horovod,
+    list_variables,
+    try_horovod,
+    write_program,
+)
 from deeplearning_provision.horovod.cuda_toolkit import CUDA_HOME, IMAGE, PYPI, UBUNTU, CudaToolkit
 from deeplearning_provision.horovod.framework_facts import Framework
 from deeplearning_provision.horovod.plan import (
@@ -21,7 +28,6 @@ from deeplearning_provision.horovod.plan import (
     find_mpi,
     plan_horovod,
 )
-from deeplearning_provision.horovod.trial import TRIALS, try_horovod
 from deeplearning_provision.program_log import Transcript
 from deeplearning_provision.python.interpreter import ask_interpreter
 from deeplearning_provision.python.pip import Pip
@@ -305,7 +311,7 @@ def test_a_cuda_framework_on_gpu_nodes_is_not_given_a_cpu_horovod(tmp_path, inte
     write_nvcc(tmp_path / "usr/local/cuda", "12.9")
     touch(tmp_path, "usr/local/cuda/include/nccl.h")
     assert plan("9.0").toolkit.kind == IMAGE
-    assert plan("9.0").to_document()["toolkit"]["architectures"] == ("70", "75", "80", "86", "90")
+    assert plan("9.0").toolkit.architectures == ("70", "75", "80", "86", "90")
 
 
 def test_a_torch_without_kernels_for_the_gpus_is_refused_before_compilers_are_looked_for(
