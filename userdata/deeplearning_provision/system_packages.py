@@ -26,6 +26,7 @@ Package manager -> what a build takes -> the package that brings it.
 
 Debian and Ubuntu keep ensurepip in python3-venv, and Python.h in python3-dev, both of the system's own version.
 """
+OS_RELEASE = "/etc/os-release"
 INSTALL_SECONDS = 1800
 ASK_SECONDS = 60
 _OPTIONS = {"apt-get": ("--no-upgrade",), "dnf": ()}
@@ -35,6 +36,16 @@ _ASK = {
     "dnf": ("rpm", "--query", "--queryformat=%{NAME} installed\\n"),
 }
 _NO_SUDO = re.compile(r"sudo is not installed|sudo: a password is required|may not run sudo")
+
+
+def read_system(root: Path) -> str:
+    """Return the distribution and its version, such as `ubuntu 24.04`; empty where the system does not say."""
+    try:
+        lines = (root / OS_RELEASE.lstrip("/")).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    values = dict(line.replace('"', "").split("=", 1) for line in lines if "=" in line)
+    return f"{values.get('ID', '')} {values.get('VERSION_ID', '')}".strip()
 
 
 def name_packages(needs: Sequence[str], programs: Programs) -> list[str]:

@@ -5,8 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from deeplearning_provision.archives.reader import Member, read_members
-from deeplearning_provision.archives.safe_path import UnsafeNameError, split_name
-from deeplearning_provision.archives.tree_writer import TreeWriter
+from deeplearning_provision.archives.tree_writer import TreeWriter, UnsafeNameError, split_name
 
 SMALL_BYTES = 4 * 1024 * 1024
 """Files up to this size are read whole and written by other threads: on a network each takes milliseconds."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from deeplearning_contract.setting_parts import DataSettings
 from deeplearning_provision.archives.extraction import extract
 from deeplearning_provision.archives.reader import find_format
-from deeplearning_provision.archives.safe_path import UnsafeNameError, split_key
-from deeplearning_provision.archives.tree_writer import TreeWriter
+from deeplearning_provision.archives.tree_writer import TreeWriter, UnsafeNameError, split_key
 from deeplearning_provision.data.target import DataTarget
 from deeplearning_provision.disk import check_room, render_bytes
 from deeplearning_provision.lease import Lease

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from deeplearning_provision.archives.safe_path import UnsafeNameError, split_name
+from deeplearning_provision.archives.tree_writer import TreeWriter, UnsafeNameError, split_name
 
 BLOCK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
@@ -70,10 +70,8 @@ def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> No
     Read an archive into a new folder, and compare its digest meanwhile.
 
     Everything belongs to the user of this process; what remains after an error is no environment. `on_bytes` gets the
-    number of bytes read, again and again.
-
-    Raises:
-        DamagedArchiveError: It is another one, or has entries that no environment has.
+    number of bytes read, again and again. DamagedArchiveError when it is another one, or has entries that no
+    environment has.
     """
     folder.mkdir(parents=True)
     with path.open("rb") as raw:
@@ -162,40 +160,28 @@ def _extract_all(archive: tarfile.TarFile, folder: Path) -> None:
     """
     Make what an archive holds, as tarfile's own filters would, which the oldest Python of the images lacks.
 
-    A virtual environment has links that lead out of it, to its interpreter; so nothing may lie below a link. Files are
-    only ever made anew: an entry that is there twice is refused.
+    A virtual environment has links that lead out of it, to its interpreter; the writer puts nothing below a link. Files
+    are only ever made anew: an entry that is there twice is refused.
     """
-    folders: set[tuple[str, ...]] = {()}
+    writer = TreeWriter(folder)
+    made: set[tuple[str, ...]] = {()}
     for info in archive:
         parts = split_name(info.name)
-        if not parts or parts[:-1] not in folders:
-            raise UnsafeNameError(f"an entry must lie in a folder that came before it, got {info.name!r}")
-        try:
-            _extract(archive, info, folder.joinpath(*parts))
-        except FileExistsError as error:
-            raise UnsafeNameError(f"an entry must be there once, got {info.name!r} again") from error
+        if parts in made:
+            raise UnsafeNameError(f"an entry must be there once and have a name, got {info.name!r}")
+        made.add(parts)
         if info.isdir():
-            folders.add(parts)
+            writer.make_folder(parts)
+        elif info.issym():
+            writer.make_folder(parts[:-1])
+            Path(writer.path(parts)).symlink_to(info.linkname)
+        elif info.isreg():
+            _write(archive, info, writer, parts)
+        else:
+            raise UnsafeNameError(f"an entry must be a file, a folder or a link, got {info.name!r}")
 
 
-def _extract(archive: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> None:
-    if info.isdir():
-        target.mkdir(mode=0o755)
-    elif info.issym():
-        target.symlink_to(info.linkname)
-    elif info.isreg():
-        _write(archive, info, target)
-    else:
-        raise UnsafeNameError(f"an entry must be a file, a folder or a link, got {info.name!r}")
-
-
-def _write(archive: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> None:
-    mode = 0o755 if info.mode & 0o100 else 0o644
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(handle, "wb") as file:
-        source = archive.extractfile(info)
-        while source and (block := source.read(BLOCK_BYTES)):
-            file.write(block)
-        file.flush()
-        os.fchmod(handle, mode)
-        os.utime(handle, (info.mtime, info.mtime))
+def _write(archive: tarfile.TarFile, info: tarfile.TarInfo, writer: TreeWriter, parts: tuple[str, ...]) -> None:
+    source = cast("IO[bytes]", archive.extractfile(info))
+    writer.write_file(parts, iter(lambda: source.read(BLOCK_BYTES), b""), info.mode)
+    os.utime(writer.path(parts), (info.mtime, info.mtime))

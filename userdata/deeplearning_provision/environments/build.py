@@ -13,6 +13,7 @@ from deeplearning_provision.environments.site import Site
 from deeplearning_provision.environments.store import Manifest, find_kept, hold_place
 from deeplearning_provision.horovod.build import NEEDS, build_horovod, try_horovod
 from deeplearning_provision.horovod.plan import HorovodPlan, describe_compilers, plan_horovod
+from deeplearning_provision.program_log import ignore_line
 from deeplearning_provision.python.interpreter import Interpreter, ask_interpreter
 from deeplearning_provision.python.pip import MISSING_COMPILERS, Pip, Resolved, read_report
 from deeplearning_provision.python.venv import make_venv
@@ -117,15 +118,15 @@ def _install_needs(build: Build, needs: list[str]) -> None:
         install_system_packages(site.programs, site.transcript, names, site.tell)
 
 
-def _with_compilers(build: Build, run: Callable[[], object]) -> None:
+def _run_pip(build: Build, pip: Pip, *words: str, on_line: Callable[[str], None] = ignore_line) -> None:
     """Run pip; where a package has to be compiled and the image has no compiler, install one and run it again."""
     try:
-        run()
+        pip.run(*words, on_line=on_line)
     except ProvisionFailure as error:
         if error.cause != MISSING_COMPILERS:
             raise
         _install_needs(build, [COMPILER, HEADERS])
-        run()
+        pip.run(*words, on_line=on_line)
 
 
 def _resolve(build: Build) -> list[Resolved]:
@@ -140,7 +141,7 @@ def _resolve(build: Build) -> list[Resolved]:
     for group in [[file] for file in files] if has_hashes else [files]:
         words = [word for file in group for word in ("--requirement", str(file))]
         if words:
-            _with_compilers(build, lambda words=words: pip.run("install", "--dry-run", "--report", str(report), *words))  # type: ignore[misc]
+            _run_pip(build, pip, "install", "--dry-run", "--report", str(report), *words)
             packages = read_report(json.loads(report.read_text(encoding="utf-8")))
             found = {**{package.name: package for package in packages}, **found}
     return list(found.values())
@@ -177,7 +178,7 @@ def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan |
         site.tell("installing packages", len(packages), "packages")
         # Of nothing but these: a package of the image that has the same version is none of the environment's.
         words = ("install", "--no-deps", "--ignore-installed", "--requirement", str(exact))
-        _with_compilers(build, lambda: pip.run(*words, on_line=follow_pip(site.show, len(packages))))
+        _run_pip(build, pip, *words, on_line=follow_pip(site.show, len(packages)))
     if not build.recipe.horovod:
         return None
     return _add_horovod(build, pip, python)

@@ -22,7 +22,7 @@ from deeplearning_contract.setting_parts import EnvironmentCacheSettings
 from deeplearning_node.aws_clients import AwsError
 from deeplearning_node.aws_errors import error_code
 from deeplearning_provision.environments.archive import Archive
-from deeplearning_provision.environments.store import ARCHIVE, COMPLETE, Manifest, make_memo, read_memo
+from deeplearning_provision.environments.store import ARCHIVE, COMPLETE, Manifest, Memo, read_memo
 from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure, WrongContentError
 
@@ -94,7 +94,7 @@ class EnvironmentCache:
         except (*AwsError, Boto3Error) as error:
             raise CacheError(f"the archive cannot be written: {error}") from error
         self._put(f"{manifest.key}/{COMPLETE}", manifest.to_text())
-        self._put(f"{recipe}.json", make_memo(manifest.key))
+        self._put(f"{recipe}.json", Memo(manifest.key).to_text())
 
     def _name_archive(self, manifest: Manifest, archive: Archive) -> str:
         return f"{self.settings.prefix}{manifest.key}/{archive.sha256}.tar"

@@ -19,9 +19,9 @@ from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
 from deeplearning_provision.horovod.plan import HOROVOD_RECIPE, MPI_COMPILER, MPI_FOLDERS
 from deeplearning_provision.python.interpreter import Interpreter, find_interpreter
+from deeplearning_provision.system_packages import read_system
 
 HOROVOD, REQUIREMENTS, CONDA, CONTAINER = "horovod", "requirements", "conda", "container"
-OS_RELEASE = "/etc/os-release"
 DIGEST_LENGTH = 24
 """Of 64: a longer one would leave no room in the first lines of scripts, which Linux cuts at 127 bytes."""
 
@@ -107,16 +107,6 @@ def find_capability(facts: NodeFacts) -> str:
     """Return the lowest compute capability of the cluster's GPUs; empty without GPUs, or where none is known."""
     found = {hardware.compute_capability for hardware in facts.needs.hardware.values()} - {""}
     return min(found, key=lambda text: [int(part) for part in text.split(".")], default="")
-
-
-def read_system(root: Path) -> str:
-    """Return the distribution and its version, such as `ubuntu 24.04`; empty where the system does not say."""
-    try:
-        lines = (root / OS_RELEASE.lstrip("/")).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    values = dict(line.replace('"', "").split("=", 1) for line in lines if "=" in line)
-    return f"{values.get('ID', '')} {values.get('VERSION_ID', '')}".strip()
 
 
 def has_mpi_compiler(root: Path, programs: Programs) -> bool:

@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deeplearning_contract.document import ContractError, parse_object, parse_record
-from deeplearning_contract.document import field as read_field
+from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_node.atomic_file import write_file
 from deeplearning_provision.disk import remove_tree
 from deeplearning_provision.environments.archive import Archive
@@ -73,24 +72,30 @@ class Manifest:
         return text
 
 
+@dataclass(frozen=True)
+class Memo:
+    """A note of the key that a recipe led to; with a boot, until that boot ends."""
+
+    key: str
+    boot: str = ""
+
+    def to_text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self)) + "\n"
+
+
 def write_memo(folder: Path, recipe: str, key: str, boot: str = "") -> None:
     """Record the key that a recipe's digest led to; with a boot, until that boot ends."""
-    write_file(folder / f"{recipe}.json", make_memo(key, boot))
-
-
-def make_memo(key: str, boot: str = "") -> str:
-    """Return what a note of a recipe says."""
-    return json.dumps({"key": key, "boot": boot}) + "\n"
+    write_file(folder / f"{recipe}.json", Memo(key, boot).to_text())
 
 
 def read_memo(text: str, boot: str = "") -> str:
     """Return the key that a note names; empty when it is none, or of another boot."""
     try:
-        document = parse_object(text, "memo")
-        key, noted = read_field(document, "key", str, "memo"), read_field(document, "boot", str, "memo")
+        memo = parse_record(Memo, text, "memo")
     except ContractError:
         return ""
-    return key if noted in ("", boot) and key and "/" not in key else ""
+    return memo.key if memo.boot in ("", boot) and "/" not in memo.key else ""
 
 
 def find_key(folder: Path, recipe: str, boot: str = "") -> str:

@@ -54,7 +54,9 @@ def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable
     install_system_packages(pip.programs, pip.transcript, toolkit.packages, tell)
     tell(f"fetching the compiler for CUDA {toolkit.cuda}")
     fetched = scratch / "cuda-packages"
-    pip.run("install", "--no-compile", "--target", str(fetched), *_options(toolkit), *toolkit.requirements)
+    # Headers for Ubuntu's nvcc come as they are pinned, and with nothing else.
+    options = () if toolkit.kind == PYPI else ("--no-deps",)
+    pip.run("install", "--no-compile", "--target", str(fetched), *options, *toolkit.requirements)
     if toolkit.kind == PYPI:
         _copy_pypi(fetched, home)
     else:
@@ -67,11 +69,6 @@ def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable
 def nccl_folder(scratch: Path) -> Path:
     """Return the folder with NCCL's library as a linker looks for it."""
     return scratch / "cuda" / "lib64"
-
-
-def _options(toolkit: CudaToolkit) -> tuple[str, ...]:
-    """Headers for Ubuntu's nvcc come as they are pinned, and with nothing else."""
-    return () if toolkit.kind == PYPI else ("--no-deps",)
 
 
 def _copy_pypi(fetched: Path, home: Path) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_provision.horovod.framework_facts import Framework
 from deeplearning_provision.steps import ProvisionFailure
+from deeplearning_provision.system_packages import read_system
 
 IMAGE, PYPI, UBUNTU = "image", "pypi", "ubuntu"
 CUDA_HOME = "/usr/local/cuda"
-NCCL_HOMES = (CUDA_HOME, "/usr", "/usr/local/nccl")
-"""Where images keep `include/nccl.h`."""
+NCCL_HEADERS = (f"{CUDA_HOME}/include", "/usr/include", "/usr/local/nccl/include")
+"""Where images keep nccl.h."""
 PYPI_MAJOR = 13
 """The first of CUDA whose nvcc PyPI has."""
 PYPI_PACKAGES = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
@@ -28,6 +29,7 @@ others, and their PTX is too new for its ptxas. CUDA's `cuda_fp16.h` includes `n
 """
 UBUNTU_COMPILER = "g++-12"
 """The newest that nvcc 12.0 takes."""
+UBUNTU_RELEASE = "ubuntu 24.04"
 UBUNTU_NVCC = "12.0"
 UBUNTU_PACKAGE = "nvidia-cuda-toolkit"
 """Of Ubuntu 24.04 (multiverse): nvcc 12.0 and its tools, 86 MB; what it depends on, 5.6 GB, is not needed."""
@@ -75,7 +77,7 @@ def choose_toolkit(name: str, framework: Framework, root: Path, programs: Progra
         _find(framework, pattern) for pattern in ("nccl/include/nccl.h", "*/lib/libnccl.so*", "*/lib/libcudart.so*")
     )
     folder = str(Path(headers).parent) if headers else ""
-    own_folder = next((f"{home}/include" for home in NCCL_HOMES if _exists(root, f"{home}/include/nccl.h")), "")
+    own_folder = next((path for path in NCCL_HEADERS if (root / path.lstrip("/") / "nccl.h").exists()), "")
     compiled = read_nvcc_version(root, programs)
     architectures = _list_architectures(framework, capability)
     if compiled and framework.cuda_major in (0, int(compiled.partition(".")[0])) and ((headers and nccl) or own_folder):
@@ -95,7 +97,7 @@ def choose_toolkit(name: str, framework: Framework, root: Path, programs: Progra
 def _choose_source(name: str, framework: Framework, root: Path, compiled: str) -> tuple[str, tuple[str, ...], str]:
     if framework.cuda_major >= PYPI_MAJOR:
         return PYPI, (f"{PYPI_PACKAGES}{_read_pin(framework)}",), "g++"
-    if UBUNTU_NVCC.startswith(f"{framework.cuda_major}.") and _is_ubuntu_24(root):
+    if UBUNTU_NVCC.startswith(f"{framework.cuda_major}.") and read_system(root) == UBUNTU_RELEASE:
         return UBUNTU, UBUNTU_HEADERS, UBUNTU_COMPILER
     raise ProvisionFailure(
         f"Horovod cannot move GPU memory: no nvcc for CUDA {framework.cuda} of {name} {framework.version}; {CUDA_HOME} "
@@ -136,15 +138,3 @@ def _read_pin(framework: Framework) -> str:
 
 def _find(framework: Framework, pattern: str) -> str:
     return next((str(path) for folder in framework.nvidia for path in sorted(Path(folder).glob(pattern))), "")
-
-
-def _exists(root: Path, path: str) -> bool:
-    return (root / path.lstrip("/")).exists()
-
-
-def _is_ubuntu_24(root: Path) -> bool:
-    try:
-        lines = (root / "etc/os-release").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return False
-    return {"ID=ubuntu", 'VERSION_ID="24.04"'} <= set(lines)

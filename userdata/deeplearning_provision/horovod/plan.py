@@ -7,7 +7,7 @@ most, where the headers of PyTorch 2.1 and later ask for 17; its gloo does not p
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ MPI_COMPILER = "mpicxx"
 COMPILER = "g++"
 STANDARDS = {"torch": (((2, 14), "20"), ((2, 1), "17")), "tensorflow": (((2, 10), "17"),)}
 """
-Framework -> from which version its headers ask for which C++ standard, the newest first.
+Framework -> from which version its headers ask for which C++ standard.
 
 PyTorch's own `CMAKE_CXX_STANDARD`; for TensorFlow Horovod's CMake says so of 2.10, and 2.15.1 was compiled with it.
 """
@@ -129,13 +129,10 @@ def choose_standard(frameworks: Mapping[str, str], compiler: int) -> str:
     wanted = [
         standard
         for module, version in frameworks.items()
-        for standard in [_read_standard(version, STANDARDS.get(module, ()))]
+        for least, standard in STANDARDS.get(module, ())
+        if read_version(version, NEWEST) >= least
     ]
     return max([*wanted, SPAN_STANDARD if compiler >= STRICT_COMPILER else ""])
-
-
-def _read_standard(version: str, standards: Sequence[tuple[tuple[int, int], str]]) -> str:
-    return next((standard for least, standard in standards if read_version(version, NEWEST) >= least), "")
 
 
 def _read_compiler(compiler: str, programs: Programs) -> int:
