@@ -1,3 +1,1 @@
-"""
-What a job needs beside a formed cluster: its data and its software environment, brought to the nodes while they form.
-"""
+"""Data and software environments of jobs, brought to the nodes while the cluster forms."""

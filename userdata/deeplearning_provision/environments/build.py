@@ -9,7 +9,7 @@ from pathlib import Path
 from deeplearning_provision import disk
 from deeplearning_provision.environments.progress import follow_compiler, follow_pip
 from deeplearning_provision.environments.recipe import HOROVOD, Recipe
-from deeplearning_provision.environments.site import Site
+from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.environments.store import Manifest, find_kept, hold_place
 from deeplearning_provision.horovod.build import NEEDS, build_horovod, try_horovod
 from deeplearning_provision.horovod.plan import HorovodPlan, describe_compilers, plan_horovod
@@ -42,7 +42,7 @@ ROOM_REMEDY = "give the nodes a larger workers.volume_size, or free the disk"
 class Build:
     """One making of an environment."""
 
-    site: Site  # The master
+    site: BuildSite  # The master
     interpreter: Interpreter  # The image's Python
     recipe: Recipe  # What is made
     scratch: Path  # Where everything lies that is gone afterwards, pip's cache too
@@ -53,7 +53,7 @@ class Build:
         return Pip(python, self.site.transcript, folders, self.site.programs)
 
 
-def build_environment(site: Site, interpreter: Interpreter, recipe: Recipe) -> Manifest:
+def build_environment(site: BuildSite, interpreter: Interpreter, recipe: Recipe) -> Manifest:
     """
     Build an environment in its place on this node, unless pip's resolution of today is there already, and return it.
 
@@ -90,7 +90,7 @@ def build_environment(site: Site, interpreter: Interpreter, recipe: Recipe) -> M
     return manifest
 
 
-def _check_room(site: Site, *, is_cuda: bool) -> None:
+def _check_room(site: BuildSite, *, is_cuda: bool) -> None:
     size = BUILD_BYTES + (CUDA_BYTES if is_cuda else 0)
     disk.check_room("the environment's build", site.local, size, BUILD_INODES, remedy=ROOM_REMEDY)
 

@@ -8,7 +8,7 @@ from deeplearning_provision.environments.archive import DamagedArchiveError, mea
 from deeplearning_provision.environments.build import ROOM_REMEDY, build_environment
 from deeplearning_provision.environments.cache import CacheError, EnvironmentCache
 from deeplearning_provision.environments.recipe import Recipe
-from deeplearning_provision.environments.site import CURRENT, Site, make_shared
+from deeplearning_provision.environments.site import CURRENT, BuildSite, make_shared
 from deeplearning_provision.environments.store import (
     ARCHIVE,
     COMPLETE,
@@ -28,13 +28,15 @@ from deeplearning_provision.steps import ProvisionFailure
 
 TRIES = 2
 """A damaged archive is made anew once; what damages that one too must be mended first."""
+WHAT = "the environment"
+"""For errors of disks."""
 SHARED_REMEDY = "free the shared file system, or give it more room"
 
 
 class Flow:
     """One node's way to its environment: it has it, the shared file system has it, the cache has it, or it is built."""
 
-    def __init__(self, site: Site, interpreter: Interpreter, recipe: Recipe) -> None:
+    def __init__(self, site: BuildSite, interpreter: Interpreter, recipe: Recipe) -> None:
         """Look at nothing yet."""
         self._site = site
         self._interpreter = interpreter
@@ -111,7 +113,7 @@ class Flow:
         site = self._site
         folder = site.local / manifest.key
         size, _ = measure(folder, COMPLETE)
-        _check_room(site.shared, size, files=1, remedy=SHARED_REMEDY)
+        disk.check_room(WHAT, site.shared, size, files=1, remedy=SHARED_REMEDY)
         site.tell("packing the environment for the other nodes", size, "bytes")
         with (
             disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
@@ -130,10 +132,10 @@ class Flow:
                 is_final=False,
             )
         archive = manifest.archive
-        _check_room(site.local, archive.unpacked_bytes, archive.files, ROOM_REMEDY)
+        disk.check_room(WHAT, site.local, archive.unpacked_bytes, archive.files, remedy=ROOM_REMEDY)
         site.tell("copying the environment to this node", archive.size, "bytes")
         with (
-            disk.explain_disk_errors("the environment", ROOM_REMEDY),
+            disk.explain_disk_errors(WHAT, ROOM_REMEDY),
             hold_place(site.local, manifest.key, site.facts.instance_id) as place,
         ):
             unpack(site.shared / manifest.key / ARCHIVE, archive, place, site.count)
@@ -175,7 +177,7 @@ class Flow:
             manifest = cache.find(self._recipe.digest)
             if manifest is None or manifest.archive is None:
                 return False
-            _check_room(site.shared, manifest.archive.size, files=2, remedy=SHARED_REMEDY)
+            disk.check_room(WHAT, site.shared, manifest.archive.size, files=2, remedy=SHARED_REMEDY)
             site.tell(f"fetching the environment from {cache}", manifest.archive.size, "bytes")
             with (
                 disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
@@ -204,11 +206,6 @@ class Flow:
             self._cache_note += f"; it was put into {cache}" if self._cache_note else f"put into {cache}"
         except CacheError as error:
             self._cache_note = self._cache_note or f"{cache} was not used: {error}"
-
-
-def _check_room(folder: Path, size: int, files: int, remedy: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    disk.check_room("the environment", folder, size, files, remedy=remedy)
 
 
 def _explain_damage(folder: Path, error: DamagedArchiveError) -> ProvisionFailure:

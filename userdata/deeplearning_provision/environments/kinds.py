@@ -11,15 +11,18 @@ The software in which jobs run: declared once, made once by the master, the same
 /opt/deeplearning/environments/current leads to the environment; nothing is there for a container.
 """
 
+import json
 import re
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
+from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
 from deeplearning_provision.disk import switch_link
-from deeplearning_provision.environments.conda import provide_conda
 from deeplearning_provision.environments.flow import Flow
 from deeplearning_provision.environments.recipe import (
     CONDA,
@@ -29,7 +32,8 @@ from deeplearning_provision.environments.recipe import (
     Recipe,
     find_recipe,
 )
-from deeplearning_provision.environments.site import CURRENT, Site
+from deeplearning_provision.environments.site import CURRENT, BuildSite, make_shared
+from deeplearning_provision.environments.store import COMPLETE
 from deeplearning_provision.program_failure import NETWORK, Meaning, explain_failure
 from deeplearning_provision.python.interpreter import Interpreter
 from deeplearning_provision.python.venv import import_frameworks, make_venv
@@ -39,6 +43,14 @@ from deeplearning_provision.steps import ProvisionFailure
 IMAGE_FOLDER = "image"
 """Of the environment that shows the packages of a Python that is in no environment itself."""
 PULL_SECONDS = 2 * 3600
+CREATE_SECONDS = 2 * 3600
+CONDA_COMMANDS = {
+    "mamba": ("env", "create"),
+    "conda": ("env", "create"),
+    "micromamba": ("create", "--yes"),
+}
+"""Program -> its subcommand that makes an environment of a file; the fastest that every image may have comes first."""
+CONDA_FOLDERS = ("/opt/conda/bin", "/opt/miniconda3/bin", "/opt/miniforge3/bin", "/opt/anaconda3/bin")
 ASK_SECONDS = 60
 _NO_RIGHT = re.compile("permission denied", re.IGNORECASE)
 
@@ -52,14 +64,14 @@ def build_or_install(
     One process of a node does this at a time. With `is_thorough` the master reads the archive to its end, and builds a
     damaged one anew; otherwise nodes find damage when they unpack it. The step's last detail describes the environment.
     """
-    site = Site(facts, status, root, programs, clock, is_thorough)
+    site = BuildSite(facts, status, root, programs, clock, is_thorough)
     with lock_file(root, ENVIRONMENT_STEP):
         site.transcript.begin()
         site.local.mkdir(parents=True, exist_ok=True)
         site.tell("looking at the image")
         recipe, interpreter = find_recipe(facts, site.settings, root, programs)
         if recipe.kind == CONDA:
-            status.finish(ENVIRONMENT_STEP, provide_conda(site, recipe))
+            status.finish(ENVIRONMENT_STEP, _provide_conda(site, recipe))
         elif recipe.kind == CONTAINER:
             status.finish(ENVIRONMENT_STEP, _pull_image(site, recipe.source))
         elif interpreter is not None:
@@ -69,7 +81,7 @@ def build_or_install(
             raise ProvisionFailure(f"environment.kind must be {kinds}, got {recipe.kind}", "deploy again")
 
 
-def _provide_over_image(site: Site, recipe: Recipe, interpreter: Interpreter) -> None:
+def _provide_over_image(site: BuildSite, recipe: Recipe, interpreter: Interpreter) -> None:
     if recipe.kind == HOROVOD:
         _check_framework(site.settings.framework, recipe)
     if recipe.is_in_image and (detail := provide_image(site, interpreter)):
@@ -95,7 +107,7 @@ def _check_framework(pinned: str, recipe: Recipe) -> None:
         )
 
 
-def provide_image(site: Site, interpreter: Interpreter) -> str:
+def provide_image(site: BuildSite, interpreter: Interpreter) -> str:
     """Let jobs use the image's Python, if its Horovod works, and return one line about it; empty when it does not."""
     site.tell("importing the image's Horovod")
     try:
@@ -114,7 +126,7 @@ def provide_image(site: Site, interpreter: Interpreter) -> str:
     return f"the image's own Horovod for {frameworks}, at {interpreter.path}; nothing was built"
 
 
-def _pull_image(site: Site, image: str) -> str:
+def _pull_image(site: BuildSite, image: str) -> str:
     """Pull a container image, check that the login user may run it, and return one line about it."""
     if not site.programs.has("docker"):
         raise ProvisionFailure("the image of the nodes has no docker", "give a deep learning image, which has it")
@@ -133,3 +145,66 @@ def _pull_image(site: Site, image: str) -> str:
         remedy = "see its name and tag; a private registry needs a login of the nodes, such as ECR's credential helper"
         raise explain_failure(error, meanings, failed, remedy) from error
     return f"container image {image}"
+
+
+def _provide_conda(site: BuildSite, recipe: Recipe) -> str:
+    """
+    Make the environment of a conda file available on this node, and return one line about it.
+
+    A conda environment holds its own path in many files, so the master makes it where it stays, on the shared file
+    system; a list in it says when it is whole.
+    """
+    if recipe.horovod:
+        raise ProvisionFailure("horovod must be left out with a conda file", "list it in the file, with its compilers")
+    prefix = site.shared / recipe.digest
+
+    def is_whole() -> bool:
+        return (prefix / COMPLETE).exists()
+
+    make_shared(site, recipe, is_whole, lambda: _make_conda(site, recipe, prefix))
+    _try_conda(site, prefix)
+    switch_link(site.local / CURRENT, str(prefix))
+    document = json.loads((prefix / COMPLETE).read_text(encoding="utf-8"))
+    return f"conda environment, made by {document['built_by']} in {document['seconds']:.0f} s"
+
+
+def _make_conda(site: BuildSite, recipe: Recipe, prefix: Path) -> None:
+    file = site.fetch_file("environment.yml")
+    program, arguments = _find_conda(site)
+    shutil.rmtree(prefix, ignore_errors=True)
+    site.tell(f"{Path(program).name} makes the environment")
+    begin = site.clock.read()
+    try:
+        site.transcript.run(
+            [program, *arguments, "--prefix", str(prefix), "--file", str(file)],
+            timeout_seconds=CREATE_SECONDS,
+            environment={"CONDA_ALWAYS_YES": "true", "PYTHONNOUSERSITE": "1"},
+        )
+    except ProgramError as error:
+        told = (f"{Path(program).name} failed", "correct the conda file, or see the route to its channels")
+        raise explain_failure(error, [Meaning(NETWORK, *told, may_pass=True)], *told) from error
+    made = {"recipe": asdict(recipe), "built_by": site.facts.instance_id}
+    write_file(prefix / COMPLETE, json.dumps(made | {"seconds": site.clock.read() - begin}) + "\n")
+
+
+def _find_conda(site: BuildSite) -> tuple[str, tuple[str, ...]]:
+    for name, arguments in CONDA_COMMANDS.items():
+        if site.programs.has(name):
+            return name, arguments
+        for folder in CONDA_FOLDERS:
+            program = site.root / folder.lstrip("/") / name
+            if program.exists():
+                return str(program), arguments
+    raise ProvisionFailure(
+        f"the image has none of {', '.join(CONDA_COMMANDS)}",
+        "install one in the set-up script, or give a requirements file or a container",
+    )
+
+
+def _try_conda(site: BuildSite, prefix: Path) -> None:
+    try:
+        site.transcript.run([str(prefix / "bin" / "python"), "--version"], timeout_seconds=60)
+    except ProgramError as error:
+        raise ProvisionFailure(
+            f"{prefix} has no Python that runs", "list python in the conda file", output=error.output
+        ) from error

@@ -56,9 +56,7 @@ class Recipe:
         return self.kind == HOROVOD and bool(self.frameworks) and set(self.frameworks) <= set(self.image_horovod)
 
     def key(self, packages: Iterable[str], compilers: Mapping[str, str]) -> str:
-        """
-        Return the key of the environment of this recipe, of the resolved packages and, for Horovod, of the compilers.
-        """
+        """Return the key of this recipe's environment: with the resolved packages and, for Horovod, the compilers."""
         built = [HOROVOD_RECIPE, dict(compilers)] if self.horovod else []
         return shorten({"recipe": asdict(self), "packages": sorted(packages), "built": built})
 

@@ -36,7 +36,7 @@ LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Site:
+class BuildSite:
     """One node, as the making of its environment sees it."""
 
     facts: NodeFacts  # What the node knows of itself
@@ -78,7 +78,7 @@ class Site:
 
     @property
     def claim_file(self) -> Path:
-        """What the master of this cluster says that it makes; another cluster may share the file system."""
+        """File in which the master reports what it makes; another cluster may share the file system."""
         return self.shared / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', self.facts.cluster)}.json"
 
     @property
@@ -87,20 +87,20 @@ class Site:
         return read_boot(self.root)
 
     def tell(self, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
-        """Say what begins now, here and to the nodes that wait for it."""
+        """Report what begins now, also to the nodes that wait for it."""
         self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
         self._tell_cluster(detail)
 
     def count(self, done: int) -> None:
-        """Say how much of it is done."""
+        """Report how much of it is done."""
         self.status.advance(ENVIRONMENT_STEP, done)
 
     def add(self, done: int) -> None:
-        """Say how much more of it is done, from any thread."""
+        """Report how much more of it is done, from any thread."""
         self.status.add(ENVIRONMENT_STEP, done)
 
     def show(self, detail: str, done: int, total: int, unit: str) -> None:
-        """Say what happens within the same part, and how far that is."""
+        """Report what happens within the same part, and how far that is."""
         step = self.status.get(ENVIRONMENT_STEP)
         if (step.total, step.unit) != (total, unit):
             self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
@@ -109,18 +109,18 @@ class Site:
         self._tell_cluster(detail)
 
     def wait(self, detail: str) -> None:
-        """Say what this node waits for."""
+        """Report what this node waits for."""
         self.status.wait(ENVIRONMENT_STEP, detail)
 
     def read_claim(self) -> Mapping[str, Any]:
-        """Return what the master says; empty when it has said nothing yet."""
+        """Return what the master of this cluster makes; empty when it has not begun."""
         try:
             return parse_object(self.claim_file.read_text(encoding="utf-8"), "claim")
         except (OSError, ValueError):
             return {}
 
     def write_claim(self, **changes: Any) -> None:
-        """Say what this master makes, what it does for that now, and why it could not."""
+        """Report what this master makes, what it does for that now, and why it failed."""
         self.claim.update(changes)
         write_file(self.claim_file, json.dumps(self.claim, indent=2, sort_keys=True) + "\n")
 
@@ -144,7 +144,7 @@ class Site:
         return path
 
 
-def make_shared(site: Site, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
+def make_shared(site: BuildSite, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
     """
     Make a shared environment on the master, unless it is done; on a worker, wait for it for as long as it takes.
 
@@ -161,7 +161,7 @@ def make_shared(site: Site, recipe: Recipe, is_done: Callable[[], bool], make: C
         site.clock.wait(LOOK_SECONDS)
 
 
-def _make_alone(site: Site, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
+def _make_alone(site: BuildSite, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
     site.write_claim(digest=recipe.digest, recipe=asdict(recipe), instance=site.facts.instance_id, failure="", doing="")
     lease = Lease(site.shared / f"{recipe.digest}.lock", site.facts.instance_id, site.clock)
     try:
@@ -175,7 +175,7 @@ def _make_alone(site: Site, recipe: Recipe, is_done: Callable[[], bool], make: C
         site.claim.clear()
 
 
-def _describe_wait(site: Site, recipe: Recipe) -> str:
+def _describe_wait(site: BuildSite, recipe: Recipe) -> str:
     claim = site.read_claim()
     if not claim:
         return "waiting for the master to begin"

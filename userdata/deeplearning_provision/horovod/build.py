@@ -166,7 +166,7 @@ def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None
     """
     for module in plan.frameworks:
         try:
-            trial = TRIALS[module] + (_WITH_NCCL if plan.is_cuda else "")
+            trial = TRIALS[module] + (_WITH_NCCL if plan.toolkit else "")
             transcript.run([str(python), "-c", trial], timeout_seconds=TRIAL_SECONDS, environment=_TRIAL_VARIABLES)
         except ProgramError as error:  # noqa: PERF203 - importing dwarfs it
             raise ProvisionFailure(

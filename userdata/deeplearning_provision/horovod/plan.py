@@ -61,11 +61,6 @@ class HorovodPlan:
     jobs: int  # Compilers at the same time
 
     @property
-    def is_cuda(self) -> bool:
-        """Whether it moves GPU memory by NCCL."""
-        return self.toolkit is not None
-
-    @property
     def compiler(self) -> str:
         """The C++ compiler."""
         return self.toolkit.compiler if self.toolkit else COMPILER

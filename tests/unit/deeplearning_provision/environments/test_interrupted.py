@@ -17,7 +17,7 @@ from deeplearning_provision.environments import store as environment_store
 from deeplearning_provision.environments.archive import DamagedArchiveError, pack, unpack, verify
 from deeplearning_provision.environments.flow import Flow
 from deeplearning_provision.environments.recipe import Recipe
-from deeplearning_provision.environments.site import Site
+from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.environments.store import ARCHIVE, COMPLETE, Manifest, find_installed, find_kept
 from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
@@ -91,7 +91,7 @@ class Lab:
         clock = clock or LookingClock()
         status = Status(root, clock)
         status._write = lambda: None
-        site = Site(facts, status, root, None, clock, is_thorough)
+        site = BuildSite(facts, status, root, None, clock, is_thorough)
         site.local.mkdir(parents=True, exist_ok=True)
         return site, Flow(site, None, RECIPE)
 

@@ -12,7 +12,7 @@ from deeplearning_provision.environments.build import BUILD_BYTES, CUDA_BYTES
 from deeplearning_provision.environments.kinds import provide_image
 from deeplearning_provision.environments.progress import follow_compiler, follow_pip
 from deeplearning_provision.environments.recipe import Recipe, find_recipe
-from deeplearning_provision.environments.site import Site
+from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.horovod import plan as horovod_plan
 from deeplearning_provision.horovod.framework_facts import Framework
 from deeplearning_provision.python import pip as pip_program
@@ -95,7 +95,7 @@ def test_an_image_that_brings_everything_is_used_as_it_is(stand, parts, monkeypa
 
 def test_a_python_of_the_system_that_has_everything_is_shown_by_an_environment_of_its_own(stand, parts):
     node = stand.node(0, settings=SETTINGS, image=parts / "whole")
-    site = Site(node.facts, Status(node.root, node.clock), node.root, node.programs, node.clock)
+    site = BuildSite(node.facts, Status(node.root, node.clock), node.root, node.programs, node.clock)
     found = ask_interpreter(node.root / "opt/pytorch/bin/python", node.programs)
     of_system = replace(found, path="/usr/bin/python3", is_virtual=False)
     for _ in range(2):

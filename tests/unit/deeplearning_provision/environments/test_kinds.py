@@ -13,7 +13,7 @@ import pytest
 from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.programs import Programs
-from deeplearning_provision.environments.site import Site
+from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
 from tests.unit.deeplearning_provision.environment_lab import (
@@ -127,7 +127,7 @@ def test_an_unknown_kind_is_refused(make_node):
 def site(make_node):
     node = make_node(0, CONDA)
     next(node.root.glob("opt/deeplearning/environments/*-environment.yml")).unlink()
-    return Site(node.facts, Status(node.root, node.clock), node.root, node.programs, node.clock)
+    return BuildSite(node.facts, Status(node.root, node.clock), node.root, node.programs, node.clock)
 
 
 def test_the_file_comes_from_s3_once(aws_server, site):

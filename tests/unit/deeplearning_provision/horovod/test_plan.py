@@ -240,7 +240,7 @@ def test_mpi_is_found_in_the_path_and_where_efas_installer_puts_it(tmp_path, com
 
 def test_the_plan_follows_the_framework_that_is_there(tmp_path, interpreter, compilers):
     plan = plan_horovod("0.28.1", interpreter, tmp_path, Programs(compilers), capability="7.0")
-    assert (plan.frameworks, plan.is_cuda, plan.mpi) == ({"torch": "2.9.0+cpu"}, False, "")
+    assert (plan.frameworks, plan.toolkit, plan.mpi) == ({"torch": "2.9.0+cpu"}, None, "")
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def test_a_cuda_framework_on_gpu_nodes_is_not_given_a_cpu_horovod(tmp_path, inte
 
     with pytest.raises(ProvisionFailure, match="cannot move GPU memory"):
         plan("9.0")
-    assert not plan("").is_cuda
+    assert plan("").toolkit is None
     write_nvcc(tmp_path / "usr/local/cuda", "12.9")
     touch(tmp_path, "usr/local/cuda/include/nccl.h")
     assert plan("9.0").toolkit.kind == IMAGE
