@@ -15,12 +15,19 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
 from deeplearning_agent.telemetry import log_queue
-from deeplearning_agent.telemetry.event_sender import MOST_ATTEMPTS, EventSender
 from deeplearning_agent.telemetry.log_fields import LogFields, is_local
 from deeplearning_agent.telemetry.log_queue import MOST_BYTES, MOST_EVENTS, MOST_LINES, LogQueue
-from deeplearning_agent.telemetry.log_shipper import MOST_EARLY, PACE_SECONDS, LogShipper, find_rejected
+from deeplearning_agent.telemetry.log_shipper import (
+    EARLY_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    MOST_EARLY,
+    MOST_EVENT_ATTEMPTS,
+    PACE_SECONDS,
+    EventSender,
+    LogShipper,
+    find_rejected,
+)
 from deeplearning_agent.telemetry.publisher import TelemetryPublisher
-from deeplearning_agent.telemetry.rate_limit import EARLY_SECONDS, LONGEST_PAUSE_SECONDS
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.log_record import MOST_LINE_BYTES, LogLine, Speaker
 from deeplearning_contract.metrics import FORMATION_SECONDS, GPU_UTILIZATION
@@ -368,7 +375,7 @@ def test_an_event_that_nobody_takes_is_given_up(outlet, caplog):
     outlet.events.faults = [refuse("AccessDeniedException") for _ in range(1000)]
     outlet.say("formed", event=FORMED)
     outlet.run(3600, step=5)
-    assert outlet.events.calls == {"put_events": MOST_ATTEMPTS}
+    assert outlet.events.calls == {"put_events": MOST_EVENT_ATTEMPTS}
     assert sum("gave 1 events up" in message for message in caplog.messages) == 1
 
 
