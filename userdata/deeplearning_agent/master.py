@@ -26,7 +26,7 @@ from deeplearning_node.aws_clients import AwsClients, AwsFailure
 from deeplearning_node.deadline import Deadline, setup_deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import STARTED_FILE, Node
-from deeplearning_node.ssh_identity import make_user_key
+from deeplearning_node.ssh import make_user_key
 
 LOG = logging.getLogger(__name__)
 SERVE_SECONDS = 10

@@ -5,6 +5,7 @@ The settings are root's alone, since they hold the master's signal URL; these fa
 """
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,10 +14,14 @@ from deeplearning_contract.membership import Member, training_members
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_contract.setting_parts import NO_NEEDS, JobNeeds
 from deeplearning_node.atomic_file import write_file
-from deeplearning_node.node import Node
+from deeplearning_node.node import INSTANCES_DIRECTORY, Node
 
 FACTS_FILE = "/opt/deeplearning/node.json"
 COMMAND_FILE = "/usr/local/bin/deeplearning"
+RUN_SCRIPT_STARTED = "/run/deeplearning/run-script-started"
+"""Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
+RUN_SCRIPT_STATUS = "run-script-status"
+"""The file of this instance that says with what the script ended."""
 
 
 @dataclass(frozen=True)
@@ -101,3 +106,17 @@ def installed_generation(node: Node) -> int:
     ids = [member.get("instance_id") for member in members if isinstance(member, dict)]
     is_ours = document.get("cluster") == node.settings.cluster and node.identity.instance_id in ids
     return generation if is_ours else 0
+
+
+def find_running_script(root: Path, instance_id: str) -> bool:
+    """Return whether the run script runs on this node."""
+    status = root / INSTANCES_DIRECTORY.lstrip("/") / instance_id / RUN_SCRIPT_STATUS
+    try:
+        group = int((root / RUN_SCRIPT_STARTED.lstrip("/")).read_text(encoding="ascii"))
+        is_over = status.exists()
+        os.killpg(group, 0)
+    except PermissionError:
+        return True  # It is root's shell that waits for it, and it is there.
+    except (OSError, ValueError):
+        return False
+    return not is_over

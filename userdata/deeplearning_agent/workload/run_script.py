@@ -16,8 +16,7 @@ from deeplearning_contract.membership import Member, training_members, worker_gp
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.contract_variables import contract_variables
 from deeplearning_node.node import Node
-from deeplearning_node.node_facts import COMMAND_FILE, InstalledMembership
-from deeplearning_node.run_script_state import STARTED_FILE, STATUS_NAME
+from deeplearning_node.node_facts import COMMAND_FILE, RUN_SCRIPT_STARTED, RUN_SCRIPT_STATUS, InstalledMembership
 
 LOG = logging.getLogger(__name__)
 RUN_LOG = "/var/log/deeplearning-run-script.log"
@@ -43,7 +42,7 @@ class RunScript:
     def __init__(self, node: Node) -> None:
         """Bind the node; nothing is read yet."""
         self._node = node
-        self._status_file = node.instance_file(STATUS_NAME)
+        self._status_file = node.instance_file(RUN_SCRIPT_STATUS)
         self._told_file = node.instance_file("run-script-end-told")
         self._is_told = False
         self._is_started = False
@@ -53,7 +52,7 @@ class RunScript:
         """Whether there is one that was not started on this boot, and never ended well on this instance."""
         if self._node.settings.run_script is None or self._is_started:
             return False
-        return not self.has_ended_well and not self._node.path(STARTED_FILE).exists()
+        return not self.has_ended_well and not self._node.path(RUN_SCRIPT_STARTED).exists()
 
     @property
     def has_ended_well(self) -> bool:
@@ -88,11 +87,11 @@ class RunScript:
         self._status_file.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.unlink(missing_ok=True)
         self._told_file.unlink(missing_ok=True)
-        node.path(STARTED_FILE).parent.mkdir(parents=True, exist_ok=True)
+        node.path(RUN_SCRIPT_STARTED).parent.mkdir(parents=True, exist_ok=True)
         command = ["runuser", "-u", user.name, "--", *self._wait(), str(script_path(node, "run"))]
         with log.open("ab") as output:
             node.programs.start(
-                ["sh", "-c", _WRAPPER, "sh", str(node.path(STARTED_FILE)), str(self._status_file), *command],
+                ["sh", "-c", _WRAPPER, "sh", str(node.path(RUN_SCRIPT_STARTED)), str(self._status_file), *command],
                 environment={"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **variables},
                 output=output.fileno(),
             )
@@ -108,7 +107,7 @@ class RunScript:
         if self._node.settings.run_script is None or self._status_file.exists():
             return
         try:
-            group = int(self._node.path(STARTED_FILE).read_text())
+            group = int(self._node.path(RUN_SCRIPT_STARTED).read_text())
             os.killpg(group, signal.SIGTERM)
         except (OSError, ValueError):
             return

@@ -16,7 +16,7 @@ from deeplearning_node.health.node_check import CLOCK, judge_clock
 from deeplearning_node.node import LoginUser
 from deeplearning_node.node_facts import COMMAND_FILE
 from deeplearning_node.programs import ProgramError, Programs
-from deeplearning_node.ssh_command import ssh_command
+from deeplearning_node.ssh import ssh_command
 
 AT_ONCE = 32
 NODE_SECONDS = GPU_SECONDS + 35
@@ -36,9 +36,7 @@ class NodeCheck:
 
     member: Member  # The node that was asked
     findings: tuple[Finding, ...]  # Its own, and those of the asking node about it; empty when it was not asked
-    # In one word or two
     verdict: Literal["healthy", "unfit", "no answer", "not asked"]  # In one word or two
-    # Of the membership that it has installed; 0 when it is not known
     generation: int = 0  # Of the membership that it has installed; 0 when it is not known
 
     @property

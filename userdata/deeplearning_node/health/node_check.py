@@ -7,8 +7,7 @@ from pathlib import Path
 from deeplearning_contract.names import AGENT_SERVICE
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.findings import Finding, HealthReport, last_line
-from deeplearning_node.health.gpu_count import QUERY_SECONDS
-from deeplearning_node.health.gpus import GPU_SECONDS, check_gpus
+from deeplearning_node.health.gpus import GPU_SECONDS, QUERY_SECONDS, check_gpus
 from deeplearning_node.health.network import check_network
 from deeplearning_node.health.storage import check_disks, check_file_system
 from deeplearning_node.node import Node

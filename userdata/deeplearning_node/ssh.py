@@ -1,5 +1,5 @@
 """
-Who may log in where: the node's host key, the master's user key, and the files that make both known.
+SSH between nodes: the node's host key, the master's user key, the files that make both known, and the `ssh` command.
 
 A private key never leaves the node that made it; only public keys travel.
 """
@@ -19,6 +19,20 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 KEYGEN_SECONDS = 30
 SSHD_SECONDS = 300
+CONNECT_SECONDS = 10
+
+# Only the agent's own known_hosts counts, no configuration of the user's changes where the call goes, and without one
+# no connection is shared: nothing is left behind.
+SSH_OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "UserKnownHostsFile=/dev/null",
+    "IdentitiesOnly=yes",
+    f"ConnectTimeout={CONNECT_SECONDS}",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=2",
+    "LogLevel=ERROR",
+)
 
 
 def read_host_key(node: Node) -> str:
@@ -97,6 +111,21 @@ def known_hosts_lines(members: tuple[Member, ...]) -> list[str]:
         + f" {member.host_key}"
         for rank, (name, member) in enumerate(named_members(members))
     ]
+
+
+def ssh_command(
+    user: LoginUser, address: str, shell_text: str, *, is_root: bool, has_terminal: bool = False
+) -> list[str]:
+    """
+    Return the program that runs a text in the login user's shell on a node, with the master's user key.
+
+    A caller that is root becomes the login user first. Default: without a terminal and standard input.
+    """
+    become = ["runuser", "-u", user.name, "--"] if is_root else []
+    terminal = ["-t"] if has_terminal else ["-n", "-T"]
+    options = [word for option in SSH_OPTIONS for word in ("-o", option)]
+    identity = ["-i", f"{user.home}/.ssh/id_ed25519", "-l", user.name]
+    return [*become, "ssh", "-F", "none", *terminal, *options, *identity, "--", address, shell_text]
 
 
 def _ssh_directory(node: Node, user: LoginUser) -> str:
