@@ -4,28 +4,27 @@ import logging
 from typing import NoReturn
 
 from deeplearning_agent.boot.steps import prepare_node, run_stage
-from deeplearning_agent.coordination.progress_events import ReportingStore
 from deeplearning_agent.coordination.queues import POLL_SECONDS, WorkerNotifier
+from deeplearning_agent.coordination.state_store import ReportingStore
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.formation_outcome import FormationOutcome, is_decided
-from deeplearning_agent.membership.master_epoch import MasterEpoch
-from deeplearning_agent.membership.master_replacement import MasterReplacement
 from deeplearning_agent.membership.member_monitor import MemberMonitor
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.report_collector import PEEK_SECONDS, ReportCollector
 from deeplearning_agent.membership.transitions import Change, explain, follow_up, publish, take_over
 from deeplearning_agent.role import READ_SECONDS, Role
-from deeplearning_agent.workload.idle_service import IdleService
 from deeplearning_agent.workload.interruption_notice import read_notice
 from deeplearning_agent.workload.run_script import RunScript
+from deeplearning_agent.workload.services import IdleService
 from deeplearning_agent.workload.user_scripts import fetch_run_script
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
+from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients, AwsFailure
-from deeplearning_node.deadline import Deadline, setup_deadline
+from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
-from deeplearning_node.node import STARTED_FILE, Node
+from deeplearning_node.node import Node
 from deeplearning_node.ssh import make_user_key
 
 LOG = logging.getLogger(__name__)
@@ -37,6 +36,35 @@ FORM_SECONDS = 10
 """How long the master listens for acknowledgements before it looks at who is alive."""
 TAKE_OVER_SECONDS = 60
 """How long the master of a cluster that had formed waits for acknowledgements."""
+
+
+class MasterEpoch:
+    """
+    The generation from which on this instance was to be the master, kept on its disk.
+
+    Auto Scaling can run two masters for a while: one that it has given up, and its replacement. The newer one takes
+    over; the older one finds itself replaced in a generation that is not before its own, and stands by.
+    """
+
+    def __init__(self, node: Node) -> None:
+        """Bind the node; nothing is read yet."""
+        self._file = node.instance_file("master-since")
+
+    def record(self, generation: int) -> None:
+        """
+        Note that this instance is about to write itself into a generation.
+
+        It comes before the write: an agent that dies between both finds an item before its claim, and may try again.
+        """
+        write_file(self._file, f"{generation}\n")
+
+    def is_superseded(self, state: ClusterState) -> bool:
+        """Return whether another master has followed, when the item names one that is not this instance."""
+        try:
+            claimed = int(self._file.read_text())
+        except (OSError, ValueError):
+            return False
+        return state.generation >= claimed
 
 
 class Master(Role):
@@ -52,14 +80,12 @@ class Master(Role):
         """Bind the node to its cluster, as every role; nothing is called yet."""
         super().__init__(node, clients, poll_seconds)
         self.store = ReportingStore(node, clients)
-        self.outcome = FormationOutcome(node, self.store, self.call, MasterReplacement(node, clients))
+        self.outcome = FormationOutcome(node, clients, self.store, self.call)
         self.notifier = WorkerNotifier(clients, node.settings, self.call)
 
     def run_role(self) -> NoReturn:
         """Prepare the node, then reconcile the state record at each notification and once a minute."""
-        node, seconds = self.node, self.node.settings.setup_seconds
-        self.deadline = setup_deadline(node.clock, node.path(STARTED_FILE), seconds)
-        limit = self.preparation_deadline()
+        node, limit = self.node, self.begin_setup()
         self.member = prepare_node(node, self.clients, limit)
         self.user_key = run_stage(node.clock, "make the user key", lambda: make_user_key(node))
         run_stage(node.clock, "fetch the run script", lambda: fetch_run_script(node, self.clients, limit))
@@ -68,7 +94,7 @@ class Master(Role):
         self.epoch = MasterEpoch(node)
         self.collector = ReportCollector(node, self.clients, self.poll_seconds)
         reports = self.collector.reports
-        self.formation = Formation(node, self.collector)
+        self.formation = Formation(node, self.collector, self.deadline)
         self.controller = MembershipController(
             node, reports, self.monitor or MemberMonitor(node), Replacements(node, self.clients, reports)
         )

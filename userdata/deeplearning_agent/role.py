@@ -33,6 +33,9 @@ IDLE_SECONDS = 3600
 class Role(ABC):
     """A role of one node."""
 
+    deadline: Deadline
+    """The end of the set-up time."""
+
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Bind the node to its cluster; nothing is called yet. Tests shorten the long poll."""
         settings = node.settings
@@ -81,15 +84,15 @@ class Role(ABC):
     def report_failure(self, failure: StageFailure) -> bool:
         """Report the failure, raise nothing, and return whether it is final."""
 
-    def preparation_deadline(self) -> Deadline:
+    def begin_setup(self) -> Deadline:
         """
-        Return the end of the set-up time for preparing the node, kept in /run/deeplearning/agent-started.
+        Set `deadline`, the end of the set-up time, kept in /run/deeplearning/agent-started; return that for preparing.
 
-        An agent that starts after it, say after a crash on the third day, has the whole time anew.
+        An agent that starts after it, say after a crash on the third day, has the whole time anew to prepare the node.
         """
         seconds = self.node.settings.setup_seconds
-        deadline = setup_deadline(self.node.clock, self.node.path(STARTED_FILE), seconds)
-        return self.node.limit(seconds) if deadline.is_over else deadline
+        self.deadline = setup_deadline(self.node.clock, self.node.path(STARTED_FILE), seconds)
+        return self.node.limit(seconds) if self.deadline.is_over else self.deadline
 
     def call(self, action: Callable[[], T]) -> T:
         """Call AWS, retrying for five minutes; AwsFailure when it refuses or does not answer."""

@@ -52,7 +52,7 @@ class Worker(Role):
 
     def run_role(self) -> NoReturn:
         """Prepare the node, then reconcile the state record at each notification and once a minute."""
-        self.member = prepare_node(self.node, self.clients, self.preparation_deadline())
+        self.member = prepare_node(self.node, self.clients, self.begin_setup())
         while True:
             try:
                 self.watch_notices()

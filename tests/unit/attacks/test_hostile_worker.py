@@ -208,7 +208,7 @@ def test_who_claims_an_address_first_loses_it_to_the_one_that_answers_there(lab)
     assert reports.member(f"i-{HOSTILE:017x}") is None
     reports.record(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address), sequence=2))
     workers = [f"i-{index:017x}" for index in (*HONEST, HOSTILE)]
-    formation = Formation(node, Heard(reports))
+    formation = Formation(node, Heard(reports), node.limit(node.settings.setup_seconds))
     state = ClusterState(CLUSTER, 1, 1, Phase.LAUNCHED, 4, tuple(workers))
     assert set(formation.collect_joined(state, workers, formation.deadline)) == {f"i-{HOSTILE:017x}"}
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 from deeplearning_agent.boot.efa_software import prepare_efa
 from deeplearning_agent.boot.instance_store import prepare_local_disk
 from deeplearning_agent.boot.mounts import mount_file_systems
-from deeplearning_agent.coordination.progress_events import report_phase
+from deeplearning_agent.coordination.state_store import report_phase
 from deeplearning_agent.membership.host_files import write_host_files
 from deeplearning_agent.telemetry.log_fields import LogFields
 from deeplearning_agent.workload.interruption_notice import clear_notice
-from deeplearning_agent.workload.provision_service import start_provisioning
+from deeplearning_agent.workload.services import start_provisioning
 from deeplearning_agent.workload.user_scripts import run_setup_script
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.log_record import SECONDS, STEP

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from deeplearning_agent.telemetry.log_excerpts import log_tail
 from deeplearning_agent.telemetry.log_fields import LogFields
-from deeplearning_agent.workload.provision_service import needs_provisioning
+from deeplearning_agent.workload.services import needs_provisioning
 from deeplearning_agent.workload.user_scripts import script_path
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.document import ContractError

@@ -5,6 +5,7 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+from deeplearning_agent.master import MasterEpoch
 from deeplearning_agent.membership import address_proof, formation, liveness, replacements
 from deeplearning_agent.membership import controller as keeper
 from deeplearning_agent.membership import report_collector as collector
@@ -13,7 +14,6 @@ from deeplearning_agent.membership import worker_reports as rosters
 from deeplearning_agent.membership.address_proof import AddressCheck, Proof
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.master_epoch import MasterEpoch
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.worker_reports import WorkerReport, WorkerReports
 from deeplearning_contract.cluster_state import Phase

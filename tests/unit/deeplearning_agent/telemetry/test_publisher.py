@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from deeplearning_agent.coordination.progress_events import ReportingStore, find_events, find_lost
+from deeplearning_agent.coordination.state_store import ReportingStore, find_events, find_lost
 from deeplearning_agent.telemetry.log_excerpts import TAIL_LINES, failure_fields, log_provisioning, log_tail
 from deeplearning_agent.telemetry.log_fields import read_remark
 from deeplearning_agent.telemetry.node_metrics import (
