@@ -14,7 +14,6 @@ from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.report_collector import PEEK_SECONDS, ReportCollector
 from deeplearning_agent.membership.transitions import Change, explain, follow_up, publish, take_over
 from deeplearning_agent.role import READ_SECONDS, Role
-from deeplearning_agent.workload.interruption_notice import read_notice
 from deeplearning_agent.workload.run_script import RunScript
 from deeplearning_agent.workload.services import IdleService
 from deeplearning_agent.workload.user_scripts import fetch_run_script
@@ -47,7 +46,6 @@ class MasterEpoch:
     """
 
     def __init__(self, node: Node) -> None:
-        """Bind the node; nothing is read yet."""
         self._file = node.instance_file("master-since")
 
     def record(self, generation: int) -> None:
@@ -77,7 +75,6 @@ class Master(Role):
     """Monitor of the workers. Default: through the network."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
-        """Bind the node to its cluster, as every role; nothing is called yet."""
         super().__init__(node, clients, poll_seconds)
         self.store = ReportingStore(node, clients)
         self.outcome = FormationOutcome(node, clients, self.store, self.call)
@@ -187,7 +184,7 @@ class Master(Role):
                 members, own = state.members, self.member
                 run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(members, own))
             self.idle_service.ensure()
-        self.publish_notice(state.notice or read_notice(self.metadata))
+        self.publish_notice(state.notice or self.spot_notices.read())
         until = self.node.limit(SERVE_SECONDS)
         while not until.is_over:
             if self.run_script.has_ended_well and not state.run_ended:
@@ -210,7 +207,6 @@ class Master(Role):
             end.pause(ROUND_SECONDS)
 
     def write_next(self, state: ClusterState, change: Change) -> None:
-        """Write the next generation."""
         following = explain(follow_up(state, change), {} if state.has_formed else change.left)
         if self.call(lambda: self.store.write(following)):
             self.controller.forget_departed(change)

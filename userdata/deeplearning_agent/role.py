@@ -9,7 +9,7 @@ from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.coordination.queues import POLL_SECONDS, NotificationQueue
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_agent.telemetry.log_excerpts import failure_fields, log_tail
-from deeplearning_agent.workload.interruption_notice import Metadata, clear_notice, write_notice
+from deeplearning_agent.workload.interruption_notice import SpotNotices, clear_notice, write_notice
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import BOOTSTRAP_LOG
 from deeplearning_node.aws_clients import AwsClients, call_for
@@ -50,7 +50,7 @@ class Role(ABC):
             is_shared=not node.is_master,
             poll_seconds=poll_seconds,
         )
-        self.metadata = Metadata()
+        self.spot_notices = SpotNotices()
         self.member: Member | None = None
         self.installed = 0
         self.notice = ""
@@ -107,9 +107,7 @@ class Role(ABC):
         self.notice = notice
 
     def install(self, state: ClusterState) -> bool:
-        """
-        Install a membership, unless a higher one is installed; return whether the node now has exactly this generation.
-        """
+        """Install a membership unless a higher one is installed; return whether the node now has this generation."""
         if self.member is None or self.installed == state.generation:
             return self.member is not None
         if state.generation < max(self.installed, installed_generation(self.node)):

@@ -76,7 +76,6 @@ def read_status(root: Path) -> Mapping[str, Step]:
 
 
 def is_ready(steps: Mapping[str, Step]) -> bool:
-    """Return whether everything is there."""
     return all(step.state == DONE for step in steps.values())
 
 

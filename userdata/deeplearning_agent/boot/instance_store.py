@@ -155,9 +155,7 @@ def find_devices(node: Node) -> list[str]:
 
 
 def read_device(node: Node, name: str) -> StoreDevice:
-    """
-    Read a device's content from the device itself, because the system's list may be older; ProgramError if unreadable.
-    """
+    """Read the content from the device, since the system's list may be older; ProgramError if it is unreadable."""
     try:
         found = node.programs.run(["blkid", "-p", "-o", "export", name], timeout_seconds=PROBE_SECONDS)
     except ProgramError as error:

@@ -37,10 +37,6 @@ def mount_file_systems(node: Node, deadline: Deadline) -> None:
     is empty; a Lustre that shows a bucket keeps the permissions of its objects.
 
     Effects: the mount points; a block in /etc/fstab; the owner of a fresh file system's root.
-
-    Raises:
-        StageFailure: One could not be mounted, the image has no client for Lustre, or the shared one holds another's
-            files and is closed to the login user.
     """
     shared, lustre = node.settings.file_system, node.settings.needs.lustre
     wanted = [shared, *([lustre] if lustre else [])]

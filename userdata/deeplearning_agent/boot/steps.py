@@ -11,7 +11,7 @@ from deeplearning_agent.boot.instance_store import prepare_local_disk
 from deeplearning_agent.boot.mounts import mount_file_systems
 from deeplearning_agent.coordination.state_store import report_phase
 from deeplearning_agent.membership.host_files import write_host_files
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_agent.workload.interruption_notice import clear_notice
 from deeplearning_agent.workload.services import start_provisioning
 from deeplearning_agent.workload.user_scripts import run_setup_script
@@ -42,12 +42,7 @@ _COMMAND = (
 
 
 def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
-    """
-    Prepare a node to join, whatever it has been through before, and return its description.
-
-    Raises:
-        StageFailure: A step ended without its result.
-    """
+    """Prepare a node to join, whatever it has been through before; StageFailure when a step ends without its result."""
     started = node.clock.read()
     clear_notice(node)  # One that an image or an earlier life of the instance left says nothing of this one.
 

@@ -43,10 +43,6 @@ class NotificationQueue:
         self._poll_seconds = poll_seconds
         self._poll_end: Deadline | None = None
 
-    def ring(self, generation: int) -> None:
-        """Send a ring: the state item has reached a generation."""
-        self._clients.sqs.send_message(QueueUrl=self._url, MessageBody=Doorbell(self._cluster, generation).to_body())
-
     def wait(self, known_generation: int, deadline: Deadline) -> bool:
         """Wait for a notification of a higher generation; return False at the deadline."""
         while not deadline.is_over:
@@ -71,9 +67,10 @@ class NotificationQueue:
 class WorkerNotifier:
     """Notifies the workers of each generation once."""
 
-    def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], Any]], Any]) -> None:
         """Bind the queue; `call` retries a call of AWS for a while."""
-        self._queue = NotificationQueue(clients, settings.worker_queue_url, settings.cluster, is_shared=True)
+        self._clients = clients
+        self._url = settings.worker_queue_url
         self._call = call
         self._told: tuple[int, bool] | None = None
 
@@ -85,12 +82,12 @@ class WorkerNotifier:
         """
         news = (state.generation, state.phase is Phase.LAUNCHED)
         if self._told != news and len(state.members or state.expected) > 1:
-            self._call(lambda: self._queue.ring(state.generation))
+            body = Doorbell(state.cluster, state.generation).to_body()
+            self._call(lambda: self._clients.sqs.send_message(QueueUrl=self._url, MessageBody=body))
         self._told = news
 
 
 def send_report(clients: AwsClients, url: str, report: NodeReport) -> None:
-    """Send a worker's report."""
     clients.sqs.send_message(QueueUrl=url, MessageBody=report.to_body())
 
 
@@ -130,9 +127,7 @@ class ReportQueue:
         return tuple(report for report in reports if report is not None)
 
     def delete_read(self, *, is_partial_batch_kept: bool = False) -> None:
-        """
-        Delete the received messages, in tens, once the reports are on disk; a partial batch may wait for the next call.
-        """
+        """Delete the received messages, in tens, after the reports are on disk; a partial batch may wait."""
         while len(self._read) >= BATCH or (self._read and not is_partial_batch_kept):
             batch, self._read = self._read[:BATCH], self._read[BATCH:]
             delete_messages(self._clients, self._url, batch)

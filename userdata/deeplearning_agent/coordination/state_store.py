@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, part_requests, put_requests
 from deeplearning_contract.log_record import REASON, REMEDY, SECONDS, STEP
@@ -23,7 +23,6 @@ class StateStore:
     """The state item of one cluster."""
 
     def __init__(self, clients: AwsClients, table: str, cluster: str) -> None:
-        """Remember where the item lies; nothing is called yet."""
         self._clients = clients
         self._table = table
         self._cluster = cluster
@@ -94,11 +93,11 @@ class ReportingStore(StateStore):
         return {NODES_FORMED: len(state.members), GENERATION: state.generation}
 
     def begin_phases(self) -> None:
-        """Say that the node is prepared, so that the first phase of the formation begins."""
+        """Begin the first phase of the formation: the node is prepared."""
         self._marked = self._node.clock.read()
 
     def mark(self, phase: str) -> None:
-        """Say that a phase of the first formation has ended, and how long it took."""
+        """Report the duration of a phase of the first formation, which ends now."""
         now = self._node.clock.read()
         seconds, self._marked = now - self._marked, now
         if self._known is None or not self._known.has_formed:
@@ -152,9 +151,7 @@ def find_lost(before: ClusterState | None, state: ClusterState) -> dict[str, str
 
 
 def find_events(before: ClusterState | None, state: ClusterState, lost: Mapping[str, str]) -> list[ClusterEvent]:
-    """
-    Find the events of a write of the state record; `before` is None for the first one, `lost` the members that left.
-    """
+    """Find the events of a write of the state record; `before` is None for the first, `lost` the members that left."""
 
     def event(kind: EventKind, reason: str, **parts: str) -> ClusterEvent:
         return ClusterEvent(kind, state.cluster, state.generation, len(state.members), reason, **parts)

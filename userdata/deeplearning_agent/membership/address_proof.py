@@ -30,7 +30,6 @@ class AddressCheck:
     """Asks addresses for the key of their sshd."""
 
     def __init__(self, node: Node) -> None:
-        """Bind the node that asks; nobody is asked yet."""
         self._node = node
         self._known: dict[str, tuple[Member, Proof, Deadline]] = {}
         """Instance id -> its last claim, who answered, and until when that is remembered."""

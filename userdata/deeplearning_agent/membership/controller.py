@@ -31,7 +31,6 @@ class MembershipController:
     """Controller of the members of a cluster."""
 
     def __init__(self, node: Node, reports: WorkerReports, monitor: MemberMonitor, replacements: Replacements) -> None:
-        """Bind what it looks at; nothing is called yet."""
         self._node = node
         self._reports = reports
         self._monitor = monitor

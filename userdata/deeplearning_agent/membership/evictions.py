@@ -61,9 +61,7 @@ def find_causes(answers: Iterable[NodeCheck], own_id: str) -> dict[str, str]:
 
 
 def find_fewer_gpus(workers: Sequence[Member]) -> dict[str, str]:
-    """
-    Find workers that joined with fewer GPUs than most others of their type; `workers` are all members but the master.
-    """
+    """Find workers that joined with fewer GPUs than most others; `workers` are all members but the master."""
     counts = Counter(worker.gpu_count for worker in workers)
     usual, holders = counts.most_common(1)[0] if counts else (0, 0)
     if 2 * holders <= len(workers):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from deeplearning_agent.coordination.state_store import StateStore
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.log_record import REASON

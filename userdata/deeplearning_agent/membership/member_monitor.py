@@ -22,7 +22,7 @@ _UNFIT_TIMES = 2
 
 @dataclass(frozen=True)
 class MemberHealth:
-    """What looking at the workers found."""
+    """Health of the workers, as the master found it."""
 
     # Instance id of each that does not answer -> the words for it
     silent: Mapping[str, str] = field(default_factory=dict)
@@ -32,10 +32,9 @@ class MemberHealth:
 
 
 class MemberMonitor:
-    """The master's eyes."""
+    """Monitor of the workers: liveness in each round, health once a minute."""
 
     def __init__(self, node: Node) -> None:
-        """Bind the node; nothing is looked at yet."""
         self._node = node
         self._liveness = Liveness()
         self._failures: Counter[str] = Counter()

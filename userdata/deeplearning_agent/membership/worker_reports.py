@@ -42,7 +42,6 @@ class WorkerReport:
         return replace(changed, is_leaving=is_leaving)
 
     def to_text(self) -> str:
-        """Return the JSON text of the worker's file."""
         document = self.member.to_document() if self.member else None
         return json.dumps(self.__dict__ | {"member": document}, sort_keys=True)
 
@@ -158,11 +157,6 @@ class WorkerReports:
         """Return whether a worker has acknowledged a generation, or a higher one."""
         return self._entry(instance_id).ready >= generation
 
-    def has_reported(self, instance_id: str) -> bool:
-        """Return whether a worker has joined or failed."""
-        entry = self._entry(instance_id)
-        return entry.member is not None or bool(entry.cause)
-
     def joined(self) -> tuple[Member, ...]:
         """Return the workers that joined and neither failed nor leave, in the order in which they did."""
         found = sorted(self._entries.values(), key=lambda entry: entry.turn)
@@ -191,7 +185,7 @@ class WorkerReports:
                 self.forget(member.instance_id)
 
     def describe(self, instance_id: str) -> str:
-        """Say the last that was heard of a worker."""
+        """Describe the last report of a worker."""
         entry = self._entry(instance_id)
         if entry.cause:
             return f"{instance_id} failed: {entry.reason}"

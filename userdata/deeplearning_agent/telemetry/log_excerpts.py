@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_contract.log_record import (
     DETAIL,
     MOST_DETAIL_CHARACTERS,
@@ -45,7 +45,7 @@ def log_tail(node: Node, path: str) -> None:
 
 
 def failure_fields(stage: str, reason: Reason) -> LogFields:
-    """Return the fields of a failure's log line: the line's message is the composed reason, these are its parts."""
+    """Return the fields of a failure's log line, whose message is the composed reason."""
     output = reason.output[-MOST_DETAIL_CHARACTERS:]
     found = {STEP: stage, REASON: reason.cause, REMEDY: reason.remedy, OUTPUT: output}
     return LogFields(details={name: text for name, text in found.items() if text}, is_urgent=True)

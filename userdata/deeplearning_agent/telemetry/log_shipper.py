@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from deeplearning_agent.telemetry.log_queue import LogQueue, QueuedLine
+from deeplearning_agent.telemetry.log_records import LogQueue, QueuedLine
 from deeplearning_contract.cluster_event import put_events_request
 from deeplearning_contract.log_record import LogLine
 from deeplearning_node.aws_clients import AwsClients, describe_aws_error
@@ -34,9 +34,7 @@ class RateLimit:
     """Rate limit of one kind of call: some calls may come early, and failures lengthen the pause."""
 
     def __init__(self, clock: Clock, seconds: float, *, first: float = 0.0, most_early: int = 0) -> None:
-        """
-        Allow a call each `seconds`, the first one after `first`, and up to `most_early` before their time in one go.
-        """
+        """Allow a call each `seconds`, the first one after `first`, and up to `most_early` early ones in a row."""
         self._clock = clock
         self._seconds = seconds
         self._most_early = most_early
@@ -59,7 +57,6 @@ class RateLimit:
         return True
 
     def succeed(self) -> None:
-        """Note that a call was taken."""
         self.failures = 0
 
     def fail(self) -> None:
@@ -149,10 +146,7 @@ class LogShipper:
 
 
 def find_rejected(info: dict[str, Any], number: int) -> tuple[int, bool]:
-    """
-    Return how many of the sent lines CloudWatch Logs rejected as too old or too new, and whether the first is among
-    them.
-    """
+    """Return how many lines CloudWatch Logs rejected as too old or too new, and whether the first is among them."""
     old = max(int(info.get("tooOldLogEventEndIndex", 0)), int(info.get("expiredLogEventEndIndex", 0)))
     new = min(number, int(info.get("tooNewLogEventStartIndex", number)))
     return min(number, old + number - new), old > 0 or new == 0
@@ -162,13 +156,12 @@ class EventSender:
     """Sender of a node's events to the account's default bus. One thread calls it."""
 
     def __init__(self, clients: AwsClients, queue: LogQueue, clock: Clock) -> None:
-        """Bind the queue; nothing is called yet."""
         self._clients = clients
         self._queue = queue
         self._retry = RateLimit(clock, EVENT_RETRY_SECONDS)
 
     def send(self) -> None:
-        """Send what waits; raises nothing that AWS or the way there can cause."""
+        """Send the waiting events; raises nothing that AWS or the way there can cause."""
         if not self._queue.has_events or (self._retry.failures and not self._retry.begin()):
             return
         events = self._queue.take_events()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_agent.telemetry.log_excerpts import log_provisioning
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_contract.metrics import (
     FILE_SYSTEM_READ,
     FILE_SYSTEM_WRITE,
@@ -69,7 +69,6 @@ class NodeMetrics:
         """Path of each job's metrics file -> its text at the last look."""
 
     def wait(self) -> None:
-        """Wait for the next minute."""
         self._node.clock.wait(MINUTE_SECONDS)
 
     def log(self) -> None:

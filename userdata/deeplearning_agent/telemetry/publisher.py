@@ -6,7 +6,7 @@ import signal
 import threading
 from types import FrameType
 
-from deeplearning_agent.telemetry.log_queue import LogQueue
+from deeplearning_agent.telemetry.log_records import LogQueue
 from deeplearning_agent.telemetry.log_shipper import EventSender, LogShipper
 from deeplearning_agent.telemetry.node_metrics import NodeMetrics, Source
 from deeplearning_contract.log_record import Speaker

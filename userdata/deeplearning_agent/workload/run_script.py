@@ -7,7 +7,7 @@ import signal
 from dataclasses import replace
 
 from deeplearning_agent.telemetry.log_excerpts import log_tail
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_agent.workload.services import needs_provisioning
 from deeplearning_agent.workload.user_scripts import script_path
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
@@ -40,7 +40,6 @@ class RunScript:
     """
 
     def __init__(self, node: Node) -> None:
-        """Bind the node; nothing is read yet."""
         self._node = node
         self._status_file = node.instance_file(RUN_SCRIPT_STATUS)
         self._told_file = node.instance_file("run-script-end-told")
@@ -66,7 +65,7 @@ class RunScript:
         return status == "0"
 
     def _tell_end(self, status: str) -> None:
-        """Say how it ended; once also to the outside, where a failure is an end too."""
+        """Log the end; once also ship it, where a failure is an end too."""
         fields = LogFields(details={SCRIPT_STATUS: status}, is_urgent=True)
         is_news = not self._told_file.exists()
         if is_news and status != "0":  # The end with status 0 is told by the write of the state item.

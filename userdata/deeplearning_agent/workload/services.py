@@ -84,16 +84,13 @@ class IdleService:
     """Service that ends an idle cluster, on the master of a formed one; the next master's begins to count anew."""
 
     def __init__(self, node: Node) -> None:
-        """Bind the node; nothing is started yet."""
         self._node = node
         self._is_started: bool | None = None
         """None while this run of the agent does not know."""
         self._retry: Deadline | None = None
 
     def ensure(self) -> None:
-        """
-        Start the idle service and its unit in /etc/systemd/system, unless it runs or is not wanted; raises nothing.
-        """
+        """Start the idle service with its unit in /etc/systemd/system, unless it runs or is not wanted."""
         seconds = self._node.settings.stop_when_idle_seconds
         if not seconds or self._is_started or not (self._retry is None or self._retry.is_over):
             return

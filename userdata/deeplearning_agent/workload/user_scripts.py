@@ -54,7 +54,6 @@ def fetch_run_script(node: Node, clients: AwsClients, deadline: Deadline) -> Non
 
 
 def script_path(node: Node, name: str) -> Path:
-    """Return where a fetched script lies."""
     return node.path(f"{STATE_DIRECTORY}/scripts/{name}")
 
 

@@ -41,7 +41,6 @@ class NodeCheck:
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """The findings that are faults."""
         return tuple(finding for finding in self.findings if not finding.ok)
 
 
@@ -89,7 +88,6 @@ class ClusterCheck:
         return NodeCheck(member, findings, "healthy" if is_healthy else "unfit", report.generation)
 
     def command(self, address: str) -> list[str]:
-        """Return the program that asks one node."""
         return ssh_command(self.user, address, _QUESTION, is_root=self.is_root)
 
 

@@ -54,12 +54,7 @@ class HealthReport:
 
     @classmethod
     def from_output(cls, output: str) -> "HealthReport":
-        """
-        Read the report from a remote shell's output: start-up files of the login user may print as well.
-
-        Raises:
-            ContractError: There is no report in it, or it is malformed.
-        """
+        """Find the report in a remote shell's output, in which start-up files may print; ContractError without one."""
         document = parse_last_line(output, "a health report")
         if document.get("kind") != KIND:
             raise ContractError("health.kind must be health")

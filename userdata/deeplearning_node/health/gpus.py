@@ -38,7 +38,7 @@ _LISTED = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
 
 @dataclass(frozen=True)
 class GpuReading:
-    """What was read of all GPUs of a node."""
+    """Readings of all GPUs of a node."""
 
     count: int = 0  # GPUs that answered
     broken: tuple[str, ...] = ()  # What is wrong with GPUs as such, a line each
@@ -67,9 +67,7 @@ def turn_on_persistence(node: Node) -> None:
 
 
 def count_gpus(node: Node) -> int:
-    """
-    Return the GPUs that `nvidia-smi -L` lists; 0 without that command, StageFailure when the instance type has some.
-    """
+    """Return the GPUs that `nvidia-smi -L` lists; StageFailure when it lists none of those that the type has."""
     expected = node.settings.expected_gpu_count
     count, cause, output = 0, "nvidia-smi lists none", ""
     try:
@@ -111,13 +109,10 @@ def check_gpus(
 
 def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
     """
-    Read count and memory of all GPUs.
+    Read count and memory of all GPUs; ProgramError when the driver does not answer.
 
     A driver refuses the whole query over one field that it does not know: the query is repeated without that field.
     When the query fails in another way, GPUs are counted by the plain list.
-
-    Raises:
-        ProgramError: The driver does not answer.
     """
     fields = list(FIELDS)
     while True:

@@ -14,9 +14,8 @@ from collections import Counter
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from deeplearning_agent.telemetry import log_queue
-from deeplearning_agent.telemetry.log_fields import LogFields, is_local
-from deeplearning_agent.telemetry.log_queue import MOST_BYTES, MOST_EVENTS, MOST_LINES, LogQueue
+from deeplearning_agent.telemetry import log_records
+from deeplearning_agent.telemetry.log_records import MOST_BYTES, MOST_EVENTS, MOST_LINES, LogFields, LogQueue, is_local
 from deeplearning_agent.telemetry.log_shipper import (
     EARLY_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -260,7 +259,7 @@ def test_many_lines_take_bounded_memory_and_are_told_of(outlet, total, size):
 
 
 def test_an_outage_drops_the_oldest_lines_not_the_newest(outlet, monkeypatch):
-    monkeypatch.setattr(log_queue, "MOST_LINES", 10)
+    monkeypatch.setattr(log_records, "MOST_LINES", 10)
     outlet.faults += [refuse("ThrottlingException") for _ in range(3)]
     for number in range(40):
         outlet.say(str(number))

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from deeplearning_agent.coordination.state_store import ReportingStore, find_events, find_lost
 from deeplearning_agent.telemetry.log_excerpts import TAIL_LINES, failure_fields, log_provisioning, log_tail
-from deeplearning_agent.telemetry.log_fields import read_remark
+from deeplearning_agent.telemetry.log_records import read_fields
 from deeplearning_agent.telemetry.node_metrics import (
     NodeMetrics,
     Traffic,
@@ -53,7 +53,7 @@ SMALLER = FORMED.depart(2, {SECOND.instance_id: Reason("it is silent")}).advance
 def said(caplog):
     """What was logged, with its remarks."""
     caplog.set_level(logging.INFO)
-    return lambda: [(record.getMessage(), read_remark(record)) for record in caplog.records]
+    return lambda: [(record.getMessage(), read_fields(record)) for record in caplog.records]
 
 
 # --- The state item ---------------------------------------------------------------------------------
