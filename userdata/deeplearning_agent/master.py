@@ -4,7 +4,7 @@ import logging
 from typing import NoReturn
 
 from deeplearning_agent.boot.steps import prepare_node, run_stage
-from deeplearning_agent.coordination.queues import POLL_SECONDS, WorkerNotifier
+from deeplearning_agent.coordination.queues import POLL_SECONDS
 from deeplearning_agent.coordination.state_store import ReportingStore
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
@@ -14,11 +14,11 @@ from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.report_collector import PEEK_SECONDS, ReportCollector
 from deeplearning_agent.membership.transitions import Change, explain, follow_up, publish, take_over
 from deeplearning_agent.role import READ_SECONDS, Role
-from deeplearning_agent.workload.run_script import RunScript
 from deeplearning_agent.workload.services import IdleService
-from deeplearning_agent.workload.user_scripts import fetch_run_script
+from deeplearning_agent.workload.user_scripts import RunScript, fetch_run_script
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
+from deeplearning_contract.messages import Doorbell
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients, AwsFailure
 from deeplearning_node.deadline import Deadline
@@ -78,7 +78,8 @@ class Master(Role):
         super().__init__(node, clients, poll_seconds)
         self.store = ReportingStore(node, clients)
         self.outcome = FormationOutcome(node, clients, self.store, self.call)
-        self.notifier = WorkerNotifier(clients, node.settings, self.call)
+        self.notified: tuple[int, bool] | None = None
+        """Generation that the workers were last notified of, and whether it had only launched."""
 
     def run_role(self) -> NoReturn:
         """Prepare the node, then reconcile the state record at each notification and once a minute."""
@@ -148,7 +149,7 @@ class Master(Role):
         own = self.node.identity.instance_id
         workers = tuple(name for name in state.expected if name != own)
         if state.generation > 1:  # The workers' reports may have gone to a master that died.
-            self.notifier.notify(state)
+            self.notify_workers(state)
         lost = self.formation.collect_joined(state, workers, self.deadline.at_most(READ_SECONDS))
         if lost is None:
             return
@@ -162,9 +163,21 @@ class Master(Role):
         if self.call(lambda: self.store.write(following)):
             LOG.info("published generation %d with %d members", following.generation, len(members))
 
+    def notify_workers(self, state: ClusterState) -> None:
+        """
+        Notify the workers of a generation, unless they were or there are none.
+
+        A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
+        """
+        news = (state.generation, state.phase is Phase.LAUNCHED)
+        if self.notified != news and len(state.members or state.expected) > 1:
+            url, body = self.node.settings.worker_queue_url, Doorbell(state.cluster, state.generation).to_body()
+            self.call(lambda: self.clients.sqs.send_message(QueueUrl=url, MessageBody=body))
+        self.notified = news
+
     def form(self, state: ClusterState) -> None:
         """Notify the workers, wait for their acknowledgements and record the cluster as formed."""
-        self.notifier.notify(state)
+        self.notify_workers(state)
         self.install(state)
         limit = self.node.limit(TAKE_OVER_SECONDS) if state.has_formed else self.formation.ready_by
         limit = self.acknowledge_by.setdefault(state.generation, limit)
@@ -176,7 +189,7 @@ class Master(Role):
 
     def maintain(self, state: ClusterState) -> None:
         """Maintain a formed cluster for some seconds, or until its membership changes."""
-        self.notifier.notify(state)
+        self.notify_workers(state)
         if self.install(state) and self.member:
             self.outcome.report_success(state)
             self.controller.write_ready_hosts(state)  # A run script asks for it at once.

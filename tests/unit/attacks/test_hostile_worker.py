@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 import deeplearning_agent
 import deeplearning_contract
 import deeplearning_node
-from deeplearning_agent.membership.address_proof import AddressCheck, Proof
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.member_monitor import MemberHealth
 from deeplearning_agent.membership.report_collector import MOST_BATCHES, ReportCollector
-from deeplearning_agent.membership.worker_reports import WorkerReports
+from deeplearning_agent.membership.worker_reports import AddressCheck, Proof, WorkerReports
 from deeplearning_agent.role import READ_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError

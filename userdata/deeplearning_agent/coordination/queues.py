@@ -7,13 +7,10 @@ a poll that came back at once is followed by a pause up to those 20 s: nobody sp
 
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
-from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError, field, parse_object
-from deeplearning_contract.messages import Doorbell, NodeReport
-from deeplearning_contract.settings import NodeSettings
+from deeplearning_contract.messages import NodeReport
 from deeplearning_node.aws_clients import AwsClients, AwsError
 from deeplearning_node.deadline import Deadline
 
@@ -62,29 +59,6 @@ class NotificationQueue:
         if messages and not self._is_shared:
             delete_messages(self._clients, self._url, messages)
         return messages
-
-
-class WorkerNotifier:
-    """Notifies the workers of each generation once."""
-
-    def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], Any]], Any]) -> None:
-        """Bind the queue; `call` retries a call of AWS for a while."""
-        self._clients = clients
-        self._url = settings.worker_queue_url
-        self._call = call
-        self._told: tuple[int, bool] | None = None
-
-    def notify(self, state: ClusterState) -> None:
-        """
-        Notify the workers of a generation, unless they were or there are none.
-
-        A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
-        """
-        news = (state.generation, state.phase is Phase.LAUNCHED)
-        if self._told != news and len(state.members or state.expected) > 1:
-            body = Doorbell(state.cluster, state.generation).to_body()
-            self._call(lambda: self._clients.sqs.send_message(QueueUrl=self._url, MessageBody=body))
-        self._told = news
 
 
 def send_report(clients: AwsClients, url: str, report: NodeReport) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from deeplearning_contract.membership import Member
 from deeplearning_node.health.cluster_check import INSPECTION_SECONDS, SSH, ClusterCheck, NodeCheck
-from deeplearning_node.health.findings import Finding
 from deeplearning_node.health.gpus import ECC, GPU
 from deeplearning_node.health.network import NETWORK
 from deeplearning_node.health.node_check import AGENT, CLOCK
@@ -30,7 +29,7 @@ def find_unhealthy(node: Node, members: Sequence[Member]) -> dict[str, str]:
     the same time is the cluster's, and evicts nobody.
     """
     try:
-        check = ClusterCheck(node.login_user(), node.programs, is_root=True, clock=node.clock)
+        check = ClusterCheck(node.login_user(), node.programs, is_root=True)
         own_id = node.identity.instance_id
         causes = find_causes(check.run(members, node.limit(INSPECTION_SECONDS)), own_id)
         return find_fewer_gpus([member for member in members if member.instance_id != own_id]) | causes
@@ -51,9 +50,9 @@ def find_causes(answers: Iterable[NodeCheck], own_id: str) -> dict[str, str]:
             continue
         if is_of_one_node(name, len(bearers), len(asked)) and not (name in own and name in TRIED_BY_MASTER):
             for instance_id, fault in bearers.items():
-                causes.setdefault(instance_id, []).append(_describe(fault))
+                causes.setdefault(instance_id, []).append(str(fault))
         else:
-            example = _describe(next(iter(bearers.values())))
+            example = next(iter(bearers.values()))
             LOG.warning("%d of %d nodes have a fault that makes nobody leave, %s", len(bearers), len(asked), example)
     if own_id in causes:
         LOG.warning("the master is unfit itself, %s", "; ".join(causes.pop(own_id)))
@@ -80,7 +79,3 @@ def is_of_one_node(name: str, bearers: int, nodes: int) -> bool:
     Of two clocks that differ, nobody knows which one is wrong: that takes a third.
     """
     return 2 * bearers < nodes if name == CLOCK else 2 * bearers <= nodes
-
-
-def _describe(fault: Finding) -> str:
-    return f"{fault.name}: {fault.detail}"

@@ -4,12 +4,12 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.deadline import Deadline
 from deeplearning_node.health.findings import Finding, HealthReport, last_line
 from deeplearning_node.health.gpus import GPU_SECONDS
 from deeplearning_node.health.node_check import CLOCK, judge_clock
@@ -51,7 +51,6 @@ class ClusterCheck:
     user: LoginUser  # The login user, whose key opens every node
     programs: Programs  # The programs among which `ssh` is
     is_root: bool  # Whether to become the login user first
-    clock: Clock = field(default_factory=Clock)  # Measures time-outs
     now: Callable[[], float] = time.time  # The wall clock with which the nodes' clocks are compared
 
     def run(self, members: Sequence[Member], deadline: Deadline) -> list[NodeCheck]:

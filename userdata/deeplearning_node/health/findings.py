@@ -23,6 +23,9 @@ class Finding:
     detail: str  # What was found, in one line
     remedy: str = ""  # What the user can do; empty when nothing is to be done
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail}"
+
     @classmethod
     def fit(cls, name: str, detail: str) -> "Finding":
         """Return a finding with which the node is fit."""

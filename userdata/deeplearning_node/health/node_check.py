@@ -50,7 +50,7 @@ def check_health(node: Node, fewest_gpus: int | None = None) -> None:
     findings = [*check_gpus(node.programs, expected, QUERY_SECONDS, is_joining=True), check_disks(node.root)]
     faults = [finding for finding in findings if not finding.ok]
     if faults:
-        cause = "; ".join(f"{fault.name}: {fault.detail}" for fault in faults)
+        cause = "; ".join(map(str, faults))
         remedy = "; ".join(dict.fromkeys(fault.remedy for fault in faults))
         raise StageFailure(f"the node is unfit to join, {cause}", remedy)
 

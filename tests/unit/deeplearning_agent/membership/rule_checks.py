@@ -12,12 +12,11 @@ from deeplearning_agent.master import MasterEpoch
 from deeplearning_agent.membership import liveness
 from deeplearning_agent.membership import report_collector as collector
 from deeplearning_agent.membership import transitions as succession
-from deeplearning_agent.membership.address_proof import AddressCheck
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.member_monitor import MemberHealth
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.worker_reports import WorkerReports
+from deeplearning_agent.membership.worker_reports import AddressCheck, WorkerReports
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage

@@ -66,7 +66,7 @@ def ssh(lab, node):
 
 
 def make_check(node, **changes):
-    return ClusterCheck(node.login_user(), node.programs, **{"is_root": False, "clock": node.clock} | changes)
+    return ClusterCheck(node.login_user(), node.programs, **{"is_root": False} | changes)
 
 
 # --- Asking -------------------------------------------------------------------------------------------

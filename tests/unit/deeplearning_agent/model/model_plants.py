@@ -14,7 +14,7 @@ from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.member_monitor import MemberHealth, MemberMonitor
 from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_agent.worker import Worker
-from deeplearning_agent.workload.run_script import RunScript
+from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract import cluster_state
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.reason import Reason

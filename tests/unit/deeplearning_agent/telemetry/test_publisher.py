@@ -18,7 +18,7 @@ from deeplearning_agent.telemetry.node_metrics import (
     parse_mount_statistics,
     parse_throughput,
 )
-from deeplearning_agent.workload.run_script import RUN_LOG, RunScript
+from deeplearning_agent.workload.user_scripts import RUN_LOG, RunScript
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
