@@ -4,7 +4,7 @@ SSH between nodes: the node's host key, the master's user key, the files that ma
 A private key never leaves the node that made it; only public keys travel.
 """
 
-from collections.abc import Iterable
+import os
 from pathlib import Path
 
 from deeplearning_contract.membership import Member, is_public_key, named_members
@@ -78,7 +78,8 @@ def make_user_key(node: Node) -> str:
     key = node.path(f"{directory}/id_ed25519")
     if not _is_there(key):
         _make_key(node, str(key), f"deeplearning-{node.settings.cluster}")
-        _give(node, user, [str(key), f"{key}.pub"])
+        os.chown(key, *user.owner)
+        os.chown(f"{key}.pub", *user.owner)
     return _public_part(node, str(key))
 
 
@@ -132,13 +133,8 @@ def _ssh_directory(node: Node, user: LoginUser) -> str:
     directory = node.path(f"{user.home}/.ssh")
     if not directory.is_dir():
         directory.mkdir(parents=True, mode=0o700)
-        _give(node, user, [str(directory)])
+        os.chown(directory, *user.owner)
     return f"{user.home}/.ssh"
-
-
-def _give(node: Node, user: LoginUser, paths: Iterable[str]) -> None:
-    argv = ["chown", f"{user.user_id}:{user.group_id}", *paths]
-    node.programs.run(argv, timeout_seconds=KEYGEN_SECONDS)
 
 
 def _is_there(key: Path) -> bool:

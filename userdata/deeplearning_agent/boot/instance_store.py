@@ -83,7 +83,12 @@ def prepare_local_disk(node: Node, deadline: Deadline) -> str:
 
 def _mount_store(node: Node, deadline: Deadline) -> bool:
     """Mount the instance store, made into one file system if it holds nothing; return whether it is mounted."""
-    devices = [device for name in find_devices(node) if (device := _read(node, name))]
+    devices = []
+    for name in find_devices(node):
+        try:
+            devices.append(read_device(node, name))
+        except ProgramError as error:  # noqa: PERF203 - a device each
+            LOG.warning("%s cannot be used: %s", name, error)
     for device in devices:
         if device.holding is Holding.OTHER:
             LOG.warning("%s is left alone: %s", device.name, device.words)
@@ -116,14 +121,6 @@ def _choose(node: Node, devices: list[StoreDevice], deadline: Deadline) -> str |
             len(empty),
         )
     return empty[0] if empty else None
-
-
-def _read(node: Node, name: str) -> StoreDevice | None:
-    try:
-        return read_device(node, name)
-    except ProgramError as error:
-        LOG.warning("%s cannot be used: %s", name, error)
-        return None
 
 
 def _mount(node: Node, name: str) -> bool:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from deeplearning_agent.membership.evictions import find_fewer_gpus
-from deeplearning_agent.membership.member_monitor import MemberHealth
+from deeplearning_agent.membership.member_monitor import MemberHealth, find_fewer_gpus
 from deeplearning_agent.membership.report_collector import ReportCollector
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.reason import Reason

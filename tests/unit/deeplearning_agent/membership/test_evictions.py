@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_agent.membership.evictions import find_causes, find_fewer_gpus, find_unhealthy
+from deeplearning_agent.membership.member_monitor import find_causes, find_fewer_gpus, find_unhealthy
 from deeplearning_contract.membership import Member
 from deeplearning_node.health import cluster_check as cluster_check_module
 from deeplearning_node.health.cluster_check import SSH, ClusterCheck, NodeCheck

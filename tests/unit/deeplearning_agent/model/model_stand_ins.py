@@ -6,7 +6,7 @@ import sys
 from model_programs import FIRST_GROUP
 
 from deeplearning_agent.membership import liveness
-from deeplearning_agent.membership.evictions import find_fewer_gpus
+from deeplearning_agent.membership.member_monitor import find_fewer_gpus
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_node.failure import StageFailure
 
