@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deeplearning_agent.master import Master
 from deeplearning_agent.role import Role
-from deeplearning_agent.telemetry.log_fields import is_local
+from deeplearning_agent.telemetry.log_records import is_local
 from deeplearning_agent.telemetry.publisher import TelemetryPublisher
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.document import ContractError

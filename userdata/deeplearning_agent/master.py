@@ -4,29 +4,27 @@ import logging
 from typing import NoReturn
 
 from deeplearning_agent.boot.steps import prepare_node, run_stage
-from deeplearning_agent.coordination.progress_events import ReportingStore
-from deeplearning_agent.coordination.queues import POLL_SECONDS, WorkerNotifier
+from deeplearning_agent.coordination.queues import POLL_SECONDS
+from deeplearning_agent.coordination.state_store import ReportingStore
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.formation_outcome import FormationOutcome, is_decided
-from deeplearning_agent.membership.master_epoch import MasterEpoch
-from deeplearning_agent.membership.master_replacement import MasterReplacement
 from deeplearning_agent.membership.member_monitor import MemberMonitor
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.report_collector import PEEK_SECONDS, ReportCollector
 from deeplearning_agent.membership.transitions import Change, explain, follow_up, publish, take_over
 from deeplearning_agent.role import READ_SECONDS, Role
-from deeplearning_agent.workload.idle_service import IdleService
-from deeplearning_agent.workload.interruption_notice import read_notice
-from deeplearning_agent.workload.run_script import RunScript
-from deeplearning_agent.workload.user_scripts import fetch_run_script
+from deeplearning_agent.workload.services import IdleService
+from deeplearning_agent.workload.user_scripts import RunScript, fetch_run_script
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
+from deeplearning_contract.messages import Doorbell
+from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients, AwsFailure
-from deeplearning_node.deadline import Deadline, setup_deadline
+from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
-from deeplearning_node.node import STARTED_FILE, Node
-from deeplearning_node.ssh_identity import make_user_key
+from deeplearning_node.node import Node
+from deeplearning_node.ssh import make_user_key
 
 LOG = logging.getLogger(__name__)
 SERVE_SECONDS = 10
@@ -39,6 +37,34 @@ TAKE_OVER_SECONDS = 60
 """How long the master of a cluster that had formed waits for acknowledgements."""
 
 
+class MasterEpoch:
+    """
+    The generation from which on this instance was to be the master, kept on its disk.
+
+    Auto Scaling can run two masters for a while: one that it has given up, and its replacement. The newer one takes
+    over; the older one finds itself replaced in a generation that is not before its own, and stands by.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._file = node.instance_file("master-since")
+
+    def record(self, generation: int) -> None:
+        """
+        Note that this instance is about to write itself into a generation.
+
+        It comes before the write: an agent that dies between both finds an item before its claim, and may try again.
+        """
+        write_file(self._file, f"{generation}\n")
+
+    def is_superseded(self, state: ClusterState) -> bool:
+        """Return whether another master has followed, when the item names one that is not this instance."""
+        try:
+            claimed = int(self._file.read_text())
+        except (OSError, ValueError):
+            return False
+        return state.generation >= claimed
+
+
 class Master(Role):
     """The master's role; one instance at a time has it."""
 
@@ -49,17 +75,15 @@ class Master(Role):
     """Monitor of the workers. Default: through the network."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
-        """Bind the node to its cluster, as every role; nothing is called yet."""
         super().__init__(node, clients, poll_seconds)
         self.store = ReportingStore(node, clients)
-        self.outcome = FormationOutcome(node, self.store, self.call, MasterReplacement(node, clients))
-        self.notifier = WorkerNotifier(clients, node.settings, self.call)
+        self.outcome = FormationOutcome(node, clients, self.store, self.call)
+        self.notified: tuple[int, bool] | None = None
+        """Generation that the workers were last notified of, and whether it had only launched."""
 
     def run_role(self) -> NoReturn:
         """Prepare the node, then reconcile the state record at each notification and once a minute."""
-        node, seconds = self.node, self.node.settings.setup_seconds
-        self.deadline = setup_deadline(node.clock, node.path(STARTED_FILE), seconds)
-        limit = self.preparation_deadline()
+        node, limit = self.node, self.begin_setup()
         self.member = prepare_node(node, self.clients, limit)
         self.user_key = run_stage(node.clock, "make the user key", lambda: make_user_key(node))
         run_stage(node.clock, "fetch the run script", lambda: fetch_run_script(node, self.clients, limit))
@@ -68,7 +92,7 @@ class Master(Role):
         self.epoch = MasterEpoch(node)
         self.collector = ReportCollector(node, self.clients, self.poll_seconds)
         reports = self.collector.reports
-        self.formation = Formation(node, self.collector)
+        self.formation = Formation(node, self.collector, self.deadline)
         self.controller = MembershipController(
             node, reports, self.monitor or MemberMonitor(node), Replacements(node, self.clients, reports)
         )
@@ -125,7 +149,7 @@ class Master(Role):
         own = self.node.identity.instance_id
         workers = tuple(name for name in state.expected if name != own)
         if state.generation > 1:  # The workers' reports may have gone to a master that died.
-            self.notifier.notify(state)
+            self.notify_workers(state)
         lost = self.formation.collect_joined(state, workers, self.deadline.at_most(READ_SECONDS))
         if lost is None:
             return
@@ -139,9 +163,21 @@ class Master(Role):
         if self.call(lambda: self.store.write(following)):
             LOG.info("published generation %d with %d members", following.generation, len(members))
 
+    def notify_workers(self, state: ClusterState) -> None:
+        """
+        Notify the workers of a generation, unless they were or there are none.
+
+        A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
+        """
+        news = (state.generation, state.phase is Phase.LAUNCHED)
+        if self.notified != news and len(state.members or state.expected) > 1:
+            url, body = self.node.settings.worker_queue_url, Doorbell(state.cluster, state.generation).to_body()
+            self.call(lambda: self.clients.sqs.send_message(QueueUrl=url, MessageBody=body))
+        self.notified = news
+
     def form(self, state: ClusterState) -> None:
         """Notify the workers, wait for their acknowledgements and record the cluster as formed."""
-        self.notifier.notify(state)
+        self.notify_workers(state)
         self.install(state)
         limit = self.node.limit(TAKE_OVER_SECONDS) if state.has_formed else self.formation.ready_by
         limit = self.acknowledge_by.setdefault(state.generation, limit)
@@ -153,7 +189,7 @@ class Master(Role):
 
     def maintain(self, state: ClusterState) -> None:
         """Maintain a formed cluster for some seconds, or until its membership changes."""
-        self.notifier.notify(state)
+        self.notify_workers(state)
         if self.install(state) and self.member:
             self.outcome.report_success(state)
             self.controller.write_ready_hosts(state)  # A run script asks for it at once.
@@ -161,7 +197,7 @@ class Master(Role):
                 members, own = state.members, self.member
                 run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(members, own))
             self.idle_service.ensure()
-        self.publish_notice(state.notice or read_notice(self.metadata))
+        self.publish_notice(state.notice or self.spot_notices.read())
         until = self.node.limit(SERVE_SECONDS)
         while not until.is_over:
             if self.run_script.has_ended_well and not state.run_ended:
@@ -184,7 +220,6 @@ class Master(Role):
             end.pause(ROUND_SECONDS)
 
     def write_next(self, state: ClusterState, change: Change) -> None:
-        """Write the next generation."""
         following = explain(follow_up(state, change), {} if state.has_formed else change.left)
         if self.call(lambda: self.store.write(following)):
             self.controller.forget_departed(change)

@@ -9,7 +9,7 @@ from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.coordination.queues import POLL_SECONDS, NotificationQueue
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_agent.telemetry.log_excerpts import failure_fields, log_tail
-from deeplearning_agent.workload.interruption_notice import Metadata, clear_notice, write_notice
+from deeplearning_agent.workload.interruption_notice import SpotNotices, clear_notice, write_notice
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import BOOTSTRAP_LOG
 from deeplearning_node.aws_clients import AwsClients, call_for
@@ -33,6 +33,9 @@ IDLE_SECONDS = 3600
 class Role(ABC):
     """A role of one node."""
 
+    deadline: Deadline
+    """The end of the set-up time."""
+
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Bind the node to its cluster; nothing is called yet. Tests shorten the long poll."""
         settings = node.settings
@@ -47,7 +50,7 @@ class Role(ABC):
             is_shared=not node.is_master,
             poll_seconds=poll_seconds,
         )
-        self.metadata = Metadata()
+        self.spot_notices = SpotNotices()
         self.member: Member | None = None
         self.installed = 0
         self.notice = ""
@@ -81,15 +84,15 @@ class Role(ABC):
     def report_failure(self, failure: StageFailure) -> bool:
         """Report the failure, raise nothing, and return whether it is final."""
 
-    def preparation_deadline(self) -> Deadline:
+    def begin_setup(self) -> Deadline:
         """
-        Return the end of the set-up time for preparing the node, kept in /run/deeplearning/agent-started.
+        Set `deadline`, the end of the set-up time, kept in /run/deeplearning/agent-started; return that for preparing.
 
-        An agent that starts after it, say after a crash on the third day, has the whole time anew.
+        An agent that starts after it, say after a crash on the third day, has the whole time anew to prepare the node.
         """
         seconds = self.node.settings.setup_seconds
-        deadline = setup_deadline(self.node.clock, self.node.path(STARTED_FILE), seconds)
-        return self.node.limit(seconds) if deadline.is_over else deadline
+        self.deadline = setup_deadline(self.node.clock, self.node.path(STARTED_FILE), seconds)
+        return self.node.limit(seconds) if self.deadline.is_over else self.deadline
 
     def call(self, action: Callable[[], T]) -> T:
         """Call AWS, retrying for five minutes; AwsFailure when it refuses or does not answer."""
@@ -104,9 +107,7 @@ class Role(ABC):
         self.notice = notice
 
     def install(self, state: ClusterState) -> bool:
-        """
-        Install a membership, unless a higher one is installed; return whether the node now has exactly this generation.
-        """
+        """Install a membership unless a higher one is installed; return whether the node now has this generation."""
         if self.member is None or self.installed == state.generation:
             return self.member is not None
         if state.generation < max(self.installed, installed_generation(self.node)):

@@ -6,7 +6,7 @@ from typing import NoReturn
 from deeplearning_agent.boot.steps import prepare_node
 from deeplearning_agent.coordination.queues import send_report
 from deeplearning_agent.role import READ_SECONDS, Role
-from deeplearning_agent.workload.interruption_notice import read_notice, write_notice
+from deeplearning_agent.workload.interruption_notice import write_notice
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -52,7 +52,7 @@ class Worker(Role):
 
     def run_role(self) -> NoReturn:
         """Prepare the node, then reconcile the state record at each notification and once a minute."""
-        self.member = prepare_node(self.node, self.clients, self.preparation_deadline())
+        self.member = prepare_node(self.node, self.clients, self.begin_setup())
         while True:
             try:
                 self.watch_notices()
@@ -121,7 +121,7 @@ class Worker(Role):
 
     def watch_notices(self) -> None:
         """Report once that EC2 interrupts this instance, and write /opt/deeplearning/notice for the training."""
-        notice = read_notice(self.metadata)
+        notice = self.spot_notices.read()
         if notice and notice != self.noticed:
             write_notice(self.node, notice)
             self.report(ReportStage.LEAVING, reason=Reason(notice))

@@ -41,14 +41,10 @@ METADATA_SECONDS = 5
 
 
 class AwsFailure(StageFailure):
-    """
-    AWS refused a call, or did not answer it in time.
-
-    Attributes:
-        is_denied: Whether AWS refused the caller, which no later call mends by itself.
-    """
+    """AWS refused a call, or did not answer it in time."""
 
     is_denied = False
+    """Whether AWS refused the caller, which no later call mends by itself."""
 
 
 class AwsClients:
@@ -65,32 +61,26 @@ class AwsClients:
 
     @cached_property
     def dynamodb(self) -> Any:
-        """The client that reads and writes the state item."""
         return self._client("dynamodb")
 
     @cached_property
     def sqs(self) -> Any:
-        """The client of the queues."""
         return self._client("sqs")
 
     @cached_property
     def s3(self) -> Any:
-        """The client that fetches the user's scripts; most nodes never need it."""
         return self._client("s3")
 
     @cached_property
     def autoscaling(self) -> Any:
-        """The client that orders replacements; only a master needs it."""
         return self._client("autoscaling")
 
     @cached_property
     def logs(self) -> Any:
-        """The client that ships the node's log."""
         return self._client("logs")
 
     @cached_property
     def events(self) -> Any:
-        """The client that sends the cluster's events; only a master needs it."""
         return self._client("events")
 
     def wait_for_credentials(self, deadline: Deadline) -> None:
@@ -155,9 +145,7 @@ def call_until(deadline: Deadline, action: Callable[[], T]) -> T:
 
 
 def describe_aws_error(error: Exception, now: Callable[[], float] = time.time) -> AwsFailure:
-    """
-    Return an error of botocore as a failure that names the action and the remedy; `now` is this node's wall clock.
-    """
+    """Return an error of botocore as a failure with action and remedy; `now` is this node's wall clock."""
     failure = AwsFailure(f"{error}", "")
     if is_denied(error):
         failure.remedy, failure.is_denied = "see the policy of the node's role", True

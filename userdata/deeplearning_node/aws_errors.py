@@ -68,7 +68,6 @@ def error_code(error: Exception) -> str:
 
 
 def is_denied(error: Exception) -> bool:
-    """Return whether AWS refused the caller."""
     return any(code in error_code(error) for code in _DENIED_CODES)
 
 

@@ -37,7 +37,6 @@ PROGRAM_SECONDS = 60
 
 
 def contract_variables(node: Node, workers_count: int, gpu_count: int) -> dict[str, str]:
-    """Return the contract's variables for this node."""
     return list_variables(node.settings.file_system.mount_point, workers_count, gpu_count)
 
 

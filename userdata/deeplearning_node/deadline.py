@@ -51,7 +51,6 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether no time is left."""
         return self.remaining <= 0
 
     def at_most(self, seconds: float) -> "Deadline":

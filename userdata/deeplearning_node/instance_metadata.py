@@ -1,4 +1,4 @@
-"""What EC2 says of this instance: the metadata service, version 2 only."""
+"""Instance metadata of EC2, version 2 only."""
 
 import http.client
 import json
@@ -6,7 +6,7 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 
@@ -28,7 +28,7 @@ _BLOCKS = "vpc-ipv4-cidr-blocks"
 
 @dataclass(frozen=True)
 class Identity:
-    """How EC2 knows the instance."""
+    """Identity of the instance in EC2."""
 
     instance_id: str
     address: str  # Its private IPv4 address
@@ -37,21 +37,19 @@ class Identity:
 
 def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> Identity:
     """Read the instance's identity from the metadata service, retrying for two minutes; StageFailure after them."""
-    endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
     cause = ""
     for _ in Deadline.after(clock, LIMIT_SECONDS).attempts():
         try:
-            headers = {"X-aws-ec2-metadata-token": request(*_token_request(endpoint))}
-            instance_id = request(f"{endpoint}/latest/meta-data/instance-id", "GET", headers)
-            address = request(f"{endpoint}/latest/meta-data/local-ipv4", "GET", headers)
-            mac = check_answer(_MAC, request(f"{endpoint}/latest/meta-data/mac", "GET", headers))
-            blocks = request(f"{endpoint}/latest/meta-data/network/interfaces/macs/{mac}/{_BLOCKS}", "GET", headers)
-            networks = tuple(str(ip_network(block)) for block in blocks.split())
-            return Identity(check_answer(_INSTANCE_ID, instance_id), check_answer(_ADDRESS, address), networks)
+            read = open_metadata(environment)
+            instance_id = check_answer(_INSTANCE_ID, read("instance-id"))
+            address = check_answer(_ADDRESS, read("local-ipv4"))
+            mac = check_answer(_MAC, read("mac"))
+            blocks = read(f"network/interfaces/macs/{mac}/{_BLOCKS}").split()
+            return Identity(instance_id, address, tuple(str(ip_network(block)) for block in blocks))
         except (OSError, ValueError) as error:  # noqa: PERF203 - waiting dwarfs it
             cause = str(error)
     raise StageFailure(
-        f"the instance metadata service at {endpoint} gave no identity: {cause}",
+        f"the instance metadata service at {find_endpoint(environment)} gave no identity: {cause}",
         "enable it with tokens required, and a hop limit that reaches the node",
         stage="read the instance metadata",
     )
@@ -59,16 +57,26 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
 
 def explain_missing_credentials(environment: Mapping[str, str] = os.environ) -> str:
     """Return why instance metadata gives no credentials, in up to three requests; empty when it gives them."""
-    endpoint = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
-    role_url = f"{endpoint}/latest/meta-data/iam/security-credentials/"
     try:
-        headers = {"X-aws-ec2-metadata-token": request(*_token_request(endpoint))}
-        role = request(role_url, "GET", headers).splitlines()[0]
-        answer = json.loads(request(role_url + role, "GET", headers))
+        read = open_metadata(environment)
+        role = read("iam/security-credentials/").splitlines()[0]
+        answer = json.loads(read(f"iam/security-credentials/{role}"))
         found = {key: answer.get(key) for key in ("Code", "Message")}  # The rest is secret.
     except (OSError, ValueError, AttributeError) as error:
         return f"{error}"
     return "" if found["Code"] == "Success" else f"instance metadata says of role {role}: {found}"
+
+
+def find_endpoint(environment: Mapping[str, str]) -> str:
+    """Return the address of the metadata service, without a slash at its end."""
+    return environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
+
+
+def open_metadata(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """Fetch a token, and return the function that reads one path below `meta-data/`; both raise as `request`."""
+    base = f"{find_endpoint(environment)}/latest"
+    token = request(f"{base}/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "300"})
+    return lambda path: request(f"{base}/meta-data/{path}", "GET", {"X-aws-ec2-metadata-token": token})
 
 
 def request(url: str, method: str, headers: dict[str, str]) -> str:
@@ -92,7 +100,3 @@ def check_answer(pattern: "re.Pattern[str]", text: str) -> str:
     if not pattern.fullmatch(text):
         raise ValueError(f"instance metadata must be like {pattern.pattern}, got {text[:80]!r}")
     return text
-
-
-def _token_request(endpoint: str) -> tuple[str, str, dict[str, str]]:
-    return f"{endpoint}/latest/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}

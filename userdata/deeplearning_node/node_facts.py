@@ -5,18 +5,23 @@ The settings are root's alone, since they hold the master's signal URL; these fa
 """
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deeplearning_contract.document import ContractError, field, parse_object, parse_record
+from deeplearning_contract.document import field, parse_object, parse_record
 from deeplearning_contract.membership import Member, training_members
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_contract.setting_parts import NO_NEEDS, JobNeeds
 from deeplearning_node.atomic_file import write_file
-from deeplearning_node.node import Node
+from deeplearning_node.node import INSTANCES_DIRECTORY, Node
 
 FACTS_FILE = "/opt/deeplearning/node.json"
 COMMAND_FILE = "/usr/local/bin/deeplearning"
+RUN_SCRIPT_STARTED = "/run/deeplearning/run-script-started"
+"""Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
+RUN_SCRIPT_STATUS = "run-script-status"
+"""The file of this instance that says with what the script ended."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class NodeFacts:
 class InstalledMembership:
     """The membership as it is on this node's disk."""
 
+    cluster: str = ""  # The cluster's name
     generation: int = 0  # Its number; 0 when none is installed
     members: tuple[tuple[str, Member], ...] = ()  # Host name and description of each node, master first
 
@@ -71,6 +77,7 @@ class InstalledMembership:
         document = parse_object((root / MEMBERSHIP_FILE.lstrip("/")).read_text(encoding="utf-8"), "membership")
         members = field(document, "members", list, "membership")
         return cls(
+            cluster=field(document, "cluster", str, "membership"),
             generation=field(document, "generation", int, "membership"),
             members=tuple((field(each, "host", str, "member"), Member.from_document(each)) for each in members),
         )
@@ -93,11 +100,22 @@ def installed_generation(node: Node) -> int:
     A file that an image brought along names other instances and counts as none.
     """
     try:
-        document = parse_object(node.path(MEMBERSHIP_FILE).read_text(encoding="utf-8"), "membership")
-        members = field(document, "members", list, "membership")
-        generation = field(document, "generation", int, "membership")
-    except (OSError, ValueError, ContractError):
+        membership = InstalledMembership.read(node.root)
+    except (OSError, ValueError):  # ContractError is a ValueError, and so is text that is not UTF-8.
         return 0
-    ids = [member.get("instance_id") for member in members if isinstance(member, dict)]
-    is_ours = document.get("cluster") == node.settings.cluster and node.identity.instance_id in ids
-    return generation if is_ours else 0
+    is_ours = membership.cluster == node.settings.cluster and membership.find(node.identity.instance_id)
+    return membership.generation if is_ours else 0
+
+
+def find_running_script(root: Path, instance_id: str) -> bool:
+    """Return whether the run script runs on this node."""
+    status = root / INSTANCES_DIRECTORY.lstrip("/") / instance_id / RUN_SCRIPT_STATUS
+    try:
+        group = int((root / RUN_SCRIPT_STARTED.lstrip("/")).read_text(encoding="ascii"))
+        is_over = status.exists()
+        os.killpg(group, 0)
+    except PermissionError:
+        return True  # It is root's shell that waits for it, and it is there.
+    except (OSError, ValueError):
+        return False
+    return not is_over

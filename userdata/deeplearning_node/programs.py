@@ -45,18 +45,14 @@ class Programs:
     search_path: str = SYSTEM_PATH  # Where they are looked for, as in `PATH`
 
     def has(self, command: str) -> bool:
-        """Return whether a command exists."""
         return shutil.which(command, path=self.search_path) is not None
 
     def run(self, argv: Sequence[str], *, timeout_seconds: float, environment: Mapping[str, str] | None = None) -> str:
         """
-        Run a program to its end, without a shell; return its standard output and error, in order.
+        Run a program to its end, without a shell; return its standard output and error in order; else ProgramError.
 
         After `timeout_seconds` the program and its children are killed; one that the kernel cannot kill, such as a
         mount of a silent server, is left behind. Variables besides `PATH` are the agent's by default.
-
-        Raises:
-            ProgramError: It is missing, took too long, or its status is not 0.
         """
         process = self.start(argv, environment=environment, output=subprocess.PIPE)
         try:

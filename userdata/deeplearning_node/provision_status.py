@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_contract.document import ContractError, parse_record
+from deeplearning_contract.document import parse_record
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_node.node_facts import NodeFacts
@@ -69,16 +69,13 @@ def read_status(root: Path) -> Mapping[str, Step]:
     """
     Read the step of each thing that the node's settings ask for, in their order; empty when they ask for nothing.
 
-    Raises:
-        OSError: The agent has not described the node yet.
-        ContractError: Its description does not have its shape.
+    OSError before the agent has described the node, ContractError for a malformed description.
     """
     found = load_steps(root)
     return {name: found.get(name, Step(detail=NOT_STARTED)) for name in name_steps(NodeFacts.read(root).needs)}
 
 
 def is_ready(steps: Mapping[str, Step]) -> bool:
-    """Return whether everything is there."""
     return all(step.state == DONE for step in steps.values())
 
 
@@ -92,6 +89,6 @@ def load_steps(root: Path) -> Mapping[str, Step]:
     try:
         text = (root / PROVISION_FILE.lstrip("/")).read_text(encoding="utf-8")
         found = parse_record(_StatusFile, text, "provision status")
-    except (OSError, ContractError):
+    except (OSError, ValueError):  # ContractError is a ValueError, and so is text that is not UTF-8.
         return {}
     return found.steps if found.boot == read_boot(root) else {}

@@ -16,7 +16,7 @@ from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.reason import MAX_REASON
-from deeplearning_node.ssh_identity import known_hosts_lines
+from deeplearning_node.ssh import known_hosts_lines
 
 METACHARACTERS = (
     "$(reboot)",

@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from deeplearning_agent.__main__ import main
-from deeplearning_agent.coordination.stack_signal import StackSignal
+from deeplearning_agent.membership.formation_outcome import FormationOutcome, signal_stack
+from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.instance_metadata import read_identity
@@ -72,17 +73,17 @@ def imds(ticking_clock):
 def test_a_signal_is_tried_again_and_success_is_sent_once(lab, ticking_clock):
     node = lab.node(0, ticking_clock())
     lab.signals.statuses = [500, 503]
-    signal = StackSignal(node)
-    assert signal.send("SUCCESS", "formed")
-    assert signal.send("SUCCESS", "formed")
-    assert StackSignal(node).send("SUCCESS", "formed")
+    state = ClusterState("training", 1, 1, Phase.FORMED, 0, ())
+    outcome = FormationOutcome(node, None, None, None)
+    for reporting in (outcome, outcome, FormationOutcome(node, None, None, None)):
+        reporting.report_success(state)
     assert len(lab.signals.bodies) == 1
 
 
 @pytest.mark.fault(64)
 def test_an_expired_url_is_not_insisted_on(lab, ticking_clock):
     lab.signals.statuses = [403] * 10
-    assert not StackSignal(lab.node(0, ticking_clock())).send("FAILURE", "late")
+    assert not signal_stack(lab.node(0, ticking_clock()), "FAILURE", "late")
     assert len(lab.signals.statuses) == 9
 
 

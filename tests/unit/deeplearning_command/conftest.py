@@ -2,7 +2,7 @@
 
 import pytest
 
-from deeplearning_agent.boot.command_install import install_command
+from deeplearning_agent.boot.steps import install_command
 from tests.unit import job_lab as jobs
 from tests.unit import node_lab
 

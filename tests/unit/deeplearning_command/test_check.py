@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 
-from deeplearning_agent.boot.command_install import install_command
+from deeplearning_agent.boot.steps import install_command
 from deeplearning_agent.membership.host_files import write_host_files
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_node.contract_variables import contract_variables, write_environment
-from deeplearning_node.ssh_identity import write_known_hosts
+from deeplearning_node.ssh import write_known_hosts
 from tests.unit.deeplearning_command.master_node import KEY, run
 
 WAYS = ("environment file", "login shell", "interactive shell", "sudo -E", "systemd unit", "mpirun -x")

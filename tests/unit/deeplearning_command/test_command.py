@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
-from deeplearning_agent.boot import command_install as command_file
-from deeplearning_agent.boot.command_install import install_command
+from deeplearning_agent.boot import steps
+from deeplearning_agent.boot.steps import install_command
 from deeplearning_command.main import COMMANDS, main
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.version import VERSION
@@ -89,7 +89,7 @@ def test_the_installed_file_runs_with_the_agents_interpreter(node, agent_folder,
     assert done.returncode == 0, done.stderr
     assert "health" in done.stdout
     assert f"exec {sys.executable} -I" in node.path("/usr/local/bin/deeplearning").read_text()
-    assert "'/opt/deeplearning/agent'" in command_file._START
+    assert "'/opt/deeplearning/agent'" in steps._COMMAND
 
 
 def test_arguments_reach_the_command_as_they_were(node, agent_folder):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deeplearning_agent.boot.command_install import install_command
+from deeplearning_agent.boot.steps import install_command
 from tests.unit.deeplearning_command.master_node import run, write_membership
 
 TABLE = """\

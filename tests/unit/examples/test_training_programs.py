@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_agent.telemetry.training_throughput import parse_throughput
+from deeplearning_agent.telemetry.node_metrics import parse_throughput
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PROGRAMS = ("train_digits", "train_keras", "train_torchrun", "train_parameter_server", "train_mxnet")

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeplearning_agent import role
-from deeplearning_agent.coordination import stack_signal as signals
 from deeplearning_agent.master import Master
 from deeplearning_agent.membership import formation_outcome as outcome
 from deeplearning_agent.membership.formation import reserve_seconds
@@ -97,7 +96,7 @@ def test_the_master_signals_its_failure_before_the_stack_gives_up_even_without_a
 ):
     """DynamoDB has been silent since before the set-up time ended; CloudFormation's URL still answers."""
     sent = []
-    monkeypatch.setattr(signals, "send_signal", lambda url, body: sent.append(clock.now))
+    monkeypatch.setattr(outcome, "send_signal", lambda url, body: sent.append(clock.now))
     setup = _count_formation_seconds(Duration.minutes(minutes))
     agent = Master(machine.node(setup_seconds=setup, signal_url="http://127.0.0.1:9/"), silent_table, 0)
     began = clock.now
@@ -156,4 +155,4 @@ def test_nothing_that_waits_reads_the_wall_clock():
 
 def test_the_constants_that_these_tests_assume_are_those_of_the_agent():
     assert (role.AWS_SECONDS, role.READ_SECONDS) == (300, 60)
-    assert outcome.SIGNAL_ATTEMPTS * signals.SIGNAL_SECONDS <= 600
+    assert outcome.SIGNAL_ATTEMPTS * outcome.SIGNAL_SECONDS <= 600

@@ -10,7 +10,7 @@ from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.packages import INSTALL_SECONDS, install_packages
 from deeplearning_node.programs import ProgramError, Programs
-from deeplearning_node.ssh_identity import authorize, make_user_key, read_host_key, write_known_hosts
+from deeplearning_node.ssh import authorize, make_user_key, read_host_key, write_known_hosts
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 KEYGEN = """

@@ -7,9 +7,12 @@ import threading
 import pytest
 from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, forward_over_http, garble_status, refuse, stall
 
-from deeplearning_agent.coordination.stack_signal import SIGNAL_SECONDS, StackSignal
+from deeplearning_agent.membership.formation_outcome import SIGNAL_SECONDS, FormationOutcome, signal_stack
 from deeplearning_contract import stack_signal
+from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
+
+FORMED = ClusterState("training", 1, 1, Phase.FORMED, 0, ())
 
 
 class Handle:
@@ -77,7 +80,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_signal_is_sent_until_it_is_taken_and_repetitions_change_nothing(node, handle, cloudformation, fault):
     cloudformation.inject(fault, on=(1, 2, 3))
-    assert StackSignal(node).send("SUCCESS", "4 of 4 nodes")
+    assert signal_stack(node, "SUCCESS", "4 of 4 nodes")
     assert handle.verdicts == {"training": ("SUCCESS", "4 of 4 nodes")}
     assert len(cloudformation.calls) == 4
     assert len({json.dumps(body, sort_keys=True) for body in handle.bodies}) == 1
@@ -85,12 +88,10 @@ def test_a_signal_is_sent_until_it_is_taken_and_repetitions_change_nothing(node,
 
 @pytest.mark.fault(47, 64)
 def test_a_success_is_sent_once_an_instance_and_a_failure_after_it_does_not_count(node, handle):
-    signal = StackSignal(node)
-    assert signal.send("SUCCESS", "formed")
-    assert StackSignal(node).has_succeeded, "after a restart of the agent"
-    assert StackSignal(node).send("SUCCESS", "formed again")
-    assert StackSignal(node).send("FAILURE", "the run script could not start")
-    assert handle.verdicts == {"training": ("SUCCESS", "formed")}
+    FormationOutcome(node, None, None, None).report_success(FORMED)
+    FormationOutcome(node, None, None, None).report_success(FORMED)  # After a restart of the agent.
+    assert signal_stack(node, "FAILURE", "the run script could not start")
+    assert handle.verdicts == {"training": ("SUCCESS", "0 of 0 nodes formed generation 1")}
     assert [body["Status"] for body in handle.bodies] == ["SUCCESS", "FAILURE"]
 
 
@@ -99,7 +100,7 @@ def test_a_success_is_sent_once_an_instance_and_a_failure_after_it_does_not_coun
 def test_a_late_signal_to_a_url_that_has_expired_is_given_up_at_once(node, cloudformation, clock):
     cloudformation.inject(refuse("AccessDenied", 403, "Request has expired"))
     began = clock.now
-    assert not StackSignal(node).send("FAILURE", "late")
+    assert not signal_stack(node, "FAILURE", "late")
     assert len(cloudformation.calls) == 1
     assert clock.now - began < 1
 
@@ -109,7 +110,7 @@ def test_a_late_signal_to_a_url_that_has_expired_is_given_up_at_once(node, cloud
 def test_a_signal_that_is_never_taken_ends_in_bounded_time(node, cloudformation, clock, name):
     cloudformation.inject(FAULTS[name])
     began = clock.now
-    assert not StackSignal(node).send("FAILURE", "why")
+    assert not signal_stack(node, "FAILURE", "why")
     assert clock.now - began < SIGNAL_SECONDS + 30 + LONGEST_PAUSE_SECONDS
     assert len(cloudformation.calls) < SIGNAL_SECONDS / 2
 
@@ -117,8 +118,8 @@ def test_a_signal_that_is_never_taken_ends_in_bounded_time(node, cloudformation,
 @pytest.mark.fault(55, 64)
 def test_a_full_disk_does_not_undo_a_success_that_cloudformation_has(node, handle, machine):
     (machine.root / "var/lib").write_text("a file where a folder must be")
-    signal = StackSignal(node)
-    assert signal.send("SUCCESS", "formed")
-    assert signal.has_succeeded
-    assert signal.send("SUCCESS", "formed")
+    outcome = FormationOutcome(node, None, None, None)
+    outcome.report_success(FORMED)
+    outcome.report_success(FORMED)
+    outcome.report_decided_failure(FORMED)
     assert len(handle.bodies) == 1

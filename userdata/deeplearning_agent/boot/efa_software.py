@@ -12,7 +12,7 @@ import shutil
 import urllib.request
 from pathlib import Path
 
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, OUTPUT, PROVIDER
 from deeplearning_contract.web import open_address
 from deeplearning_node.atomic_file import write_file
@@ -82,14 +82,9 @@ def prepare_efa(node: Node, deadline: Deadline) -> None:
 
 def install(node: Node, deadline: Deadline) -> None:
     """
-    Download AWS's installer, check its digest, and run it.
+    Download AWS's installer, check its digest, and run it; StageFailure, ProgramError or OSError when that fails.
 
     Effects: packages of the system, /opt/amazon, a kernel module; a limit of locked memory.
-
-    Raises:
-        StageFailure: The installer cannot be downloaded, or is not the pinned one.
-        ProgramError: It failed.
-        OSError: The disk is full.
     """
     folder = node.path(WORK_FOLDER)
     shutil.rmtree(folder, ignore_errors=True)

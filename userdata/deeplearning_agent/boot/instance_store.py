@@ -10,17 +10,11 @@ AWS's guide to RAID describes (https://docs.aws.amazon.com/AWSEC2/latest/UserGui
 import logging
 import os
 import secrets
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
-from deeplearning_agent.boot.instance_store_devices import (
-    LABEL,
-    Holding,
-    StoreDevice,
-    assemble_array,
-    create_array,
-    find_devices,
-    read_device,
-)
+from deeplearning_agent.boot.mounts import is_mounted
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import Node
@@ -33,9 +27,35 @@ IMAGE_MOUNT = "/opt/dlami/nvme"
 OWN_MOUNT = "/mnt/deeplearning-local"
 ROOT_FOLDER = "/var/lib/deeplearning/local"
 PROBE_SECONDS = 30
+DEVICE_FOLDER = "/dev/disk/by-id"
+DEVICE_PREFIX = "nvme-Amazon_EC2_NVMe_Instance_Storage_"
+LABEL = "deeplearning"
+ARRAY = f"/dev/md/{LABEL}"
+"""The array's name: `--homehost=any` makes udev assemble it under this name on every machine (mdadm(8), md(4))."""
+ARRAY_SECONDS = 120
+NOTHING_FOUND = 2
+"""The status of `blkid -p` for a device that holds nothing that it knows."""
 FORMAT_SECONDS = 300
 INSTALL_SECONDS = 120
 _FORMATS = (("mkfs.ext4", ("-q", "-m", "0", "-E", "nodiscard", "-L", LABEL)), ("mkfs.xfs", ("-q", "-K", "-L", LABEL)))
+
+
+class Holding(Enum):
+    """The content of a device."""
+
+    NOTHING = "nothing"
+    OWN = "the file system that this program made"
+    MEMBER = "a part of the array that this program made"
+    OTHER = "anything else"
+
+
+@dataclass(frozen=True)
+class StoreDevice:
+    """A device of the instance store, or the array of them."""
+
+    name: str  # Its path
+    holding: Holding  # Its content
+    words: str = ""  # The content in words, for the log; empty when it holds nothing
 
 
 def prepare_local_disk(node: Node, deadline: Deadline) -> str:
@@ -46,9 +66,9 @@ def prepare_local_disk(node: Node, deadline: Deadline) -> str:
     folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device that holds anything is
     never written to. Installs mdadm where several devices need it and the image lacks it.
     """
-    if _is_mounted(node, IMAGE_MOUNT):
+    if is_mounted(node, IMAGE_MOUNT):
         folder = f"{IMAGE_MOUNT}/deeplearning"
-    elif _is_mounted(node, OWN_MOUNT) or _mount_store(node, deadline):
+    elif is_mounted(node, OWN_MOUNT) or _mount_store(node, deadline):
         folder = f"{OWN_MOUNT}/deeplearning"
     else:
         level = logging.WARNING if find_devices(node) else logging.INFO
@@ -63,7 +83,12 @@ def prepare_local_disk(node: Node, deadline: Deadline) -> str:
 
 def _mount_store(node: Node, deadline: Deadline) -> bool:
     """Mount the instance store, made into one file system if it holds nothing; return whether it is mounted."""
-    devices = [device for name in find_devices(node) if (device := _read(node, name))]
+    devices = []
+    for name in find_devices(node):
+        try:
+            devices.append(read_device(node, name))
+        except ProgramError as error:  # noqa: PERF203 - a device each
+            LOG.warning("%s cannot be used: %s", name, error)
     for device in devices:
         if device.holding is Holding.OTHER:
             LOG.warning("%s is left alone: %s", device.name, device.words)
@@ -98,14 +123,6 @@ def _choose(node: Node, devices: list[StoreDevice], deadline: Deadline) -> str |
     return empty[0] if empty else None
 
 
-def _read(node: Node, name: str) -> StoreDevice | None:
-    try:
-        return read_device(node, name)
-    except ProgramError as error:
-        LOG.warning("%s cannot be used: %s", name, error)
-        return None
-
-
 def _mount(node: Node, name: str) -> bool:
     device = read_device(node, name)
     if device.holding is Holding.NOTHING:
@@ -126,12 +143,55 @@ def _format(node: Node, name: str) -> None:
     raise StageFailure("the image has neither mkfs.ext4 nor mkfs.xfs", "give an image that has one")
 
 
-def _is_mounted(node: Node, mount_point: str) -> bool:
+def find_devices(node: Node) -> list[str]:
+    """Return the instance-store devices, each once: a namespace has two names. Partitions are none."""
+    folder = node.path(DEVICE_FOLDER)
+    names = sorted(folder.glob(f"{DEVICE_PREFIX}*")) if folder.is_dir() else []
+    found = {str(name.resolve()): str(name) for name in reversed(names) if "-part" not in name.name}
+    return sorted(found.values())
+
+
+def read_device(node: Node, name: str) -> StoreDevice:
+    """Read the content from the device, since the system's list may be older; ProgramError if it is unreadable."""
     try:
-        node.programs.run(["mountpoint", "-q", str(node.path(mount_point))], timeout_seconds=PROBE_SECONDS)
-    except ProgramError:
-        return False
-    return True
+        found = node.programs.run(["blkid", "-p", "-o", "export", name], timeout_seconds=PROBE_SECONDS)
+    except ProgramError as error:
+        if error.status == NOTHING_FOUND and not error.output.strip():
+            return _see_unused(node, name)
+        raise
+    facts = dict(line.split("=", 1) for line in found.splitlines() if "=" in line)
+    is_member = facts.get("TYPE") == "linux_raid_member"
+    if facts.get("LABEL", "").rpartition(":")[2] == LABEL:
+        return StoreDevice(name, Holding.MEMBER if is_member else Holding.OWN, "it is this program's own")
+    return StoreDevice(name, Holding.OTHER, f"it holds something: {' '.join(found.split())[:200]}")
+
+
+def create_array(node: Node, names: list[str]) -> str:
+    """Create one RAID 0 of empty devices, and return its path."""
+    options = ["--run", "--level=0", "--metadata=1.2", f"--name={LABEL}", "--homehost=any"]
+    array = str(node.path(ARRAY))
+    argv = ["mdadm", "--create", array, *options, f"--raid-devices={len(names)}", *names]
+    node.programs.run(argv, timeout_seconds=ARRAY_SECONDS)
+    return array
+
+
+def assemble_array(node: Node, names: list[str]) -> str:
+    """Assemble the array of an earlier boot, unless udev has done so, and return its path."""
+    array = node.path(ARRAY)
+    if not array.exists():
+        node.programs.run(["mdadm", "--assemble", str(array), *names], timeout_seconds=ARRAY_SECONDS)
+    return str(array)
+
+
+def _see_unused(node: Node, name: str) -> StoreDevice:
+    """Return an empty device unless it is part of anything; blkid also ends so when it sees nothing at all."""
+    real = Path(name).resolve().name
+    holders = node.path(f"/sys/class/block/{real}/holders")
+    if holders.is_dir() and any(holders.iterdir()):
+        return StoreDevice(name, Holding.OTHER, "it is part of another device")
+    mounts = node.path("/proc/mounts")
+    is_mounted = mounts.exists() and any(line.split()[0] == f"/dev/{real}" for line in mounts.read_text().splitlines())
+    return StoreDevice(name, Holding.OTHER, "it is mounted") if is_mounted else StoreDevice(name, Holding.NOTHING)
 
 
 def _point(link: Path, target: Path) -> None:

@@ -37,10 +37,6 @@ def mount_file_systems(node: Node, deadline: Deadline) -> None:
     is empty; a Lustre that shows a bucket keeps the permissions of its objects.
 
     Effects: the mount points; a block in /etc/fstab; the owner of a fresh file system's root.
-
-    Raises:
-        StageFailure: One could not be mounted, the image has no client for Lustre, or the shared one holds another's
-            files and is closed to the login user.
     """
     shared, lustre = node.settings.file_system, node.settings.needs.lustre
     wanted = [shared, *([lustre] if lustre else [])]
@@ -65,7 +61,7 @@ def _mount(node: Node, settings: FileSystemSettings, deadline: Deadline) -> None
     last = ProgramError("no attempt was made")
     for attempt in limit.attempts():
         try:
-            if not is_mounted(node, mount_point):
+            if not is_mounted(node, settings.mount_point):
                 node.programs.run(["mkdir", "-p", mount_point], timeout_seconds=PROBE_SECONDS)
                 node.programs.run(argv, timeout_seconds=min(ATTEMPT_SECONDS, max(1.0, deadline.remaining)))
             return open_to_login_user(node, settings)
@@ -95,7 +91,7 @@ def check_settings(settings: FileSystemSettings) -> None:
 def is_mounted(node: Node, mount_point: str) -> bool:
     """Return whether something is mounted on the mount point; a hanging one counts as not."""
     try:
-        node.programs.run(["mountpoint", "-q", mount_point], timeout_seconds=PROBE_SECONDS)
+        node.programs.run(["mountpoint", "-q", str(node.path(mount_point))], timeout_seconds=PROBE_SECONDS)
     except ProgramError as error:
         if error.is_missing:
             raise

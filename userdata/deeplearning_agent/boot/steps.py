@@ -1,45 +1,48 @@
 """The recipe by which every node gets ready; one log line a step."""
 
 import logging
+import shlex
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from deeplearning_agent.boot.command_install import install_command
 from deeplearning_agent.boot.efa_software import prepare_efa
 from deeplearning_agent.boot.instance_store import prepare_local_disk
 from deeplearning_agent.boot.mounts import mount_file_systems
-from deeplearning_agent.coordination.progress_events import report_phase
+from deeplearning_agent.coordination.state_store import report_phase
 from deeplearning_agent.membership.host_files import write_host_files
-from deeplearning_agent.telemetry.log_fields import LogFields
+from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_agent.workload.interruption_notice import clear_notice
-from deeplearning_agent.workload.provision_service import start_provisioning
+from deeplearning_agent.workload.services import start_provisioning
 from deeplearning_agent.workload.user_scripts import run_setup_script
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.log_record import SECONDS, STEP
 from deeplearning_contract.membership import Member, training_members, worker_gpu_count
-from deeplearning_contract.names import EFS_MOUNT_VARIABLE, WORKER_GPU_COUNT_VARIABLE
+from deeplearning_contract.names import AGENT_DIRECTORY, EFS_MOUNT_VARIABLE, WORKER_GPU_COUNT_VARIABLE
+from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.contract_variables import contract_variables, write_environment
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.failure import StageFailure, describe_failure
-from deeplearning_node.health.gpu_count import count_gpus, turn_on_persistence
+from deeplearning_node.health.gpus import count_gpus, turn_on_persistence
 from deeplearning_node.health.node_check import check_health
 from deeplearning_node.node import Node
-from deeplearning_node.node_facts import installed_generation
+from deeplearning_node.node_facts import COMMAND_FILE, NodeFacts, installed_generation
 from deeplearning_node.packages import install_packages
-from deeplearning_node.ssh_identity import authorize, read_host_key, wait_for_sshd, write_known_hosts
+from deeplearning_node.ssh import authorize, read_host_key, wait_for_sshd, write_known_hosts
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
 
+# Isolated: no PYTHONPATH, user site or current folder changes what runs, and children inherit no path of ours.
+_COMMAND = (
+    f"import sys; sys.path.insert(0, {AGENT_DIRECTORY!r}); "
+    "from deeplearning_command.main import main; sys.exit(main(sys.argv[1:]))"
+)
+
 
 def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
-    """
-    Prepare a node to join, whatever it has been through before, and return its description.
-
-    Raises:
-        StageFailure: A step ended without its result.
-    """
+    """Prepare a node to join, whatever it has been through before; StageFailure when a step ends without its result."""
     started = node.clock.read()
     clear_notice(node)  # One that an image or an earlier life of the instance left says nothing of this one.
 
@@ -70,6 +73,17 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
         report_phase("boot", node.clock.read() - started)
     trains = not (node.is_master and node.settings.needs.has_head_node)
     return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key, trains)
+
+
+def install_command(node: Node) -> None:
+    """
+    Install /usr/local/bin/deeplearning, which runs the agent's interpreter, and the facts that it needs.
+
+    The same node leaves the same bytes.
+    """
+    NodeFacts.of(node).write(node.root)
+    start = f'exec {shlex.quote(sys.executable)} -I -B -c {shlex.quote(_COMMAND)} "$@"'
+    write_file(node.path(COMMAND_FILE), f"#!/bin/sh\n# Written by deeplearning-agent.\n{start}\n", 0o755)
 
 
 def install_membership(node: Node, state: ClusterState, own: Member) -> None:

@@ -1,1 +1,1 @@
-"""Coordination: queues, the state item, progress events and the signal to CloudFormation."""
+"""Coordination: queues, and the state record with the events of its transitions."""

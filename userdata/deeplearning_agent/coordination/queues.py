@@ -7,13 +7,10 @@ a poll that came back at once is followed by a pause up to those 20 s: nobody sp
 
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
-from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError, field, parse_object
-from deeplearning_contract.messages import Doorbell, NodeReport
-from deeplearning_contract.settings import NodeSettings
+from deeplearning_contract.messages import NodeReport
 from deeplearning_node.aws_clients import AwsClients, AwsError
 from deeplearning_node.deadline import Deadline
 
@@ -43,10 +40,6 @@ class NotificationQueue:
         self._poll_seconds = poll_seconds
         self._poll_end: Deadline | None = None
 
-    def ring(self, generation: int) -> None:
-        """Send a ring: the state item has reached a generation."""
-        self._clients.sqs.send_message(QueueUrl=self._url, MessageBody=Doorbell(self._cluster, generation).to_body())
-
     def wait(self, known_generation: int, deadline: Deadline) -> bool:
         """Wait for a notification of a higher generation; return False at the deadline."""
         while not deadline.is_over:
@@ -68,29 +61,7 @@ class NotificationQueue:
         return messages
 
 
-class WorkerNotifier:
-    """Notifies the workers of each generation once."""
-
-    def __init__(self, clients: AwsClients, settings: NodeSettings, call: Callable[[Callable[[], None]], None]) -> None:
-        """Bind the queue; `call` retries a call of AWS for a while."""
-        self._queue = NotificationQueue(clients, settings.worker_queue_url, settings.cluster, is_shared=True)
-        self._call = call
-        self._told: tuple[int, bool] | None = None
-
-    def notify(self, state: ClusterState) -> None:
-        """
-        Notify the workers of a generation, unless they were or there are none.
-
-        A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
-        """
-        news = (state.generation, state.phase is Phase.LAUNCHED)
-        if self._told != news and len(state.members or state.expected) > 1:
-            self._call(lambda: self._queue.ring(state.generation))
-        self._told = news
-
-
 def send_report(clients: AwsClients, url: str, report: NodeReport) -> None:
-    """Send a worker's report."""
     clients.sqs.send_message(QueueUrl=url, MessageBody=report.to_body())
 
 
@@ -130,9 +101,7 @@ class ReportQueue:
         return tuple(report for report in reports if report is not None)
 
     def delete_read(self, *, is_partial_batch_kept: bool = False) -> None:
-        """
-        Delete the received messages, in tens, once the reports are on disk; a partial batch may wait for the next call.
-        """
+        """Delete the received messages, in tens, after the reports are on disk; a partial batch may wait."""
         while len(self._read) >= BATCH or (self._read and not is_partial_batch_kept):
             batch, self._read = self._read[:BATCH], self._read[BATCH:]
             delete_messages(self._clients, self._url, batch)

@@ -4,9 +4,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deeplearning_agent.membership.evictions import find_fewer_gpus
 from deeplearning_agent.membership.host_files import write_ready_hosts
-from deeplearning_agent.membership.member_monitor import MemberHealth, MemberMonitor
+from deeplearning_agent.membership.member_monitor import MemberHealth, MemberMonitor, find_fewer_gpus
 from deeplearning_agent.membership.replacements import Replacements
 from deeplearning_agent.membership.transitions import Change
 from deeplearning_agent.membership.worker_reports import WorkerReports
@@ -31,7 +30,6 @@ class MembershipController:
     """Controller of the members of a cluster."""
 
     def __init__(self, node: Node, reports: WorkerReports, monitor: MemberMonitor, replacements: Replacements) -> None:
-        """Bind what it looks at; nothing is called yet."""
         self._node = node
         self._reports = reports
         self._monitor = monitor

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from deeplearning_agent.membership.evictions import find_fewer_gpus
-from deeplearning_agent.membership.member_monitor import MemberHealth
+from deeplearning_agent.membership.member_monitor import MemberHealth, find_fewer_gpus
 from deeplearning_agent.membership.report_collector import ReportCollector
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.reason import Reason
-from deeplearning_node.deadline import Deadline, setup_deadline
+from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
-from deeplearning_node.node import STARTED_FILE, Node
+from deeplearning_node.node import Node
 
 REBOOT_SECONDS = 45
 _RESERVE_SHARE = 0.1
@@ -30,18 +29,17 @@ class Formation:
     Otherwise the failure is the cluster's, at once.
     """
 
-    def __init__(self, node: Node, collector: ReportCollector) -> None:
-        """Count the set-up time from the agent's first start on this boot."""
-        seconds = node.settings.setup_seconds
-        end = setup_deadline(node.clock, node.path(STARTED_FILE), seconds).at
+    def __init__(self, node: Node, collector: ReportCollector, deadline: Deadline) -> None:
+        """Bind the node; the deadline is the end of the set-up time."""
+        reserve = reserve_seconds(node.settings.setup_seconds)
         self._clock = node.clock
         self._gone_since: Mapping[str, float] = {}
         self._settings = node.settings
         self._collector = collector
         self._reports = collector.reports
-        self.deadline = Deadline(node.clock, end)
-        self.joined_by = Deadline(node.clock, end - reserve_seconds(seconds))
-        self.ready_by = Deadline(node.clock, end - reserve_seconds(seconds) / 2)
+        self.deadline = deadline
+        self.joined_by = Deadline(node.clock, deadline.at - reserve)
+        self.ready_by = Deadline(node.clock, deadline.at - reserve / 2)
 
     def check_deadline(self, cause: str) -> None:
         """Raise StageFailure with a cause once the set-up time is over."""

@@ -63,7 +63,6 @@ def hosts_lines(members: tuple[Member, ...]) -> list[str]:
 
 
 def membership_text(state: ClusterState) -> str:
-    """Return the membership document of a state."""
     members = [{"host": name, **member.to_document()} for name, member in named_members(state.members)]
     meeting = next(iter(training_members(state.members)), state.members[0])
     rendezvous = f"{meeting.address}:{RENDEZVOUS_PORT}"

@@ -47,9 +47,7 @@ def find_silent(
 
 
 def find_answering(addresses: Iterable[str], port: int, seconds: float, clock: Clock) -> set[str]:
-    """
-    Try one port of each address, as many at once as open files allow; return those that answered or had no socket.
-    """
+    """Try one port of each address, as many at once as files may be open; return who answered or had no socket."""
     sweep = _Sweep(addresses, port, seconds, clock)
     with selectors.DefaultSelector() as selector:
         try:
@@ -131,12 +129,10 @@ def count_room() -> int:
 
 
 class Watch:
-    """Looks at the same nodes again and again, and tells who is gone."""
+    """Watch over the same nodes: counts the rounds in which each was silent."""
 
     def __init__(self, probe: Callable[[Iterable[str]], set[str]] = find_silent, strikes: int = STRIKES) -> None:
-        """
-        Bind a probe, which returns the silent ones of some addresses, and the silent rounds in a row that mean gone.
-        """
+        """Bind a probe, which returns the silent ones of addresses, and the silent rounds in a row that mean gone."""
         self._probe = probe
         self._needed = strikes
         self._strikes: Counter[str] = Counter()

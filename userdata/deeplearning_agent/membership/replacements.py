@@ -27,10 +27,9 @@ class _Silence:
 
 
 class Replacements:
-    """What was ordered, and what is to be."""
+    """Replacements that were requested, and those that are to be."""
 
     def __init__(self, node: Node, clients: AwsClients, reports: WorkerReports) -> None:
-        """Bind what it acts on; nothing is called yet."""
         self._node = node
         self._clients = clients
         self._reports = reports

@@ -10,22 +10,19 @@ from deeplearning_contract.reason import NO_REASON, Reason
 
 @dataclass(frozen=True)
 class Change:
-    """What is to become of a membership."""
+    """Change of a membership."""
 
     left: Mapping[str, Reason]  # Reason of each member that leaves, by instance id
     joined: tuple[Member, ...] = ()  # Those that come, in the order in which they will stand
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
         return bool(self.left or self.joined)
 
 
 def publish(
     state: ClusterState, members: Sequence[Member], left_out: Mapping[str, Reason], user_key: str
 ) -> ClusterState:
-    """
-    Return the first membership of a launched generation, master first, with the reasons of nodes that are left out.
-    """
+    """Return the first membership of a launched generation, master first, with the reasons of those left out."""
     generation = max(1, state.generation)
     return explain(state.depart(generation, left_out), left_out).advance(
         Phase.PUBLISHED, generation=generation, members=tuple(members), user_key=user_key

@@ -3,19 +3,27 @@
 import json
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
 from ipaddress import ip_address, ip_network
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deeplearning_agent.membership.address_proof import AddressCheck, Proof
 from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.node import Node
+from deeplearning_node.programs import ProgramError
+
+if TYPE_CHECKING:
+    from deeplearning_node.deadline import Deadline
 
 LOG = logging.getLogger(__name__)
+PROOF_SECONDS = 60
+"""How long a proof is remembered, so that a node that claims again and again does not keep the master busy."""
+_ANSWER_SECONDS = 5
+_PROGRAM_SECONDS = 15
 
 
 @dataclass(frozen=True)
@@ -25,26 +33,54 @@ class WorkerReport:
     sequence: int = 0  # Number of its newest report that counted; an older one that comes late changes nothing
     member: Member | None = None  # How it described itself; None before it joined
     ready: int = 0  # The highest generation that it acknowledged; 0 for none
-    cause: str = ""  # Cause for which it failed or leaves; empty while it does neither
+    reason: Reason = NO_REASON  # Why it failed or leaves; false while it does neither
     is_leaving: bool = False  # Whether EC2 takes it away, so that nobody else need replace it
     turn: int = 0  # Counts those that joined; of two with one address the later one has it
-    remedy: str = ""  # Remedy of the cause
-    output: str = ""  # The end of a program's output that belongs to the cause
 
-    @property
-    def reason(self) -> Reason:
-        """Why it failed or leaves; false while it does neither."""
-        return Reason(self.cause, self.remedy, self.output)
 
-    def with_reason(self, reason: Reason, *, is_leaving: bool = False) -> "WorkerReport":
-        """Return the same entry with a reason, or with none."""
-        changed = replace(self, cause=reason.cause, remedy=reason.remedy, output=reason.output)
-        return replace(changed, is_leaving=is_leaving)
+class Proof(Enum):
+    """Holder of the address that a node claims."""
 
-    def to_text(self) -> str:
-        """Return the JSON text of the worker's file."""
-        document = self.member.to_document() if self.member else None
-        return json.dumps(self.__dict__ | {"member": document}, sort_keys=True)
+    OWN = "the node itself"
+    OTHER = "another node"
+    NOBODY = "nobody"
+
+
+class AddressCheck:
+    """Check of addresses by the key with which sshd answers there."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._known: dict[str, tuple[Member, Proof, Deadline]] = {}
+        """Instance id -> its last claim, who answered, and until when that is remembered."""
+
+    def verify(self, member: Member) -> Proof:
+        """
+        Check whether a node answers at the address that it claims.
+
+        A claim that differs from the node's last one waits until the minute is over, as if nobody answered.
+
+        Effects: one connection to port 22 of the address, at most once a minute for each node.
+        """
+        claim, proof, until = self._known.get(member.instance_id, (member, Proof.NOBODY, None))
+        if until is not None and not until.is_over:
+            return proof if (claim.address, claim.host_key) == (member.address, member.host_key) else Proof.NOBODY
+        proof = self._look(member)
+        LOG.info("at %s, which %s claims, %s answers", member.address, member.instance_id, proof.value)
+        self._known[member.instance_id] = member, proof, self._node.limit(PROOF_SECONDS)
+        return proof
+
+    def _look(self, member: Member) -> Proof:
+        kind = member.host_key.split()[0].removeprefix("ssh-")
+        argv = ["ssh-keyscan", "-T", str(_ANSWER_SECONDS), "-t", kind, member.address]
+        try:
+            answer = self._node.programs.run(argv, timeout_seconds=_PROGRAM_SECONDS)
+        except ProgramError:
+            return Proof.NOBODY
+        keys = {" ".join(line.split()[1:3]) for line in answer.splitlines() if not line.startswith("#")}
+        if member.host_key in keys:
+            return Proof.OWN
+        return Proof.OTHER if any(keys) else Proof.NOBODY
 
 
 class WorkerReports:
@@ -76,13 +112,13 @@ class WorkerReports:
             return
         if report.stage is ReportStage.JOINED:
             turn = known.turn or 1 + max((entry.turn for entry in self._entries.values()), default=0)
-            joined = replace(told, member=report.member, turn=turn).with_reason(NO_REASON)
+            joined = replace(told, member=report.member, turn=turn, reason=NO_REASON, is_leaving=False)
             self._keep(report.instance_id, joined)
         else:
             LOG.warning("%s %s: %s", report.instance_id, report.stage.value, report.reason)
             reason = Reason.of(report) or Reason(report.stage.value)
             is_leaving = report.stage is ReportStage.LEAVING
-            self._keep(report.instance_id, told.with_reason(reason, is_leaving=is_leaving))
+            self._keep(report.instance_id, replace(told, reason=reason, is_leaving=is_leaving))
 
     def _may_join(self, member: Member, told: WorkerReport) -> bool:
         """
@@ -103,7 +139,7 @@ class WorkerReports:
                 return False
             cause = f"it claims the address {member.address}, at which another node answers"
         LOG.warning("%s is refused: %s", member.instance_id, cause)
-        self._keep(member.instance_id, replace(told, member=None).with_reason(Reason(cause)))
+        self._keep(member.instance_id, replace(told, member=None, reason=Reason(cause), is_leaving=False))
         return False
 
     def _find_foreign(self, member: Member) -> str:
@@ -158,15 +194,10 @@ class WorkerReports:
         """Return whether a worker has acknowledged a generation, or a higher one."""
         return self._entry(instance_id).ready >= generation
 
-    def has_reported(self, instance_id: str) -> bool:
-        """Return whether a worker has joined or failed."""
-        entry = self._entry(instance_id)
-        return entry.member is not None or bool(entry.cause)
-
     def joined(self) -> tuple[Member, ...]:
         """Return the workers that joined and neither failed nor leave, in the order in which they did."""
         found = sorted(self._entries.values(), key=lambda entry: entry.turn)
-        return tuple(entry.member for entry in found if entry.member is not None and not entry.cause)
+        return tuple(entry.member for entry in found if entry.member is not None and not entry.reason)
 
     def has_joined_after(self, instance_id: str, other: str) -> bool:
         """Return whether one worker joined after another, of which nothing may be known."""
@@ -174,7 +205,7 @@ class WorkerReports:
 
     def failed(self) -> tuple[str, ...]:
         """Return the workers that failed; one that leaves has not."""
-        return tuple(name for name, entry in self._entries.items() if entry.cause and not entry.is_leaving)
+        return tuple(name for name, entry in self._entries.items() if entry.reason and not entry.is_leaving)
 
     def forget(self, instance_id: str) -> None:
         """
@@ -191,9 +222,9 @@ class WorkerReports:
                 self.forget(member.instance_id)
 
     def describe(self, instance_id: str) -> str:
-        """Say the last that was heard of a worker."""
+        """Describe the last report of a worker."""
         entry = self._entry(instance_id)
-        if entry.cause:
+        if entry.reason:
             return f"{instance_id} failed: {entry.reason}"
         if entry.member is None:
             return f"{instance_id} never reported"
@@ -210,7 +241,5 @@ class WorkerReports:
     def _keep(self, instance_id: str, entry: WorkerReport) -> None:
         if entry != self._entries.get(instance_id):
             self._entries[instance_id] = entry
-            write_file(self._path(instance_id), entry.to_text(), 0o600)
-
-    def _path(self, instance_id: str) -> Path:
-        return self._directory / f"{instance_id}.json"
+            text = json.dumps(asdict(entry), sort_keys=True)
+            write_file(self._directory / f"{instance_id}.json", text, 0o600)

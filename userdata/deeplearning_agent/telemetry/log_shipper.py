@@ -1,12 +1,12 @@
-"""Ships a node's lines to CloudWatch Logs, few calls at a time, and fails nobody."""
+"""Ships a node's log lines to CloudWatch Logs and its events to EventBridge; no failure of AWS reaches the agent."""
 
 import logging
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from deeplearning_agent.telemetry.log_queue import LogQueue, QueuedLine
-from deeplearning_agent.telemetry.rate_limit import Pace
+from deeplearning_agent.telemetry.log_records import LogQueue, QueuedLine
+from deeplearning_contract.cluster_event import put_events_request
 from deeplearning_contract.log_record import LogLine
 from deeplearning_node.aws_clients import AwsClients, describe_aws_error
 from deeplearning_node.aws_errors import AwsError, error_code, is_denied, is_passing
@@ -18,12 +18,56 @@ PACE_SECONDS = 10.0
 FIRST_SECONDS = 1.0
 """Until the first one: the first lines show that the node is there."""
 MOST_EARLY = 3
+EARLY_SECONDS = 60.0
+"""After this time one more call may come early."""
+LONGEST_PAUSE_SECONDS = 120.0
+EVENT_RETRY_SECONDS = 10.0
+MOST_EVENT_ATTEMPTS = 20
+"""With the pauses between them, half an hour."""
+EVENTS_A_CALL = 10
+"""EventBridge's limit."""
 _GONE = "ResourceNotFoundException"
 _EXISTS = "ResourceAlreadyExistsException"
 
 
+class RateLimit:
+    """Rate limit of one kind of call: some calls may come early, and failures lengthen the pause."""
+
+    def __init__(self, clock: Clock, seconds: float, *, first: float = 0.0, most_early: int = 0) -> None:
+        """Allow a call each `seconds`, the first one after `first`, and up to `most_early` early ones in a row."""
+        self._clock = clock
+        self._seconds = seconds
+        self._most_early = most_early
+        self._next = clock.read() + first
+        self._early = float(most_early)
+        self._counted = clock.read()
+        self.failures = 0
+        """Calls in a row that have failed."""
+
+    def begin(self, *, is_urgent: bool = False) -> bool:
+        """Return whether a call may come now, and count it when it may; while calls fail nothing is urgent."""
+        now = self._clock.read()
+        self._early = min(self._most_early, self._early + (now - self._counted) / EARLY_SECONDS)
+        self._counted = now
+        if now < self._next:
+            if not is_urgent or self.failures or self._early < 1:
+                return False
+            self._early -= 1
+        self._next = now + self._seconds
+        return True
+
+    def succeed(self) -> None:
+        self.failures = 0
+
+    def fail(self) -> None:
+        """Note that a call was not taken; the pause before the next one doubles."""
+        pause = min(LONGEST_PAUSE_SECONDS, self._seconds * 2**self.failures)
+        self.failures += 1
+        self._next = self._clock.read() + pause
+
+
 class LogShipper:
-    """The way out of a node's lines. One thread calls it."""
+    """Sender of a node's lines to one log stream. One thread calls it."""
 
     def __init__(self, clients: AwsClients, queue: LogQueue, group: str, clock: Clock) -> None:
         """Bind the queue to a log group, in which the speaker has its stream; nothing is called yet."""
@@ -31,7 +75,7 @@ class LogShipper:
         self._queue = queue
         self._names = {"logGroupName": group, "logStreamName": queue.speaker.stream}
         self._has_stream = False
-        self._pace = Pace(clock, PACE_SECONDS, first=FIRST_SECONDS, most_early=MOST_EARLY)
+        self._pace = RateLimit(clock, PACE_SECONDS, first=FIRST_SECONDS, most_early=MOST_EARLY)
 
     def ship(self, *, is_urgent: bool = False) -> None:
         """Make the call that is due, if one is, or an urgent one before its time; raises nothing that AWS can cause."""
@@ -102,10 +146,38 @@ class LogShipper:
 
 
 def find_rejected(info: dict[str, Any], number: int) -> tuple[int, bool]:
-    """
-    Return how many of the sent lines CloudWatch Logs rejected as too old or too new, and whether the first is among
-    them.
-    """
+    """Return how many lines CloudWatch Logs rejected as too old or too new, and whether the first is among them."""
     old = max(int(info.get("tooOldLogEventEndIndex", 0)), int(info.get("expiredLogEventEndIndex", 0)))
     new = min(number, int(info.get("tooNewLogEventStartIndex", number)))
     return min(number, old + number - new), old > 0 or new == 0
+
+
+class EventSender:
+    """Sender of a node's events to the account's default bus. One thread calls it."""
+
+    def __init__(self, clients: AwsClients, queue: LogQueue, clock: Clock) -> None:
+        self._clients = clients
+        self._queue = queue
+        self._retry = RateLimit(clock, EVENT_RETRY_SECONDS)
+
+    def send(self) -> None:
+        """Send the waiting events; raises nothing that AWS or the way there can cause."""
+        if not self._queue.has_events or (self._retry.failures and not self._retry.begin()):
+            return
+        events = self._queue.take_events()
+        try:
+            answer = self._clients.events.put_events(**put_events_request(*events[:EVENTS_A_CALL]))
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next attempt must not follow at once
+            self._retry.fail()
+            if self._retry.failures == 1:
+                LOG.warning("events are not sent for now: %s", describe_aws_error(error))
+            if self._retry.failures < MOST_EVENT_ATTEMPTS:
+                self._queue.restore_events(events)
+            else:
+                LOG.warning("gave %d events up: %s", len(events), describe_aws_error(error))
+            return
+        self._retry.succeed()
+        self._queue.restore_events(events[EVENTS_A_CALL:])
+        for entry in answer.get("Entries", []):
+            if entry.get("ErrorCode"):
+                LOG.warning("EventBridge refused an event: %s %s", entry["ErrorCode"], entry.get("ErrorMessage", ""))

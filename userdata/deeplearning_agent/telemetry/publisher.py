@@ -6,9 +6,8 @@ import signal
 import threading
 from types import FrameType
 
-from deeplearning_agent.telemetry.event_sender import EventSender
-from deeplearning_agent.telemetry.log_queue import LogQueue
-from deeplearning_agent.telemetry.log_shipper import LogShipper
+from deeplearning_agent.telemetry.log_records import LogQueue
+from deeplearning_agent.telemetry.log_shipper import EventSender, LogShipper
 from deeplearning_agent.telemetry.node_metrics import NodeMetrics, Source
 from deeplearning_contract.log_record import Speaker
 from deeplearning_node.aws_clients import AwsClients

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from deeplearning_contract.document import ContractError, field, parse_object
 from deeplearning_contract.names import NOTICE_FILE
 from deeplearning_node.atomic_file import write_file
-from deeplearning_node.instance_metadata import DEFAULT_ENDPOINT, ENDPOINT_VARIABLE, request
+from deeplearning_node.instance_metadata import open_metadata
 from deeplearning_node.node import Node
 
 LOG = logging.getLogger(__name__)
@@ -23,44 +23,34 @@ _ACTION = re.compile(r"[a-z-]{1,20}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z")
 
 
-class Metadata:
-    """The metadata service, asked about one path at a time."""
+class SpotNotices:
+    """Interruption notices of this spot instance, as instance metadata has them."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        """Keep where the service is; nothing is asked yet."""
-        self._is_disabled = environment.get(DISABLED_VARIABLE, "").lower() == "true"
-        self._base = environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/") + "/latest"
-        self.is_troubled = False
-        """Whether the last question was not answered, as the log says already."""
+        """Bind the environment, which may name another metadata service, or none."""
+        self._environment = environment
+        self.is_failing = False
+        """Whether the last poll had no response, which is logged once."""
 
-    def read(self, path: str) -> str:
+    def read(self) -> str:
         """
-        Return the text of one path below `meta-data/`; OSError without an answer, ValueError for one that is no text.
+        Return EC2's interruption notice; empty for none, and without a response that EC2 documents.
+
+        EC2 publishes it two minutes before; until then the path does not exist
+        (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html).
         """
-        if self._is_disabled:
-            raise OSError(f"{DISABLED_VARIABLE} is set")
-        token = request(f"{self._base}/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-        return request(f"{self._base}/meta-data/{path}", "GET", {"X-aws-ec2-metadata-token": token})
-
-
-def read_notice(metadata: Metadata) -> str:
-    """
-    Return EC2's interruption notice for this spot instance; empty for none.
-
-    EC2 publishes it two minutes before; until then the path does not exist
-    (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html). A service that does
-    not answer, or answers nonsense, is no notice either: it is logged once, until it answers again.
-    """
-    try:
-        notice = describe_action(metadata.read(SPOT_PATH))
-    except urllib.error.HTTPError as error:
-        if error.code != NO_NOTICE_STATUS:
-            return _have_trouble(metadata, error)
-        notice = ""
-    except (OSError, ValueError) as error:
-        return _have_trouble(metadata, error)
-    metadata.is_troubled = False
-    return notice
+        if self._environment.get(DISABLED_VARIABLE, "").lower() == "true":
+            return ""
+        try:
+            notice = describe_action(open_metadata(self._environment)(SPOT_PATH))
+        except (OSError, ValueError) as error:
+            has_failed = not isinstance(error, urllib.error.HTTPError) or error.code != NO_NOTICE_STATUS
+            if has_failed and not self.is_failing:
+                LOG.warning("could not poll for interruption notices; retrying: %s", error)
+            self.is_failing = has_failed
+            return ""
+        self.is_failing = False
+        return notice
 
 
 def describe_action(text: str) -> str:
@@ -94,10 +84,3 @@ def write_notice(node: Node, reason: str) -> None:
 def clear_notice(node: Node) -> None:
     """Remove /opt/deeplearning/notice: the capacity stays."""
     node.path(NOTICE_FILE).unlink(missing_ok=True)
-
-
-def _have_trouble(metadata: Metadata, error: Exception) -> str:
-    if not metadata.is_troubled:
-        LOG.warning("cannot ask whether the instance will be interrupted, will ask again: %s", error)
-        metadata.is_troubled = True
-    return ""

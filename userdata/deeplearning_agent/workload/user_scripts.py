@@ -1,22 +1,47 @@
-"""Fetches the user's own scripts, and runs the one that sets nodes up: as root on every node, once an instance."""
+"""
+The user's scripts: the set-up script, and the run script on the master of a formed cluster.
 
+The former runs as root on every node, once an instance; the latter once, and again on the next master.
+"""
+
+import contextlib
 import hashlib
 import logging
+import os
+import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from deeplearning_agent.telemetry.log_excerpts import log_tail
+from deeplearning_agent.telemetry.log_records import LogFields
+from deeplearning_agent.workload.services import needs_provisioning
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind
+from deeplearning_contract.membership import Member, training_members, worker_gpu_count
 from deeplearning_contract.names import STATE_DIRECTORY
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients, call_until
+from deeplearning_node.contract_variables import contract_variables
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import Node
+from deeplearning_node.node_facts import COMMAND_FILE, RUN_SCRIPT_STARTED, RUN_SCRIPT_STATUS, InstalledMembership
 from deeplearning_node.programs import KEPT_OUTPUT, ProgramError
 
 LOG = logging.getLogger(__name__)
 SETUP_LOG = "/var/log/deeplearning-setup-script.log"
 FETCH_SECONDS = 300
+RUN_LOG = "/var/log/deeplearning-run-script.log"
+SCRIPT_STATUS = "status"
+_WRAPPER = (
+    'set -C; echo $$ >"$1" || exit; status=$2; shift 2; "$@"; echo $? >|"$status.new"; mv "$status.new" "$status"'
+)
+"""
+Whoever makes the first file runs the script: an agent that dies in the middle neither forgets it nor starts two.
+
+The file holds the id of the shell, which is that of its process group too.
+"""
 
 
 def run_setup_script(node: Node, clients: AwsClients, variables: Mapping[str, str], deadline: Deadline) -> None:
@@ -54,7 +79,6 @@ def fetch_run_script(node: Node, clients: AwsClients, deadline: Deadline) -> Non
 
 
 def script_path(node: Node, name: str) -> Path:
-    """Return where a fetched script lies."""
     return node.path(f"{STATE_DIRECTORY}/scripts/{name}")
 
 
@@ -75,3 +99,96 @@ def fetch_script(node: Node, clients: AwsClients, script: ScriptSettings, name: 
     path = script_path(node, name)
     write_file(path, data.decode("utf-8", "surrogateescape"), 0o755)
     return path
+
+
+class RunScript:
+    """
+    One master's run script.
+
+    It goes on while the agent follows the cluster, and outlives a restart of the agent. What it ended with is written
+    by a shell of its own, so that no restart misses it.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._status_file = node.instance_file(RUN_SCRIPT_STATUS)
+        self._told_file = node.instance_file("run-script-end-told")
+        self._is_told = False
+        self._is_started = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is one that was not started on this boot, and never ended well on this instance."""
+        if self._node.settings.run_script is None or self._is_started:
+            return False
+        return not self.has_ended_well and not self._node.path(RUN_SCRIPT_STARTED).exists()
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether it ended with status 0; an end is logged once."""
+        if self._node.settings.run_script is None or not self._status_file.exists():
+            return False
+        status = self._status_file.read_text().strip()
+        if not self._is_told:
+            self._tell_end(status)
+            self._is_told = True
+        return status == "0"
+
+    def _tell_end(self, status: str) -> None:
+        """Log the end; once also ship it, where a failure is an end too."""
+        fields = LogFields(details={SCRIPT_STATUS: status}, is_urgent=True)
+        is_news = not self._told_file.exists()
+        if is_news and status != "0":  # The end with status 0 is told by the write of the state item.
+            log_tail(self._node, RUN_LOG)
+            fields = replace(fields, event=finish_event(self._node, f"the run script ended with status {status}"))
+        LOG.info("the run script ended with status %s", status, extra=fields.extra)
+        if is_news:
+            with contextlib.suppress(OSError):  # On a full disk it is told again after a restart.
+                write_file(self._told_file, f"{status}\n")
+
+    def start(self, members: tuple[Member, ...], own: Member) -> None:
+        """Start the fetched script as the login user, with its output in /var/log/deeplearning-run-script.log."""
+        node = self._node
+        user = node.login_user()
+        variables = contract_variables(node, len(training_members(members)), worker_gpu_count(members, own))
+        log = node.path(RUN_LOG)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._status_file.parent.mkdir(parents=True, exist_ok=True)
+        self._status_file.unlink(missing_ok=True)
+        self._told_file.unlink(missing_ok=True)
+        node.path(RUN_SCRIPT_STARTED).parent.mkdir(parents=True, exist_ok=True)
+        command = ["runuser", "-u", user.name, "--", *self._wait(), str(script_path(node, "run"))]
+        with log.open("ab") as output:
+            node.programs.start(
+                ["sh", "-c", _WRAPPER, "sh", str(node.path(RUN_SCRIPT_STARTED)), str(self._status_file), *command],
+                environment={"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **variables},
+                output=output.fileno(),
+            )
+        self._is_started = True
+
+    def _wait(self) -> list[str]:
+        """Return what comes before the script: it finds data and environment complete on every node."""
+        is_needed = needs_provisioning(self._node)
+        return ["sh", "-c", f'{COMMAND_FILE} wait && exec "$0"'] if is_needed else []
+
+    def stop(self) -> None:
+        """End the script, if it runs: another master runs it now, and two would write one checkpoint."""
+        if self._node.settings.run_script is None or self._status_file.exists():
+            return
+        try:
+            group = int(self._node.path(RUN_SCRIPT_STARTED).read_text())
+            os.killpg(group, signal.SIGTERM)
+        except (OSError, ValueError):
+            return
+        LOG.warning("stopped the run script")
+
+
+def finish_event(node: Node, reason: str) -> ClusterEvent:
+    """Return the event that the cluster has done its work, or failed to."""
+    try:
+        membership = InstalledMembership.read(node.root)
+    except (OSError, ValueError):  # ContractError is a ValueError.
+        membership = InstalledMembership()
+    return ClusterEvent(
+        EventKind.FINISHED, node.settings.cluster, membership.generation, len(membership.members), reason
+    )

@@ -14,7 +14,7 @@ from deeplearning_contract.names import (
 )
 from deeplearning_node.node_facts import InstalledMembership
 from deeplearning_node.programs import ProgramError
-from deeplearning_node.ssh_identity import KNOWN_HOSTS, known_hosts_lines
+from deeplearning_node.ssh import KNOWN_HOSTS, known_hosts_lines
 
 LOG_REMEDY = "read the agent's log on the node: it writes this"
 HOST_SECONDS = 20

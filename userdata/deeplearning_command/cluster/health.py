@@ -37,7 +37,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         return 0 if report.is_healthy else 1
     remote, generation = context.remote, context.remote.membership.generation
     members = [member for _, member in remote.membership.members]
-    check = ClusterCheck(remote.user, context.programs, is_root=remote.is_root, clock=context.clock)
+    check = ClusterCheck(remote.user, context.programs, is_root=remote.is_root)
     found = check.run(members, Deadline.after(context.clock, INSPECTION_SECONDS))
     checks = {host: judge_generation(each, generation) for host, each in zip(remote.hosts, found, strict=True)}
     describe = describe_checks if options.json else draw_checks

@@ -6,7 +6,7 @@ from deeplearning_command.cluster.end import end_cluster
 from deeplearning_command.cluster.idle_watch import IdleWatch
 from deeplearning_command.context import Context
 from deeplearning_command.terminal import print_line
-from deeplearning_node.run_script_state import find_running_script
+from deeplearning_node.node_facts import find_running_script
 
 REASON = "idle"
 DESCRIPTION = """

@@ -21,7 +21,7 @@ from deeplearning_node.health.findings import last_line
 from deeplearning_node.node import LoginUser
 from deeplearning_node.node_facts import COMMAND_FILE, InstalledMembership, NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
-from deeplearning_node.ssh_command import ssh_command
+from deeplearning_node.ssh import ssh_command
 
 SSH_FAILED = 255
 """Exit status of `ssh` itself when it fails, and of a program that ends with -1."""

@@ -4,19 +4,19 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.deadline import Deadline
 from deeplearning_node.health.findings import Finding, HealthReport, last_line
 from deeplearning_node.health.gpus import GPU_SECONDS
 from deeplearning_node.health.node_check import CLOCK, judge_clock
 from deeplearning_node.node import LoginUser
 from deeplearning_node.node_facts import COMMAND_FILE
 from deeplearning_node.programs import ProgramError, Programs
-from deeplearning_node.ssh_command import ssh_command
+from deeplearning_node.ssh import ssh_command
 
 AT_ONCE = 32
 NODE_SECONDS = GPU_SECONDS + 35
@@ -36,14 +36,11 @@ class NodeCheck:
 
     member: Member  # The node that was asked
     findings: tuple[Finding, ...]  # Its own, and those of the asking node about it; empty when it was not asked
-    # In one word or two
     verdict: Literal["healthy", "unfit", "no answer", "not asked"]  # In one word or two
-    # Of the membership that it has installed; 0 when it is not known
     generation: int = 0  # Of the membership that it has installed; 0 when it is not known
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """The findings that are faults."""
         return tuple(finding for finding in self.findings if not finding.ok)
 
 
@@ -54,7 +51,6 @@ class ClusterCheck:
     user: LoginUser  # The login user, whose key opens every node
     programs: Programs  # The programs among which `ssh` is
     is_root: bool  # Whether to become the login user first
-    clock: Clock = field(default_factory=Clock)  # Measures time-outs
     now: Callable[[], float] = time.time  # The wall clock with which the nodes' clocks are compared
 
     def run(self, members: Sequence[Member], deadline: Deadline) -> list[NodeCheck]:
@@ -91,7 +87,6 @@ class ClusterCheck:
         return NodeCheck(member, findings, "healthy" if is_healthy else "unfit", report.generation)
 
     def command(self, address: str) -> list[str]:
-        """Return the program that asks one node."""
         return ssh_command(self.user, address, _QUESTION, is_root=self.is_root)
 
 

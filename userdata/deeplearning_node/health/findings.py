@@ -23,6 +23,9 @@ class Finding:
     detail: str  # What was found, in one line
     remedy: str = ""  # What the user can do; empty when nothing is to be done
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail}"
+
     @classmethod
     def fit(cls, name: str, detail: str) -> "Finding":
         """Return a finding with which the node is fit."""
@@ -54,12 +57,7 @@ class HealthReport:
 
     @classmethod
     def from_output(cls, output: str) -> "HealthReport":
-        """
-        Read the report from a remote shell's output: start-up files of the login user may print as well.
-
-        Raises:
-            ContractError: There is no report in it, or it is malformed.
-        """
+        """Find the report in a remote shell's output, in which start-up files may print; ContractError without one."""
         document = parse_last_line(output, "a health report")
         if document.get("kind") != KIND:
             raise ContractError("health.kind must be health")

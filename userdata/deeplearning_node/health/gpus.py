@@ -1,17 +1,23 @@
-"""What the NVIDIA driver says of a node's GPUs: how many, and whether their memory has failed."""
+"""GPUs of a node, as the NVIDIA driver reports them: their count, memory faults, utilization and persistence mode."""
 
+import logging
 import re
 from dataclasses import dataclass, field
 
 from deeplearning_node.deadline import Clock, Deadline
+from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.findings import Finding, clean, last_line
+from deeplearning_node.node import Node
 from deeplearning_node.programs import ProgramError, Programs
 
+LOG = logging.getLogger(__name__)
 GPU = "GPU count"
 ECC = "GPU memory"
 COMMAND = "nvidia-smi"
 GPU_SECONDS = 60
 """How long a node that runs waits for the driver: more than twice what was seen of a slow one (Azure/aks-gpu#105)."""
+QUERY_SECONDS = 120
+"""The first query after boot loads the driver, on eight GPUs."""
 REPLACE = "terminate the instance, so that its group launches another"
 MEMORY_FIELDS = {
     "ecc.errors.uncorrected.volatile.total": "uncorrected ECC errors since the driver was loaded",
@@ -32,12 +38,52 @@ _LISTED = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
 
 @dataclass(frozen=True)
 class GpuReading:
-    """What was read of all GPUs of a node."""
+    """Readings of all GPUs of a node."""
 
     count: int = 0  # GPUs that answered
     broken: tuple[str, ...] = ()  # What is wrong with GPUs as such, a line each
     memory_faults: tuple[str, ...] = ()  # What is wrong with their memory, a line each
     unread: str = field(default="", kw_only=True)  # Why the memory could not be asked about; empty when it could
+
+
+def turn_on_persistence(node: Node) -> None:
+    """
+    Let the driver keep GPUs started while nobody uses them, until the next boot.
+
+    Ubuntu's package starts `nvidia-persistenced --no-persistence-mode`. Each `nvidia-smi` then starts all GPUs anew:
+    with eight it takes more than 25 s (Azure/aks-gpu#105, Azure/AgentBaker#2829), and the load that it shows is 90 to
+    99 % on GPUs that nobody uses (jina-ai/clip-as-service#254).
+
+    Effects: `nvidia-smi -pm 1`, where there is that command. A failure is logged and no more.
+    """
+    if not node.programs.has(COMMAND):
+        return
+    try:
+        node.programs.run([COMMAND, "-pm", "1"], timeout_seconds=QUERY_SECONDS)
+    except ProgramError as error:
+        # A master that does not train has its workers' image, and so a driver without a GPU.
+        level = logging.WARNING if node.settings.expected_gpu_count else logging.INFO
+        LOG.log(level, "persistence mode could not be turned on: %s: %s", error, last_line(error.output))
+
+
+def count_gpus(node: Node) -> int:
+    """Return the GPUs that `nvidia-smi -L` lists; StageFailure when it lists none of those that the type has."""
+    expected = node.settings.expected_gpu_count
+    count, cause, output = 0, "nvidia-smi lists none", ""
+    try:
+        output = node.programs.run([COMMAND, "-L"], timeout_seconds=QUERY_SECONDS)
+        count = len(_LISTED.findall(output))
+    except ProgramError as error:
+        cause, output = str(error), error.output
+    if expected > 0 and count == 0:
+        raise StageFailure(
+            f"the instance type has {expected} GPUs and the node shows 0: {cause}",
+            "give an image whose NVIDIA driver supports them; a node never joins without its driver",
+            output=output,
+        )
+    if count != expected:
+        LOG.warning("counted %d GPUs where the instance type has %d; slots follow the count", count, expected)
+    return count
 
 
 def check_gpus(
@@ -63,13 +109,10 @@ def check_gpus(
 
 def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
     """
-    Read count and memory of all GPUs.
+    Read count and memory of all GPUs; ProgramError when the driver does not answer.
 
     A driver refuses the whole query over one field that it does not know: the query is repeated without that field.
     When the query fails in another way, GPUs are counted by the plain list.
-
-    Raises:
-        ProgramError: The driver does not answer.
     """
     fields = list(FIELDS)
     while True:

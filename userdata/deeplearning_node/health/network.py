@@ -1,6 +1,5 @@
 """By which provider NCCL's traffic leaves a node: EFA, or TCP and why."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,19 +86,12 @@ def has_software(programs: Programs, root: Path) -> bool:
 
 def has_plugin(programs: Programs, root: Path) -> bool:
     """Return whether NCCL finds a plugin for networks: where AWS puts its own, or among the system's libraries."""
-    return any(True for _ in _list_plugins(root)) or _PLUGIN in _list_libraries(programs)
-
-
-def _list_plugins(root: Path) -> Iterator[Path]:
-    for folder in _PLUGIN_FOLDERS:
-        yield from (root / folder).rglob(f"{_PLUGIN}*.so")
-
-
-def _list_libraries(programs: Programs) -> str:
+    if any(next((root / folder).rglob(f"{_PLUGIN}*.so"), None) for folder in _PLUGIN_FOLDERS):
+        return True
     try:
-        return programs.run(["ldconfig", "-p"], timeout_seconds=LIBRARY_SECONDS)
+        return _PLUGIN in programs.run(["ldconfig", "-p"], timeout_seconds=LIBRARY_SECONDS)
     except ProgramError:
-        return ""
+        return False
 
 
 def _explain(error: ProgramError) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 from deeplearning_contract.names import AGENT_SERVICE
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.findings import Finding, HealthReport, last_line
-from deeplearning_node.health.gpu_count import QUERY_SECONDS
-from deeplearning_node.health.gpus import GPU_SECONDS, check_gpus
+from deeplearning_node.health.gpus import GPU_SECONDS, QUERY_SECONDS, check_gpus
 from deeplearning_node.health.network import check_network
 from deeplearning_node.health.storage import check_disks, check_file_system
 from deeplearning_node.node import Node
@@ -51,7 +50,7 @@ def check_health(node: Node, fewest_gpus: int | None = None) -> None:
     findings = [*check_gpus(node.programs, expected, QUERY_SECONDS, is_joining=True), check_disks(node.root)]
     faults = [finding for finding in findings if not finding.ok]
     if faults:
-        cause = "; ".join(f"{fault.name}: {fault.detail}" for fault in faults)
+        cause = "; ".join(map(str, faults))
         remedy = "; ".join(dict.fromkeys(fault.remedy for fault in faults))
         raise StageFailure(f"the node is unfit to join, {cause}", remedy)
 

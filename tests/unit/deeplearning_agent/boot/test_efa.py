@@ -11,7 +11,7 @@ import pytest
 
 from deeplearning_agent.boot import efa_software
 from deeplearning_agent.boot.efa_software import prepare_efa
-from deeplearning_agent.telemetry.log_fields import read_remark
+from deeplearning_agent.telemetry.log_records import read_fields
 from deeplearning_contract.log_record import PROVIDER
 from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
 from deeplearning_node.health import network as network_health
@@ -201,7 +201,7 @@ def test_an_installer_with_another_digest_never_runs_and_the_node_says_that_it_s
     assert (provider.name, provider.is_fault) == ("tcp", True)
     assert why in provider.why
     (warning,) = [record for record in caplog.records if "NCCL will not use" in record.getMessage()]
-    fields = read_remark(warning)
+    fields = read_fields(warning)
     assert warning.levelname == "WARNING"
     assert fields.is_urgent
     assert fields.details == {PROVIDER: provider.detail}

@@ -5,8 +5,7 @@ import subprocess
 
 import pytest
 
-from deeplearning_agent.boot.instance_store import LOCAL_LINK, prepare_local_disk
-from deeplearning_agent.boot.instance_store_devices import DEVICE_PREFIX, find_devices
+from deeplearning_agent.boot.instance_store import DEVICE_PREFIX, LOCAL_LINK, find_devices, prepare_local_disk
 
 DEVICE_BYTES = 8 * 1024 * 1024
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"

@@ -8,10 +8,10 @@ import pytest
 from deeplearning_agent.boot.mounts import mount_file_systems
 from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
 from deeplearning_node.failure import StageFailure
-from deeplearning_node.health.gpu_count import count_gpus, turn_on_persistence
+from deeplearning_node.health.gpus import count_gpus, turn_on_persistence
 from deeplearning_node.packages import install_packages
 from deeplearning_node.programs import ProgramError, Programs
-from deeplearning_node.ssh_identity import make_user_key, read_host_key, wait_for_sshd
+from deeplearning_node.ssh import make_user_key, read_host_key, wait_for_sshd
 from tests.unit.node_lab import PROGRAMS
 
 

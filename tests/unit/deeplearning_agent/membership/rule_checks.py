@@ -8,16 +8,15 @@ from pathlib import Path
 from botocore.exceptions import EndpointConnectionError
 from model_settings import CLUSTER, make_settings
 
+from deeplearning_agent.master import MasterEpoch
 from deeplearning_agent.membership import liveness
 from deeplearning_agent.membership import report_collector as collector
 from deeplearning_agent.membership import transitions as succession
-from deeplearning_agent.membership.address_proof import AddressCheck
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.master_epoch import MasterEpoch
 from deeplearning_agent.membership.member_monitor import MemberHealth
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.worker_reports import WorkerReports
+from deeplearning_agent.membership.worker_reports import AddressCheck, WorkerReports
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
@@ -69,7 +68,7 @@ class Bench:
     def read_again(self):
         """Let the agent start anew with what is on the disk."""
         self.reports = WorkerReports(self.node)
-        self.formation = Formation(self.node, self)
+        self.formation = Formation(self.node, self, self.node.limit(self.node.settings.setup_seconds))
         self.replacements = Replacements(self.node, self, self.reports)
         self.controller = MembershipController(self.node, self.reports, self, self.replacements)
 

@@ -5,17 +5,16 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
-from deeplearning_agent.membership import address_proof, formation, liveness, replacements
+from deeplearning_agent.master import MasterEpoch
 from deeplearning_agent.membership import controller as keeper
+from deeplearning_agent.membership import formation, liveness, replacements
 from deeplearning_agent.membership import report_collector as collector
 from deeplearning_agent.membership import transitions as succession
 from deeplearning_agent.membership import worker_reports as rosters
-from deeplearning_agent.membership.address_proof import AddressCheck, Proof
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
-from deeplearning_agent.membership.master_epoch import MasterEpoch
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.worker_reports import WorkerReport, WorkerReports
+from deeplearning_agent.membership.worker_reports import AddressCheck, Proof, WorkerReport, WorkerReports
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import ReportStage
 from deeplearning_contract.reason import Reason
@@ -90,10 +89,10 @@ def who_joins_again_keeps_its_cause(patch):
     record = WorkerReports.record
 
     def keep_cause(self, report):
-        cause = self.reason(report.instance_id).cause
+        reason = self.reason(report.instance_id)
         record(self, report)
-        if cause:
-            self._keep(report.instance_id, replace(self._entry(report.instance_id), cause=cause))
+        if reason:
+            self._keep(report.instance_id, replace(self._entry(report.instance_id), reason=reason))
 
     patch.setattr(WorkerReports, "record", keep_cause)
 
@@ -122,7 +121,7 @@ def the_acknowledgement_is_kept_when_the_member_is_forgotten(patch):
 
 @mutant
 def who_leaves_counts_as_failed(patch):
-    patch.setattr(WorkerReports, "failed", lambda self: tuple(n for n, entry in self._entries.items() if entry.cause))
+    patch.setattr(WorkerReports, "failed", lambda self: tuple(n for n, entry in self._entries.items() if entry.reason))
 
 
 @mutant
@@ -190,7 +189,7 @@ def every_claim_is_looked_at(patch):
 
 @mutant
 def an_address_is_asked_once_for_ever(patch):
-    patch.setattr(address_proof, "PROOF_SECONDS", 10**9)
+    patch.setattr(rosters, "PROOF_SECONDS", 10**9)
 
 
 # --- Formation --------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_agent.membership.evictions import find_causes, find_fewer_gpus, find_unhealthy
+from deeplearning_agent.membership.member_monitor import find_causes, find_fewer_gpus, find_unhealthy
 from deeplearning_contract.membership import Member
 from deeplearning_node.health import cluster_check as cluster_check_module
 from deeplearning_node.health.cluster_check import SSH, ClusterCheck, NodeCheck
@@ -66,7 +66,7 @@ def ssh(lab, node):
 
 
 def make_check(node, **changes):
-    return ClusterCheck(node.login_user(), node.programs, **{"is_root": False, "clock": node.clock} | changes)
+    return ClusterCheck(node.login_user(), node.programs, **{"is_root": False} | changes)
 
 
 # --- Asking -------------------------------------------------------------------------------------------

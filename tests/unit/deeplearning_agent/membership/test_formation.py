@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from deeplearning_agent.workload.run_script import RunScript
+from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.setting_parts import ScriptSettings
 

@@ -12,7 +12,7 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import read_record
 from deeplearning_contract.membership import Member, named_members, training_members, worker_gpu_count
 from deeplearning_contract.setting_parts import JobNeeds
-from deeplearning_node.ssh_identity import known_hosts_lines
+from deeplearning_node.ssh import known_hosts_lines
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 HEAD = Member("i-00000000000000000", "10.0.0.9", 0, f"{KEY}0", trains=False)

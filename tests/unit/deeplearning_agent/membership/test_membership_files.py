@@ -21,7 +21,7 @@ from deeplearning_node.atomic_file import BEGIN, END, replace_block, write_block
 from deeplearning_node.contract_variables import contract_variables, write_environment
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node_facts import installed_generation
-from deeplearning_node.ssh_identity import known_hosts_lines
+from deeplearning_node.ssh import known_hosts_lines
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 

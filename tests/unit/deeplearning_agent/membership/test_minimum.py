@@ -66,7 +66,7 @@ def form(lab, minimum, counts, effective=0):
     node = lab.node(0, StillClock(), worker_min_capacity=minimum)
     reports = WorkerReports(node)
     names = [join(reports, index, gpus) for index, gpus in enumerate(counts, start=1)]
-    formation = Formation(node, Heard(reports))
+    formation = Formation(node, Heard(reports), node.limit(node.settings.setup_seconds))
     return formation.collect_joined(launched(names, effective), names, formation.deadline)
 
 
@@ -100,7 +100,7 @@ def test_who_is_missing_and_who_is_short_count_together(lab):
     node = lab.node(0, clock, worker_min_capacity=3)
     reports = WorkerReports(node)
     names = [join(reports, index, gpus) for index, gpus in enumerate([2, 2, 2, 1], start=1)]
-    formation = Formation(node, Heard(reports))
+    formation = Formation(node, Heard(reports), node.limit(node.settings.setup_seconds))
     workers = [*names, lab.instance(9)]
     assert formation.collect_joined(launched(workers), workers, formation.deadline) is None
     clock.now = formation.joined_by.at + 1

@@ -5,7 +5,7 @@ import logging
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from deeplearning_agent.telemetry.log_fields import read_remark
+from deeplearning_agent.telemetry.log_records import read_fields
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
@@ -167,7 +167,7 @@ def test_a_master_that_cannot_prepare_itself_has_its_group_replace_it(lab, ticki
     break_master(lab, ticking_clock(3000), group)
     request = {"InstanceId": lab.instance(0), "HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
     assert group.calls[0] == request
-    events = [read_remark(record).event for record in caplog.records if read_remark(record).event]
+    events = [read_fields(record).event for record in caplog.records if read_fields(record).event]
     told = [event for event in events if "cannot prepare itself and is replaced" in event.reason]
     assert told[0].kind is EventKind.DEGRADED
     assert "failed to count GPUs" in told[0].reason

@@ -5,17 +5,16 @@ from dataclasses import replace
 
 from deeplearning_agent import master, worker
 from deeplearning_agent.coordination import queues
-from deeplearning_agent.coordination.stack_signal import StackSignal
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_agent.master import Master
 from deeplearning_agent.membership import controller as keeper
-from deeplearning_agent.membership import formation, replacements
+from deeplearning_agent.membership import formation, formation_outcome, replacements
 from deeplearning_agent.membership import transitions as succession
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.member_monitor import MemberHealth, MemberMonitor
 from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_agent.worker import Worker
-from deeplearning_agent.workload.run_script import RunScript
+from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract import cluster_state
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.reason import Reason
@@ -26,8 +25,8 @@ from deeplearning_node.node import Node
 def give_up_on_missing_workers_at_once(patch):
     make = Formation.__init__
 
-    def hurry(self, node, collector):
-        make(self, node, collector)
+    def hurry(self, node, *others):
+        make(self, node, *others)
         self.joined_by = Deadline(node.clock, 0.0)
 
     patch.setattr(Formation, "__init__", hurry)
@@ -36,8 +35,8 @@ def give_up_on_missing_workers_at_once(patch):
 def wait_for_missing_workers_for_ever(patch):
     make = Formation.__init__
 
-    def wait(self, node, collector):
-        make(self, node, collector)
+    def wait(self, node, *others):
+        make(self, node, *others)
         self.joined_by = self.ready_by = node.limit(10.0**9)
 
     patch.setattr(Formation, "__init__", wait)
@@ -117,8 +116,12 @@ def form_without_acknowledgements(patch):
 
 
 def fail_without_a_signal(patch):
-    send = StackSignal.send
-    patch.setattr(StackSignal, "send", lambda self, status, reason: status == "FAILURE" or send(self, status, reason))
+    send = formation_outcome.signal_stack
+
+    def signal(node, status, reason):
+        return status == "FAILURE" or send(node, status, reason)
+
+    patch.setattr(formation_outcome, "signal_stack", signal)
 
 
 def keep_the_dead(patch):

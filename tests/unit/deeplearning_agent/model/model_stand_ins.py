@@ -6,7 +6,7 @@ import sys
 from model_programs import FIRST_GROUP
 
 from deeplearning_agent.membership import liveness
-from deeplearning_agent.membership.evictions import find_fewer_gpus
+from deeplearning_agent.membership.member_monitor import find_fewer_gpus
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_node.failure import StageFailure
 
@@ -110,7 +110,6 @@ def put_in_place(patch, world):
         "installed_generation": model.installed,
         "send_signal": model.signal,
         "find_unhealthy": model.find_unhealthy,
-        "read_notice": model.read_notice,
     }
     for module in [
         module for name, module in sys.modules.items() if name.startswith(("deeplearning_agent.", "deeplearning_node."))
@@ -120,6 +119,7 @@ def put_in_place(patch, world):
                 patch.setattr(module, name, replacement)
     patch.setattr(liveness.Watch.__init__, "__defaults__", (model.probe, liveness.STRIKES))
     patch.setattr("deeplearning_agent.membership.member_monitor.threading", model)
+    patch.setattr("deeplearning_agent.workload.interruption_notice.SpotNotices.read", model.read_notice)
     patch.setattr("os.killpg", model.kill_group)
     patch.setattr("deeplearning_node.deadline.random", world.scheduler.random)
     patch.setattr("deeplearning_node.atomic_file.os.fsync", lambda _handle: None)

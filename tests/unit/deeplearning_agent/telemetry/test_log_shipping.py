@@ -14,13 +14,19 @@ from collections import Counter
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from deeplearning_agent.telemetry import log_queue
-from deeplearning_agent.telemetry.event_sender import MOST_ATTEMPTS, EventSender
-from deeplearning_agent.telemetry.log_fields import LogFields, is_local
-from deeplearning_agent.telemetry.log_queue import MOST_BYTES, MOST_EVENTS, MOST_LINES, LogQueue
-from deeplearning_agent.telemetry.log_shipper import MOST_EARLY, PACE_SECONDS, LogShipper, find_rejected
+from deeplearning_agent.telemetry import log_records
+from deeplearning_agent.telemetry.log_records import MOST_BYTES, MOST_EVENTS, MOST_LINES, LogFields, LogQueue, is_local
+from deeplearning_agent.telemetry.log_shipper import (
+    EARLY_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    MOST_EARLY,
+    MOST_EVENT_ATTEMPTS,
+    PACE_SECONDS,
+    EventSender,
+    LogShipper,
+    find_rejected,
+)
 from deeplearning_agent.telemetry.publisher import TelemetryPublisher
-from deeplearning_agent.telemetry.rate_limit import EARLY_SECONDS, LONGEST_PAUSE_SECONDS
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.log_record import MOST_LINE_BYTES, LogLine, Speaker
 from deeplearning_contract.metrics import FORMATION_SECONDS, GPU_UTILIZATION
@@ -253,7 +259,7 @@ def test_many_lines_take_bounded_memory_and_are_told_of(outlet, total, size):
 
 
 def test_an_outage_drops_the_oldest_lines_not_the_newest(outlet, monkeypatch):
-    monkeypatch.setattr(log_queue, "MOST_LINES", 10)
+    monkeypatch.setattr(log_records, "MOST_LINES", 10)
     outlet.faults += [refuse("ThrottlingException") for _ in range(3)]
     for number in range(40):
         outlet.say(str(number))
@@ -368,7 +374,7 @@ def test_an_event_that_nobody_takes_is_given_up(outlet, caplog):
     outlet.events.faults = [refuse("AccessDeniedException") for _ in range(1000)]
     outlet.say("formed", event=FORMED)
     outlet.run(3600, step=5)
-    assert outlet.events.calls == {"put_events": MOST_ATTEMPTS}
+    assert outlet.events.calls == {"put_events": MOST_EVENT_ATTEMPTS}
     assert sum("gave 1 events up" in message for message in caplog.messages) == 1
 
 

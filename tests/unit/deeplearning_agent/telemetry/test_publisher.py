@@ -8,13 +8,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from deeplearning_agent.coordination.progress_events import ReportingStore, find_events, find_lost
-from deeplearning_agent.telemetry.file_system_traffic import Traffic, parse_mount_statistics
-from deeplearning_agent.telemetry.log_excerpts import TAIL_LINES, ProvisioningWatch, failure_fields, log_tail
-from deeplearning_agent.telemetry.log_fields import read_remark
-from deeplearning_agent.telemetry.node_metrics import NodeMetrics
-from deeplearning_agent.telemetry.training_throughput import find_metric_files, parse_throughput
-from deeplearning_agent.workload.run_script import RUN_LOG, RunScript
+from deeplearning_agent.coordination.state_store import ReportingStore, find_events, find_lost
+from deeplearning_agent.telemetry.log_excerpts import TAIL_LINES, failure_fields, log_provisioning, log_tail
+from deeplearning_agent.telemetry.log_records import read_fields
+from deeplearning_agent.telemetry.node_metrics import (
+    NodeMetrics,
+    Traffic,
+    find_metric_files,
+    parse_mount_statistics,
+    parse_throughput,
+)
+from deeplearning_agent.workload.user_scripts import RUN_LOG, RunScript
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
@@ -49,7 +53,7 @@ SMALLER = FORMED.depart(2, {SECOND.instance_id: Reason("it is silent")}).advance
 def said(caplog):
     """What was logged, with its remarks."""
     caplog.set_level(logging.INFO)
-    return lambda: [(record.getMessage(), read_remark(record)) for record in caplog.records]
+    return lambda: [(record.getMessage(), read_fields(record)) for record in caplog.records]
 
 
 # --- The state item ---------------------------------------------------------------------------------
@@ -201,14 +205,14 @@ def write_status(node, text):
 
 def test_what_is_news_of_the_provisioning_is_told_once(lab, said):
     node = lab.node(0)
-    watch = ProvisioningWatch(node)
+    known = {}
     for detail in ("no such key", "no such key", "the disk is full"):
         steps = {
             "data:cats": {"state": "failed", "detail": detail, "cause": "no key", "remedy": "name another"},
             "environment": {"state": "running", "detail": "compiling", "done": 42, "total": 100},
         }
-        write_status(node, json.dumps({"steps": steps}))
-        watch.look()
+        write_status(node, json.dumps({"boot": "", "steps": steps}))
+        known = log_provisioning(node, known)
     assert [message for message, _ in said()] == [
         "provisioning failed: data:cats: no such key",
         "provisioning: environment is running (42 %): compiling",
@@ -221,11 +225,21 @@ def test_what_is_news_of_the_provisioning_is_told_once(lab, said):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"steps": 1}', '{"steps": {"a": 1}}', '{"steps": {"a": []}}', "[" * 9999]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"boot": "", "steps": 1}',
+        '{"boot": "", "steps": {"a": 1}}',
+        '{"boot": "", "steps": {"a": []}}',
+        '{"boot": "of another", "steps": {"a": {"state": "done"}}}',
+        "[" * 9999,
+    ],
 )
 def test_a_status_of_provisioning_that_is_none_is_ignored(lab, said, text):
     write_status(lab.node(0), text)
-    ProvisioningWatch(lab.node(0)).look()
+    assert log_provisioning(lab.node(0), {}) == {}
     assert said() == []
 
 

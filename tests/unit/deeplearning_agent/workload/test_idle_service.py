@@ -5,9 +5,9 @@ import subprocess
 import pytest
 
 from deeplearning_agent.worker import Worker
-from deeplearning_agent.workload.idle_service import RETRY_SECONDS, IdleService
+from deeplearning_agent.workload.services import RETRY_SECONDS, IdleService
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_node.run_script_state import find_running_script
+from deeplearning_node.node_facts import find_running_script
 
 UNIT = "/etc/systemd/system/deeplearning-idle.service"
 

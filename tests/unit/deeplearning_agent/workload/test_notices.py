@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from deeplearning_agent.workload.interruption_notice import Metadata, clear_notice, read_notice, write_notice
+from deeplearning_agent.workload.interruption_notice import SpotNotices, clear_notice, write_notice
 
 NOTICE = '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'
 SAID = "EC2 will terminate this spot instance at 2026-11-21T08:22:00Z"
@@ -59,8 +59,8 @@ def imds():
 
 
 @pytest.fixture
-def metadata(imds):
-    return Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{imds.url}/"})
+def notices(imds):
+    return SpotNotices({"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{imds.url}/"})
 
 
 @pytest.fixture
@@ -73,35 +73,35 @@ def content(lab):
 
 
 @pytest.mark.fault(50)
-def test_an_interruption_is_told_with_what_happens_and_when(imds, metadata):
+def test_an_interruption_is_told_with_what_happens_and_when(imds, notices):
     imds.status, imds.text = 200, NOTICE
-    assert read_notice(metadata) == SAID
+    assert notices.read() == SAID
     assert imds.paths == ["PUT /latest/api/token", "GET /latest/meta-data/spot/instance-action"]
 
 
-def test_no_such_path_is_no_notice_and_nothing_to_log(metadata, caplog):
-    assert read_notice(metadata) == ""
+def test_no_such_path_is_no_notice_and_nothing_to_log(notices, caplog):
+    assert notices.read() == ""
     assert caplog.messages == []
 
 
 @pytest.mark.fault(52)
 @pytest.mark.parametrize("status", [0, 401, 403, 500, 503])
-def test_a_service_in_trouble_is_no_notice_and_logged_once_until_it_answers(imds, metadata, caplog, status):
+def test_a_service_in_trouble_is_no_notice_and_logged_once_until_it_answers(imds, notices, caplog, status):
     imds.status = status
-    assert [read_notice(metadata) for _ in range(3)] == ["", "", ""]
+    assert [notices.read() for _ in range(3)] == ["", "", ""]
     [message] = caplog.messages
-    assert message.startswith("cannot ask whether the instance will be interrupted, will ask again: ")
+    assert message.startswith("could not poll for interruption notices; retrying: ")
     imds.status = 404
-    read_notice(metadata)
+    notices.read()
     imds.status = status
-    read_notice(metadata)
+    notices.read()
     assert len(caplog.messages) == 2
 
 
-def test_nobody_at_the_address_is_no_notice(imds, metadata):
+def test_nobody_at_the_address_is_no_notice(imds, notices):
     imds.close()
-    assert read_notice(metadata) == ""
-    assert metadata.is_troubled
+    assert notices.read() == ""
+    assert notices.is_failing
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,15 @@ def test_nobody_at_the_address_is_no_notice(imds, metadata):
         '{"action": "terminate", "time": "soon; echo"}',
     ],
 )
-def test_an_answer_that_ec2_does_not_document_is_no_notice(imds, metadata, caplog, text):
+def test_an_answer_that_ec2_does_not_document_is_no_notice(imds, notices, caplog, text):
     imds.status, imds.text = 200, text
-    assert read_notice(metadata) == ""
+    assert notices.read() == ""
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 def test_a_machine_whose_metadata_is_switched_off_is_not_asked(imds):
-    off = Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url, "AWS_EC2_METADATA_DISABLED": "true"})
-    assert read_notice(off) == ""
+    off = SpotNotices({"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url, "AWS_EC2_METADATA_DISABLED": "true"})
+    assert off.read() == ""
     assert imds.paths == []
 
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from deeplearning_agent.workload.provision_service import start_provisioning
-from deeplearning_agent.workload.run_script import RunScript
+from deeplearning_agent.workload.services import start_provisioning
+from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract.setting_parts import DataSettings, JobNeeds, ScriptSettings
 from deeplearning_node.programs import ProgramError
 

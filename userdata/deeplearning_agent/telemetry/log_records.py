@@ -1,15 +1,15 @@
-"""The lines that wait to be shipped: a bounded queue, into which saying something never blocks and never fails."""
+"""Log records: the fields of the shipped line, and the bounded queue of lines, into which logging never blocks."""
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from deeplearning_agent.telemetry.log_fields import LogFields, read_remark
 from deeplearning_contract.cluster_event import ClusterEvent
 from deeplearning_contract.log_record import MOST_DETAIL_CHARACTERS, TRACEBACK, LogLine, Speaker
-from deeplearning_contract.metrics import CLUSTER, NODE, PHASE, embed_metrics
+from deeplearning_contract.metrics import CLUSTER, NODE, PHASE, Metric, embed_metrics
 
 MOST_LINES = 10_000
 MOST_BYTES = 4 * 1024 * 1024
@@ -21,6 +21,39 @@ BATCH_BYTES = 1_048_576 - 4096
 BATCH_SECONDS = 23 * 3600
 """Below the limits of `PutLogEvents`: 10,000 events, 1 MiB, a day; a line that tells of dropped ones comes on top."""
 _FORMATTER = logging.Formatter()
+_ATTRIBUTE = "fields"
+
+
+@dataclass(frozen=True)
+class LogFields:
+    """Fields of a log record beside its message, for the shipped line."""
+
+    details: Mapping[str, Any] = field(default_factory=dict)  # Fields of the shipped line, such as `step` and `seconds`
+    metrics: Mapping[Metric, float] = field(default_factory=dict)  # What was measured
+    phase: str = ""  # The phase that a metric of formation is about
+    event: ClusterEvent | None = None  # The event that the account's bus is told; None for none
+    generation: int | None = None  # The generation that the node has come to know; None when it is no news
+    is_urgent: bool = False  # Whether the line is shipped at once
+    is_local: bool = True  # Whether the line belongs into the log that people read on the node
+
+    @property
+    def extra(self) -> dict[str, "LogFields"]:
+        """The fields as the calls of a logger take it."""
+        return {_ATTRIBUTE: self}
+
+
+NOTHING = LogFields()
+
+
+def read_fields(record: logging.LogRecord) -> LogFields:
+    """Return the fields of a record; empty ones when it has none."""
+    found = getattr(record, _ATTRIBUTE, NOTHING)
+    return found if isinstance(found, LogFields) else NOTHING
+
+
+def is_local(record: logging.LogRecord) -> bool:
+    """Return whether a record belongs into the log that people read on the node; a filter of handlers."""
+    return read_fields(record).is_local
 
 
 @dataclass(frozen=True)
@@ -40,18 +73,14 @@ class LogQueue(logging.Handler):
     """
     A handler that keeps lines and events until they are taken.
 
-    When more is said than is shipped, the oldest lines are dropped and counted.
-
-    Attributes:
-        generation: The generation that the node knows.
-        has_urgent: Set when a line is urgent.
+    When more is logged than is shipped, the oldest lines are dropped and counted.
     """
 
     def __init__(self, speaker: Speaker, generation: int = 0) -> None:
-        """Begin with nothing said."""
         super().__init__()
         self.speaker = speaker
         self.generation = generation
+        """The generation that the node knows."""
         self.has_urgent = threading.Event()
         self._guard = threading.RLock()  # The end of the process may interrupt the main thread in the middle of a line.
         self._lines: deque[QueuedLine] = deque()
@@ -62,7 +91,7 @@ class LogQueue(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record; raises nothing, whatever it holds."""
         try:
-            fields = read_remark(record)
+            fields = read_fields(record)
             if fields.generation is not None:
                 self.generation = fields.generation
             line = QueuedLine(record.created, self._write(record, fields))
@@ -79,19 +108,14 @@ class LogQueue(logging.Handler):
 
     @property
     def has_lines(self) -> bool:
-        """Whether lines wait."""
         return bool(self._lines)
 
     @property
     def has_events(self) -> bool:
-        """Whether events wait."""
         return bool(self._events)
 
     def take(self) -> tuple[list[QueuedLine], int]:
-        """
-        Take the oldest lines, as many as one call may carry, in the order of their times, and the number dropped
-        before.
-        """
+        """Take the oldest lines that fit into one call, in the order of their times, and the number dropped before."""
         taken: list[QueuedLine] = []
         room, first, last = BATCH_BYTES, float("inf"), float("-inf")
         with self._guard:
@@ -115,12 +139,11 @@ class LogQueue(logging.Handler):
             self._trim()
 
     def count_dropped(self, number: int) -> None:
-        """Note lines that will never arrive."""
+        """Count lines that will never arrive."""
         with self._guard:
             self._dropped += number
 
     def take_events(self) -> list[ClusterEvent]:
-        """Take all events that wait."""
         with self._guard:
             events = list(self._events)
             self._events.clear()

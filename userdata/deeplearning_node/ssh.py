@@ -1,10 +1,10 @@
 """
-Who may log in where: the node's host key, the master's user key, and the files that make both known.
+SSH between nodes: the node's host key, the master's user key, the files that make both known, and the `ssh` command.
 
 A private key never leaves the node that made it; only public keys travel.
 """
 
-from collections.abc import Iterable
+import os
 from pathlib import Path
 
 from deeplearning_contract.membership import Member, is_public_key, named_members
@@ -19,6 +19,20 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 KEYGEN_SECONDS = 30
 SSHD_SECONDS = 300
+CONNECT_SECONDS = 10
+
+# Only the agent's own known_hosts counts, no configuration of the user's changes where the call goes, and without one
+# no connection is shared: nothing is left behind.
+SSH_OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "UserKnownHostsFile=/dev/null",
+    "IdentitiesOnly=yes",
+    f"ConnectTimeout={CONNECT_SECONDS}",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=2",
+    "LogLevel=ERROR",
+)
 
 
 def read_host_key(node: Node) -> str:
@@ -64,7 +78,8 @@ def make_user_key(node: Node) -> str:
     key = node.path(f"{directory}/id_ed25519")
     if not _is_there(key):
         _make_key(node, str(key), f"deeplearning-{node.settings.cluster}")
-        _give(node, user, [str(key), f"{key}.pub"])
+        os.chown(key, *user.owner)
+        os.chown(f"{key}.pub", *user.owner)
     return _public_part(node, str(key))
 
 
@@ -99,17 +114,27 @@ def known_hosts_lines(members: tuple[Member, ...]) -> list[str]:
     ]
 
 
+def ssh_command(
+    user: LoginUser, address: str, shell_text: str, *, is_root: bool, has_terminal: bool = False
+) -> list[str]:
+    """
+    Return the program that runs a text in the login user's shell on a node, with the master's user key.
+
+    A caller that is root becomes the login user first. Default: without a terminal and standard input.
+    """
+    become = ["runuser", "-u", user.name, "--"] if is_root else []
+    terminal = ["-t"] if has_terminal else ["-n", "-T"]
+    options = [word for option in SSH_OPTIONS for word in ("-o", option)]
+    identity = ["-i", f"{user.home}/.ssh/id_ed25519", "-l", user.name]
+    return [*become, "ssh", "-F", "none", *terminal, *options, *identity, "--", address, shell_text]
+
+
 def _ssh_directory(node: Node, user: LoginUser) -> str:
     directory = node.path(f"{user.home}/.ssh")
     if not directory.is_dir():
         directory.mkdir(parents=True, mode=0o700)
-        _give(node, user, [str(directory)])
+        os.chown(directory, *user.owner)
     return f"{user.home}/.ssh"
-
-
-def _give(node: Node, user: LoginUser, paths: Iterable[str]) -> None:
-    argv = ["chown", f"{user.user_id}:{user.group_id}", *paths]
-    node.programs.run(argv, timeout_seconds=KEYGEN_SECONDS)
 
 
 def _is_there(key: Path) -> bool:
