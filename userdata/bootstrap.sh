@@ -35,7 +35,7 @@ cat >/etc/systemd/system/deeplearning-agent.service <<'UNIT'
 [Unit]
 Description=Forms the deep learning cluster and follows its membership
 Wants=network-online.target
-# After remote-fs.target: after a reboot systemd mounts what /etc/fstab has, and two mounts of one folder would pile up.
+# remote-fs.target: after a reboot systemd mounts what /etc/fstab has, and the agent must not do it too.
 After=network-online.target remote-fs.target dlami-nvme.service
 StartLimitIntervalSec=0
 
@@ -50,7 +50,7 @@ RestartSec=10
 # The run script outlives a restart of the agent, and the agent a rank that ran out of memory.
 KillMode=process
 OOMPolicy=continue
-# EFA and NCCL register memory, and jobs open many files.
+# Of run scripts; EFA locks memory.
 LimitMEMLOCK=infinity
 LimitNOFILE=1048576
 

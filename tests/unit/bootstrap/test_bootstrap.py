@@ -102,7 +102,7 @@ def test_installs_the_agent_as_a_service_and_starts_it(bootstrap, server):
     unit = (bootstrap.root / "etc/systemd/system/deeplearning-agent.service").read_text()
     assert f"ExecStart={sys.executable} -m deeplearning_agent\n" in unit
     assert "Restart=always\n" in unit
-    # Of run scripts: EFA wants all memory locked, and systemd.service(5) stops a service of which the kernel killed one.
+    # For run scripts: EFA locks memory, and OOMPolicy=stop would end the agent with a killed rank.
     assert {"LimitMEMLOCK=infinity", "LimitNOFILE=1048576", "OOMPolicy=continue"} <= set(unit.splitlines())
     (after,) = (line for line in unit.splitlines() if line.startswith("After="))
     assert "remote-fs.target" in after  # systemd mounts what /etc/fstab has, and the agent must find it mounted
