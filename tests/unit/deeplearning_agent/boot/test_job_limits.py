@@ -1,8 +1,11 @@
 """What the system allows jobs."""
 
+import pytest
+
 from deeplearning_agent.boot.job_limits import LIMITS, LOGIND, prepare_job_limits
 
 
+@pytest.mark.fault(69)
 def test_jobs_may_lock_memory_and_their_shared_memory_outlives_logins(lab):
     node = lab.node(1)
     prepare_job_limits(node)
