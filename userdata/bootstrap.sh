@@ -35,7 +35,8 @@ cat >/etc/systemd/system/deeplearning-agent.service <<'UNIT'
 [Unit]
 Description=Forms the deep learning cluster and follows its membership
 Wants=network-online.target
-After=network-online.target dlami-nvme.service
+# remote-fs.target: after a reboot systemd mounts what /etc/fstab has, and the agent must not do it too.
+After=network-online.target remote-fs.target dlami-nvme.service
 StartLimitIntervalSec=0
 
 [Service]
@@ -46,8 +47,12 @@ Environment=PYTHONUNBUFFERED=1
 ExecStart=__PYTHON__ -m deeplearning_agent
 Restart=always
 RestartSec=10
-# The run script outlives a restart of the agent.
+# The run script outlives a restart of the agent, and the agent a rank that ran out of memory.
 KillMode=process
+OOMPolicy=continue
+# Of run scripts; EFA locks memory.
+LimitMEMLOCK=infinity
+LimitNOFILE=1048576
 
 [Install]
 WantedBy=multi-user.target

@@ -202,7 +202,7 @@ class Lab(FaultInjection):
         return " ".join(self.find(instance_id).node.entry())
 
     def console(self, instance_id: str) -> str:
-        """Return what the machine's start and its service manager wrote."""
+        """Return what the machine's start wrote; what happened afterwards is in its journal and cloud-init's logs."""
         return (self.find(instance_id).node.folder / "console.log").read_text(errors="replace")
 
     def silence(self, instance_id: str) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -20,6 +21,23 @@ from cdk_rehearsal.machine import Machine
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START = Path(__file__).with_name("start_node.sh")
+CGROUP = "cdk-rehearsal"
+"""Folder of all nodes in the hierarchy of cgroup2."""
+_CLOUD = """datasource_list: [Ec2]
+datasource: {{Ec2: {{strict_id: false}}}}
+network: {{config: disabled}}
+locale: false
+ssh_genkeytypes: [ed25519, ecdsa]
+system_info:
+  default_user:
+    name: {user}
+    gecos: {user}
+    lock_passwd: true
+    groups: [adm, sudo]
+    sudo: ["ALL=(ALL) NOPASSWD:ALL"]
+    shell: /bin/bash
+"""
+"""Of cloud-init, as images for EC2 have it: the data source and the login user. The lab has set the network up."""
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
 
 
@@ -67,7 +85,9 @@ class Node:
             "etc/hostname": f"{name}\n",
             "etc/machine-id": f"{machine_id}\n",
             "etc/hosts": f"{hosts}{private_dns_name(self.machine)} {name}\n",
+            "etc/cloud/cloud.cfg.d/95-image.cfg": _CLOUD.format(user=self.machine.login_user),
             "usr/lib/lab/login-user": f"{self.machine.login_user}\n",
+            "usr/lib/lab/sys/hypervisor/uuid": f"ec2{str(uuid.UUID(machine_id))[3:]}\n",
         }
         self.disk.make(lower, files, faults.disk_bytes)
         write_faults(self.root, faults)
@@ -85,7 +105,9 @@ class Node:
         """
         (self.folder / "targets.json").write_text(json.dumps(targets))
         command = ["nsenter", f"--net={self.link.namespace_path}", "--", "unshare", *_NAMESPACES]
-        command += ["sh", str(_START), str(self.root), str(self.folder / "targets.json"), *map(str, file_systems)]
+        cgroup = f"{CGROUP}/{Path('/proc/self/ns/pid').stat().st_ino}-{self.machine.instance_id}"
+        arguments = (self.root, self.folder / "targets.json", cgroup, *file_systems)
+        command += ["sh", str(_START), *map(str, arguments)]
         with (self.folder / "console.log").open("ab") as console:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console)
         # Entering the node before it has left this machine's root would run programs on this machine.
@@ -98,7 +120,7 @@ class Node:
         self.process = process
 
     def console(self) -> str:
-        """Return what the node's start and its service manager wrote."""
+        """Return what the node's start wrote; what happened afterwards is in its journal and cloud-init's logs."""
         return (self.folder / "console.log").read_text(errors="replace")
 
     def kill(self) -> None:

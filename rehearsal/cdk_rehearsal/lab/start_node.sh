@@ -1,16 +1,36 @@
 #!/bin/sh
 # Becomes a node: runs in new mount, uts, ipc and pid namespaces, inside the node's network namespace.
-# usage: start_node.sh ROOT TARGETS [FILE_SYSTEM_FOLDER...]
+# usage: start_node.sh ROOT TARGETS CGROUP [FILE_SYSTEM_FOLDER...]
 set -eu
-root=$1 targets=$2
-shift 2
+root=$1 targets=$2 cgroup=$3
+
+# A cgroup of the node's own, then this script again in a cgroup namespace whose root it is: systemd needs one that it
+# may write. It groups processes and limits nothing. cgroup2 can be mounted beside the controllers of cgroup v1, too.
+if [ "$(readlink /proc/self/ns/cgroup)" = "$(readlink "/proc/$PPID/ns/cgroup")" ]; then
+    mount --make-rprivate /
+    mount -t cgroup2 cgroup2 "$root/mnt"
+    # Another rehearsal that ends removes empty cgroups: once more, then.
+    for attempt in 1 2; do
+        mkdir -p "$root/mnt/$cgroup"
+        echo $$ > "$root/mnt/$cgroup/cgroup.procs" && break
+    done
+    umount "$root/mnt"
+    exec unshare --cgroup sh "$0" "$@"
+fi
+shift 3
 
 # Whoever reads standard output waits for one line; everything else goes to the console.
 exec 3>&1 1>&2
 
-mount --make-rprivate /
 mount -t proc proc "$root/proc"
+# The kernel's settings are this machine's; those of the network are the node's.
+mount --bind "$root/proc/sys/net" "$root/proc/sys/net"
+mount --rbind "$root/proc/sys" "$root/proc/sys"
+mount -o remount,bind,ro "$root/proc/sys"
 mount -t sysfs -o ro sysfs "$root/sys"
+# What an instance's hypervisor says of itself, whatever this machine is: cloud-init knows EC2 by it.
+mount -t overlay -o "ro,lowerdir=$root/usr/lib/lab/sys:$root/sys" sys "$root/sys"
+mount -t cgroup2 -o nosuid,noexec,nodev cgroup2 "$root/sys/fs/cgroup"
 
 # The devices of a minimal machine; /dev of the host stays out of sight.
 mount -t tmpfs -o mode=755,size=1m dev "$root/dev"
@@ -37,11 +57,17 @@ for folder in "$@"; do
     mount --bind "$folder" "$root/run/lab/file-systems/${folder##*/}"
 done
 
+# A boot has an id of its own, which programs compare to see that the machine was restarted.
+cat /proc/sys/kernel/random/uuid > "$root/run/lab/boot-id"
+mount --bind "$root/run/lab/boot-id" "$root/proc/sys/kernel/random/boot_id"
+
 cd "$root"
 pivot_root . .
 umount -l .
 hostname "$(cat /etc/hostname)"
 echo ready >&3
 exec 3>&-
+# Without these capabilities systemd leaves this machine's clock, modules and debugging file systems alone.
 exec env --ignore-environment PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    tini -- /usr/lib/lab/supervisor
+    container=rehearsal setpriv --bounding-set=-sys_module,-sys_rawio,-sys_time \
+    /sbin/init --log-target=journal --show-status=no

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.lab.node import CGROUP
 
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
 _TERMINATED = 128 + signal.SIGTERM
@@ -72,6 +73,7 @@ def run_enclosed(module: str, argument: str) -> int:
         signal.signal(signal.SIGTERM, previous)
         process.kill()
         process.wait()
+        _remove_empty_cgroups()
     return _TERMINATED if is_terminated else status
 
 
@@ -87,6 +89,17 @@ def end_enclosure(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _remove_empty_cgroups() -> None:
+    """Remove the cgroups of ended nodes, of earlier rehearsals too: unlike namespaces, they outlive their processes."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    top = next((Path(point) / CGROUP for _, point, kind, *_ in mounts if kind == "cgroup2"), None)
+    if top is None:
+        return
+    for folder, _, _ in os.walk(top, topdown=False):
+        with contextlib.suppress(OSError):  # It has processes: the node of another rehearsal runs.
+            Path(folder).rmdir()
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:

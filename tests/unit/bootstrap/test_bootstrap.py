@@ -102,6 +102,10 @@ def test_installs_the_agent_as_a_service_and_starts_it(bootstrap, server):
     unit = (bootstrap.root / "etc/systemd/system/deeplearning-agent.service").read_text()
     assert f"ExecStart={sys.executable} -m deeplearning_agent\n" in unit
     assert "Restart=always\n" in unit
+    # For run scripts: EFA locks memory, and OOMPolicy=stop would end the agent with a killed rank.
+    assert {"LimitMEMLOCK=infinity", "LimitNOFILE=1048576", "OOMPolicy=continue"} <= set(unit.splitlines())
+    (after,) = (line for line in unit.splitlines() if line.startswith("After="))
+    assert "remote-fs.target" in after  # systemd mounts what /etc/fstab has, and the agent must find it mounted
     assert (bootstrap.root / "opt/deeplearning/agent/deeplearning_agent/__main__.py").exists()
     assert signals(server) == []
 
@@ -190,7 +194,7 @@ def test_a_command_that_fails_keeps_the_agent_from_starting_and_says_so(bootstra
 
 def test_is_glue_only_and_leaves_most_of_user_data_free():
     text = (USERDATA / "bootstrap.sh").read_text()
-    assert len(text.splitlines()) < 60
+    assert len(text.splitlines()) < 70
     words = set(text.split())
     assert not words & {"if", "for", "while", "until", "case", "jq", "awk", "sed", "grep"}
     assert len(text) + (USERDATA / "fetch_agent.py").stat().st_size < 10 * 1024

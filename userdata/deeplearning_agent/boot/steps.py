@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from deeplearning_agent.boot.efa_software import prepare_efa
 from deeplearning_agent.boot.instance_store import prepare_local_disk
+from deeplearning_agent.boot.job_limits import prepare_job_limits
 from deeplearning_agent.boot.mounts import mount_file_systems
 from deeplearning_agent.coordination.state_store import report_phase
 from deeplearning_agent.membership.host_files import write_host_files
@@ -56,6 +57,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     run("prepare EFA", lambda: prepare_efa(node, deadline))
     run("prepare the instance store", lambda: prepare_local_disk(node, deadline))
     run("mount the file system", lambda: mount_file_systems(node, deadline))
+    run("prepare the limits of jobs", lambda: prepare_job_limits(node))
     run("turn on the GPUs' persistence mode", lambda: turn_on_persistence(node))
     gpu_count = run("count GPUs", lambda: count_gpus(node))
     # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.

@@ -22,7 +22,7 @@ from cdk_rehearsal.lab.packages.debian_archive import write_index
 
 IMAGE_PACKAGES = (
     *("openssh-server", "openssh-client", "sudo", "curl", "ca-certificates", "iproute2", "procps", "mount", "hostname"),
-    *("netbase", "python3"),
+    *("netbase", "python3", "systemd", "systemd-sysv", "dbus", "libpam-systemd", "cloud-init"),
 )
 """
 What the image holds.
@@ -30,9 +30,6 @@ What the image holds.
 Ubuntu's cloud image has each of them, and of Python no pip, no ensurepip and no headers: its list of packages is beside
 it (https://cloud-images.ubuntu.com/releases/noble/release/, the file that ends with .manifest).
 """
-
-LAB_PACKAGES = ("tini",)
-"""What no image has: the first process of a node."""
 
 COMPILER_PACKAGES = ("g++", "make", "python3-dev", "python3-pip", "python3-venv")
 MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
@@ -68,7 +65,7 @@ class BaseRoot:
 
 def recipe_key() -> str:
     """Name the recipe by its content: another recipe is another folder in the cache."""
-    packages = (IMAGE_PACKAGES, LAB_PACKAGES, ARCHIVE_PACKAGES)
+    packages = (IMAGE_PACKAGES, ARCHIVE_PACKAGES)
     recipe = (SUITE, packages, UNREAD, _FINISH.read_text(), os.uname().machine)
     return f"{SUITE}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
 
@@ -102,7 +99,7 @@ def _build(work: Path, tell: Callable[[str], None]) -> Path:
     command = [
         *ENCLOSED,
         *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--keyring={ARCHIVE_KEYRING}"),
-        f"--include={','.join((*IMAGE_PACKAGES, *LAB_PACKAGES))}",
+        f"--include={','.join(IMAGE_PACKAGES)}",
         *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
         f"--customize-hook={' '.join(finish)}",
         SUITE,

@@ -29,6 +29,14 @@ sys.exit(main({arguments}))
 """
 
 
+_SESSION_AGENT = f"""[Unit]
+Description=amazon-ssm-agent
+[Service]
+ExecStart=/{_LIBRARY}/session-agent
+Restart=always
+"""
+
+
 @dataclass(frozen=True)
 class StandIn:
     """
@@ -49,13 +57,12 @@ STAND_INS = (
     StandIn(
         "Debian 12",
         "the image's distribution",
-        "has what the cluster uses of Ubuntu's cloud image, and tini beyond it; framework, compilers, pip and MPI only "
-        "in the layers that are listed here; of an image that the template names by its id nothing more is known",
+        "systemd, cloud-init and what else the cluster uses of Ubuntu's cloud image, without timers and dhclient; "
+        "framework, compilers, pip and MPI only in the layers that are listed here; of an image that the template "
+        "names by its id nothing more is known",
     ),
     StandIn("network namespaces", "EC2 instances", "one kernel, one bridge; no hypervisor, no EBS, no security groups"),
     StandIn("metadata service", "IMDSv2", "serves the documented paths the cluster uses; no IMDSv1, no hop limit"),
-    StandIn("cloud-init", "cloud-init", "login user, keys and user data that is a script, on an instance's first boot"),
-    StandIn("systemctl", "systemd", "runs real unit files of services; no cgroups, no dependencies, one target"),
     StandIn(
         "session agent",
         "the SSM agent",
@@ -142,6 +149,8 @@ def write_image_layer(
     environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
     files["etc/systemd/system.conf.d/10-image.conf"] = environment
     files["etc/environment"] = f"AWS_ENDPOINT_URL={endpoint_url}\n"
+    files["usr/lib/systemd/system/amazon-ssm-agent.service"] = _SESSION_AGENT
+    files["etc/systemd/system/multi-user.target.d/10-image.conf"] = "[Unit]\nWants=amazon-ssm-agent.service\n"
     if package_index_url:
         files["etc/pip.conf"] = _pip_configuration(package_index_url)
     if archive_url:
@@ -167,9 +176,7 @@ def _pip_configuration(index_url: str) -> str:
 
 def _launchers(*, has_gpus: bool) -> Mapping[str, str]:
     launchers = {
-        f"{_LIBRARY}/supervisor": ("supervisor", ""),
-        f"{_LIBRARY}/cloud-init": ("cloud_init", "sys.argv[1]"),
-        "usr/bin/systemctl": ("systemctl", "sys.argv[1:]"),
+        f"{_LIBRARY}/session-agent": ("session_agent", ""),
         "usr/sbin/mount.nfs4": ("mount_helper", '"mount.nfs4", sys.argv[1:]'),
     }
     if has_gpus:

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import http.client
 import json
-import threading
+import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
@@ -77,16 +77,11 @@ class Caller:
         return answer
 
 
-def start_agent(environment: Mapping[str, str]) -> None:
-    """Start the agent beside the caller, unless the image's environment does not say where AWS is."""
-    endpoint = environment.get("AWS_ENDPOINT_URL", "")
-    if endpoint:
-        threading.Thread(target=_run, args=(endpoint,), name="session-agent", daemon=True).start()
-
-
-def _run(endpoint: str) -> None:
+def main() -> int:
+    """Serve sessions for as long as the instance runs; return at once where the image does not say where AWS is."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
     pause, caller = _FIRST_PAUSE, Caller(endpoint)
-    while True:
+    while endpoint:
         try:
             for session_id in connect(caller):
                 pause = _FIRST_PAUSE
@@ -96,6 +91,7 @@ def _run(endpoint: str) -> None:
             pass  # no role yet, AWS does not answer, or it refuses: the agent goes on trying
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
+    return 0
 
 
 def connect(caller: Caller) -> Iterator[str]:

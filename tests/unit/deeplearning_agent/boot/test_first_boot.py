@@ -11,6 +11,7 @@ PREPARATION = [
     "prepare EFA",
     "prepare the instance store",
     "mount the file system",
+    "prepare the limits of jobs",
     "turn on the GPUs' persistence mode",
     "count GPUs",
     "check the node's health",
