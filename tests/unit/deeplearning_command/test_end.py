@@ -65,7 +65,8 @@ def heard(aws_server):
 
     def read():
         messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-        return [ClusterEvent.from_event(json.loads(message["Body"])) for message in messages]
+        events = [json.loads(message["Body"]) for message in messages]
+        return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
 
     return read
 
