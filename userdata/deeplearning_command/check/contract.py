@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from deeplearning_command.context import Context
@@ -39,7 +40,7 @@ _LOOP = "while read -u 10 host; do {act}; done 10<$DEEPLEARNING_WORKERS_PATH"
 SSH_LOOP = _LOOP.format(act='ssh -o "StrictHostKeyChecking no" $host hostname')
 """The predecessor's own loop, to the letter."""
 ECHO_LOOP = _LOOP.format(act="echo $host")
-MPIRUN_ABSENT = "no-mpirun-here"
+MPIRUN_ABSENT, NO_MPIRUN = "no-mpirun-here", "there is no mpirun here"
 _NAMES = "|".join(CONTRACT_VARIABLES)
 PRINT = f"printenv | grep -E '^({_NAMES})=' || true"
 _VARIABLE = re.compile(rf"^({_NAMES})=(.*)$", re.MULTILINE)
@@ -88,7 +89,7 @@ def check_environment(context: Context, expected: Mapping[str, str]) -> list[Che
         "systemd unit": lambda: context.programs.run([*privilege, "sh", "-c", _unit_text(context)], timeout_seconds=60),
         "mpirun -x": lambda: run_login(context, _mpirun_text()),
     }
-    return [_check_way(name, read, expected) for name, read in ways.items()]
+    return [_run_check(name, partial(_compare_way, read, expected), REMEDY) for name, read in ways.items()]
 
 
 def check_ssh(remote: Remote) -> Check:
@@ -108,15 +109,13 @@ def check_ssh(remote: Remote) -> Check:
     return Check(name, "ok", f"the variables are right on {len(results)} of {len(results)} hosts")
 
 
-def _check_way(name: str, read: Callable[[], str], expected: Mapping[str, str]) -> Check:
-    try:
-        output = read()
-    except (OSError, ValueError, ProgramError) as error:
-        return Check(name, "fault", explain(error), REMEDY)
+def _compare_way(read: Callable[[], str], expected: Mapping[str, str]) -> str:
+    output = read()
     if MPIRUN_ABSENT in output:
-        return Check(name, "absent", "there is no mpirun here")
-    difference = compare(expected, output)
-    return Check(name, "fault", difference, REMEDY) if difference else Check(name, "ok", "the variables are right")
+        return NO_MPIRUN
+    if difference := compare(expected, output):
+        raise FaultError(difference)
+    return "the variables are right"
 
 
 def _unit_text(context: Context) -> str:
@@ -158,13 +157,15 @@ def check_contract(context: Context, membership: InstalledMembership) -> list[Ch
         ("shared file system", _write_shared, f"see `mount | grep {mount_point}` and the permissions of its root"),
         ("discover_hosts", _discover, LOG_REMEDY),
     )
-    found = []
-    for name, check, remedy in checks:
-        try:
-            found.append(Check(name, "ok", check(context, membership)))
-        except (OSError, ValueError, ProgramError, FaultError) as error:  # noqa: PERF203 - each check counts
-            found.append(Check(name, "fault", explain(error), remedy))
-    return found
+    return [_run_check(name, partial(check, context, membership), remedy) for name, check, remedy in checks]
+
+
+def _run_check(name: str, check: Callable[[], str], remedy: str) -> Check:
+    try:
+        found = check()
+    except (OSError, ValueError, ProgramError, FaultError) as error:
+        return Check(name, "fault", _explain(error), remedy)
+    return Check(name, "absent" if found == NO_MPIRUN else "ok", found)
 
 
 def _compare_files(context: Context, membership: InstalledMembership) -> str:
@@ -274,7 +275,7 @@ def run_login(context: Context, shell_text: str, seconds: float = PROGRAM_SECOND
     return run_clean(context, ["bash", "-l", "-c", shell_text], seconds)
 
 
-def explain(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """Return in one line why a check failed; of a program its own last words."""
     if isinstance(error, ProgramError) and not (error.is_late or error.is_missing):
         return last_line(error.output) or clean(str(error))

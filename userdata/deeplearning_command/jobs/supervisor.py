@@ -110,10 +110,7 @@ def detach(prepared: PreparedRun, lock: int) -> int:
     """
     Let a child in a session of its own supervise the run, and return 0; the job's own status comes into the run's.
 
-    Args:
-        prepared: The run.
-        lock: Handle that lets no other command begin a job; this process and its child hold it until the run's status
-            is `running`.
+    While `lock` is open no other command begins a job: this process and its child hold it until the run has a status.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -189,9 +186,8 @@ def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
     if outcome.cause:
         steps.report(outcome.cause)
     if outcome.state == "failed":
-        report = explain_failure(run, prepared.plan, outcome)
-        status = report.status
-        for line in report.lines:
+        status, lines = explain_failure(run, prepared.plan, outcome)
+        for line in lines:
             steps.report(line)
     present = run.read_status()
     if present is not None:

@@ -1,6 +1,5 @@
 """Report of a failed run: the first failed rank and its last lines."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_jobs.launchers import LAUNCHERS
@@ -16,30 +15,22 @@ READ_LINES = 2000
 """Of a launcher's log; its report of the first failure is near the end."""
 
 
-@dataclass(frozen=True)
-class FailureReport:
-    """Report of the first failure: status of the rank, or of its launcher where none is named, and lines to show."""
-
-    status: int
-    lines: tuple[str, ...]
-
-
-def explain_failure(run: Run, plan: LaunchPlan, outcome: RunOutcome) -> FailureReport:
-    """Read the logs of a failed run."""
+def explain_failure(run: Run, plan: LaunchPlan, outcome: RunOutcome) -> tuple[int, tuple[str, ...]]:
+    """Return status and lines to show of the first failure: of the rank, or of the launcher where it names none."""
     process = outcome.failed
     if process is None:
-        return FailureReport(outcome.status, ())
+        return outcome.status, ()
     own_log = run.log(process.name)
     found = _find_rank(plan, "\n".join(read_last_lines(own_log, READ_LINES)))
     if found is None:
         rank_name = process.environment.get(RANK_VARIABLE)
         log = run.path / (f"{process.name}.log" if rank_name is None else f"rank-{rank_name}.log")
-        return FailureReport(outcome.status, _show(process.host, log, own_log))
+        return outcome.status, _show(process.host, log, own_log)
     rank, code = found
     status = 128 - code if code < 0 else code
     host = plan.hosts[min(rank // plan.slots, len(plan.hosts) - 1)].name
     head = f"rank {rank} on {host} failed first, with status {status}"
-    return FailureReport(status, (head, *_show(host, run.path / f"rank-{rank}.log", own_log)))
+    return status, (head, *_show(host, run.path / f"rank-{rank}.log", own_log))
 
 
 def _find_rank(plan: LaunchPlan, said: str) -> tuple[int, int] | None:

@@ -89,16 +89,10 @@ class Supervision:
         followers: Iterable[LogFollower] = (),
     ) -> None:
         """
-        Bind the run; starts nothing.
+        Bind the run; starts nothing. Default: the machine's clock, and no logs to show during the run.
 
-        Args:
-            run: Takes the logs in its folder.
-            plan: The processes to start.
-            shells: Access to the hosts.
-            programs: This node's programs.
-            end_everywhere: Ends the run's processes on every host, and returns when they are gone.
-            clock: Default: the machine's.
-            followers: Logs to show during the run, that of rank 0 first.
+        `end_everywhere` ends the run's processes on every host, and returns when they are gone. `followers` begin with
+        the log of rank 0.
         """
         self._run = run
         self._plan = plan
@@ -116,11 +110,7 @@ class Supervision:
         self._signal = self._signal or signal_number
 
     def carry_out(self) -> RunOutcome:
-        """
-        Run the plan to its end.
-
-        Effects: processes on the hosts, none of which remains, and a log a process in the run's folder.
-        """
+        """Run the plan to its end: processes on the hosts, none of which remains, and a log a process in the folder."""
         waiting = list(self._plan.processes)
         try:
             while True:
