@@ -4,9 +4,8 @@ import pytest
 
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import Host, LaunchPlan, Process
-from deeplearning_jobs.runs.failure_report import explain_failure
 from deeplearning_jobs.runs.job_folder import JobFolder
-from deeplearning_jobs.runs.supervision import RunOutcome
+from deeplearning_jobs.runs.supervision import RunOutcome, explain_failure
 
 # As horovodrun 0.28, Open MPI 4.1 and torchrun 2.x print it.
 HOROVOD = """

@@ -15,11 +15,10 @@ from deeplearning_command.jobs.stop import describe_left, end_run
 from deeplearning_command.terminal import RefusedError
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
-from deeplearning_jobs.runs.failure_report import explain_failure
 from deeplearning_jobs.runs.job_folder import Run, now
 from deeplearning_jobs.runs.log_follower import LogFollower
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
-from deeplearning_jobs.runs.supervision import RunOutcome, Supervision
+from deeplearning_jobs.runs.supervision import RunOutcome, Supervision, explain_failure
 from deeplearning_node.deadline import Clock
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
