@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.document import ContractError, field, read_record
 from deeplearning_contract.reason import MAX_REASON
 
 EVENT_SOURCE = "deeplearning-cdk"
@@ -19,9 +18,6 @@ class EventKind(str, Enum):
     DEGRADED = "Deep Learning Cluster Degraded"
     FAILED = "Deep Learning Cluster Failed"
     FINISHED = "Deep Learning Cluster Finished"
-
-
-DETAIL_TYPES = tuple(kind.value for kind in EventKind)
 
 
 def name_source(cluster: str) -> str:
@@ -55,17 +51,6 @@ class ClusterEvent:
             **{name: getattr(self, name)[:MAX_REASON] for name in ("reason", "cause", "remedy")},
         }
         return {"Source": name_source(self.cluster), "DetailType": self.kind.value, "Detail": json.dumps(detail)}
-
-    @classmethod
-    def from_event(cls, event: dict[str, Any]) -> "ClusterEvent":
-        """
-        Read an event as EventBridge delivers it; ContractError for an event that is none of the cluster that it names.
-        """
-        detail = {**field(event, "detail", dict, "event"), "kind": event.get("detail-type")}
-        found = read_record(cls, detail, "event.detail")
-        if event.get("source") != name_source(found.cluster):
-            raise ContractError(f"event.source must be {name_source(found.cluster)}, got {event.get('source')!r}")
-        return found
 
 
 def put_events_request(*events: ClusterEvent) -> dict[str, Any]:

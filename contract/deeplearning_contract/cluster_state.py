@@ -127,12 +127,7 @@ class ClusterState:
 
     @classmethod
     def from_item(cls, item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> "ClusterState":
-        """
-        Read the DynamoDB item, and the parts that a long document refers to, in the order of `part_requests`.
-
-        Raises:
-            ContractError: The items do not have the contract's shape.
-        """
+        """Read the DynamoDB item, and the parts that a long document refers to, in the order of `part_requests`."""
         state = parse_record(cls, _join(item, parts), "state")
         if state.user_key and not is_public_key(state.user_key):
             raise ContractError(f"state.user_key must be an SSH public key, got {excerpt(state.user_key)}")
@@ -145,12 +140,7 @@ def get_request(table: str, cluster: str) -> dict[str, Any]:
 
 
 def part_requests(table: str, item: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    """
-    Build the arguments of a `get_item` for each part of a long document; none for a short one.
-
-    Raises:
-        ContractError: The reference does not have the contract's shape.
-    """
+    """Build the arguments of a `get_item` for each part of a long document; none for a short one."""
     if "parts" not in item:
         return ()
     try:

@@ -6,7 +6,7 @@ itself; who sent it is proved by the queue's `SenderId`, never by its body.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
 from deeplearning_contract.document import ContractError, excerpt, parse_object, read_record
@@ -58,18 +58,8 @@ class NodeReport:
 
     def to_body(self) -> str:
         """Return the message body."""
-        return json.dumps(
-            {
-                "kind": "report",
-                "cluster": self.cluster,
-                "instance_id": self.instance_id,
-                "stage": self.stage.value,
-                "generation": self.generation,
-                "member": self.member.to_document() if self.member else None,
-                "sequence": self.sequence,
-                **{name: getattr(self, name)[:MAX_REASON] for name in _REASON_FIELDS},
-            }
-        )
+        member = self.member.to_document() if self.member else None
+        return json.dumps({"kind": "report", **asdict(self.shorten()), "stage": self.stage.value, "member": member})
 
     @classmethod
     def from_body(cls, body: str) -> "NodeReport":
@@ -88,4 +78,8 @@ class NodeReport:
         for key, count in (("generation", report.generation), ("sequence", report.sequence)):
             if not 0 <= count <= MOST_COUNTED:
                 raise ContractError(f"report.{key} must be from 0 to {MOST_COUNTED}, got {excerpt(count)}")
-        return replace(report, **{name: getattr(report, name)[:MAX_REASON] for name in _REASON_FIELDS})
+        return report.shorten()
+
+    def shorten(self) -> "NodeReport":
+        """Return the same report with its reason within `MAX_REASON`."""
+        return replace(self, **{name: getattr(self, name)[:MAX_REASON] for name in _REASON_FIELDS})

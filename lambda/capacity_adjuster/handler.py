@@ -15,13 +15,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
-from capacity_adjuster.aws.invocation_clock import InvocationClock
 from capacity_adjuster.aws.log_lines import write_lines
 from capacity_adjuster.aws.state_table import StateTable
 from capacity_adjuster.events.capacity_block import announce_expiry, read_warning
 from capacity_adjuster.events.notifications import describe_event, is_test, read_budget_message
 from capacity_adjuster.events.stack_request import answer_stack, is_stack_request
-from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.adapters import Adapters, InvocationClock
 from capacity_adjuster.reconcile.capacity_metrics import log_capacity
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request

@@ -122,7 +122,7 @@ COMMANDS = (
     ),
     Command("end", "cluster.end", "end the cluster", {0: "the cluster ends", 2: "it does not"}),
     Command("completion", "completion", "print the completion of commands for a shell", {0: "printed"}),
-    Command("node-facts", "jobs.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
+    Command("node-facts", "remote.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
     Command(
         "stop-when-idle", "cluster.stop_when_idle", "", {0: "the cluster ends", 2: "it does not"}, is_internal=True
     ),
@@ -152,11 +152,8 @@ def main(
     """
     Run one command, and return its exit status: 0, 1 for bad news, 2 for no answer, 130 when interrupted.
 
-    Args:
-        arguments: The command line, without the program.
-        root: Where the node's file tree begins; `/` but for tests.
-        programs: The node's programs. Default: those of the user's `PATH` and of the system.
-        clock: Measures pauses. Default: the machine's.
+    `root` is where the node's file tree begins. Default: the programs of the user's `PATH` and of the system, and the
+    machine's clock.
     """
     options = make_parser(*arguments[:1]).parse_args(arguments)
     from deeplearning_command.context import Context  # noqa: PLC0415 - help is printed without it

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from capacity_adjuster.policy.breaker import Breaker
 from capacity_adjuster.policy.requested_capacity import BLANK_REQUEST, RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
 from deeplearning_contract.document import ContractError, parse_record
 

@@ -53,12 +53,9 @@ def announce_expiry(
     warning: ExpiryWarning, *, reservation_id: str, records: StateTable, notify_master: Callable[[Doorbell], None]
 ) -> str:
     """
-    Write a warning into the state record and notify the master; a warning that is known changes nothing.
+    Write a warning into the state record and notify the master; return the outcome for the log.
 
-    Returns the outcome for the log.
-
-    Raises:
-        RuntimeError: Other writers were faster each time, so that Lambda retries.
+    A warning that is known changes nothing. RuntimeError where other writers are faster each time: Lambda retries.
     """
     if warning.reservation_id != reservation_id:
         return f"no node of this cluster is in {warning.reservation_id}"

@@ -53,9 +53,8 @@ def answer_stack(
     """
     Record a request of CloudFormation for capacity, apply it, and send the response; return the outcome for the log.
 
-    Raises:
-        RuntimeError: Another invocation changes capacity while the cluster is to be deleted; Lambda retries.
-        OSError: CloudFormation's URL refused the response; Lambda retries.
+    Raises RuntimeError where another invocation changes capacity while the cluster is to be deleted, and OSError where
+    CloudFormation's URL refuses the response: Lambda retries.
     """
     answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
     answer |= {_ID: event.get(_ID) or f"{RESOURCE_BEGIN}{event['RequestId']}", "Status": "SUCCESS"}
@@ -81,7 +80,7 @@ def _ask(
     request = read_request(event, answer[_ID])
     if _is_unchanged(event):
         return "no count has changed"
-    _persist(adapters, lambda: _record(adapters, request))
+    _persist(adapters, lambda: _write_next(adapters, lambda requested: record_request(requested, request)))
     try:
         return str(_persist(adapters, lambda: _carry_out(capacity_change)))
     except (BotoCoreError, ClientError, ContractError, TimeoutError) as error:
@@ -113,32 +112,26 @@ def _is_unchanged(event: Mapping[str, Any]) -> bool:
     return isinstance(old, Mapping) and all(old.get(name) == event["ResourceProperties"].get(name) for name in _WISHED)
 
 
-def _record(adapters: Adapters, request: CapacityRequest) -> bool:
-    requested = adapters.records.read(RequestedCapacity)
-    following = record_request(requested, request)
-    if following is None:
-        return True
-    return not is_held(requested, adapters.clock.now()) and adapters.records.write(following)
-
-
 def _carry_out(capacity_change: CapacityChange) -> str:
     outcome = capacity_change.run()
     return "" if capacity_change.is_under_way() else outcome or "the request was carried out before"
 
 
 def _end(adapters: Adapters, resource: str) -> str:
-    def end() -> bool:
-        requested = adapters.records.read(RequestedCapacity)
-        following = cancel_request(requested, resource)
-        if following is None:
-            return True
-        return not is_held(requested, adapters.clock.now()) and adapters.records.write(following)
-
     try:
-        _persist(adapters, end)
+        _persist(adapters, lambda: _write_next(adapters, lambda requested: cancel_request(requested, resource)))
     except TimeoutError as error:
         raise RuntimeError("another invocation asks for capacity; the deletion waits for it") from error
     return "the cluster is deleted, so that no more capacity is asked for"
+
+
+def _write_next(adapters: Adapters, follow: Callable[[RequestedCapacity | None], RequestedCapacity | None]) -> bool:
+    """Write the record that follows the present one, which no living invocation may hold; None needs no write."""
+    requested = adapters.records.read(RequestedCapacity)
+    following = follow(requested)
+    if following is None:
+        return True
+    return not is_held(requested, adapters.clock.now()) and adapters.records.write(following)
 
 
 def _persist(adapters: Adapters, attempt: Callable[[], Any]) -> Any:

@@ -7,17 +7,15 @@ and a request write their records and then read each other's, so that one of the
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity, find_due, is_held, is_idle, plan_targets
-from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_policy import is_at_rest
-from capacity_adjuster.policy.stop_record import StopRecord
-from capacity_adjuster.reconcile.adapters import Adapters
-from capacity_adjuster.reconcile.shutdown import LOST_RACE
+from capacity_adjuster.policy.stop_policy import StopRecord, is_at_rest
+from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
+from capacity_adjuster.reconcile.confirmation import Confirmation
 
 logger = logging.getLogger(__name__)
 ASKED = "capacity was asked for"
@@ -25,19 +23,11 @@ SETTLED = "nothing is asked for: the cluster is stopped, has failed, or had capa
 
 
 class CapacityChange:
-    """
-    Applies the stack's request for capacity, as far as one invocation gets.
+    """Applies the stack's request for capacity, as far as one invocation gets."""
 
-    `end_lease` returns the second since the epoch after which this invocation is certainly over. `resume` resumes the
-    processes of a shrink whose invocation has died, and returns whether this invocation did it.
-    """
-
-    def __init__(
-        self, adapters: Adapters, *, end_lease: Callable[[], int], resume: Callable[[Adjustment], bool]
-    ) -> None:
+    def __init__(self, adapters: Adapters, confirmation: Confirmation) -> None:
         self._adapters = adapters
-        self._end_lease = end_lease
-        self._resume = resume
+        self._confirmation = confirmation
 
     def run(self, groups: Sequence[GroupObservation] | None = None) -> str:
         """
@@ -55,10 +45,11 @@ class CapacityChange:
         asks = plan_targets(requested, groups)
         if asks is None:
             return ""
-        intended = requested.intend(() if is_idle(records.read_state(), requested, groups) else asks, self._end_lease())
+        asks = () if is_idle(records.read_state(), requested, groups) else asks
+        intended = requested.intend(asks, self._adapters.end_lease())
         if not records.write(intended):
             return LOST_RACE
-        if not self._may_ask():
+        if not self._confirmation.has_no_shrink():
             return "the request waits for a shrink" if records.write(intended.release(requested.asks)) else LOST_RACE
         outcome = SETTLED
         if intended.asks and not self._is_stopped(groups):
@@ -70,13 +61,6 @@ class CapacityChange:
         """Return whether capacity is being asked for."""
         requested = self._adapters.records.read(RequestedCapacity)
         return requested is not None and requested.is_open
-
-    def _may_ask(self) -> bool:
-        """Return whether no shrink is under way that could lower again what is raised; a dead one is ended."""
-        shrink = self._adapters.records.read(Adjustment)
-        if shrink is None or not shrink.is_open:
-            return True
-        return not shrink.is_held(self._adapters.clock.now()) and self._resume(shrink)
 
     def _is_stopped(self, groups: Sequence[GroupObservation]) -> bool:
         # A stopped cluster stays stopped, whatever the stack asks for, until its user scales it up.

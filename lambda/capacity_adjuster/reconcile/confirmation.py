@@ -1,6 +1,4 @@
-"""
-Reads no more than the decision needs, and confirms it by a second read.
-"""
+"""Observations of one invocation: no more reads than the decision needs, and a second read that confirms it."""
 
 from dataclasses import replace
 
@@ -31,15 +29,7 @@ RESERVE_SECONDS = 10
 
 
 class Confirmation:
-    """
-    Observations of one invocation.
-
-    Attributes:
-        observed: The groups.
-        state: The state record; None before there is one.
-        adjustment: The record of the last shrink; None before there is one, or when it cannot matter.
-        has_read_state: Whether the state record was read; while instances come and go it is not.
-    """
+    """Observations of one invocation; the records are None before there are any."""
 
     def __init__(self, settings: AdjusterSettings, adapters: Adapters) -> None:
         self._settings = settings
@@ -50,8 +40,8 @@ class Confirmation:
         """Groups whose launches die early, so that the next attempt is under way at most looks."""
         self.observed = ClusterObservation()
         self.state: ClusterState | None = None
-        self.adjustment: Adjustment | None = None
-        self.has_read_state = False
+        self.adjustment: Adjustment | None = None  # None also when it cannot matter
+        self.has_read_state = False  # While instances come and go the state record is not read
 
     @property
     def is_published(self) -> bool:
@@ -94,6 +84,23 @@ class Confirmation:
                 self.state = self._adapters.records.read_state()
             last, decision = decision, self._look(own)
         return decision
+
+    def has_no_shrink(self) -> bool:
+        """Return whether no shrink is under way that changes desired; one whose invocation has died is ended."""
+        shrink = self._adapters.records.read(Adjustment)
+        if shrink is None or not shrink.is_open:
+            return True
+        return not shrink.is_held(self._adapters.clock.now()) and self.resume_shrink(shrink)
+
+    def resume_shrink(self, orphan: Adjustment) -> bool:
+        """Resume what a dead invocation suspended; only the invocation that takes over its record may."""
+        adapters = self._adapters
+        taken = replace(orphan, revision=orphan.revision + 1, lease_until=adapters.end_lease())
+        if not adapters.records.write(taken):
+            return False
+        adapters.groups.resume(taken.group, taken.processes)
+        self.adjustment = taken.close()
+        return adapters.records.write(self.adjustment)
 
     def _choose_pause(self, decision: Decision, *, is_held: bool) -> float | None:
         """Choose the seconds until the next look; None when there is none, in this invocation."""

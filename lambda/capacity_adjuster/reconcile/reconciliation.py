@@ -22,10 +22,10 @@ from capacity_adjuster.policy.decision import (
     judge_denial,
 )
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.confirmation import RESERVE_SECONDS, Confirmation
-from capacity_adjuster.reconcile.shutdown import LOST_RACE, Shutdown
+from capacity_adjuster.reconcile.shutdown import Shutdown
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.log_record import REASON, REMEDY
@@ -33,9 +33,6 @@ from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
-
-_SKEW_SECONDS = 5
-"""Clocks of two invocations differ by less."""
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"})
 
 
@@ -48,27 +45,19 @@ class Reconciliation:
         self._settings = settings
         self._adapters = adapters
         self._budget_message = budget_message
-        self._confirmation = Confirmation(settings, adapters)
-        self._shutdown = Shutdown(
-            settings, adapters, self._confirmation, end_lease=self._end_lease, resume=self._resume
-        )
-        self.capacity_change = CapacityChange(adapters, end_lease=self._end_lease, resume=self._resume)
+        self.confirmation = Confirmation(settings, adapters)
+        self._shutdown = Shutdown(settings, adapters, self.confirmation)
+        self.capacity_change = CapacityChange(adapters, self.confirmation)
         self._is_watching = False
-
-    @property
-    def confirmation(self) -> Confirmation:
-        """What it has seen."""
-        return self._confirmation
 
     def run(self) -> str:
         """
         Reconcile as far as one invocation goes, and return the outcome for the log.
 
-        Raises:
-            botocore.exceptions.ClientError: AWS refused a call; the next invocation goes on from there.
-            OSError: The stack's signal could not be delivered.
+        Raises ClientError where AWS refuses a call, and OSError where the stack's URL refuses the signal; the next
+        invocation goes on from there.
         """
-        confirmation = self._confirmation
+        confirmation = self.confirmation
         try:
             why = confirmation.read_once()
             # A message of AWS Budgets comes once: its stop is recorded first, and the request then gives way to it.
@@ -98,7 +87,7 @@ class Reconciliation:
 
     def _converge(self) -> str:
         while True:
-            decision = self._confirmation.read_until_stable()
+            decision = self.confirmation.read_until_stable()
             logger.info("decided: %s", describe_decision(decision))
             match decision:
                 case Wait():
@@ -106,7 +95,7 @@ class Reconciliation:
                 case Verdict():
                     return self._write_verdict(decision)
                 case Resume():
-                    is_done = self._resume(decision.adjustment)
+                    is_done = self.confirmation.resume_shrink(decision.adjustment)
                 case Shrink():
                     is_done = self._shrink(decision)
                 case Trip():
@@ -132,7 +121,7 @@ class Reconciliation:
 
     def _shrink(self, decision: Shrink) -> bool:
         """Lower desired to what launched, unless that changes before nothing can launch any more."""
-        groups, records, confirmation = self._adapters.groups, self._adapters.records, self._confirmation
+        groups, records, confirmation = self._adapters.groups, self._adapters.records, self.confirmation
         opened = Adjustment(
             revision=1 + (confirmation.adjustment.revision if confirmation.adjustment else 0),
             group=decision.group,
@@ -143,7 +132,7 @@ class Reconciliation:
             cause=decision.reason.cause,
             remedy=decision.reason.remedy,
             processes=decision.processes,
-            lease_until=self._end_lease(),
+            lease_until=self._adapters.end_lease(),
         )
         if not records.write(opened):
             return False
@@ -162,19 +151,9 @@ class Reconciliation:
         confirmation.adjustment = opened.end_at(desired)
         return records.write(confirmation.adjustment)
 
-    def _resume(self, orphan: Adjustment) -> bool:
-        """Resume what a dead invocation suspended; only who gets hold of its record may."""
-        records = self._adapters.records
-        taken = replace(orphan, revision=orphan.revision + 1, lease_until=self._end_lease())
-        if not records.write(taken):
-            return False
-        self._adapters.groups.resume(taken.group, taken.processes)
-        self._confirmation.adjustment = taken.close()
-        return records.write(taken.close())
-
     def _trip(self, decision: Trip) -> bool:
         """Suspend the launches; the record comes first, so that a crash in between is made good."""
-        records, breaker = self._adapters.records, replace(decision.breaker, lease_until=self._end_lease())
+        records, breaker = self._adapters.records, replace(decision.breaker, lease_until=self._adapters.end_lease())
         if not records.write(breaker):
             return False
         self._adapters.groups.suspend(breaker.group, (LAUNCH_PROCESS,))
@@ -186,7 +165,7 @@ class Reconciliation:
         if state.phase is Phase.FAILED:
             # A master that publishes after this read has a cluster that cannot be: the stack's failure stays right.
             # Who may not read the item tells the stack all the same; the conditional write overwrites nothing.
-            if not is_blind and records.read_state() != self._confirmation.state:
+            if not is_blind and records.read_state() != self.confirmation.state:
                 return LOST_RACE
             # The signal is safe to repeat, and the item says that nothing is left to do: so the item comes second.
             logger.error(
@@ -204,7 +183,3 @@ class Reconciliation:
         if state.phase is Phase.LAUNCHED:
             self._adapters.notify_master(Doorbell(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()
-
-    def _end_lease(self) -> int:
-        clock = self._adapters.clock
-        return math.ceil(clock.now() + clock.remaining() + _SKEW_SECONDS)

@@ -8,14 +8,20 @@ call, so each writes its record and then reads the others': one of them sees the
 
 import logging
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity, is_held
-from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_policy import NOTICE_BEGIN, Allow, Begin, Rest, is_up, judge_stop, plan_notice
-from capacity_adjuster.policy.stop_record import StopRecord
-from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.policy.stop_policy import (
+    NOTICE_BEGIN,
+    AlreadyStopped,
+    ScaledUpAgain,
+    StartStop,
+    StopRecord,
+    is_up,
+    judge_stop,
+    plan_notice,
+)
+from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
 from capacity_adjuster.reconcile.confirmation import Confirmation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
@@ -24,28 +30,17 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
-LOST_RACE = "another writer was faster"
 _OVER = 1
 """A lease that is over in any case: the next invocation carries the stop on."""
 
 
 class Shutdown:
-    """Stops the cluster, as far as one invocation gets; arguments as of `CapacityChange`."""
+    """Stops the cluster, as far as one invocation gets."""
 
-    def __init__(
-        self,
-        settings: AdjusterSettings,
-        adapters: Adapters,
-        confirmation: Confirmation,
-        *,
-        end_lease: Callable[[], int],
-        resume: Callable[[Adjustment], bool],
-    ) -> None:
+    def __init__(self, settings: AdjusterSettings, adapters: Adapters, confirmation: Confirmation) -> None:
         self._settings = settings
         self._adapters = adapters
         self._confirmation = confirmation
-        self._end_lease = end_lease
-        self._resume = resume
 
     def run(self, message_id: str = "") -> str:
         """
@@ -59,11 +54,11 @@ class Shutdown:
         groups, now = self._confirmation.observed.groups, self._adapters.clock.now()
         record = self._adapters.records.read(StopRecord) or StopRecord()
         match judge_stop(groups, record, settings=self._settings, message_id=message_id, now=now):
-            case Begin(record=following):
+            case StartStop(record=following):
                 return self._stop(following)
-            case Rest(why=why):
+            case AlreadyStopped(why=why):
                 return self._withdraw() or why
-            case Allow(record=following):
+            case ScaledUpAgain(record=following):
                 logger.info("the cluster was scaled up after its stop (%s): its time begins anew", following.cause)
                 return "" if self._adapters.records.write(following) else LOST_RACE
         return self._tell(plan_notice(groups, record, settings=self._settings, now=now))
@@ -77,7 +72,7 @@ class Shutdown:
         return believed.is_open or believed.is_stopped
 
     def _stop(self, begun: StopRecord) -> str:
-        adapters, record = self._adapters, begun.hold(self._end_lease())
+        adapters, record = self._adapters, replace(begun, lease_until=self._adapters.end_lease())
         if not adapters.records.write(record):
             return LOST_RACE
         if why := self._find_hindrance():
@@ -96,14 +91,9 @@ class Shutdown:
 
     def _find_hindrance(self) -> str:
         """Return which invocation may raise again what a stop lowers; a shrink that died is ended."""
-        adapters, now = self._adapters, self._adapters.clock.now()
-        if is_held(adapters.records.read(RequestedCapacity), now):
+        if is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now()):
             return "the stop waits for capacity that is being asked for"
-        shrink = adapters.records.read(Adjustment)
-        if shrink is None or not shrink.is_open:
-            return ""
-        is_ended = not shrink.is_held(now) and self._resume(shrink)
-        return "" if is_ended else "the stop waits for a shrink"
+        return "" if self._confirmation.has_no_shrink() else "the stop waits for a shrink"
 
     def _send_end(self, cause: str) -> None:
         state = self._confirmation.state or self._adapters.records.read_state()

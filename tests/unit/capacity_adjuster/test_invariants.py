@@ -9,7 +9,7 @@ from test_crashes import make_world
 from test_histories import boot_in_vain, form, kill, launch
 from test_wish import create
 
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole

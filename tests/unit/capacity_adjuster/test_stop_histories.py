@@ -13,7 +13,7 @@ from test_crashes import MOST_CALLS
 from test_histories import boot_in_vain, kill
 from test_scaling_model import THOROUGH
 
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole

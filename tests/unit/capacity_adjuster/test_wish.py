@@ -17,7 +17,7 @@ from capacity_adjuster.events.notifications import describe_event
 from capacity_adjuster.events.stack_request import is_stack_request
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, RequestedCapacity, find_due, plan_targets
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.document import parse_record
 from deeplearning_contract.names import NodeRole

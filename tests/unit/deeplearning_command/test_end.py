@@ -10,14 +10,13 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from deeplearning_command.cluster import end as end_command
-from deeplearning_command.cluster import idle_watch
 from deeplearning_command.cluster import stop_when_idle as idle_command
 from deeplearning_command.context import Context
 from deeplearning_command.main import make_parser
 from deeplearning_command.remote.nodes import HostResult
 from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
-from deeplearning_jobs.hosts.facts import HostFacts
+from deeplearning_jobs.hosts.preflight import HostFacts
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
@@ -66,7 +65,8 @@ def heard(aws_server):
 
     def read():
         messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-        return [ClusterEvent.from_event(json.loads(message["Body"])) for message in messages]
+        events = [json.loads(message["Body"]) for message in messages]
+        return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
 
     return read
 
@@ -209,7 +209,7 @@ def test_it_waits_until_no_job_and_no_gpu_has_been_busy_for_so_many_minutes(job_
 
 
 def test_a_host_that_does_not_answer_may_be_busy():
-    said = idle_watch.judge(HostResult("deeplearning-worker2", None, "", "timed out"))
+    said = end_command.find_activity(HostResult("deeplearning-worker2", None, "", "timed out"))
     assert said == "deeplearning-worker2 does not answer: timed out"
 
 
@@ -236,21 +236,21 @@ def test_minutes_must_be_a_number_above_none(minutes, capsys):
 ANSWER = HostFacts("i-1", 0, "", "eth0", "10.0.0.1", 1, "m5.large", 0, 1, 0, (), {}, "", (), {})
 
 
-def judge(**changes):
+def find_activity(**changes):
     output = dataclasses.replace(ANSWER, **changes).to_line()
-    return idle_watch.judge(HostResult("deeplearning-worker1", 0, output))
+    return end_command.find_activity(HostResult("deeplearning-worker1", 0, output))
 
 
 @pytest.mark.parametrize(
     ("state", "is_busy"), [("waiting", True), ("running", True), ("done", False), ("failed", False)]
 )
 def test_a_host_is_busy_while_it_is_given_data_or_software(state, is_busy):
-    said = judge(steps={"data:coco": Step(state, "", 1, 2, "bytes")})
+    said = find_activity(steps={"data:coco": Step(state, "", 1, 2, "bytes")})
     assert said == ("deeplearning-worker1 is still being given data:coco" if is_busy else "")
 
 
 def test_a_host_without_anything_to_do_is_idle():
-    assert judge() == ""
+    assert find_activity() == ""
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from deeplearning_command.main import main
-from deeplearning_jobs.hosts.facts import HostFacts
+from deeplearning_jobs.hosts.preflight import HostFacts
 from deeplearning_node.provision_status import Step
 from tests.unit.deeplearning_command.master_node import write_membership
 

@@ -4,9 +4,8 @@ import pytest
 
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import Host, LaunchPlan, Process
-from deeplearning_jobs.runs.failure_report import explain_failure
 from deeplearning_jobs.runs.job_folder import JobFolder
-from deeplearning_jobs.runs.supervision import RunOutcome
+from deeplearning_jobs.runs.supervision import RunOutcome, explain_failure
 
 # As horovodrun 0.28, Open MPI 4.1 and torchrun 2.x print it.
 HOROVOD = """
@@ -74,12 +73,12 @@ def test_the_launcher_names_the_rank_that_failed_first(tmp_path, launcher, name,
     run.path.mkdir(parents=True)
     run.log(name).write_text(said)
     (run.path / "rank-3.log").write_text("".join(f"epoch {number}\n" for number in range(50)) + "\x1b[1mout of memory")
-    report = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 1, "", process))
-    assert report.status == status
-    assert report.lines[0] == f"rank 3 on deeplearning-worker2 failed first, with status {status}"
-    assert report.lines[1] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
-    assert len(report.lines) == 22
-    assert report.lines[-1] == "     [1mout of memory"
+    found, lines = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 1, "", process))
+    assert found == status
+    assert lines[0] == f"rank 3 on deeplearning-worker2 failed first, with status {status}"
+    assert lines[1] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
+    assert len(lines) == 22
+    assert lines[-1] == "     [1mout of memory"
 
 
 def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(tmp_path):
@@ -87,9 +86,9 @@ def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(tmp_path)
     run = JobFolder("train", tmp_path).run(1)
     run.path.mkdir(parents=True)
     run.log("launcher").write_text("horovodrun: not a host: x\n")
-    report = explain_failure(run, make_plan("horovod", process), RunOutcome("failed", 2, "", process))
-    assert report.status == 2
-    assert report.lines == (
+    status, lines = explain_failure(run, make_plan("horovod", process), RunOutcome("failed", 2, "", process))
+    assert status == 2
+    assert lines == (
         f"the last lines of {run.path}/launcher.log (deeplearning-worker1):",
         "    horovodrun: not a host: x",
     )
@@ -102,7 +101,7 @@ def test_the_last_lines_of_a_failed_worker_that_the_plan_started_are_shown(tmp_p
     run.path.mkdir(parents=True)
     run.log("worker-3").write_text("Connection to deeplearning-worker2 closed.\n")
     (run.path / "rank-3.log").write_text(f"{TORCHRUN}out of memory\n")
-    report = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 7, "", process))
-    assert report.status == 7
-    assert report.lines[0] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
-    assert report.lines[-1] == "    out of memory"
+    status, lines = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 7, "", process))
+    assert status == 7
+    assert lines[0] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
+    assert lines[-1] == "    out of memory"

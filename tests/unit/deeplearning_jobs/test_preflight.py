@@ -5,11 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_contract.document import ContractError
+from deeplearning_contract.document import ContractError, parse_last_line, read_record
 from deeplearning_contract.membership import Member
 from deeplearning_jobs.hosts import probe as host_probe
-from deeplearning_jobs.hosts.facts import HostFacts
-from deeplearning_jobs.hosts.preflight import Preflight, describe_tcp, describe_unready, has_failed, join_hosts
+from deeplearning_jobs.hosts.preflight import (
+    HostFacts,
+    Preflight,
+    describe_tcp,
+    describe_unready,
+    has_failed,
+    join_hosts,
+)
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import Step
@@ -18,6 +24,10 @@ from tests.unit.node_lab import SlowDriver
 DONE = Step("done", "", 8, 8, "bytes")
 FIT = HostFacts("i-1", 8, "", "ens5", "10.0.0.1", 3, "p5.48xlarge", 8, 32, 32, (20001,), {"data:x": DONE}, "", (), {})
 NAMES = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
+
+
+def read_facts(output):
+    return read_record(HostFacts, parse_last_line(output, "facts of a node"), "answer")
 
 
 def survey(*answers):
@@ -121,10 +131,10 @@ def test_hosts_that_all_lack_efa_run_over_tcp_and_it_is_never_silent():
 
 
 def test_why_a_host_speaks_tcp_comes_over_the_wire_and_an_older_host_says_nothing_of_it():
-    assert HostFacts.from_output(NO_PROVIDER.to_line()) == NO_PROVIDER
+    assert read_facts(NO_PROVIDER.to_line()) == NO_PROVIDER
     older = json.loads(FIT.to_line())
     del older["efa_fault"]
-    assert HostFacts.from_output(json.dumps(older)) == FIT
+    assert read_facts(json.dumps(older)) == FIT
 
 
 def test_an_elastic_job_starts_without_a_worker_but_not_without_the_master():
@@ -174,8 +184,8 @@ def test_many_hosts_are_named_in_one_line():
 
 
 def test_an_answer_comes_back_from_behind_what_a_shell_prints():
-    assert HostFacts.from_output(f"Welcome!\n{FIT.to_line()}") == FIT
-    assert HostFacts.from_output(replace(FIT, gpu_count=None).to_line()).gpu_count is None
+    assert read_facts(f"Welcome!\n{FIT.to_line()}") == FIT
+    assert read_facts(replace(FIT, gpu_count=None).to_line()).gpu_count is None
 
 
 @pytest.mark.parametrize(
@@ -183,4 +193,4 @@ def test_an_answer_comes_back_from_behind_what_a_shell_prints():
 )
 def test_what_is_no_answer_is_refused(output):
     with pytest.raises(ContractError):
-        HostFacts.from_output(output)
+        read_facts(output)

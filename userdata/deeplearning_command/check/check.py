@@ -6,10 +6,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from deeplearning_command.check.contract import check_contract
+from deeplearning_command.check.contract import Check, check_contract, check_environment, check_ssh, list_expected
 from deeplearning_command.check.image import check_image
-from deeplearning_command.check.probe import Check
-from deeplearning_command.check.variables import check_environment, check_ssh, list_expected
 from deeplearning_command.context import Context
 from deeplearning_command.terminal import RefusedError, draw_table
 from deeplearning_contract.names import NodeRole

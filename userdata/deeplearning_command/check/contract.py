@@ -1,21 +1,35 @@
-"""Checks of this node's files, names, keys and shared file system against the contract."""
+"""Checks of this node against the contract: variables, files, names, keys and the shared file system."""
 
+import os
 import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
-from deeplearning_command.check.probe import Check, explain, run_clean, run_login
 from deeplearning_command.context import Context
+from deeplearning_command.remote.nodes import Remote
+from deeplearning_contract.membership import Member, worker_gpu_count
 from deeplearning_contract.names import (
+    CONTRACT_VARIABLES,
     DISCOVER_HOSTS,
+    ENVIRONMENT_FILE,
     HOSTFILE,
     MASTER_HOST,
     WORKER_ADDRESSES_FILE,
     WORKERS_FILE,
     NodeRole,
 )
+from deeplearning_node.contract_variables import list_variables
+from deeplearning_node.health.findings import clean, last_line
 from deeplearning_node.node_facts import InstalledMembership
 from deeplearning_node.programs import ProgramError
 from deeplearning_node.ssh import KNOWN_HOSTS, known_hosts_lines
 
+PROGRAM_SECONDS = 60
+SSH_SECONDS = 30
+REMEDY = "read the agent's log on the node, and see that nothing later in the shell's files changes the variables"
 LOG_REMEDY = "read the agent's log on the node: it writes this"
 HOST_SECONDS = 20
 """Most time of the predecessor's loop for a host, one after the other."""
@@ -26,10 +40,102 @@ _LOOP = "while read -u 10 host; do {act}; done 10<$DEEPLEARNING_WORKERS_PATH"
 SSH_LOOP = _LOOP.format(act='ssh -o "StrictHostKeyChecking no" $host hostname')
 """The predecessor's own loop, to the letter."""
 ECHO_LOOP = _LOOP.format(act="echo $host")
+MPIRUN_ABSENT, NO_MPIRUN = "no-mpirun-here", "there is no mpirun here"
+_NAMES = "|".join(CONTRACT_VARIABLES)
+PRINT = f"printenv | grep -E '^({_NAMES})=' || true"
+_VARIABLE = re.compile(rf"^({_NAMES})=(.*)$", re.MULTILINE)
 
 
 class FaultError(Exception):
     """A promise of the contract is broken; the text is the fault."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    # `absent` where it is not there, or cannot be tried here, and nothing is wrong with that
+    state: Literal["ok", "fault", "absent"]
+    detail: str  # In one line
+    remedy: str = ""  # Empty when nothing is to be done
+
+
+def list_expected(membership: InstalledMembership, own: Member, mount_point: str) -> dict[str, str]:
+    """Return the variables on one node of a cluster."""
+    members = tuple(member for _, member in membership.members)
+    return list_variables(mount_point, len(membership.hosts), worker_gpu_count(members, own))
+
+
+def compare(expected: Mapping[str, str], output: str) -> str:
+    """Return the differences between the variables and those printed; empty for none."""
+    found = dict(_VARIABLE.findall(output.replace("\r", "")))
+    wrong = [
+        f"{name} is {found.get(name, 'unset')}, expected {value}"
+        for name, value in expected.items()
+        if found.get(name) != value
+    ]
+    return "; ".join(wrong)
+
+
+def check_environment(context: Context, expected: Mapping[str, str]) -> list[Check]:
+    """Check the variables in every way in which this node starts a program."""
+    privilege = [] if context.is_root else ["sudo", "-n"]
+    ways: dict[str, Callable[[], str]] = {
+        "environment file": lambda: context.path(ENVIRONMENT_FILE).read_text(encoding="utf-8"),
+        "login shell": lambda: run_login(context, PRINT),
+        "interactive shell": lambda: run_clean(context, ["bash", "-i", "-c", PRINT]),
+        "sudo -E": lambda: run_login(context, f"sudo -n -E sh -c {shlex.quote(PRINT)}"),
+        "systemd unit": lambda: context.programs.run([*privilege, "sh", "-c", _unit_text(context)], timeout_seconds=60),
+        "mpirun -x": lambda: run_login(context, _mpirun_text()),
+    }
+    return [_run_check(name, partial(_compare_way, read, expected), REMEDY) for name, read in ways.items()]
+
+
+def check_ssh(remote: Remote) -> Check:
+    """Check the variables in `ssh host cmd` to every host, with the host's own GPU count."""
+    name = "ssh host cmd"
+    results = remote.run_all(remote.hosts, PRINT, seconds=SSH_SECONDS)
+    wrong = []
+    for result, (host, member) in zip(results, remote.membership.members, strict=True):
+        expected = list_expected(remote.membership, member, remote.facts.mount_point)
+        difference = result.cause or compare(expected, result.output)
+        if difference:
+            wrong.append(f"{host}: {difference}")
+    if wrong:
+        return Check(
+            name, "fault", "; ".join(wrong), "run `deeplearning health`; then read the agent's log on the host"
+        )
+    return Check(name, "ok", f"the variables are right on {len(results)} of {len(results)} hosts")
+
+
+def _compare_way(read: Callable[[], str], expected: Mapping[str, str]) -> str:
+    output = read()
+    if MPIRUN_ABSENT in output:
+        return NO_MPIRUN
+    if difference := compare(expected, output):
+        raise FaultError(difference)
+    return "the variables are right"
+
+
+def _unit_text(context: Context) -> str:
+    """Return the text that runs a unit of this moment alone: a reboot empties /run, and the file is removed."""
+    name = f"deeplearning-check-{os.getpid()}"
+    folder = context.path("/run/systemd/system")
+    file, output = folder / f"{name}.service", context.path(f"/run/{name}")
+    unit = f'[Service]\\nType=oneshot\\nExecStart=/bin/sh -c "printenv >{output}"\\n'
+    return (
+        f"mkdir -p {folder} && printf '{unit}' >{file} && systemctl daemon-reload"
+        f" && systemctl start {name}.service && cat {output}; status=$?"
+        f"; rm -f {file} {output}; systemctl daemon-reload; exit $status"
+    )
+
+
+def _mpirun_text() -> str:
+    """Return the text that gives MPI the names alone, as the predecessor does; the login shell has the values."""
+    words = " ".join(f"-x {name}" for name in CONTRACT_VARIABLES)
+    run = f"mpirun -np 1 {words} sh -c {shlex.quote(PRINT)}"
+    return f"if command -v mpirun >/dev/null; then {run}; else echo {MPIRUN_ABSENT}; fi"
 
 
 def check_contract(context: Context, membership: InstalledMembership) -> list[Check]:
@@ -51,13 +157,15 @@ def check_contract(context: Context, membership: InstalledMembership) -> list[Ch
         ("shared file system", _write_shared, f"see `mount | grep {mount_point}` and the permissions of its root"),
         ("discover_hosts", _discover, LOG_REMEDY),
     )
-    found = []
-    for name, check, remedy in checks:
-        try:
-            found.append(Check(name, "ok", check(context, membership)))
-        except (OSError, ValueError, ProgramError, FaultError) as error:  # noqa: PERF203 - each check counts
-            found.append(Check(name, "fault", explain(error), remedy))
-    return found
+    return [_run_check(name, partial(check, context, membership), remedy) for name, check, remedy in checks]
+
+
+def _run_check(name: str, check: Callable[[], str], remedy: str) -> Check:
+    try:
+        found = check()
+    except (OSError, ValueError, ProgramError, FaultError) as error:
+        return Check(name, "fault", _explain(error), remedy)
+    return Check(name, "absent" if found == NO_MPIRUN else "ok", found)
 
 
 def _compare_files(context: Context, membership: InstalledMembership) -> str:
@@ -146,3 +254,29 @@ def _read(context: Context, absolute: str) -> str:
 def _list(items: list[str]) -> str:
     more = f" and {len(items) - MOST_LISTED} more" if len(items) > MOST_LISTED else ""
     return "; ".join(items[:MOST_LISTED]) + more
+
+
+def run_clean(context: Context, argv: Sequence[str], seconds: float = PROGRAM_SECONDS) -> str:
+    """Run a program as the login user with a clean environment; return its output, or raise ProgramError."""
+    user = context.user
+    become = ["runuser", "-u", user.name, "--"] if context.is_root else []
+    environment = {
+        "HOME": user.home,
+        "USER": user.name,
+        "LOGNAME": user.name,
+        "SHELL": "/bin/bash",
+        "LC_ALL": "C.UTF-8",
+    }
+    return context.programs.run([*become, *argv], timeout_seconds=seconds, environment=environment)
+
+
+def run_login(context: Context, shell_text: str, seconds: float = PROGRAM_SECONDS) -> str:
+    """Run a text in a login shell of the login user, as `run_clean` does."""
+    return run_clean(context, ["bash", "-l", "-c", shell_text], seconds)
+
+
+def _explain(error: Exception) -> str:
+    """Return in one line why a check failed; of a program its own last words."""
+    if isinstance(error, ProgramError) and not (error.is_late or error.is_missing):
+        return last_line(error.output) or clean(str(error))
+    return clean(str(error))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deeplearning_command.check.probe import Check
+from deeplearning_command.check.contract import Check
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_node.contract_variables import BASHRC_FILES
 from deeplearning_node.health.network import has_software

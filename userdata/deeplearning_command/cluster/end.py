@@ -1,23 +1,41 @@
 """`deeplearning end`: the end of the cluster, so that it costs nothing more; the shared file system stays."""
 
 import argparse
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from deeplearning_command.cluster.idle_watch import IdleWatch
 from deeplearning_command.context import Context
-from deeplearning_command.remote.nodes import Remote
-from deeplearning_command.terminal import RefusedError, print_line
+from deeplearning_command.remote.node_facts import SURVEY_SECONDS, read_facts
+from deeplearning_command.remote.nodes import HostResult, Remote
+from deeplearning_command.terminal import RefusedError, on_change, print_line
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_node.deadline import Clock
+from deeplearning_node.health.findings import clean
+from deeplearning_node.health.gpus import GPU_SECONDS
+from deeplearning_node.node_facts import COMMAND_FILE
 
 AWS_SECONDS = 120
 EVENT_SECONDS = 30
+POLL_SECONDS = 60.0
+ANSWER_SECONDS = GPU_SECONDS + SURVEY_SECONDS
+BUSY_PERCENT = 5
 REQUESTED = "somebody ended it on its master"
 DESCRIPTION = """
 Set the desired capacity of the cluster's node groups to 0, workers first, this master last. Every instance is
 terminated; the shared file system and the stack stay, and raising the groups again brings the cluster back.
+"""
+_GPU_LINE = re.compile(r"^gpu (\d+)$", re.MULTILINE)
+
+# Only the load that the driver reports of its GPUs; a host without the driver has none.
+QUESTION = f"""
+if command -v nvidia-smi >/dev/null; then
+    timeout --signal=KILL {GPU_SECONDS} nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits |
+        sed 's/^ */gpu /'
+fi
+exec {COMMAND_FILE} node-facts
 """
 
 
@@ -47,10 +65,46 @@ def run(options: argparse.Namespace, context: Context) -> int:
     """End the cluster, with --when-idle later."""
     confirm_end(context.remote, is_agreed=options.yes)
     if options.when_idle is not None:
-        IdleWatch(context).wait(options.when_idle)
+        wait_until_idle(context, options.when_idle)
     for line in end_cluster(context.remote):
         print_line(line)
     return 0
+
+
+def wait_until_idle(context: Context, minutes: float, find_more: Callable[[], str] = str) -> None:
+    """
+    Return when no host has been busy for so many minutes; print a line when the cluster becomes busy or idle.
+
+    `find_more` returns another activity of the cluster. The membership is read at each poll, since nodes are replaced.
+    A host that does not answer may be busy. One where only the driver does not answer is judged by its jobs and by its
+    provisioning: GPUs that work are started, and it is the driver of idle ones that is late (Azure/aks-gpu#105).
+    """
+    idle_since: float | None = None
+    report = on_change(print_line)
+    while True:
+        remote = context.open_remote()
+        results = remote.run_all(remote.hosts, QUESTION, seconds=ANSWER_SECONDS)
+        busy = next(filter(None, map(find_activity, results)), "") or find_more()
+        now = context.clock.read()
+        idle_since = None if busy else (now if idle_since is None else idle_since)
+        report(f"busy: {busy}" if busy else f"idle; the cluster ends after {minutes:g} minutes of it")
+        if idle_since is not None and now - idle_since >= minutes * 60:
+            return
+        context.clock.wait(POLL_SECONDS)
+
+
+def find_activity(result: HostResult) -> str:
+    """Return one activity of a host; empty for none."""
+    facts = result.read(read_facts)
+    if isinstance(facts, str):
+        return f"{result.host} does not answer: {clean(facts)}"
+    if facts.jobs:
+        return f"{result.host} runs {', '.join(facts.jobs)}"
+    open_steps = sorted(name for name, step in facts.steps.items() if step.state in {"waiting", "running"})
+    if open_steps:
+        return f"{result.host} is still being given {', '.join(open_steps)}"
+    percent = max(map(int, _GPU_LINE.findall(result.output)), default=0)
+    return f"{result.host} has a GPU that is busy {percent} % of its time" if percent > BUSY_PERCENT else ""
 
 
 def confirm_end(remote: Remote, *, is_agreed: bool) -> None:
@@ -67,13 +121,8 @@ def end_cluster(remote: Remote, reason: str = REQUESTED) -> list[str]:
     """
     Set the desired capacity of the cluster's groups to 0, the master's last: this node ends with it.
 
-    Effects: the instances of both groups are terminated; an event reports that the cluster has finished.
-
-    Returns:
-        A line for each group, and one when the event could not be sent.
-
-    Raises:
-        RefusedError: AWS refused, or shows no group of the cluster.
+    AWS terminates the instances of both groups, and an event reports that the cluster has finished. Returns a line for
+    each group, and one when the event could not be sent; RefusedError where AWS refuses, or shows no group.
     """
     from deeplearning_node.aws_clients import AwsClients, AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
 

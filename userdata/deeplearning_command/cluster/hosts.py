@@ -8,7 +8,7 @@ from typing import Any
 
 from deeplearning_command.context import Context
 from deeplearning_command.terminal import draw_table, print_line
-from deeplearning_contract.document import ContractError, field
+from deeplearning_contract.document import field
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
 
@@ -68,9 +68,7 @@ def list_hosts(context: Context) -> list[HostLine]:
     """Ask every node, on the master, and return a line for each."""
     is_master = context.facts.role == NodeRole.MASTER.value
     membership = context.remote.membership if is_master else context.membership
-    found: dict[str, dict[str, Any] | str] = {}
-    if is_master:
-        found = context.remote.ask(context.remote.hosts, ["hosts", "--self"], seconds=ANSWER_SECONDS)
+    found = context.remote.ask(["hosts", "--self"], read_answer, seconds=ANSWER_SECONDS) if is_master else {}
     lines = []
     for rank, (host, member) in enumerate(membership.members):
         generation, answers = judge(member, found[host]) if is_master else (0, NOT_ASKED)
@@ -79,13 +77,14 @@ def list_hosts(context: Context) -> list[HostLine]:
     return lines
 
 
-def judge(member: Member, document: dict[str, Any] | str) -> tuple[int, str]:
+def read_answer(document: dict[str, Any]) -> tuple[str, int]:
+    """Return the instance id and the installed generation that a node printed."""
+    return field(document, "instance_id", str, "answer"), field(document, "generation", int, "answer")
+
+
+def judge(member: Member, answer: tuple[str, int] | str) -> tuple[int, str]:
     """Return the generation that a node has installed, and `yes` or why it has not answered."""
-    if isinstance(document, str):
-        return 0, document
-    try:
-        instance_id = field(document, "instance_id", str, "answer")
-        generation = field(document, "generation", int, "answer")
-    except ContractError as error:
-        return 0, str(error)
+    if isinstance(answer, str):
+        return 0, answer
+    instance_id, generation = answer
     return (generation, YES) if instance_id == member.instance_id else (0, f"{instance_id} is there instead")

@@ -2,8 +2,7 @@
 
 import argparse
 
-from deeplearning_command.cluster.end import end_cluster
-from deeplearning_command.cluster.idle_watch import IdleWatch
+from deeplearning_command.cluster.end import end_cluster, wait_until_idle
 from deeplearning_command.context import Context
 from deeplearning_command.terminal import print_line
 from deeplearning_node.node_facts import find_running_script
@@ -26,7 +25,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     def describe_script() -> str:
         return "the run script runs" if find_running_script(context.root, context.facts.instance_id) else ""
 
-    IdleWatch(context, find_more=describe_script).wait(options.seconds / 60)
+    wait_until_idle(context, options.seconds / 60, describe_script)
     for line in end_cluster(context.open_remote(), REASON):
         print_line(line)
     return 0

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deeplearning_command.context import Context
+from deeplearning_command.remote.node_facts import survey_hosts
 from deeplearning_command.remote.nodes import Remote
-from deeplearning_command.remote.survey import survey_hosts
 from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import JobNeeds
@@ -69,14 +69,7 @@ def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[s
 
 
 def draft_job(options: argparse.Namespace, context: Context) -> tuple[JobFolder, str, JobRequest]:
-    """
-    Return the job's folder, the checkpoint from which it goes on (empty for none), and the request without ports.
-
-    Raises:
-        RefusedError: A variable is not well-formed.
-        PlanError: The arguments ask for a checkpoint and cannot be filled in.
-        JobNameError: The job needs a name.
-    """
+    """Return the job's folder, the checkpoint that it resumes from (empty for none), and the request without ports."""
     program = tuple(options.program)
     job = JobsFolder(context.jobs_path).job(options.name or name_job(program))
     newest = "" if options.fresh else find_newest(job.checkpoints, options.checkpoint_pattern)

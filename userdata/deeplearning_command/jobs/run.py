@@ -77,16 +77,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def prepare_run(options: argparse.Namespace, context: Context, steps: StepLog) -> PreparedRun:
-    """
-    Check, plan and write down a run.
-
-    Effects: the run's folder on the shared file system.
-
-    Raises:
-        RefusedError: A host is not fit for the job, or another job runs.
-        PlanError, JobNameError: As `draft_job`, or the hosts do not fit the request.
-        OSError: The shared file system does not take the folder.
-    """
+    """Check and plan a run, and write its folder on the shared file system; OSError where that fails."""
     job, newest, request = draft_job(options, context)
     preflight = check_hosts(options, context, request, steps)
     check_running(context)
@@ -110,12 +101,7 @@ def prepare_run(options: argparse.Namespace, context: Context, steps: StepLog) -
 
 
 def check_hosts(options: argparse.Namespace, context: Context, request: JobRequest, steps: StepLog) -> Preflight:
-    """
-    Check that every host is fit for the job; with --wait, poll until every host is provisioned.
-
-    Raises:
-        RefusedError: One is not, with every reason.
-    """
+    """Refuse a job for which a host is not fit, with every reason; with --wait, poll until all are provisioned."""
     report = on_change(steps.report)
     while True:
         preflight = survey_job(options, request, context.remote)

@@ -15,11 +15,10 @@ from deeplearning_command.jobs.stop import describe_left, end_run
 from deeplearning_command.terminal import RefusedError
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
-from deeplearning_jobs.runs.failure_report import explain_failure
 from deeplearning_jobs.runs.job_folder import Run, now
 from deeplearning_jobs.runs.log_follower import LogFollower
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
-from deeplearning_jobs.runs.supervision import RunOutcome, Supervision
+from deeplearning_jobs.runs.supervision import RunOutcome, Supervision, explain_failure
 from deeplearning_node.deadline import Clock
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -110,10 +109,7 @@ def detach(prepared: PreparedRun, lock: int) -> int:
     """
     Let a child in a session of its own supervise the run, and return 0; the job's own status comes into the run's.
 
-    Args:
-        prepared: The run.
-        lock: Handle that lets no other command begin a job; this process and its child hold it until the run's status
-            is `running`.
+    While `lock` is open no other command begins a job: this process and its child hold it until the run has a status.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -189,9 +185,8 @@ def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
     if outcome.cause:
         steps.report(outcome.cause)
     if outcome.state == "failed":
-        report = explain_failure(run, prepared.plan, outcome)
-        status = report.status
-        for line in report.lines:
+        status, lines = explain_failure(run, prepared.plan, outcome)
+        for line in lines:
             steps.report(line)
     present = run.read_status()
     if present is not None:

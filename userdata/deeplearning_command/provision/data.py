@@ -13,7 +13,7 @@ from deeplearning_command.provision.progress import Progress, describe_progress,
 from deeplearning_command.remote.nodes import Remote
 from deeplearning_command.terminal import RefusedError, align, print_line
 from deeplearning_contract.data_sets import DATA_SETS
-from deeplearning_contract.document import ContractError, field, read_record
+from deeplearning_contract.document import field, read_record
 from deeplearning_contract.names import DATA_DIRECTORY
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.provision_status import ENVIRONMENT_STEP, Step, data_step, is_ready, is_settled, read_status
@@ -117,10 +117,7 @@ def describe_step(name: str, step: Step) -> str:
 
 def show_all(remote: Remote, *, is_json: bool) -> int:
     """Ask every node for its sources."""
-    nodes = {
-        host: read_sources(document)
-        for host, document in remote.ask(remote.hosts, ["data", "--json"], seconds=ANSWER_SECONDS).items()
-    }
+    nodes = remote.ask(["data", "--json"], read_sources, seconds=ANSWER_SECONDS)
     if is_json:
         found = [
             {"host": host, "cause" if isinstance(sources, str) else "sources": sources}
@@ -136,12 +133,9 @@ def show_all(remote: Remote, *, is_json: bool) -> int:
     return 0 if is_good else 1
 
 
-def read_sources(document: dict[str, Any] | str) -> list[dict[str, Any]] | str:
-    """Return the sources that a node printed, or why there are none."""
-    try:
-        return document if isinstance(document, str) else list(field(document, "sources", list, "answer"))
-    except ContractError as error:
-        return str(error)
+def read_sources(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the sources that a node printed."""
+    return field(document, "sources", list, "answer")
 
 
 def describe_sources(facts: NodeFacts, steps: Mapping[str, Step]) -> list[dict[str, Any]]:

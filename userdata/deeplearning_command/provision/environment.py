@@ -10,7 +10,7 @@ from deeplearning_command.context import Context
 from deeplearning_command.provision.progress import Progress, describe_progress
 from deeplearning_command.remote.nodes import Remote
 from deeplearning_command.terminal import RefusedError, align, draw_table, print_line
-from deeplearning_contract.document import ContractError, field, read_record
+from deeplearning_contract.document import field, read_record
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_node.health.findings import clean
@@ -106,8 +106,12 @@ def _describe_count(step: Step) -> str:
 
 
 def _show_all(remote: Remote, *, is_json: bool) -> int:
-    found = remote.ask(remote.hosts, ["environment", "--json"], seconds=ANSWER_SECONDS)
-    nodes = [{"host": host, **_read_node(document)} for host, document in found.items()]
+    found = remote.ask(["environment", "--json"], _read_node, seconds=ANSWER_SECONDS)
+    absent = {"state": "no answer", "digest": ""}
+    nodes = [
+        {"host": host, **({**absent, "detail": node} if isinstance(node, str) else node)}
+        for host, node in found.items()
+    ]
     digests = {node["digest"] for node in nodes}
     if is_json:
         print_line(json.dumps(nodes, indent=2))
@@ -119,14 +123,8 @@ def _show_all(remote: Remote, *, is_json: bool) -> int:
     return 0 if len(digests) == 1 and all(node["state"] == DONE for node in nodes) else 1
 
 
-def _read_node(document: dict[str, Any] | str) -> dict[str, Any]:
-    try:
-        if isinstance(document, dict):
-            return {**document, **{key: field(document, key, str, "answer") for key in ("digest", "state", "detail")}}
-        cause = document
-    except ContractError as error:
-        cause = str(error)
-    return {"state": "no answer", "digest": "", "detail": cause}
+def _read_node(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, **{key: field(document, key, str, "answer") for key in ("digest", "state", "detail")}}
 
 
 def _build(context: Context) -> int:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.document import ContractError, parse_last_line
@@ -23,6 +23,7 @@ from deeplearning_node.node_facts import COMMAND_FILE, InstalledMembership, Node
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.ssh import ssh_command
 
+T = TypeVar("T")
 SSH_FAILED = 255
 """Exit status of `ssh` itself when it fails, and of a program that ends with -1."""
 KEPT_BYTES = 1 << 20
@@ -42,14 +43,18 @@ class HostResult:
     output: str  # Standard output and error in order; the last mebibyte
     cause: str = ""  # Why there is no status; empty when there is one
 
-    def read_document(self) -> dict[str, Any] | str:
-        """Return the JSON object that a command of ours printed last, or why there is none."""
+    def read(self, read: Callable[[dict[str, Any]], T]) -> T | str:
+        """Read the JSON object that a command of ours printed last; return why where that fails."""
         if self.status is None:
             return self.cause
         try:
-            return parse_last_line(self.output, "an object")
+            document = parse_last_line(self.output, "an object")
         except ContractError:
             return last_line(self.output) or f"its command ended with status {self.status}"
+        try:
+            return read(document)
+        except ContractError as error:
+            return str(error)
 
 
 @dataclass(frozen=True)
@@ -91,10 +96,10 @@ class Remote:
         address = self.find(host).address
         return ssh_command(self.user, address, shell_text, is_root=self.is_root, has_terminal=tty)
 
-    def ask(self, hosts: Sequence[str], argv: Sequence[str], *, seconds: float) -> dict[str, dict[str, Any] | str]:
-        """Run `deeplearning ARGV` on hosts; return by host the JSON object that it prints, or why there is none."""
-        results = self.run_all(hosts, shlex.join([COMMAND_FILE, *argv]), seconds=seconds)
-        return {result.host: result.read_document() for result in results}
+    def ask(self, argv: Sequence[str], read: Callable[[dict[str, Any]], T], *, seconds: float) -> dict[str, T | str]:
+        """Run `deeplearning ARGV` on every host; read the JSON object that each prints, or return why there is none."""
+        results = self.run_all(self.hosts, shlex.join([COMMAND_FILE, *argv]), seconds=seconds)
+        return {result.host: result.read(read) for result in results}
 
     def run_all(
         self,
@@ -107,18 +112,11 @@ class Remote:
         on_line: Callable[[str, str], None] | None = None,
     ) -> list[HostResult]:
         """
-        Run a text on hosts, so many at once; an interruption ends the `ssh` of each.
+        Run a text in the login user's shell on hosts, so many at once, and return the results in their order.
 
-        Args:
-            hosts: As `find` takes them; an unknown one is refused before any is asked.
-            shell_text: A program for the login user's shell.
-            seconds: After which a host is given up; what runs there is not ended by it.
-            at_once: Most connections at the same time.
-            on_result: Called with each result in this thread, as they come.
-            on_line: Called with host and line as lines come, one at a time.
-
-        Returns:
-            A result for each host, in the order given.
+        A host that is unknown to `find` is refused before any is asked. After `seconds` a host is given up, which does
+        not end what runs there; an interruption ends the `ssh` of each. `on_result` is called in this thread, and
+        `on_line` with host and line, one at a time.
         """
         commands = [self.command(host, PRINT_STATUS + shell_text) for host in hosts]
         lock = threading.Lock()

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
-from deeplearning_jobs.hosts.facts import HostFacts
+from deeplearning_jobs.hosts.preflight import HostFacts
 from deeplearning_jobs.hosts.processes import find_processes
 from deeplearning_jobs.plan.topology import UNKNOWN_HARDWARE
 from deeplearning_node.deadline import Clock, Deadline

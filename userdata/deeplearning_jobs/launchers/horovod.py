@@ -11,6 +11,10 @@ ELASTIC = "elastic_horovod.sh"
 ELASTIC_SOURCE = Path(__file__).parents[1] / ELASTIC
 TIMEOUT_VARIABLE = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 TIMEOUT_SECONDS = 300
+TIMEOUT_WHY = (
+    "ranks wait so long for the last: the first load of a framework from a new disk takes minutes on some hosts; "
+    "a rank that ends ends the job at once all the same"
+)
 
 
 def draft_horovod(job: Job) -> Draft:
@@ -37,8 +41,9 @@ def _draft_fixed(job: Job) -> Draft:
         Part(job.request.program),
     ]
     timeout = {} if TIMEOUT_VARIABLE in job.variables else {TIMEOUT_VARIABLE: str(TIMEOUT_SECONDS)}
+    reasons = [Reason(f"{name}={value}", TIMEOUT_WHY) for name, value in timeout.items()]
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), {**timeout, **job.variables}, is_essential=True)
-    return Draft((launcher,), (*explain_parts(parts), *_explain_timeout(timeout)), job.path("rank-0.log"))
+    return Draft((launcher,), (*explain_parts(parts), *reasons), job.path("rank-0.log"))
 
 
 def _draft_elastic(job: Job) -> Draft:
@@ -71,14 +76,6 @@ def _draft_elastic(job: Job) -> Draft:
         reasons.append(Reason(f"ELASTIC_PYTHON={python['ELASTIC_PYTHON']}", "loads the framework on a host that joins"))
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), environment, is_essential=True)
     return Draft((launcher,), (*explain_parts(parts), *reasons), job.path("rank-0.log"), files)
-
-
-def _explain_timeout(timeout: dict[str, str]) -> tuple[Reason, ...]:
-    why = (
-        "ranks wait so long for the last: the first load of a framework from a new disk takes minutes on some hosts; "
-        "a rank that ends ends the job at once all the same"
-    )
-    return tuple(Reason(f"{name}={value}", why) for name, value in timeout.items())
 
 
 HOROVOD = Launcher(

@@ -1,11 +1,11 @@
-"""The record of a launcher, and the hostfile, ports and GPUs that several launchers give their processes."""
+"""The record of a launcher, and what several launchers give their processes: hostfile, ports, GPUs and command line."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from deeplearning_jobs.plan.job import Draft, Job
-from deeplearning_jobs.plan.launch_plan import Host, PlanError, Reason
+from deeplearning_jobs.plan.job import RANK, TASK_VARIABLE, Draft, Job, Part, join_parts
+from deeplearning_jobs.plan.launch_plan import Host, PlanError, Process, Reason
 from deeplearning_jobs.plan.topology import choose_gpus
 
 LAUNCHER = "launcher"
@@ -83,6 +83,20 @@ def worker_gpus(job: Job) -> Iterator[tuple[int, Host, dict[str, str]]]:
             gpus = choose_gpus(host, layout.slots, local_rank, drives_whole_host=layout.drives_whole_host)
             variable = {VISIBLE: ",".join(map(str, gpus))} if gpus else {}
             yield index * layout.slots + local_rank, host, variable
+
+
+def list_parts(job: Job) -> list[Part]:
+    """Return the command line of each process that the plan starts itself."""
+    return [
+        Part((job.path(RANK),), "gives each process its log, its host's interface and the job's variables"),
+        Part(job.request.program),
+    ]
+
+
+def make_process(job: Job, host: Host, name: str, own: Mapping[str, str], *, is_essential: bool) -> Process:
+    """Return a process that the plan starts itself, with variables of its own."""
+    environment = {TASK_VARIABLE: name, **own, **job.variables}
+    return Process(host.name, name, join_parts(list_parts(job)), environment, is_essential=is_essential)
 
 
 def explain_gpus(job: Job, *, has_servers: bool) -> Reason:

@@ -5,8 +5,16 @@ All run the same program; `import mxnet` turns scheduler and servers into their 
 in no fixed order: `DEEPLEARNING_RANK` follows the topology.
 """
 
-from deeplearning_jobs.launchers.launcher import NO_GPUS, Launcher, explain_gpus, take_ports, worker_gpus
-from deeplearning_jobs.plan.job import RANK, RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
+from deeplearning_jobs.launchers.launcher import (
+    NO_GPUS,
+    Launcher,
+    explain_gpus,
+    list_parts,
+    make_process,
+    take_ports,
+    worker_gpus,
+)
+from deeplearning_jobs.plan.job import RANK_VARIABLE, Draft, Job, explain_parts
 from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
 
 
@@ -20,15 +28,10 @@ def draft_mxnet(job: Job) -> Draft:
         "DMLC_NUM_SERVER": str(len(layout.hosts)),
         "DMLC_NUM_WORKER": str(layout.ranks),
     }
-    parts = [
-        Part((job.path(RANK),), "gives each process its log, its host's interface and the job's variables"),
-        Part(job.request.program),
-    ]
 
     def make(host: Host, role: str, name: str, own: dict[str, str], *, is_essential: bool) -> Process:
         place = {"DMLC_ROLE": role, "DMLC_NODE_HOST": host.address, "DMLC_INTERFACE": _interface(job, host)}
-        environment = {**shared, **place, TASK_VARIABLE: name, **own, **job.variables}
-        return Process(host.name, name, join_parts(parts), environment, is_essential=is_essential)
+        return make_process(job, host, name, {**shared, **place, **own}, is_essential=is_essential)
 
     servers = [make(job.first, "scheduler", "scheduler", NO_GPUS, is_essential=False)]
     servers += [
@@ -38,7 +41,7 @@ def draft_mxnet(job: Job) -> Draft:
         make(host, "worker", f"worker-{rank}", {RANK_VARIABLE: str(rank), **gpus}, is_essential=True)
         for rank, host, gpus in worker_gpus(job)
     ]
-    reasons = (*explain_parts(parts), *_explain(shared), explain_gpus(job, has_servers=True))
+    reasons = (*explain_parts(list_parts(job)), *_explain(shared), explain_gpus(job, has_servers=True))
     return Draft((*servers, *workers), reasons, job.path("rank-0.log"))
 
 

@@ -11,25 +11,23 @@ with the square of the cluster's size.
 
 import json
 import shlex
-from typing import NamedTuple
 
-from deeplearning_jobs.launchers.launcher import NO_GPUS, Launcher, explain_gpus, take_ports, worker_gpus
-from deeplearning_jobs.plan.job import RANK, RANK_VARIABLE, TASK_VARIABLE, Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
+from deeplearning_jobs.launchers.launcher import (
+    NO_GPUS,
+    Launcher,
+    explain_gpus,
+    list_parts,
+    make_process,
+    take_ports,
+    worker_gpus,
+)
+from deeplearning_jobs.plan.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, explain_parts
+from deeplearning_jobs.plan.launch_plan import Process, Reason
 
 CLUSTER_FILE = "cluster.json"
 """Addresses of all processes of a TensorFlow job."""
 
 Cluster = dict[str, list[str]]
-
-
-class Task(NamedTuple):
-    """One process: kind, number, its own variables, and whether the job waits for its end."""
-
-    kind: str
-    number: int
-    own: dict[str, str]
-    is_essential: bool
 
 
 def draft_parameter_servers(job: Job) -> Draft:
@@ -43,10 +41,11 @@ def draft_parameter_servers(job: Job) -> Draft:
         if has_chief:
             cluster["chief"].append(f"{host.address}:{ports[slots + 1]}")
     processes = [
-        _make(job, host, Task("ps", index, NO_GPUS, is_essential=False)) for index, host in enumerate(job.layout.hosts)
+        make_process(job, host, f"ps-{index}", NO_GPUS, is_essential=False)
+        for index, host in enumerate(job.layout.hosts)
     ]
     processes += _make_workers(job, is_essential=False)
-    processes.append(_make(job, job.first, Task("chief", 0, NO_GPUS, is_essential=True)))
+    processes.append(make_process(job, job.first, "chief-0", NO_GPUS, is_essential=True))
     ends = Reason("chief-0", "tells the workers what to compute; they and the parameter servers serve until it ends")
     return _make_draft(job, cluster, processes, (*_explain(job, has_servers=True), ends), "chief-0.log")
 
@@ -63,15 +62,9 @@ def draft_multiworker(job: Job) -> Draft:
 
 def _make_workers(job: Job, *, is_essential: bool) -> list[Process]:
     return [
-        _make(job, host, Task("worker", rank, {RANK_VARIABLE: str(rank), **gpus}, is_essential))
+        make_process(job, host, f"worker-{rank}", {RANK_VARIABLE: str(rank), **gpus}, is_essential=is_essential)
         for rank, host, gpus in worker_gpus(job)
     ]
-
-
-def _make(job: Job, host: Host, task: Task) -> Process:
-    name = f"{task.kind}-{task.number}"
-    environment = {TASK_VARIABLE: name, **task.own, **job.variables}
-    return Process(host.name, name, join_parts(_list_parts(job)), environment, task.is_essential)
 
 
 def _make_draft(
@@ -86,16 +79,9 @@ def _make_draft(
     return Draft(tuple(processes), reasons, job.path(rank_zero_log), {file: json.dumps(cluster) + "\n"}, lines)
 
 
-def _list_parts(job: Job) -> list[Part]:
-    return [
-        Part((job.path(RANK),), "gives each process its log, its host's interface and the job's variables"),
-        Part(job.request.program),
-    ]
-
-
 def _explain(job: Job, *, has_servers: bool) -> tuple[Reason, ...]:
     return (
-        *explain_parts(_list_parts(job)),
+        *explain_parts(list_parts(job)),
         Reason("TF_CONFIG", f"from {CLUSTER_FILE}: all by address, with ports that were free when each host was asked"),
         explain_gpus(job, has_servers=has_servers),
     )

@@ -13,12 +13,10 @@ _UNFINISHED = (".tmp", ".part")
 
 def find_newest(folder: Path, pattern: str = "") -> str:
     """
-    Return the absolute path of the newest checkpoint; empty for none.
+    Return the absolute path of the newest checkpoint in a job's folder of them; empty for none.
 
-    Args:
-        folder: The job's checkpoints.
-        pattern: Glob below the folder, such as `epoch-*/model.pt`. Default: every file and folder directly in it that
-            is neither hidden nor named *.tmp or *.part.
+    `pattern` is a glob below the folder, such as `epoch-*/model.pt`. Default: every file and folder directly in it that
+    is neither hidden nor named *.tmp or *.part.
     """
     if pattern and (pattern.startswith("/") or ".." in PurePosixPath(pattern).parts):
         raise PlanError(

@@ -109,13 +109,7 @@ class JobFolder:
         return Run(self.name, number, self.path / "runs" / str(number))
 
     def start_run(self, run: Run, user: str) -> None:
-        """
-        Make a run's folder, and the job's for its first run.
-
-        Raises:
-            FileExistsError: Another command made the run first.
-            OSError: The shared file system refuses it.
-        """
+        """Make a run's folder, and the job's for its first run; FileExistsError where another command made it first."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         if not (self.path / "job.json").exists():
             write_file(self.path / "job.json", json.dumps({"job": self.name, "user": user, "created": now()}) + "\n")
@@ -134,12 +128,7 @@ class JobsFolder:
     path: Path
 
     def job(self, name: str) -> JobFolder:
-        """
-        Return a job, which need not exist.
-
-        Raises:
-            JobNameError: The name is not valid.
-        """
+        """Return a job, which need not exist; JobNameError where no job can have the name."""
         if not NAME.fullmatch(name):
             raise JobNameError(f"a job's name must be at most 64 letters, digits, '.', '_' and '-', got {name!r}")
         return JobFolder(name, self.path / name)
@@ -161,12 +150,7 @@ class JobsFolder:
                     yield run, status
 
     def find_run(self, name: str, number: int | None = None) -> Run:
-        """
-        Return a run of `<job>` or `<job>/<run>`, by default the newest; an empty name is the last started job.
-
-        Raises:
-            JobNameError: There is no such run.
-        """
+        """Return a run of `<job>` or `<job>/<run>`, by default the newest; an empty name is the last started job."""
         job, _, wanted = name.partition("/")
         if wanted.isdigit():
             number = int(wanted)
@@ -191,12 +175,7 @@ def now() -> str:
 
 
 def name_job(program: tuple[str, ...]) -> str:
-    """
-    Return the default name of a job: the stem of its program file, or its module.
-
-    Raises:
-        JobNameError: The command line yields no valid name.
-    """
+    """Return the default name of a job: the stem of its program file, or its module."""
     name = program[0]
     file = find_program_file(program)
     if file:

@@ -24,12 +24,7 @@ class Supervisor:
 
     @classmethod
     def of_process(cls, instance_id: str, process_id: int) -> "Supervisor":
-        """
-        Describe a process of this node.
-
-        Raises:
-            OSError: There is none of that id.
-        """
+        """Describe a process of this node; OSError where there is none of that id."""
         return cls(instance_id, _read_boot(), process_id, _read_start(process_id))
 
     def is_alive_on(self, instance_id: str) -> bool:
@@ -62,12 +57,7 @@ class RunStatus:
 
     @classmethod
     def from_text(cls, text: str) -> "RunStatus":
-        """
-        Read the JSON document.
-
-        Raises:
-            ContractError: It has another shape.
-        """
+        """Read the JSON document; ContractError where it has another shape."""
         return parse_record(cls, text, "status")
 
     def end(

@@ -1,5 +1,5 @@
 """
-Supervision of one run: starts the processes of its plan, waits for their end, and leaves none behind.
+Supervision of one run: starts the processes of its plan, leaves none behind, and reports the first failure.
 
 A process on the master is a child of this process, and so is the `ssh` of a process on another host. No child shares
 the terminal: an interrupt reaches this process alone, which ends the others in order.
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from deeplearning_jobs.launchers import LAUNCHERS
-from deeplearning_jobs.plan.job import JOB_VARIABLE
+from deeplearning_jobs.plan.job import JOB_VARIABLE, RANK_VARIABLE
 from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
 from deeplearning_jobs.runs.job_folder import Run
-from deeplearning_jobs.runs.log_follower import LogFollower
+from deeplearning_jobs.runs.log_follower import LogFollower, read_last_lines
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.programs import ProgramError, Programs
 
@@ -33,6 +33,10 @@ END_SECONDS = 10.0
 """Time for the job to succeed after one of its servers failed."""
 MOST_UNBEGUN = 6
 """Connections to one host that are not established yet; sshd refuses some beyond ten (MaxStartups)."""
+SHOWN_LINES = 20
+LONGEST_LINE = 400
+READ_LINES = 2000
+"""Of a launcher's log; its report of the first failure is near the end."""
 LOST = 255
 CANNOT_START = 127
 BEGINS, ENDED = "begins on", "ended with status"
@@ -89,16 +93,10 @@ class Supervision:
         followers: Iterable[LogFollower] = (),
     ) -> None:
         """
-        Bind the run; starts nothing.
+        Bind the run; starts nothing. Default: the machine's clock, and no logs to show during the run.
 
-        Args:
-            run: Takes the logs in its folder.
-            plan: The processes to start.
-            shells: Access to the hosts.
-            programs: This node's programs.
-            end_everywhere: Ends the run's processes on every host, and returns when they are gone.
-            clock: Default: the machine's.
-            followers: Logs to show during the run, that of rank 0 first.
+        `end_everywhere` ends the run's processes on every host, and returns when they are gone. `followers` begin with
+        the log of rank 0.
         """
         self._run = run
         self._plan = plan
@@ -116,11 +114,7 @@ class Supervision:
         self._signal = self._signal or signal_number
 
     def carry_out(self) -> RunOutcome:
-        """
-        Run the plan to its end.
-
-        Effects: processes on the hosts, none of which remains, and a log a process in the run's folder.
-        """
+        """Run the plan to its end: processes on the hosts, none of which remains, and a log a process in the folder."""
         waiting = list(self._plan.processes)
         try:
             while True:
@@ -233,3 +227,44 @@ def describe_end(process: Process, status: int, log: Path) -> str:
     if status == LOST and ENDED not in log.read_text(encoding="utf-8", errors="replace"):
         return f"the connection to {process.host}, where {process.name} runs, was lost or refused"
     return f"{process.name} on {process.host} {ENDED} {status}"
+
+
+def explain_failure(run: Run, plan: LaunchPlan, outcome: RunOutcome) -> tuple[int, tuple[str, ...]]:
+    """Return status and lines to show of the first failure: of the rank, or of the launcher where it names none."""
+    process = outcome.failed
+    if process is None:
+        return outcome.status, ()
+    own_log = run.log(process.name)
+    found = _find_rank(plan, "\n".join(read_last_lines(own_log, READ_LINES)))
+    if found is None:
+        rank_name = process.environment.get(RANK_VARIABLE)
+        log = run.path / (f"{process.name}.log" if rank_name is None else f"rank-{rank_name}.log")
+        return outcome.status, _list_last_lines(process.host, log, own_log)
+    rank, code = found
+    status = 128 - code if code < 0 else code
+    host = plan.hosts[min(rank // plan.slots, len(plan.hosts) - 1)].name
+    head = f"rank {rank} on {host} failed first, with status {status}"
+    return status, (head, *_list_last_lines(host, run.path / f"rank-{rank}.log", own_log))
+
+
+def _find_rank(plan: LaunchPlan, said: str) -> tuple[int, int] | None:
+    starter = LAUNCHERS[plan.launcher].starter
+    match = starter.first_failure.search(said) if starter else None
+    if match is None or not int(match["code"]):
+        return None
+    return int(match["rank"]), int(match["code"])
+
+
+def _list_last_lines(host: str, log: Path, otherwise: Path) -> tuple[str, ...]:
+    """Return the last lines of a rank's log, or of the log of its starter where the rank wrote none."""
+    for file in (log, otherwise):
+        last = read_last_lines(file, SHOWN_LINES)
+        if last:
+            head = f"the last lines of {file} ({host}):"
+            return (head, *(f"    {_clean(line)}" for line in last))
+    return ()
+
+
+def _clean(line: str) -> str:
+    """Return a line without control characters: it goes to a terminal. Indentation is kept."""
+    return "".join(letter if letter.isprintable() else " " for letter in line)[:LONGEST_LINE].rstrip()

@@ -22,7 +22,7 @@ from capacity_adjuster.events.stack_request import answer_stack
 from capacity_adjuster.policy.breaker import Breaker
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTarget, RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -168,7 +168,8 @@ class Cloud:
 
         def read():
             messages = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-            return [ClusterEvent.from_event(json.loads(message["Body"])) for message in messages]
+            events = [json.loads(message["Body"]) for message in messages]
+            return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
 
         return read
 

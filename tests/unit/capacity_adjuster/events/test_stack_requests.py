@@ -10,7 +10,7 @@ from test_crashes import tick
 from test_wish import LEASE_SECONDS, create, launch_all, make_world, sizes
 
 from capacity_adjuster.policy.requested_capacity import find_due
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.document import ContractError
 
 pytestmark = pytest.mark.usefixtures("silence")

@@ -15,7 +15,7 @@ from capacity_adjuster.events.stack_request import answer_stack
 from capacity_adjuster.policy.breaker import Breaker
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile.adapters import Adapters
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind

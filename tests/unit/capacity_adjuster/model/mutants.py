@@ -409,13 +409,13 @@ def shrink_whatever_the_item_says(patch):
     real = Reconciliation._shrink
 
     def shrink(self, decided):
-        adapters, state = self._adapters, self._confirmation.state
+        adapters, state = self._adapters, self.confirmation.state
         deaf = replace(adapters, records=Changed(adapters.records, read_state=lambda: state))
-        self._adapters = self._confirmation._adapters = deaf
+        self._adapters = self.confirmation._adapters = deaf
         try:
             return real(self, decided)
         finally:
-            self._adapters = self._confirmation._adapters = adapters
+            self._adapters = self.confirmation._adapters = adapters
 
     patch.setattr(Reconciliation, "_shrink", shrink)
 

@@ -7,8 +7,7 @@ import test_stop_histories as histories
 from mutants import Changed, Mutant
 
 from capacity_adjuster.policy import stop_policy
-from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile import shutdown
 from capacity_adjuster.reconcile.shutdown import Shutdown
 
@@ -56,9 +55,8 @@ def stop_what_is_being_deleted(patch):
 def stop_in_the_middle_of_a_shrink(patch):
     real = Shutdown.__init__
 
-    def init(self, chosen, adapters, confirmation, **options):
-        blind = Changed(adapters.records, read=lambda kind: None if kind is Adjustment else adapters.records.read(kind))
-        real(self, chosen, replace(adapters, records=blind), confirmation, **options)
+    def init(self, chosen, adapters, confirmation):
+        real(self, chosen, adapters, Changed(confirmation, has_no_shrink=lambda: True))
 
     patch.setattr(Shutdown, "__init__", init)
 

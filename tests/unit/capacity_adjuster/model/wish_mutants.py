@@ -5,7 +5,7 @@ from functools import partial
 
 import recorded_histories as recorded
 import test_wish as histories
-from mutants import Mutant
+from mutants import Changed, Mutant
 
 from capacity_adjuster.events import stack_request
 from capacity_adjuster.policy import requested_capacity as wish
@@ -53,7 +53,12 @@ def raise_a_stopped_cluster(patch):
 
 
 def ask_during_a_shrink(patch):
-    patch.setattr(CapacityChange, "_may_ask", lambda self: True)
+    real = CapacityChange.__init__
+
+    def init(self, adapters, confirmation):
+        real(self, adapters, Changed(confirmation, has_no_shrink=lambda: True))
+
+    patch.setattr(CapacityChange, "__init__", init)
 
 
 def ask_the_master_first(patch):

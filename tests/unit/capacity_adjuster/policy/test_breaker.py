@@ -26,7 +26,7 @@ from capacity_adjuster.policy.decision import (
 from capacity_adjuster.policy.observation import ClusterObservation, Instance, needs_activities
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
 

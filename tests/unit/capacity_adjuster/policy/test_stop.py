@@ -12,8 +12,14 @@ from stop_machine import BUDGET_TOPIC
 
 from capacity_adjuster.events.notifications import read_budget_message
 from capacity_adjuster.policy.observation import GroupObservation
-from capacity_adjuster.policy.stop_policy import Allow, Begin, Rest, judge_stop, plan_notice
-from capacity_adjuster.policy.stop_record import StopRecord
+from capacity_adjuster.policy.stop_policy import (
+    AlreadyStopped,
+    ScaledUpAgain,
+    StartStop,
+    StopRecord,
+    judge_stop,
+    plan_notice,
+)
 from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings
@@ -34,12 +40,12 @@ def test_the_deadline_counts_from_the_creation_of_the_older_group():
     younger = dataclasses.replace(GROUPS[1], created=START + 600)
     groups = (GROUPS[0], younger)
     assert judge(START + HOUR - 1, groups=groups) is None
-    assert judge(START + HOUR, groups=groups) == Begin(StopRecord(1, cause="deadline"))
+    assert judge(START + HOUR, groups=groups) == StartStop(StopRecord(1, cause="deadline"))
 
 
 def test_a_redeployed_time_takes_effect_at_once():
     assert judge(START + HOUR, stop_after=2 * HOUR) is None
-    assert isinstance(judge(START + HOUR, stop_after=HOUR // 2), Begin)
+    assert isinstance(judge(START + HOUR, stop_after=HOUR // 2), StartStop)
     assert judge(START + 99 * HOUR, stop_after=0) is None
 
 
@@ -59,26 +65,28 @@ def test_a_stack_that_is_being_deleted_is_left_alone(deleting):
 def test_a_stopped_cluster_rests_until_it_is_scaled_up_and_then_has_all_of_its_time():
     stopped = StopRecord(2, cause="deadline", stopped_at=int(START) + HOUR)
     empty = tuple(dataclasses.replace(group, desired=0) for group in GROUPS)
-    assert judge(START + 9 * HOUR, stopped, groups=empty) == Rest("the cluster is stopped")
-    assert judge(START + HOUR + 59, stopped) == Rest("the cluster is stopped"), "the read may be older than the stop"
+    assert judge(START + 9 * HOUR, stopped, groups=empty) == AlreadyStopped("the cluster is stopped")
+    assert judge(START + HOUR + 59, stopped) == AlreadyStopped("the cluster is stopped"), (
+        "the read may be older than the stop"
+    )
     allowed = judge(START + 9 * HOUR, stopped)
-    assert allowed == Allow(StopRecord(3, counted_from=int(START) + 9 * HOUR, cause="deadline"))
+    assert allowed == ScaledUpAgain(StopRecord(3, counted_from=int(START) + 9 * HOUR, cause="deadline"))
     assert judge(START + 10 * HOUR - 1, allowed.record) is None
-    assert isinstance(judge(START + 10 * HOUR, allowed.record), Begin)
+    assert isinstance(judge(START + 10 * HOUR, allowed.record), StartStop)
 
 
 def test_a_budget_message_stops_at_once_and_its_copies_never():
     begun = judge(START, message_id="m-1")
-    assert begun == Begin(StopRecord(1, cause="budget used up", message_id="m-1"))
+    assert begun == StartStop(StopRecord(1, cause="budget used up", message_id="m-1"))
     allowed = begun.record.close(int(START)).allow(int(START) + 70)
     assert judge(START + 80, allowed, message_id="m-1") is None
-    assert isinstance(judge(START + 80, allowed, message_id="m-2"), Begin)
+    assert isinstance(judge(START + 80, allowed, message_id="m-2"), StartStop)
 
 
 def test_a_stop_whose_invocation_died_is_carried_on_with_its_own_cause():
-    held = StopRecord(4, cause="budget used up", message_id="m-1").hold(int(START) + 60)
-    assert judge(START + 59, held) == Rest("another invocation stops the cluster")
-    assert judge(START + 60, held) == Begin(dataclasses.replace(held, revision=5))
+    held = StopRecord(4, cause="budget used up", message_id="m-1", lease_until=int(START) + 60)
+    assert judge(START + 59, held) == AlreadyStopped("another invocation stops the cluster")
+    assert judge(START + 60, held) == StartStop(dataclasses.replace(held, revision=5))
 
 
 def test_nodes_are_told_a_quarter_of_an_hour_before():
@@ -142,11 +150,11 @@ FORGED = [StopRecord(7, lease_until=FAR), StopRecord(7, stopped_at=FAR), StopRec
 @pytest.mark.parametrize("record", FORGED, ids=["lease", "stop", "allowance"])
 def test_a_time_that_lies_far_ahead_holds_up_no_stop(record):
     decision = judge(START + HOUR, record)
-    assert isinstance(decision, Begin)
+    assert isinstance(decision, StartStop)
     assert decision.record.revision == 8
 
 
 def test_a_lease_that_an_invocation_can_have_is_believed_to_its_end():
     record = StopRecord(7, cause="deadline", lease_until=int(START) + HOUR + 125)
-    assert isinstance(judge(START + HOUR, record), Rest)
-    assert isinstance(judge(START + HOUR + 125, record), Begin)
+    assert isinstance(judge(START + HOUR, record), AlreadyStopped)
+    assert isinstance(judge(START + HOUR + 125, record), StartStop)

@@ -14,7 +14,7 @@ from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_GPUS
 from deeplearning_cdk.operations.messages import NO_POLICY, allow_publishers
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_cdk.operations.spending import ClusterBudget
-from deeplearning_contract.cluster_event import DETAIL_TYPES, name_source
+from deeplearning_contract.cluster_event import EventKind, name_source
 from deeplearning_contract.metrics import CLUSTER, METRICS, NAMESPACE, NODE, PHASE
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.settings import AdjusterSettings
@@ -244,7 +244,7 @@ def test_what_went_wrong_is_told_in_words(synthesize: Any) -> None:
     (cluster,) = pattern["detail"]["cluster"]
     assert pattern["source"] == [name_source(cluster)]
     assert pattern["detail-type"] == ["Deep Learning Cluster Failed", "Deep Learning Cluster Degraded"]
-    assert set(pattern["detail-type"]) < set(DETAIL_TYPES)
+    assert set(pattern["detail-type"]) < {kind.value for kind in EventKind}
     assert list(pattern["detail"]) == ["cluster"]
     (target,) = rule["Targets"]
     assert target["Arn"] == _topic(synthesis)
