@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
@@ -19,12 +20,14 @@ from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.training import train
+from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
 from deeplearning_rehearsal.software.digits import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.template.capacity import count_requested, require_worker_minimum
+from deeplearning_rehearsal.template.overrides import apply_overrides
 
 BUILD_SECONDS = 1200.0
 """What an environment may take to be built, on a machine that shares its cores with the nodes."""
@@ -55,7 +58,8 @@ class ClusterRun:
         require_worker_minimum(template, options.nodes)
         with self.timeline.phase("deploy"):
             workers = None if options.nodes is None else options.nodes - 1
-            self.aws.deploy(options.assembly, options.stack, worker_desired_capacity=workers)
+            change = partial(apply_overrides, workers=workers)
+            self.aws.deploy(options.assembly, options.stack, change_template=change)
         with self.timeline.phase("form"):
             outcome = self.aws.wait(self.give_up - time.monotonic())
         evidence = Evidence(
@@ -93,7 +97,7 @@ class ClusterRun:
         Raises:
             RehearsalError: There is no master, or it has no membership.
         """
-        master, lane = self.fleet.master(), self.fleet.lane
+        master, lane = find_master(self.fleet), self.fleet.lane
         settings = self.read_settings()
         database = self.aws.place.client("dynamodb")
         item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
@@ -120,7 +124,7 @@ class ClusterRun:
         Raises:
             RehearsalError: It failed.
         """
-        master, login_user = self.fleet.master().instance_id, self.read_settings().login_user
+        master, login_user = find_master(self.fleet).instance_id, self.read_settings().login_user
         lane = self.fleet.lane(master)
         with self.timeline.phase("train"):
             self.timeline.tell(lane, "training starts")
@@ -137,10 +141,10 @@ class ClusterRun:
         try:
             if self.read_settings().needs.environment is None:
                 return None
-            return read_environment(self.lab.disk(self.fleet.master().instance_id), self.kept.brought)
+            return read_environment(self.lab.disk(find_master(self.fleet).instance_id), self.kept.brought)
         except RehearsalError:
             return None
 
     def read_settings(self) -> NodeSettings:
         """Return the settings of the master."""
-        return NodeSettings.from_json(self.lab.read_file(self.fleet.master().instance_id, SETTINGS_FILE).decode())
+        return NodeSettings.from_json(self.lab.read_file(find_master(self.fleet).instance_id, SETTINGS_FILE).decode())

@@ -33,7 +33,7 @@ from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
-from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
+from deeplearning_rehearsal.cluster_fleet import make_fleet
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import judge
@@ -86,7 +86,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         template = read_stack(options.assembly, options.stack).template
         kept = _open_kept(options, case, template)
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
-        fleet = Fleet(lab, timeline, _prepare(copy_program, kept, lab), ProvisionProgress().describe)
+        fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab))
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(case, key_pairs, kept)
         with (

@@ -4,14 +4,16 @@ Runs an embedded AWS in a process of its own for the tests; moto's state and pat
 Reads one JSON command a line from standard input; writes one JSON line for each answer and each observation.
 """
 
+import copy
 import dataclasses
 import json
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 from cdk_rehearsal.embedded_aws import CloudOptions, EmbeddedAws, LaunchFault, MessageFaults, ScalingPace
-from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.errors import AssemblyError, RehearsalError
 
 _writing = threading.Lock()
 
@@ -43,7 +45,7 @@ def observe(observation):
 def answer(aws, command):
     """Carry out one command."""
     if command["do"] == "deploy":
-        aws.deploy(Path(command["assembly"]), **command["arguments"])
+        aws.deploy(Path(command["assembly"]), change_template=partial(set_size, size=command["size"]))
         return {"endpoint": aws.endpoint, "overrides": aws.overrides}
     if command["do"] == "wait":
         return dataclasses.asdict(aws.wait(command["seconds"]))
@@ -54,6 +56,20 @@ def answer(aws, command):
             "activities": aws.activities(),
         }
     return {"fail_instance": aws.fail_instance, "send_event": aws.send_event}[command.pop("do")](**command)
+
+
+def set_size(template, size):
+    """Set the size of the workers' group; None: as the template says."""
+    changed, listing = copy.deepcopy(template), {}
+    for name in ("DesiredCapacity", "MaxSize") if size is not None else ():
+        changed["Resources"]["WorkerGroup"]["Properties"][name] = listing[f"WorkerGroup.{name}"] = str(size)
+    return changed, listing
+
+
+def check_metric(namespace, name, dimensions):
+    """Take every metric but one."""
+    if (namespace, name) == ("Sample", "Unwritten"):
+        raise AssemblyError(f"nothing writes {name} by {', '.join(dimensions)}")
 
 
 def open_cloud(options):
@@ -71,7 +87,14 @@ def open_cloud(options):
         port=0,
         machines=RecordingHost(),
         observer=observe,
-        options=CloudOptions(pace=pace, faults=faults, retry_seconds=retries, **options),
+        options=CloudOptions(
+            pace=pace,
+            faults=faults,
+            retry_seconds=retries,
+            label_instance=lambda tags, group: tags.get("deeplearning:role", group),
+            check_metric=check_metric,
+            **options,
+        ),
     )
     aws.start()
     return aws

@@ -47,9 +47,9 @@ class CloudProcess:
         line = self.next(lambda entry: entry["kind"] in ("answer", "error"))
         return line["value"] if line["kind"] == "answer" else line["text"]
 
-    def deploy(self, assembly, **arguments):
+    def deploy(self, assembly, size=None):
         """Deploy an assembly and return the answer."""
-        value = self.command("deploy", assembly=str(assembly), arguments=arguments)
+        value = self.command("deploy", assembly=str(assembly), size=size)
         if isinstance(value, dict):
             self.endpoint = value["endpoint"]
         return value

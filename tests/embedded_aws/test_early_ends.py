@@ -8,6 +8,8 @@ Launching a new EC2 instance: i-… Status Reason: Instance became unhealthy whi
 
 import pytest
 
+WORKER = {"deeplearning:role": "worker"}
+
 WAITED = "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: "
 KEY_REFUSED = f"{WAITED}Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state"
 ROLE = (
@@ -99,7 +101,7 @@ def test_without_a_right_of_auto_scaling_each_launch_is_cancelled_the_instance_e
 def test_an_instance_that_ec2_ends_for_another_reason_is_cancelled_in_its_words(
     start_cloud, asking_assembly, code, words
 ):
-    cloud = start_cloud(faults=[{"code": code, "role": "worker", "ordinals": [1]}], pace={"retries": [0.05]})
+    cloud = start_cloud(faults=[{"code": code, "tags": WORKER, "ordinals": [1]}], pace={"retries": [0.05]})
     cloud.deploy(asking_assembly)
     cloud.ask("WorkerGroup", 2)
     cloud.observation(f"launch failed: {code}")

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+WORKER = {"deeplearning:role": "worker"}
+
 
 @pytest.fixture
 def deploy(start_cloud, assemble, sample_template, tmp_path):
@@ -23,7 +25,7 @@ def deploy(start_cloud, assemble, sample_template, tmp_path):
 def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_signal_rolls_back(
     start_cloud, asking_assembly
 ):
-    fault = {"code": "InsufficientInstanceCapacity", "role": "worker", "ordinals": [2]}
+    fault = {"code": "InsufficientInstanceCapacity", "tags": WORKER, "ordinals": [2]}
     cloud = start_cloud(faults=[fault], pace={"retries": [0.3], "failure": 0.2})
     cloud.deploy(asking_assembly)
     cloud.ask("MasterGroup", 1)
@@ -63,7 +65,7 @@ def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_s
 
 
 def test_an_error_before_the_notifications_are_set_is_told_to_nobody(start_cloud, asking_assembly):
-    fault = {"code": "VcpuLimitExceeded", "role": "worker"}
+    fault = {"code": "VcpuLimitExceeded", "tags": WORKER}
     cloud = start_cloud(faults=[fault], pace={"retries": [3600], "notification_gap": 3600})
     cloud.deploy(asking_assembly)
     cloud.ask("MasterGroup", 1)
@@ -124,7 +126,10 @@ def test_a_rollback_keeps_what_is_retained_and_nothing_else(start_cloud, sample_
 )
 def test_a_group_that_does_not_reach_its_desired_capacity_does_not_stabilize(deploy, minimum, code, reason):
     """The property's text: "marks … as successful … when the desired capacity is reached", whatever the minimum is."""
-    cloud = deploy({"MinSize": minimum, "DesiredCapacity": "3"}, {"code": code, "role": "worker", "from_ordinal": 2})
+    cloud = deploy(
+        {"MinSize": minimum, "DesiredCapacity": "3"},
+        {"code": code, "tags": WORKER, "from_ordinal": 2},
+    )
     outcome = cloud.command("wait", seconds=30)
 
     assert outcome["status"] == "ROLLBACK_COMPLETE"
@@ -134,7 +139,7 @@ def test_a_group_that_does_not_reach_its_desired_capacity_does_not_stabilize(dep
 @pytest.mark.parametrize("sizes", [{"MinSize": "0"}, {"MinSize": "0", "DesiredCapacity": "0"}])
 def test_a_group_without_desired_capacity_is_complete_and_its_launches_may_fail_later(deploy, sizes):
     """Without a desired capacity the default is the minimum (API reference of CreateAutoScalingGroup)."""
-    cloud = deploy(sizes, {"code": "InsufficientInstanceCapacity", "role": "worker", "from_ordinal": 3})
+    cloud = deploy(sizes, {"code": "InsufficientInstanceCapacity", "tags": WORKER, "from_ordinal": 3})
     cloud.ask("WorkerGroup", 3)
     cloud.observation("launch failed: InsufficientInstanceCapacity")
     for _ in range(2):

@@ -21,7 +21,7 @@ def cloud(start_cloud, assemble, tmp_path_factory):
     template["Resources"]["MasterGroup"]["Properties"]["HealthCheckGracePeriod"] = 3600
     assembly = assemble(tmp_path_factory.mktemp("health") / "cdk.out", template)
     cloud = start_cloud(minute_seconds=3600)
-    cloud.deploy(assembly, worker_desired_capacity=4)
+    cloud.deploy(assembly, size=4)
     cloud.master = cloud.machine("master")
     cloud.workers = [cloud.machine("worker") for _ in range(4)]
     for _ in range(5):

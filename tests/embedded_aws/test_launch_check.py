@@ -2,6 +2,8 @@
 
 import pytest
 
+WORKER = {"deeplearning:role": "worker"}
+
 REFUSED = "You must use a valid fully-formed launch template. "
 
 
@@ -70,13 +72,13 @@ def test_a_template_that_cannot_be_launched_fails_the_group_in_auto_scalings_wor
     ],
 )
 def test_a_missing_image_or_a_used_up_quota_may_fail_the_group(fail, code, message):
-    fault = {"code": code, "role": "worker", "at_creation": True, "message": message}
+    fault = {"code": code, "tags": WORKER, "at_creation": True, "message": message}
     assert fail(faults=[fault]) == REFUSED + message
 
 
 @pytest.mark.parametrize("code", ["InvalidAMIID.NotFound", "VcpuLimitExceeded"])
 def test_the_same_may_be_found_by_the_first_launch_alone(start_cloud, asking_assembly, code):
-    cloud = start_cloud(faults=[{"code": code, "role": "worker", "message": "words of EC2."}])
+    cloud = start_cloud(faults=[{"code": code, "tags": WORKER, "message": "words of EC2."}])
     cloud.deploy(asking_assembly)
     cloud.ask("WorkerGroup", 1)
     cloud.observation(f"launch failed: {code}")

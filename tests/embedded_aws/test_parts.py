@@ -107,12 +107,13 @@ def test_refuses_schedules_that_are_no_rate(expression):
 
 
 def test_strikes_the_chosen_launches_only():
-    fault = LaunchFault("InsufficientInstanceCapacity", role="worker", ordinals=frozenset({2, 3}))
-    struck = [number for number in range(1, 6) if fault.strikes(role="worker", group="g", ordinal=number)]
+    worker = {"role": "worker"}
+    fault = LaunchFault("InsufficientInstanceCapacity", tags=worker, ordinals=frozenset({2, 3}))
+    struck = [number for number in range(1, 6) if fault.strikes(tags=worker | {"more": "1"}, group="g", ordinal=number)]
     assert struck == [2, 3]
-    assert not fault.strikes(role="master", group="g", ordinal=2)
+    assert not fault.strikes(tags={"role": "master"}, group="g", ordinal=2)
     rest = LaunchFault("InsufficientInstanceCapacity", from_ordinal=3)
-    assert [number for number in range(1, 6) if rest.strikes(role="", group="g", ordinal=number)] == [3, 4, 5]
+    assert [number for number in range(1, 6) if rest.strikes(tags={}, group="g", ordinal=number)] == [3, 4, 5]
     assert "p4d.24xlarge" in fault.to_error(instance_type="p4d.24xlarge", zone="us-east-1a").message
 
 

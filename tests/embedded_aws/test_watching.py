@@ -4,38 +4,19 @@ import json
 
 import pytest
 
+from cdk_rehearsal.embedded_aws.dashboards import list_metrics
 from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
 from cdk_rehearsal.errors import AssemblyError
-from deeplearning_contract.metrics import METRICS, NAMESPACE
-from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
 
 EVENT = {"detail-type": "Failed", "detail": {"cluster": "mine", "nodes": 2, "reason": 'no "capacity"\nleft'}}
 PATHS = {"kind": "$.detail-type", "nodes": "$.detail.nodes", "reason": "$.detail.reason", "none": "$.detail.x.y"}
 
 
-def test_takes_every_metric_that_is_written_and_all_of_other_namespaces():
-    for metric in METRICS:
-        for names in metric.dimensions:
-            require_known_metric(NAMESPACE, metric.name, names)
-    require_known_metric("AWS/SQS", "Anything", ["QueueName"])
-
-
-@pytest.mark.parametrize(
-    ("name", "dimensions"), [("NodeLost", ["Cluster"]), ("NodesLost", ["Cluster", "Node"]), ("NodesLost", [])]
-)
-def test_refuses_a_metric_that_nobody_writes(name, dimensions):
-    with pytest.raises(AssemblyError, match=f"{NAMESPACE} has no metric '{name}' by "):
-        require_known_metric(NAMESPACE, name, dimensions)
-
-
-def test_refuses_a_dashboard_that_names_such_a_metric_by_itself_or_in_a_search():
-    search = f"SEARCH('{{{NAMESPACE},Cluster,Node}} MetricName=\"GpuUtilisation\" Cluster=\"c\"', 'Average', 60)"
-    for row in ([NAMESPACE, "NodeLost", "Cluster", "c", {"label": "x"}], [{"expression": search}]):
-        body = {"widgets": [{"properties": {"markdown": "x"}}, {"properties": {"metrics": [row]}}]}
-        with pytest.raises(AssemblyError, match="has no metric"):
-            require_known_metrics(body)
-    good = search.replace("Utilisation", "Utilization")
-    require_known_metrics({"widgets": [{"properties": {"metrics": [[{"expression": good}]]}}]})
+def test_lists_the_metrics_of_a_dashboard_and_of_its_searches():
+    search = "SEARCH('{Sample,Cluster,Node} MetricName=\"Load\" Cluster=\"c\"', 'Average', 60)"
+    rows = [["Sample", "Lost", "Cluster", "c", {"label": "x"}], [{"expression": search}]]
+    body = {"widgets": [{"properties": {"markdown": "x"}}, {"properties": {"metrics": rows}}]}
+    assert list(list_metrics(body)) == [("Sample", "Lost", ("Cluster",)), ("Sample", "Load", ("Cluster", "Node"))]
 
 
 def test_writes_an_events_fields_into_the_text_of_a_target():
@@ -101,7 +82,7 @@ def test_publishes_the_text_to_the_topic_of_the_rule_where_its_policy_admits_eve
 
 
 def test_fails_a_stack_whose_dashboard_names_an_unknown_metric(start_cloud, sample_template, assemble, tmp_path):
-    body = {"widgets": [{"properties": {"metrics": [[NAMESPACE, "NodeLost", "Cluster", "c"]]}}]}
+    body = {"widgets": [{"properties": {"metrics": [["Sample", "Unwritten", "Cluster", "c"]]}}]}
     sample_template["Resources"]["Dashboard"] = {
         "Type": "AWS::CloudWatch::Dashboard",
         "Properties": {"DashboardName": "trial", "DashboardBody": json.dumps(body)},
@@ -110,4 +91,4 @@ def test_fails_a_stack_whose_dashboard_names_an_unknown_metric(start_cloud, samp
     cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
     outcome = cloud.command("wait", seconds=60)
     assert outcome["status"] == "ROLLBACK_COMPLETE"
-    assert "has no metric 'NodeLost' by Cluster" in outcome["reason"]
+    assert "nothing writes Unwritten by Cluster" in outcome["reason"]

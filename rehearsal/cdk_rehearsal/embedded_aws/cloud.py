@@ -32,8 +32,8 @@ from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.machine import MachineHost
-from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
 
+ChangeTemplate = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]]
 _POLL_SECONDS = 0.1
 
 
@@ -125,7 +125,7 @@ class EmbeddedAws:
         assembly: Path,
         stack_name: str | None = None,
         *,
-        worker_desired_capacity: int | None = None,
+        change_template: ChangeTemplate = lambda template: (template, {}),
         parameters: Mapping[str, str] | None = None,
     ) -> None:
         """
@@ -134,7 +134,8 @@ class EmbeddedAws:
         Args:
             assembly: Folder of the cloud assembly.
             stack_name: Name of the stack. Default: the only one of the assembly.
-            worker_desired_capacity: Desired capacity of the workers' group. Default: as the template says.
+            change_template: Returns a changed copy of the template, and what it changed: path -> new value.
+                Default: changes nothing.
             parameters: Values of the template's parameters. Default: their defaults.
 
         Raises:
@@ -145,8 +146,8 @@ class EmbeddedAws:
         if self._services is not None:
             raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
         source = read_stack(assembly, stack_name)
-        overrides = Overrides(worker_desired_capacity, parameters or {})
-        template, self.overrides = apply_overrides(source.template, overrides)
+        template, changes = change_template(source.template)
+        self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
         require_support(template)
         place = Place(source.account, source.region, self.endpoint)
         services = self._services = self._open(place)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
+from cdk_rehearsal.embedded_aws.dashboards import MetricCheck
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.functions.runner import ASYNCHRONOUS_RETRY_SECONDS
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
@@ -29,6 +30,10 @@ class CloudOptions:
         waits_for_desired: Whether a new group is complete when its desired capacity is in service, as CloudFormation
             documents, or already with its minimum. Default: with its desired capacity.
         prepare: Puts into the account what it holds before the stack is created. Default: nothing.
+        label_instance: Returns what calls of an instance are counted as, by its tags and the name of its group.
+            Default: the name of the group.
+        check_metric: Raises AssemblyError for a metric of an alarm or a dashboard that nothing writes, by its
+            namespace, name and names of dimensions. Default: takes every metric.
     """
 
     pace: ScalingPace = field(default_factory=ScalingPace)
@@ -43,3 +48,5 @@ class CloudOptions:
     object_seconds: float = 0.0
     waits_for_desired: bool = True
     prepare: Callable[[Place], None] = lambda _: None
+    label_instance: Callable[[Mapping[str, str], str], str] = lambda _tags, group: group
+    check_metric: MetricCheck = lambda _namespace, _name, _dimensions: None

@@ -41,7 +41,7 @@ def open_services(
     """Make the services of one account and region, with its key pairs."""
     functions = FunctionRunner(observations, options.retry_seconds, loses_answers=options.lose_answers)
     images = ImageCatalogue(place, options.login_users)
-    launcher = InstanceLauncher(place, principals, images)
+    launcher = InstanceLauncher(place, principals, images, options.label_instance)
     for name, key in options.key_pairs.items():
         place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
     notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
@@ -70,6 +70,7 @@ def open_services(
         handles=handles,
         custom_resources=custom_resources,
         waits_for_desired=options.waits_for_desired,
+        check_metric=options.check_metric,
         disturbance=MessageDisturbance(options.message_faults, observations) if options.message_faults else None,
     )
 

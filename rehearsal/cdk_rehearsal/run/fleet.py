@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from cdk_rehearsal.embedded_aws import Observation, StackEvent
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.timeline import Timeline
-from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, NodeRole
 
 _INTERVAL_SECONDS = 0.5
-# The agent's lines begin with a time and a level; the timeline has its own times, and only a warning's level tells.
+# Lines of a log may begin with a time and a level; the timeline has its own times, and only a warning's level tells.
 _LOG_PREFIX = re.compile(r"^\S+Z (?:INFO )?")
 _LANES = {"stack": "stack", "signal": "stack"}
-_OTHER_LANE = "adjuster"
-"""What groups do, and whom they tell of it, is what the adjuster acts on."""
-
+USER_DATA_LOG = "/var/log/cloud-init-output.log"
+"""Where cloud-init writes what user data prints."""
 _TELLING_TYPES = (
     "AWS::AutoScaling::AutoScalingGroup",
     "AWS::CloudFormation::Stack",
@@ -37,8 +35,12 @@ class Fleet:
     Args:
         lab: Where machines boot.
         timeline: Told what happens.
-        prepare: Is shown each machine before it boots. Default: nobody is.
-        follow: Returns what else there is to tell of a machine, by its instance id and its files. Default: nothing.
+        prepare: Is called with each machine before it boots. Default: nothing is done.
+        follow: Returns further lines of a machine's track, by its instance id and its files. Default: none.
+        log_file: The log of every machine that the timeline shows. Default: the output of user data.
+        name: Returns the track of a machine, in front of the end of its address. Default: `machine`.
+        order: Returns by what machines are sorted. Default: by their address.
+        events_lane: The track of what groups, topics and functions do. Default: `aws`.
     """
 
     def __init__(
@@ -47,6 +49,11 @@ class Fleet:
         timeline: Timeline,
         prepare: Callable[[Machine], None] | None = None,
         follow: Callable[[str, Path], Iterable[str]] = lambda _id, _root: (),
+        *,
+        log_file: str = USER_DATA_LOG,
+        name: Callable[[Machine], str] = lambda _machine: "machine",
+        order: Callable[[Machine], Any] = lambda machine: machine.address,
+        events_lane: str = "aws",
     ) -> None:
         self._lab = lab
         self._timeline = timeline
@@ -55,6 +62,10 @@ class Fleet:
         self._launched: dict[str, Machine] = {}
         self._logs: dict[str, list[str]] = {}
         self._follow = follow
+        self._log_file = log_file
+        self._name = name
+        self._order = order
+        self._events_lane = events_lane
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.launched_at: float | None = None
@@ -111,8 +122,8 @@ class Fleet:
         if not _is_telling(observation):
             return
         is_machine = observation.subject in self._launched
-        lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, _OTHER_LANE)
-        self._timeline.tell(lane, _shorten(observation))
+        lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, self._events_lane)
+        self._timeline.tell(lane, self._shorten(observation))
 
     def formation_seconds(self) -> float | None:
         """Return the time from the first launch to the first signal; None while one of them is missing."""
@@ -121,22 +132,10 @@ class Fleet:
         return self.signalled_at - self.launched_at
 
     def machines(self) -> tuple[Machine, ...]:
-        """Return the machines that run, the master first."""
+        """Return the machines that run, sorted by the order of this fleet."""
         with self._lock:
             machines = tuple(self._machines.values())
-        return tuple(sorted(machines, key=lambda machine: (not _is_master(machine), machine.address)))
-
-    def master(self) -> Machine:
-        """
-        Return the master.
-
-        Raises:
-            PromiseError: None runs.
-        """
-        machines = self.machines()
-        if not machines or not _is_master(machines[0]):
-            raise PromiseError("no master is running")
-        return machines[0]
+        return tuple(sorted(machines, key=self._order))
 
     def launched(self) -> tuple[Machine, ...]:
         """Return every machine that has begun to run, whether it still does or not, in that order."""
@@ -148,24 +147,24 @@ class Fleet:
         return self._lab.disk(instance_id)
 
     def count_lines(self, instance_id: str) -> int:
-        """Return how many lines a node's agent has logged, as far as they were read."""
+        """Return how many lines a machine has logged, as far as they were read."""
         return len(self._logs.get(instance_id, ()))
 
     def has_said(self, instance_id: str, text: str) -> bool:
-        """Tell whether a node's agent has logged a text."""
+        """Return whether a machine has logged a text."""
         return any(text in line for line in tuple(self._logs.get(instance_id, ())))
 
     def lane(self, instance_id: str) -> str:
-        """Name a machine's line in the timeline: its role and the end of its address."""
+        """Return the track of a machine in the timeline: its name and the end of its address."""
         machine = self._launched.get(instance_id)
         if machine is None:
             return instance_id
-        return f"{machine.tags.get(ROLE_TAG, 'node')} {machine.address.rsplit('.', 1)[1]}"
+        return f"{self._name(machine)} {machine.address.rsplit('.', 1)[1]}"
 
     def _follow_logs(self) -> None:
         while not self._stop.wait(_INTERVAL_SECONDS):
             for machine in self.machines():
-                lines = self._lines(machine.instance_id, AGENT_LOG)
+                lines = self._lines(machine.instance_id, self._log_file)
                 for line in lines[self.count_lines(machine.instance_id) :]:
                     self.spoke_at = time.monotonic()
                     self._timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
@@ -180,6 +179,14 @@ class Fleet:
         with self._lock:
             self._machines.pop(instance_id, None)
 
+    def _shorten(self, observation: Observation) -> str:
+        """Leave out what a track says already: the service's prefix, and a function's long generated name."""
+        if observation.topic == "message":
+            return f"event {observation.text.removeprefix('autoscaling:')}"
+        if observation.topic == "invocation":
+            return observation.text.replace(observation.subject, self._events_lane)
+        return observation.text
+
     def _lines(self, instance_id: str, path: str) -> list[str]:
         try:
             text = (self._lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
@@ -188,21 +195,8 @@ class Fleet:
         return text[: text.rfind("\n") + 1].splitlines()
 
 
-def _is_master(machine: Machine) -> bool:
-    return machine.tags.get(ROLE_TAG) == NodeRole.MASTER.value
-
-
 def _is_telling(observation: Observation) -> bool:
     event = observation.detail.get("event")
     if isinstance(event, StackEvent):
         return event.resource_type in _TELLING_TYPES or event.status.endswith("_FAILED")
     return "machine" not in observation.detail  # that it boots is said by the one who boots it
-
-
-def _shorten(observation: Observation) -> str:
-    """Leave out what a lane says already: the service's prefix, and a function's long generated name."""
-    if observation.topic == "message":
-        return f"event {observation.text.removeprefix('autoscaling:')}"
-    if observation.topic == "invocation":
-        return observation.text.replace(observation.subject, "adjuster")
-    return observation.text

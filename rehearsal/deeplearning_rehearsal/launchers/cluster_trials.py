@@ -7,6 +7,7 @@ from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_rehearsal.checks.provision_watch import ProvisionWatch, name_steps
 from deeplearning_rehearsal.checks.training import make_training_report
+from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
 from deeplearning_rehearsal.launchers.trials import choose_trials
@@ -35,7 +36,7 @@ def try_launchers(run: ClusterRun, evidence: Evidence, names: Sequence[str] = ()
     slots = sum(max(1, int(node.contract.get(WORKER_GPU_COUNT_VARIABLE, "0"))) for node in evidence.nodes)
     trials = TrialRun(
         run.lab,
-        run.fleet.master().instance_id,
+        find_master(run.fleet).instance_id,
         settings.login_user,
         hosts=len(evidence.nodes),
         ranks=slots,

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-
-NODE_PYTHON = "3.11"
-"""Of the nodes' Debian."""
+from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
 
 HOROVOD_VERSION = "0.28.1"
 HOROVOD = "horovod==0.28.1 --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from cdk_rehearsal.errors import AssemblyError
@@ -12,24 +11,14 @@ from deeplearning_rehearsal.template.environment_override import override_enviro
 REQUESTED_CAPACITY = "Custom::RequestedCapacity"
 
 
-@dataclass(frozen=True)
-class Overrides:
+def apply_overrides(template: Mapping[str, Any], workers: int | None) -> tuple[dict[str, Any], dict[str, str]]:
     """
-    What is changed.
+    Set the number of workers in a copy of a template, and the environment that a machine without GPUs can have.
 
-    Attributes:
-        worker_desired_capacity: Workers that the stack asks for; raises the maximum of their group where that is lower.
-            Default: as the template says.
-        parameters: Values of the template's parameters. Default: their defaults.
-    """
-
-    worker_desired_capacity: int | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-
-
-def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[dict[str, Any], dict[str, str]]:
-    """
-    Apply overrides to a copy of a template, and what a machine without GPUs asks for.
+    Args:
+        template: The template.
+        workers: Workers that the stack asks for; raises the maximum of their group where that is lower. None: as the
+            template says.
 
     Returns:
         The template, and what was changed: path -> new value.
@@ -38,10 +27,8 @@ def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[
         AssemblyError: The template has no group of workers, or has several that ask for themselves.
     """
     changed = copy.deepcopy(dict(template))
-    listing = {f"Parameters.{name}": value for name, value in overrides.parameters.items()}
-    listing |= override_environment(changed)
-    desired = overrides.worker_desired_capacity
-    if desired is None:
+    listing = override_environment(changed)
+    if workers is None:
         return changed, listing
     groups = {
         name: resource["Properties"]
@@ -59,12 +46,12 @@ def apply_overrides(template: Mapping[str, Any], overrides: Overrides) -> tuple[
             f"set its size, got {sorted(groups)}"
         )
     for request, wanted in requests.items():
-        wanted["Workers"] = listing[f"{request}.Workers"] = str(desired)
+        wanted["Workers"] = listing[f"{request}.Workers"] = str(workers)
     for name, properties in groups.items():
         if not requests:  # Of a template whose groups ask for themselves.
-            properties["DesiredCapacity"] = listing[f"{name}.DesiredCapacity"] = str(desired)
-        if int(properties["MaxSize"]) < desired:  # The stack asks one of them; each may be that.
-            properties["MaxSize"] = listing[f"{name}.MaxSize"] = str(desired)
+            properties["DesiredCapacity"] = listing[f"{name}.DesiredCapacity"] = str(workers)
+        if int(properties["MaxSize"]) < workers:  # The stack asks one of them; each may be that.
+            properties["MaxSize"] = listing[f"{name}.MaxSize"] = str(workers)
     return changed, listing
 
 

@@ -3,11 +3,8 @@
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal
 
 from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET, Place
-
-PrincipalKind = Literal["master", "worker", "lambda", "other", "operator"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +22,13 @@ class Principal:
     An identity that signs requests.
 
     Attributes:
-        kind: Role of the node from its tag, the Lambda, another node, or the rehearsal itself.
+        kind: `lambda`, `operator` for the rehearsal itself, or the label of an instance.
         sender_id: What SQS gives as `SenderId`: `<role unique id>:<session name>`.
         name: Instance id or function name.
         role_arn: ARN of its role, whose policies decide what it may do; empty for the rehearsal itself.
     """
 
-    kind: PrincipalKind
+    kind: str
     sender_id: str
     name: str
     role_arn: str = ""
@@ -50,7 +47,7 @@ class PrincipalRegistry:
         self._lock = threading.Lock()
         self._known = {OPERATOR_KEY: (Credentials(OPERATOR_KEY, OPERATOR_SECRET), OPERATOR)}
 
-    def mint(self, place: Place, *, role_arn: str, session: str, kind: PrincipalKind) -> Credentials:
+    def mint(self, place: Place, *, role_arn: str, session: str, kind: str) -> Credentials:
         """
         Mint a role's credentials, as EC2 does for an instance and Lambda for a function.
 

@@ -156,7 +156,7 @@ class ScalingDriver:
         activity = scaling_activity.begin_launch(group)
         group.pending_launches += 1
         group.attempts += 1
-        fault = find_fault(self.faults, role=group.role, group=group.name, ordinal=group.attempts)
+        fault = find_fault(self.faults, tags=group.own_tags, group=group.name, ordinal=group.attempts)
         self._jobs.after(self.pace.failure if fault else 0, partial(self._launch, group, activity, fault))
 
     def _launch(self, group: ScalingGroup, activity: Activity, fault: LaunchFault | None) -> None:
@@ -180,7 +180,7 @@ class ScalingDriver:
         if end is not None:
             self._jobs.after(self.pace.failure, partial(self._end_early, group, entry, activity, end))
             return
-        text = f"launched for {group.role or group.name}"
+        text = f"launched for {self._launcher.label(group.own_tags, group.name)}"
         self._observations.tell("scaling", entry.instance_id, text, machine=machine)
         try:
             self._boot(group, machine, entry)

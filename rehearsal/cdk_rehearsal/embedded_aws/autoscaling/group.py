@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal
 
-from deeplearning_contract.names import ROLE_TAG
-
 LifecycleState = Literal["Pending", "InService", "Terminating"]
 HealthStatus = Literal["Healthy", "Unhealthy"]
 HealthCheck = Literal["stopped", "impaired", "user"]
@@ -157,9 +155,9 @@ class ScalingGroup:
     capacity_cause: str = ""
 
     @property
-    def role(self) -> str:
-        """Value of the role tag; empty without one."""
-        return next((tag.value for tag in self.tags if tag.key == ROLE_TAG), "")
+    def own_tags(self) -> dict[str, str]:
+        """Its tags, key -> value, whether instances get them or not."""
+        return {tag.key: tag.value for tag in self.tags}
 
     @property
     def active(self) -> list[GroupInstance]:

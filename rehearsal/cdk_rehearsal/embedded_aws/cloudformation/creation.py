@@ -11,6 +11,7 @@ from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import CustomResources
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict, WaitConditionHandles
+from cdk_rehearsal.embedded_aws.dashboards import MetricCheck
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
@@ -36,6 +37,7 @@ class Services:
     custom_resources: CustomResources
     gatekeeper: Gatekeeper
     waits_for_desired: bool
+    check_metric: MetricCheck
     disturbance: MessageDisturbance | None = None
 
 

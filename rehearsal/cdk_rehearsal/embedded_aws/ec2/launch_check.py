@@ -38,7 +38,7 @@ def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, fau
     planted = (
         fault.to_error(instance_type=str(data.get("InstanceType", "")), zone=zone).message
         for fault in faults
-        if fault.at_creation and fault.concerns(role=group.role, group=group.name)
+        if fault.at_creation and fault.concerns(tags=group.own_tags, group=group.name)
     )
     for message in chain(planted, _find_missing(data, place), _find_wrong_interfaces(data, place)):
         raise ValueError(_PREFIX + message)

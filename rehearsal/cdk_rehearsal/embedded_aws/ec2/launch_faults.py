@@ -1,7 +1,7 @@
 """Launches that fail on purpose, in the words of EC2."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 _WORDING = {
     "InsufficientInstanceCapacity": (
@@ -56,7 +56,7 @@ class LaunchFault:
     Attributes:
         code: EC2's error code, with which it refuses the launch; or, with `Client.` or `Server.` before it, the reason
             for which it ends the instance before that is in service.
-        role: Value of the group's `deeplearning:role` tag. Default: any.
+        tags: Tags that the group has, key -> value. Default: any.
         group: Name of the group. Default: any.
         ordinals: Which launch attempts of a group fail, counted from 1. Default: every one from `from_ordinal` on.
         from_ordinal: First attempt that fails. Default: 1.
@@ -66,7 +66,7 @@ class LaunchFault:
     """
 
     code: str
-    role: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
     ordinals: frozenset[int] | None = None
     from_ordinal: int = 1
@@ -82,15 +82,15 @@ class LaunchFault:
         """Whether EC2 takes the order, and ends the instance before it is in service."""
         return self.code.startswith(_STATE_REASONS)
 
-    def strikes(self, *, role: str, group: str, ordinal: int) -> bool:
+    def strikes(self, *, tags: Mapping[str, str], group: str, ordinal: int) -> bool:
         """Tell whether this launch attempt fails."""
-        if self.at_creation or not self.concerns(role=role, group=group):
+        if self.at_creation or not self.concerns(tags=tags, group=group):
             return False
         return ordinal >= self.from_ordinal and (self.ordinals is None or ordinal in self.ordinals)
 
-    def concerns(self, *, role: str, group: str) -> bool:
+    def concerns(self, *, tags: Mapping[str, str], group: str) -> bool:
         """Tell whether it is about a group."""
-        return self.role in (None, role) and self.group in (None, group)
+        return self.tags.items() <= tags.items() and self.group in (None, group)
 
     def to_error(self, *, instance_type: str, zone: str) -> LaunchError:
         """Return the error that EC2 would give."""
@@ -103,6 +103,8 @@ def key_refusal() -> LaunchError:
     return LaunchError(KEY_REFUSED, _WORDING[KEY_REFUSED])
 
 
-def find_fault(faults: Sequence[LaunchFault], *, role: str, group: str, ordinal: int) -> LaunchFault | None:
+def find_fault(
+    faults: Sequence[LaunchFault], *, tags: Mapping[str, str], group: str, ordinal: int
+) -> LaunchFault | None:
     """Return the first fault that makes this launch attempt fail, None when it succeeds."""
-    return next((fault for fault in faults if fault.strikes(role=role, group=group, ordinal=ordinal)), None)
+    return next((fault for fault in faults if fault.strikes(tags=tags, group=group, ordinal=ordinal)), None)

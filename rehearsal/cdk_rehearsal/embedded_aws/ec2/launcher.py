@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.access.principals import PrincipalKind, PrincipalRegistry
+from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
@@ -18,7 +18,6 @@ from cdk_rehearsal.embedded_aws.file_systems.efs import find_access_points, find
 from cdk_rehearsal.embedded_aws.file_systems.lustre import LustreFileSystems
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine
-from deeplearning_contract.names import ROLE_TAG, NodeRole
 
 _RESERVED_BY_AWS = 4
 """Network address, router, DNS and one for the future, at the start of each subnet (VPC User Guide)."""
@@ -41,13 +40,21 @@ class InstanceLauncher:
         place: Where.
         principals: Mints each instance's credentials.
         images: Login user and parts of each image.
+        label: Returns what calls of an instance are counted as, by its tags and the name of its group.
 
     Attributes:
         lustre: The file systems that instances find beside EFS.
         admits_volume: Tells whether Auto Scaling may make a volume with a key, given by its ARN.
     """
 
-    def __init__(self, place: Place, principals: PrincipalRegistry, images: ImageCatalogue) -> None:
+    def __init__(
+        self,
+        place: Place,
+        principals: PrincipalRegistry,
+        images: ImageCatalogue,
+        label: Callable[[Mapping[str, str], str], str],
+    ) -> None:
+        self.label = label
         self.lustre = LustreFileSystems(place)
         self.admits_volume: Callable[[str], bool] = lambda _: True
         self._place = place
@@ -201,8 +208,7 @@ class InstanceLauncher:
         self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str, instance_id: str
     ) -> Machine:
         tags = collect_tags(group, data)
-        role = tags.get(ROLE_TAG, "")
-        kind: PrincipalKind = NodeRole(role).value if role in {entry.value for entry in NodeRole} else "other"
+        kind = self.label(tags, group.name)
         role_name, role_arn = self._instance_role(data)
         credentials = (
             self._principals.mint(self._place, role_arn=role_arn, session=instance_id, kind=kind) if role_arn else None

@@ -5,7 +5,7 @@ from functools import partial
 
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition
-from deeplearning_rehearsal.checks.metric_names import require_known_metric, require_known_metrics
+from cdk_rehearsal.embedded_aws.dashboards import list_metrics
 
 
 def _create_log_group(creation: Creation) -> Created:
@@ -35,7 +35,7 @@ def _create_alarm(creation: Creation) -> Created:
         "OKActions",
         "Unit",
     )
-    require_known_metric(
+    creation.services.check_metric(
         properties.get("Namespace", ""),
         properties.get("MetricName", ""),
         [dimension["Name"] for dimension in properties.get("Dimensions", [])],
@@ -55,7 +55,8 @@ def _create_alarm(creation: Creation) -> Created:
 def _create_dashboard(creation: Creation) -> Created:
     properties = creation.properties
     name, body = properties.get("DashboardName") or creation.name(255), properties["DashboardBody"]
-    require_known_metrics(json.loads(body))
+    for metric in list_metrics(json.loads(body)):
+        creation.services.check_metric(*metric)
     creation.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=body)
     return Created(name)
 

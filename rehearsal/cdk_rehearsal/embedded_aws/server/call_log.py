@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 
-from cdk_rehearsal.embedded_aws.access.principals import Principal, PrincipalKind
+from cdk_rehearsal.embedded_aws.access.principals import Principal
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Call:
 
     at: float
     operation: str
-    kind: PrincipalKind
+    kind: str
     name: str
     status: int
 

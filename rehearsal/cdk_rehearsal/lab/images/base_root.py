@@ -31,6 +31,8 @@ Ubuntu's cloud image has each of them, and of Python no pip, no ensurepip and no
 it (https://cloud-images.ubuntu.com/releases/noble/release/, the file that ends with .manifest).
 """
 
+NODE_PYTHON = "3.11"
+"""Version of the Python that the suite has."""
 COMPILER_PACKAGES = ("g++", "make", "python3-dev", "python3-pip", "python3-venv")
 MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
 ARCHIVE_PACKAGES = (*COMPILER_PACKAGES, *MPI_PACKAGES)

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.images.base_root import COMPILER_PACKAGES, ENCLOSED, MPI_PACKAGES, BaseRoot
+from cdk_rehearsal.lab.images.base_root import COMPILER_PACKAGES, ENCLOSED, MPI_PACKAGES, NODE_PYTHON, BaseRoot
 from cdk_rehearsal.machine import ImagePart
-from deeplearning_rehearsal.software.downloads import NODE_PYTHON
 
 COMPILERS: ImagePart = "compilers"
 PYTORCH: ImagePart = "pytorch"

@@ -5,6 +5,7 @@ from typing import Any
 
 import tomllib
 
+from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
 from deeplearning_rehearsal.cases.format.action_words import ACTION_WORDS
 from deeplearning_rehearsal.cases.format.case import Case, CloudFaults, Injection, Seen
@@ -114,9 +115,10 @@ def _read_cloud(table: Table) -> CloudFaults:
 
 def _read_launch_fault(table: Table) -> dict[str, Any]:
     fault: dict[str, Any] = {"code": table.need("code", str)}
-    for key in ("role", "message"):
-        if (text := table.find(key, str)) is not None:
-            fault[key] = text
+    if (role := table.find("role", str)) is not None:
+        fault["tags"] = {ROLE_TAG: role}
+    if (message := table.find("message", str)) is not None:
+        fault["message"] = message
     if table.has("ordinals"):
         fault["ordinals"] = frozenset(table.items("ordinals", int))
     if (first := table.find("from_ordinal", int)) is not None:

@@ -18,6 +18,7 @@ from deeplearning_rehearsal.cases.verdict.needs_sight import NeedsSight, await_n
 from deeplearning_rehearsal.cases.verdict.recovery import Recovery, measure_recovery
 from deeplearning_rehearsal.cases.verdict.status_page import await_status
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
+from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
@@ -126,7 +127,7 @@ class CaseRun(ClusterRun):
 
     def _run_commands(self) -> None:
         if lines := self.case.seen.commands:
-            master, user = self.fleet.master().instance_id, self.read_settings().login_user
+            master, user = find_master(self.fleet).instance_id, self.read_settings().login_user
             with self.timeline.phase("commands"):
                 self.commands.update(run_commands(self.lab, master, user, lines))
 

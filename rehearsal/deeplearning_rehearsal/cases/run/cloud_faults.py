@@ -6,10 +6,12 @@ from dataclasses import replace
 from cdk_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.place import Place
+from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.toml_table import CaseError
 from deeplearning_rehearsal.cases.run.bucket_upload import put_buckets
 from deeplearning_rehearsal.cases.run.data_upload import put_objects
+from deeplearning_rehearsal.checks.metric_names import require_known_metric
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 _QUICK_RETRIES = (1.0, 2.0)
@@ -28,7 +30,11 @@ def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str], kept: Ke
     Raises:
         CaseError: A launch fault has a code whose wording is not known, and brings none.
     """
-    options = CloudOptions(key_pairs=key_pairs)
+    options = CloudOptions(
+        key_pairs=key_pairs,
+        label_instance=lambda tags, group: tags.get(ROLE_TAG, group),
+        check_metric=require_known_metric,
+    )
     if case is None:
         return options
     cloud = case.cloud

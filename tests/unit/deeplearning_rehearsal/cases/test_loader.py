@@ -1,5 +1,6 @@
 """Case files: all of the package's can be read, and what makes no sense is refused with file and key."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import tomllib
 
 from cdk_rehearsal.embedded_aws import CloudOptions
+from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.action_words import ACTION_WORDS
 from deeplearning_rehearsal.cases.format.case import Case, Seen
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, parse_case, read_case
@@ -15,6 +17,7 @@ from deeplearning_rehearsal.cases.run.actions import Actions
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
+DEFAULT = CloudOptions()
 GOOD = """
 title = "A worker dies"
 faults = [45]
@@ -110,7 +113,7 @@ def test_each_case_of_the_package_can_be_read_and_deployed(path: Path) -> None:
     case = read_case(path)
     assert case.name == path.stem
     assert case.faults or case.name in NO_ROWS
-    assert all(1 <= row <= 68 for row in case.faults)
+    assert all(1 <= row <= 69 for row in case.faults)
     assert isinstance(make_cloud_options(case, {}, NOTHING_KEPT), CloudOptions)
     assert case.needs_synthesis
 
@@ -142,15 +145,18 @@ def test_a_file_becomes_a_case() -> None:
 def test_the_faults_of_the_cloud_reach_its_options() -> None:
     options = make_cloud_options(_parse(GOOD), {"name": "key"}, NOTHING_KEPT)
     (fault,) = options.faults
-    assert [fault.strikes(role="worker", group="g", ordinal=number) for number in (1, 2, 3)] == [False, True, True]
-    assert not fault.strikes(role="master", group="g", ordinal=2)
+    worker, master = {ROLE_TAG: "worker"}, {ROLE_TAG: "master"}
+    assert [fault.strikes(tags=worker, group="g", ordinal=number) for number in (1, 2, 3)] == [False, True, True]
+    assert not fault.strikes(tags=master, group="g", ordinal=2)
     assert options.key_pairs == {"name": "key"}
     assert options.message_faults is not None
     assert (options.message_faults.duplicate, options.message_faults.reorder) == (True, False)
 
 
-def test_without_a_case_the_cloud_behaves_as_always() -> None:
-    assert make_cloud_options(None, {}, NOTHING_KEPT) == CloudOptions()
+def test_without_a_case_the_cloud_behaves_as_aws() -> None:
+    options = make_cloud_options(None, {}, NOTHING_KEPT)
+    assert replace(options, label_instance=DEFAULT.label_instance, check_metric=DEFAULT.check_metric) == DEFAULT
+    assert options.label_instance({ROLE_TAG: "master"}, "group") == "master"
 
 
 def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from deeplearning_contract.document import read_record
 from deeplearning_contract.setting_parts import EnvironmentSettings
-from deeplearning_rehearsal.template.overrides import Overrides, apply_overrides
+from deeplearning_rehearsal.template.overrides import apply_overrides
 from deeplearning_rehearsal.template.user_data import find_environment, read_literals
 
 ENVIRONMENT = {"kind": "horovod", "file": None, "image": "", "horovod": "0.28.1", "framework": "torch==2.7.1"}
@@ -31,7 +31,7 @@ def _texts(template: dict[str, Any]) -> list[str]:
 def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_it() -> None:
     template = _template(ENVIRONMENT)
     before = copy.deepcopy(template)
-    changed, listing = apply_overrides(template, Overrides())
+    changed, listing = apply_overrides(template, None)
     assert template == before
     assert listing == {
         "environment.framework": "torch==2.13.0, was torch==2.7.1: these nodes have no GPU",
@@ -61,7 +61,7 @@ def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_
     ],
 )
 def test_what_needs_no_gpu_stays_as_it_is(template: dict[str, Any]) -> None:
-    assert apply_overrides(template, Overrides()) == (template, {})
+    assert apply_overrides(template, None) == (template, {})
 
 
 def test_an_environment_is_read_as_the_nodes_read_it() -> None:
