@@ -44,7 +44,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         if cases:
             return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
         prepare_software(options.assembly, options.stack, options.cache, tell)
-        return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+        return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     except RehearsalError as error:
         return report_error(error, as_json=arguments.json)
     finally:

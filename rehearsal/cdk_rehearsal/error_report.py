@@ -7,18 +7,19 @@ UNAVAILABLE = 2
 """The exit status of a command that could not be carried out."""
 
 
-def report_error(error: Exception, *, as_json: bool = False) -> int:
+def report_error(error: Exception, *, as_json: bool = False, program: str = "deeplearning-cdk") -> int:
     """
     Report an error on standard error; with `--json` on standard output too, so that it always holds JSON.
 
     Args:
         error: Its text names the cause and the remedy.
         as_json: The user gave `--json`. Default: no.
+        program: The command, which begins the line.
 
     Returns:
         The exit status.
     """
-    sys.stderr.write(f"deeplearning-cdk: {error}\n")
+    sys.stderr.write(f"{program}: {error}\n")
     if as_json:
         sys.stdout.write(json.dumps({"error": {"message": str(error), "exit_status": UNAVAILABLE}}) + "\n")
         sys.stdout.flush()

@@ -19,6 +19,7 @@ from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.node import CGROUP
 
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
+_FIRST_PROCESS = "cdk_rehearsal.run.first_process"
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -43,21 +44,21 @@ def require_namespaces() -> None:
         )
 
 
-def run_enclosed(module: str, argument: str) -> int:
+def run_enclosed(entry: str, argument: str) -> int:
     """
-    Run a module of this package as the first process of new namespaces, and wait for it.
+    Call a function in the first process of new namespaces, and wait for its end.
 
     Args:
-        module: Name of the module, run with `python -m`.
-        argument: Its first argument; the second is a descriptor of this machine's `/proc`.
+        entry: `module:function`, which takes the argument and the id of its process on this machine.
+        argument: The argument.
 
     Returns:
-        The module's exit status; 143 after SIGTERM.
+        The exit status that the function returns; 143 after SIGTERM.
     """
     host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     # --pdeathsig covers this process, --kill-child covers unshare: SIGKILL of either ends the lab.
-    command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, sys.executable, "-m", module]
-    process = subprocess.Popen([*command, argument, str(host_proc)], pass_fds=[host_proc])
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, sys.executable, "-m", _FIRST_PROCESS]
+    process = subprocess.Popen([*command, entry, argument, str(host_proc)], pass_fds=[host_proc])
     os.close(host_proc)
     is_terminated = False
 

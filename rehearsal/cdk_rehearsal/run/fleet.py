@@ -20,7 +20,10 @@ _INTERVAL_SECONDS = 0.5
 _LOG_PREFIX = re.compile(r"^\S+Z (?:INFO )?")
 _LANES = {"stack": "stack", "signal": "stack"}
 USER_DATA_LOG = "/var/log/cloud-init-output.log"
-"""Where cloud-init writes what user data prints."""
+USER_DATA_PART = re.compile(
+    r"running 'modules:final'[^\n]*\n(.*?)(?:^Cloud-init v|^ci-info:|\Z)", re.DOTALL | re.MULTILINE
+)
+"""Where cloud-init writes what user data prints, and the part of that file that does not come from cloud-init."""
 _TELLING_TYPES = (
     "AWS::AutoScaling::AutoScalingGroup",
     "AWS::CloudFormation::Stack",
@@ -38,6 +41,7 @@ class Fleet:
         prepare: Is called with each machine before it boots. Default: nothing is done.
         follow: Returns further lines of a machine's track, by its instance id and its files. Default: none.
         log_file: The log of every machine that the timeline shows. Default: the output of user data.
+        log_part: Matches the part of the log that it shows, in its first group. Default: shows all.
         name: Returns the track of a machine, in front of the end of its address. Default: `machine`.
         order: Returns by what machines are sorted. Default: by their address.
         events_lane: The track of what groups, topics and functions do. Default: `aws`.
@@ -51,6 +55,7 @@ class Fleet:
         follow: Callable[[str, Path], Iterable[str]] = lambda _id, _root: (),
         *,
         log_file: str = USER_DATA_LOG,
+        log_part: re.Pattern[str] | None = None,
         name: Callable[[Machine], str] = lambda _machine: "machine",
         order: Callable[[Machine], Any] = lambda machine: machine.address,
         events_lane: str = "aws",
@@ -63,6 +68,7 @@ class Fleet:
         self._logs: dict[str, list[str]] = {}
         self._follow = follow
         self._log_file = log_file
+        self._log_part = log_part
         self._name = name
         self._order = order
         self._events_lane = events_lane
@@ -192,6 +198,9 @@ class Fleet:
             text = (self._lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
         except (OSError, RehearsalError):
             return []  # not there yet, or powered off just now
+        if self._log_part is not None:
+            part = self._log_part.search(text)
+            text = part[1] if part else ""
         return text[: text.rfind("\n") + 1].splitlines()
 
 

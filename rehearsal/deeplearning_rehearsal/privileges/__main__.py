@@ -102,7 +102,7 @@ def _rehearse(arguments: argparse.Namespace, case: Case, out: Path, without: Gra
     if without is not None:
         remove_grant(options.assembly, without)
     prepare_software(options.assembly, options.stack, options.cache, tell)
-    return run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+    return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
 
 
 def _prove_by_removal(arguments: argparse.Namespace, proof: Proof) -> bool:

@@ -119,7 +119,7 @@ def test_a_case_runs_with_its_own_options_and_leaves_its_entry(
     enclose(enclosure)
     assert _rehearse(_choose(tmp_path, "pair"), None, options) == 0
     ((module, given),) = seen
-    assert module == "deeplearning_rehearsal.first_process"
+    assert module == "deeplearning_rehearsal.rehearsal:carry_out"
     assert (given.nodes, given.expect, given.minutes, given.gpus_per_node) == (2, "formed", 3.0, 4)
     assert (given.folder, given.cache) == (tmp_path / "pair", tmp_path / "cache")
     assert given.case == tmp_path / "pair.toml"

@@ -91,7 +91,7 @@ def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
     except PromiseError as error:
         tell(f"deeplearning-cdk: {error}")
         return 1, fail(str(error))
-    status = run_enclosed("deeplearning_rehearsal.first_process", options.to_json())
+    status = run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     return status, read_entry(options.folder, status)
 
 

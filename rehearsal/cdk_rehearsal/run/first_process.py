@@ -1,9 +1,10 @@
 """
 The first process of the lab's namespaces.
 
-    python -m deeplearning_rehearsal.first_process OPTIONS_JSON HOST_PROC_DESCRIPTOR
+    python -m cdk_rehearsal.run.first_process MODULE:FUNCTION ARGUMENT HOST_PROC_DESCRIPTOR
 """
 
+import importlib
 import os
 import signal
 import sys
@@ -13,20 +14,20 @@ _INTERRUPTED = 130
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
-def main(argument: str, host_proc: int) -> int:
+def main(entry: str, argument: str, host_proc: int) -> int:
     """
-    Rehearse, and return the exit status.
+    Call a function with its argument and the id that this process has outside, and return its exit status.
 
     Args:
-        argument: The options as JSON.
+        entry: `module:function`; the module is loaded here, since that is slow and an interrupt is answered by then.
+        argument: The argument.
         host_proc: Descriptor of the `/proc` that was mounted when this process was started.
     """
     signal.signal(signal.SIGINT, end_at_once)
     lab_pid = int(os.readlink("self", dir_fd=host_proc))
     os.close(host_proc)
-    from deeplearning_rehearsal.rehearsal import carry_out  # noqa: PLC0415 - slow, and interrupts are answered by now
-
-    return carry_out(argument, lab_pid)
+    module, _, name = entry.partition(":")
+    return int(getattr(importlib.import_module(module), name)(argument, lab_pid))
 
 
 def end_at_once(_number: int, _frame: FrameType | None) -> None:
@@ -38,4 +39,4 @@ def end_at_once(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

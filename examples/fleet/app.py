@@ -1,0 +1,63 @@
+"""Two web servers on Amazon Linux; the stack is complete when both have said that they serve."""
+
+from aws_cdk import App, CfnWaitCondition, CfnWaitConditionHandle, Stack
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+SIZE = 2
+SIGNAL = """signal() {
+  printf '{"Status": "%s", "UniqueId": "%s", "Reason": "%s"}' "$1" "$(hostname)" "$2" |
+    curl --silent --fail --request PUT --header "Content-Type:" --data-binary @- "URL"
+}"""
+SETUP = """cat > /etc/systemd/system/web.service <<'UNIT'
+[Service]
+ExecStart=/usr/bin/python3 -m http.server 8080
+User=ec2-user
+Restart=always
+[Install]
+WantedBy=multi-user.target
+UNIT
+systemctl enable --now web.service
+curl --silent --retry 10 --retry-connrefused --output /dev/null http://localhost:8080/"""
+
+
+class Fleet(Stack):
+    """A VPC with one public subnet, and a group whose instances set up a service."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        vpc = ec2.Vpc(self, "Vpc", max_azs=1, nat_gateways=0, restrict_default_security_group=False)
+        ready = CfnWaitConditionHandle(self, "Ready")
+        user_data = ec2.UserData.for_linux()
+        user_data.add_commands(
+            "set -e",
+            SIGNAL.replace("URL", ready.ref),
+            """trap 'status=$?; [ $status = 0 ] || signal FAILURE "user data ended with status $status"' EXIT""",
+            SETUP,
+            "signal SUCCESS serves",
+        )
+        template = ec2.LaunchTemplate(
+            self,
+            "Template",
+            instance_type=ec2.InstanceType("t3.micro"),
+            machine_image=ec2.MachineImage.latest_amazon_linux2023(),
+            security_group=ec2.SecurityGroup(self, "Web", vpc=vpc),
+            user_data=user_data,
+            require_imdsv2=True,
+        )
+        group = autoscaling.AutoScalingGroup(
+            self,
+            "Group",
+            vpc=vpc,
+            vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC),
+            launch_template=template,
+            min_capacity=SIZE,
+            max_capacity=SIZE,
+        )
+        CfnWaitCondition(self, "Serving", handle=ready.ref, count=SIZE, timeout="300").node.add_dependency(group)
+
+
+app = App()
+Fleet(app, "fleet")
+app.synth()

@@ -1,0 +1,68 @@
+"""`cdk-rehearse`: rehearses a stack of any CDK app."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import RehearsalError
+
+PROGRAM = "cdk-rehearse"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried."""
+    options = _make_parser().parse_args(arguments)
+    from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - takes two seconds, which --help need not
+
+    try:
+        report = rehearse(
+            Plan(
+                options.assembly,
+                stack=options.stack,
+                parameters=dict(options.parameter),
+                expect=options.expect,
+                check=options.check,
+                minutes=options.minutes,
+                out=options.out,
+                cache=options.cache,
+            )
+        )
+    except (RehearsalError, ValueError) as error:
+        return report_error(error, as_json=options.json, program=PROGRAM)
+    sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else report.to_text()) + "\n")
+    return int(report.verdict != "pass")
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        PROGRAM,
+        description="Deploy a synthesized stack to an embedded AWS on this machine, boot every instance of its Auto "
+        "Scaling groups with its user data, and judge what became of it. Needs Linux and root, and no AWS account.",
+        epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
+    )
+    add = parser.add_argument
+    add("assembly", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
+    add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
+    add("--expect", choices=("complete", "rolled-back"), default="complete", help="default: %(default)s")
+    add("--check", metavar="FILE", help="Python file with check(run), called when the stack is complete")
+    add(
+        "--parameter", action="append", type=_pair, default=[], metavar="NAME=VALUE", help="of the template; repeatable"
+    )
+    add("--minutes", type=float, default=10.0, metavar="M", help="judge the stack after M minutes (default: 10)")
+    add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")
+    add("--cache", metavar="DIR", help="keeps downloads and images (default: below $XDG_CACHE_HOME or ~/.cache)")
+    add("--json", action="store_true", help="print the report as JSON")
+    return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
+    return name, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""A rehearsal of a stack as one value, and the function that carries it out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.cache import find_cache, require_cache
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.lab.images.base_root import prepare_base_root
+from cdk_rehearsal.lab.images.image_software import prepare_layers
+from cdk_rehearsal.report.report import Report
+from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
+from cdk_rehearsal.run.progress import tell
+
+Expectation = Literal["complete", "rolled-back"]
+REPORT = "report.json"
+_VERDICTS = (0, 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    What is rehearsed and what is expected of it.
+
+    Attributes:
+        assembly: Folder of the cloud assembly, as `cdk synth` writes it.
+        stack: Name of the stack. Default: the only one of the assembly.
+        parameters: Values of the template's parameters. Default: their defaults.
+        expect: `complete`, or `rolled-back` for a stack that must fail. Default: `complete`.
+        check: Python file with a function `check(run: Run)`, which is called when the stack is complete; an
+            AssertionError is a problem of the report. Default: none.
+        launch_faults: Launches that fail on purpose. Default: none.
+        minutes: Time after which the stack is judged as it stands. Default: 10.
+        out: Folder for report.txt and report.json. Default: build/rehearsal.
+        cache: Folder that keeps what is made or downloaded once. Default: that of this user.
+
+    Raises:
+        ValueError: A value is not one of those above; the message names it.
+    """
+
+    assembly: Path | str
+    stack: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    expect: Expectation = "complete"
+    check: Path | str | None = None
+    launch_faults: Sequence[LaunchFault] = ()
+    minutes: float = 10.0
+    out: Path | str = "build/rehearsal"
+    cache: Path | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.expect not in get_args(Expectation):
+            raise ValueError(f"expect must be one of {', '.join(get_args(Expectation))}, got {self.expect!r}")
+        if self.minutes <= 0:
+            raise ValueError(f"minutes must be more than 0, got {self.minutes:g}")
+
+    @property
+    def work(self) -> Path:
+        """Folder of the lab; what is in it is in memory, and ends with the lab."""
+        return Path(self.out) / "lab"
+
+    def resolve(self) -> "Plan":
+        """Return the plan with absolute paths."""
+        return replace(
+            self,
+            assembly=Path(self.assembly).resolve(),
+            check=None if self.check is None else Path(self.check).resolve(),
+            out=Path(self.out).resolve(),
+            cache=find_cache() if self.cache is None else Path(self.cache).resolve(),
+        )
+
+    def to_json(self) -> str:
+        """Return the text that `from_json` reads in the enclosed process."""
+        return json.dumps(
+            asdict(self), default=lambda value: sorted(value) if isinstance(value, frozenset) else str(value)
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Plan":
+        """Read what `to_json` wrote."""
+        document = json.loads(text)
+        faults = [
+            LaunchFault(**fault | {"ordinals": None if fault["ordinals"] is None else frozenset(fault["ordinals"])})
+            for fault in document.pop("launch_faults")
+        ]
+        return cls(**document, launch_faults=tuple(faults)).resolve()
+
+
+def rehearse(plan: Plan) -> Report:
+    """
+    Deploy a stack to an embedded AWS on this machine, boot its instances, and judge what became of it.
+
+    Shows progress on standard error and writes report.txt and report.json. Needs Linux and root. The first call makes
+    the machines' root file system, which takes a minute and 190 MB of downloads.
+
+    Args:
+        plan: What to rehearse.
+
+    Raises:
+        RehearsalError: It could not be tried; the message says why, and what to do.
+    """
+    plan = plan.resolve()
+    assembly, out, cache = Path(plan.assembly), Path(plan.out), Path(plan.cache or find_cache())
+    if not (assembly / "manifest.json").is_file():
+        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
+    if plan.check is not None and not Path(plan.check).is_file():
+        raise UnavailableError(f"check must be a Python file, got {plan.check}; there is no such file")
+    stack = read_stack(assembly, plan.stack)
+    require_namespaces()
+    require_cache(cache)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / REPORT).unlink(missing_ok=True)
+    prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, tell), None, cache, tell)
+    status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", plan.to_json())
+    if status not in _VERDICTS or not (out / REPORT).is_file():
+        raise RehearsalError(f"the rehearsal could not be carried out: its process ended with status {status}")
+    return Report.from_document(json.loads((out / REPORT).read_text()))

@@ -1,0 +1,167 @@
+"""The recipe of a rehearsal of any stack; runs in the first process of the lab's namespaces."""
+
+import importlib.util
+import json
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.embedded_aws import CloudOptions, EmbeddedAws, StackOutcome
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.key_pairs import assume_key_pairs
+from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.lab.images.base_root import prepare_base_root
+from cdk_rehearsal.lab.images.image_software import prepare_layers
+from cdk_rehearsal.lab.packages.debian_archive import DebianArchive
+from cdk_rehearsal.plan import REPORT, Expectation, Plan
+from cdk_rehearsal.report.report import Report, Section, StackReport
+from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
+from cdk_rehearsal.run.enclosure import end_enclosure
+from cdk_rehearsal.run.fleet import USER_DATA_PART, Fleet
+from cdk_rehearsal.run.memory import MemoryWatch
+from cdk_rehearsal.run.progress import show_progress, tell
+from cdk_rehearsal.run.run import Run
+from cdk_rehearsal.run.timeline import Timeline
+
+PROGRAM = "cdk-rehearse"
+ROUTER = "100.64.0.1"
+"""Where machines reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
+_PORT, _ARCHIVE_PORT = 4566, 3142
+_BOOT_SECONDS = 120.0
+"""What cloud-init may take after the stack is complete; user data may signal before it ends."""
+_ENDS = {"CREATE_COMPLETE": "complete", "ROLLBACK_COMPLETE": "rolled-back"}
+_BOOT_RESULT = "/run/cloud-init/result.json"
+
+
+def carry_out(argument: str, _lab_pid: int) -> int:
+    """
+    Rehearse a plan, write its report, and end this process; return the status of what could not be rehearsed.
+
+    Args:
+        argument: The plan as JSON.
+    """
+    try:
+        _rehearse(Plan.from_json(argument), Timeline())
+    except RehearsalError as error:
+        return report_error(error, program=PROGRAM)
+    return 0
+
+
+def _rehearse(plan: Plan, timeline: Timeline) -> None:
+    template = read_stack(Path(plan.assembly), plan.stack).template
+    options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults)
+    with _open_lab(plan) as lab, MemoryWatch(plan.work) as memory:
+        fleet = Fleet(lab, timeline, log_part=USER_DATA_PART)
+        with (
+            EmbeddedAws(address=ROUTER, port=_PORT, machines=fleet, observer=fleet.observe, options=options) as aws,
+            fleet,
+            show_progress(timeline),
+        ):
+            with timeline.phase("deploy"):
+                aws.deploy(Path(plan.assembly), plan.stack, parameters=plan.parameters)
+            with timeline.phase("create"):
+                outcome = aws.wait(plan.minutes * 60)
+            run = Run(outcome, lab, fleet, aws)
+            with timeline.phase("check"):
+                problems = [*_judge_stack(plan.expect, outcome), *_find_denials(aws)]
+                if outcome.status == "CREATE_COMPLETE":
+                    problems += [*_judge_user_data(run), *_call_check(plan, run)]
+        sections = _list_sections(run, timeline, memory)
+        report = Report(
+            "fail" if problems else "pass",
+            plan.expect,
+            StackReport(aws.stack_name, outcome.status, outcome.reason, dict(outcome.outputs)),
+            tuple(problems),
+            sections,
+        )
+        _publish(report, Path(plan.out))
+        end_enclosure(len(problems) > 0)
+
+
+@contextmanager
+def _open_lab(plan: Plan) -> Iterator[Lab]:
+    cache = Path(plan.cache or "")
+    base = prepare_base_root(cache, tell)
+    parts = find_template_parts(read_stack(Path(plan.assembly), plan.stack).template)
+    lab = Lab(
+        base_root=base.root,
+        layers=prepare_layers(parts, base, None, cache, tell),
+        work=plan.work,
+        endpoint_url=f"http://{ROUTER}:{_PORT}",
+        gateway=ROUTER,
+        gpus_per_node=0,
+        archive_url=f"http://{ROUTER}:{_ARCHIVE_PORT}/",
+    )
+    with lab, DebianArchive(ROUTER, _ARCHIVE_PORT, base.archive):
+        yield lab
+
+
+def _judge_stack(expect: Expectation, outcome: StackOutcome) -> list[str]:
+    if _ENDS.get(outcome.status) == expect:
+        return []
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    return [f"the stack must be {expect}, got {outcome.status}{reason}"]
+
+
+def _find_denials(aws: EmbeddedAws) -> list[str]:
+    return [f"{action} was denied: {message}" for action, message in aws.gatekeeper.record.denials().items()]
+
+
+def _judge_user_data(run: Run) -> list[str]:
+    problems = []
+    deadline = time.monotonic() + _BOOT_SECONDS
+    for machine in run.machines:
+        while run.execute(machine, ["test", "-s", _BOOT_RESULT]).returncode and time.monotonic() < deadline:
+            time.sleep(0.2)
+        answer = run.execute(machine, ["cat", _BOOT_RESULT])
+        if answer.returncode:
+            problems.append(f"user data of {machine.instance_id} must end, it still runs after {_BOOT_SECONDS:g} s")
+            continue
+        errors = json.loads(answer.stdout)["v1"]["errors"]
+        problems += [f"user data of {machine.instance_id} must succeed, cloud-init says: {error}" for error in errors]
+    return problems
+
+
+def _call_check(plan: Plan, run: Run) -> list[str]:
+    if plan.check is None:
+        return []
+    specification = importlib.util.spec_from_file_location("checks", plan.check)
+    if specification is None or specification.loader is None:
+        raise UnavailableError(f"check must be a Python file, got {plan.check}")
+    module = importlib.util.module_from_spec(specification)
+    try:
+        specification.loader.exec_module(module)
+        module.check(run)
+    except Exception as error:  # noqa: BLE001 - whatever a check raises is its finding
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return [f"{Path(frame.filename).name}:{frame.lineno}: {type(error).__name__}: {error} ({frame.line})"]
+    return []
+
+
+def _list_sections(run: Run, timeline: Timeline, memory: MemoryWatch) -> tuple[Section, ...]:
+    calls = run.aws.calls()
+    machines = [
+        f"{machine.instance_id}  {machine.instance_type}  {machine.address}  {machine.zone}"
+        for machine in run.fleet.launched()
+    ]
+    stand_ins = (f"{each.name} for {each.replaces}: {each.behaviour}" for each in (*run.lab.stand_ins, *AWS_STAND_INS))
+    return (
+        Section("output", tuple(f"{name} = {value}" for name, value in run.stack.outputs.items())),
+        Section("machine", tuple(machines)),
+        Section("calls", tuple(f"{name}: {count}" for name, count in calls.by_kind.items())),
+        Section("phases", ("  ".join(f"{span.name} {span.seconds:.1f} s" for span in timeline.spans),)),
+        Section("memory", (f"at most {memory.peak_mib} MiB",)),
+        Section("stand-in", tuple(stand_ins)),
+    )
+
+
+def _publish(report: Report, out: Path) -> None:
+    (out / REPORT).write_text(json.dumps(report.to_document(), indent=2) + "\n")
+    (out / "report.txt").write_text(report.to_text() + "\n")
+    sys.stderr.flush()

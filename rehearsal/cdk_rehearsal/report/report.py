@@ -1,0 +1,90 @@
+"""The report of a rehearsal of any stack: a verdict, and sections of rows that text and JSON both show."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+_LABEL = 12
+_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class StackReport:
+    """
+    How the stack ended.
+
+    Attributes:
+        name: Its name.
+        status: Its status, as CloudFormation has it.
+        reason: Reason of the first failure; empty without one.
+        outputs: Its outputs.
+    """
+
+    name: str
+    status: str
+    reason: str
+    outputs: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: a title and its rows, each a text."""
+
+    title: str
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """
+    What a rehearsal found.
+
+    Attributes:
+        verdict: `pass` where everything was as expected.
+        expected: What was expected of the stack.
+        stack: How the stack ended.
+        problems: What was not as expected; empty with the verdict `pass`.
+        sections: All else, in the order in which it is shown.
+    """
+
+    verdict: Literal["pass", "fail"]
+    expected: str
+    stack: StackReport
+    problems: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the report as JSON values, which `from_document` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Report":
+        """Read what `to_document` returned."""
+        return cls(
+            verdict=document["verdict"],
+            expected=document["expected"],
+            stack=StackReport(**document["stack"]),
+            problems=tuple(document["problems"]),
+            sections=tuple(Section(entry["title"], tuple(entry["rows"])) for entry in document["sections"]),
+        )
+
+    def to_text(self) -> str:
+        """Return the report as lines of at most 120 characters."""
+        stack = f"{self.stack.name}  {self.stack.status}"
+        parts = [
+            Section("verdict", (f"{self.verdict.upper()} (expected: {self.expected})",)),
+            Section("problem", self.problems),
+            Section("stack", (stack, *([self.stack.reason] if self.stack.reason else []))),
+            *self.sections,
+        ]
+        return "\n".join(line for part in parts for line in _list_lines(part))
+
+
+def _list_lines(section: Section) -> Sequence[str]:
+    lines = [
+        line
+        for row in section.rows
+        for line in textwrap.wrap(row, _WIDTH - _LABEL, subsequent_indent="  ", break_on_hyphens=False)
+    ]
+    return [f"{section.title if index == 0 else '':<{_LABEL}}{line}" for index, line in enumerate(lines)]

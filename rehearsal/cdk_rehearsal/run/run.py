@@ -1,0 +1,93 @@
+"""What a check sees of a rehearsal: the machines, the stack, and clients of the embedded AWS."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdk_rehearsal.embedded_aws import EmbeddedAws, StackOutcome
+from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.run.fleet import Fleet
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    A rehearsal whose stack has ended, and whose machines run.
+
+    Attributes:
+        stack: How the stack ended.
+        lab: The machines' lab, with further faults.
+        fleet: The machines as the timeline names them.
+        aws: The embedded AWS.
+    """
+
+    stack: StackOutcome
+    lab: Lab
+    fleet: Fleet
+    aws: EmbeddedAws
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines that run, by address; one that is launched is among them once a program can be started there."""
+        return tuple(each for each in self.fleet.machines() if each.instance_id in self.fleet.booted_at)
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of the embedded AWS, with the rights of the account's administrator."""
+        return self.aws.place.client(service)
+
+    def execute(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        user: str | None = None,
+        login_shell: bool = False,
+        timeout: float = 60,
+    ) -> "CompletedProcess[str]":
+        """
+        Run a program in a machine.
+
+        Args:
+            machine: Which machine.
+            argv: The program and its arguments.
+            user: As whom. Default: root.
+            login_shell: Whether through a login shell. Default: with a bare environment.
+            timeout: Seconds after which it is killed; its status is then 137. Default: 60.
+
+        Raises:
+            RehearsalError: The machine is off.
+        """
+        return self.lab.run(machine.instance_id, argv, user=user, login_shell=login_shell, timeout=timeout)
+
+    def power_off(self, machine: Machine) -> None:
+        """Cut the power of a machine, and let EC2 and its group find it dead at once."""
+        self.fleet.cut_power(machine.instance_id)
+        self.aws.fail_instance(machine.instance_id)
+
+    def reboot(self, machine: Machine) -> None:
+        """Cut the power of a machine and start it again; user data does not run again."""
+        self.lab.reboot(machine.instance_id)
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
+        """
+        Wait until a condition holds.
+
+        Args:
+            condition: Returns whether it holds.
+            seconds: Longest wait. Default: 60.
+
+        Raises:
+            AssertionError: It did not hold in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() >= deadline:
+                raise AssertionError(f"{getattr(condition, '__name__', 'the condition')} did not hold in {seconds:g} s")
+            time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,45 @@
+"""A fleet that has nothing to do with deep learning: it serves, and a mistake in its user data rolls its stack back."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdk_rehearsal import Plan, rehearse
+
+FLEET = Path(__file__).parents[2] / "examples/fleet"
+
+
+@pytest.fixture
+def assembly(tmp_path):
+    """The fleet, synthesized."""
+    folder = tmp_path / "cdk.out"
+    environment = os.environ | {"CDK_OUTDIR": str(folder)}
+    subprocess.run([sys.executable, FLEET / "app.py"], env=environment, check=True, capture_output=True)
+    return folder
+
+
+def test_a_fleet_serves_and_replaces_a_machine_that_dies(assembly, tmp_path):
+    report = rehearse(Plan(assembly, check=FLEET / "checks.py", out=tmp_path / "out"))
+    assert report.problems == ()
+    assert (report.verdict, report.stack.status) == ("pass", "CREATE_COMPLETE")
+    (machines,) = (section for section in report.sections if section.title == "machine")
+    assert len(machines.rows) == 3
+
+
+def test_a_mistake_in_user_data_rolls_the_stack_back_with_the_reason(assembly, tmp_path):
+    template = assembly / "fleet.template.json"
+    template.write_text(template.read_text().replace("systemctl enable --now", "exit 7; systemctl enable --now"))
+    report = rehearse(Plan(assembly, expect="rolled-back", out=tmp_path / "out"))
+    assert (report.verdict, report.stack.status) == ("pass", "ROLLBACK_COMPLETE")
+    assert "user data ended with status 7" in report.stack.reason
+
+
+def test_a_stack_that_ends_otherwise_than_expected_fails_the_verdict(assembly, tmp_path):
+    template = assembly / "fleet.template.json"
+    template.write_text(template.read_text().replace('"Timeout": "300"', '"Timeout": "1"'))
+    report = rehearse(Plan(assembly, out=tmp_path / "out"))
+    assert report.verdict == "fail"
+    assert report.problems[0].startswith("the stack must be complete, got ROLLBACK_COMPLETE: WaitCondition timed out")
