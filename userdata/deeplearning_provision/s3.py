@@ -43,13 +43,17 @@ _CHANGED = frozenset({"PreconditionFailed", "InvalidRange", "412", "416"})
 _RULES = {
     "NoSuchKey": ("must exist", "upload it, or correct the key of the source and deploy"),
     "NoSuchBucket": ("must lie in a bucket that exists", "correct the bucket of the source and deploy"),
-    "InvalidObjectState": ("must not be archived", "restore it from its storage class first"),
 }
+"""Code for what is missing -> rule and remedy."""
 _DENIED = "let the node role have s3:GetObject on it and s3:ListBucket on its bucket, which also hides a missing key"
 
 
 class SourceChangedError(Exception):
     """An object was overwritten since it was described."""
+
+
+class MissingObjectError(ProvisionFailure):
+    """An object or its bucket does not exist."""
 
 
 class BrokenAnswerError(Exception):
@@ -354,7 +358,10 @@ def explain_error(error: Exception, what: str) -> ProvisionFailure:
     code = error_code(error)
     if code in _RULES:
         rule, remedy = _RULES[code]
-        return ProvisionFailure(f"{what} {rule}, got {code}: {error}", remedy)
+        return MissingObjectError(f"{what} {rule}, got {code}: {error}", remedy)
+    if code == "InvalidObjectState":
+        cause = f"{what} must not be archived, got {code}: {error}"
+        return ProvisionFailure(cause, "restore it from its storage class first")
     if is_denied(error):
         return ProvisionFailure(f"{what} must be readable by the nodes, got {code}: {error}", _DENIED)
     if code and not is_passing(error):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deeplearning_node.packages import MANAGERS, VARIABLES
 from deeplearning_node.programs import ProgramError, Programs
-from deeplearning_provision.program_failure import LATE, LOCKED, NETWORK, Meaning, explain_failure
+from deeplearning_provision.program_failure import LATE, NETWORK, Meaning, explain_failure
 from deeplearning_provision.program_log import Transcript
 from deeplearning_provision.steps import ProvisionFailure
 
@@ -35,6 +35,12 @@ _ASK = {
     "apt-get": ("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n"),
     "dnf": ("rpm", "--query", "--queryformat=%{NAME} installed\\n"),
 }
+_UNREACHED = re.compile(
+    r"Temporary failure resolving|Could not resolve '|Could not connect|Unable to connect|Connection failed"
+    r"|Failed to fetch|Failed to download|Curl error"
+)
+"""As apt-get and dnf write it."""
+_LOCKED = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock")
 _NO_SUDO = re.compile(r"sudo is not installed|sudo: a password is required|may not run sudo")
 
 
@@ -120,7 +126,7 @@ def _explain(error: ProgramError, names: Sequence[str], log: Path) -> ProvisionF
             f"{what} must be installed for the build, and the login user may not use sudo",
             "let the user run sudo without a password, give an image that has them, or use the set-up script",
         ),
-        *(Meaning(pattern, *unreached, may_pass=True) for pattern in (NETWORK, LOCKED, LATE)),
+        *(Meaning(pattern, *unreached, may_pass=True) for pattern in (NETWORK, _UNREACHED, _LOCKED, LATE)),
     )
     remedy = f"give an image that has them, or use the set-up script (all of it is in {log})"
     return explain_failure(error, meanings, f"{what} could not be installed", remedy)

@@ -24,7 +24,7 @@ from deeplearning_node.provision_status import ENVIRONMENT_STEP, read_boot
 from deeplearning_provision.environments.recipe import Recipe
 from deeplearning_provision.lease import Lease
 from deeplearning_provision.program_log import Transcript
-from deeplearning_provision.s3 import ObjectStore
+from deeplearning_provision.s3 import MissingObjectError, ObjectStore
 from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure, WrongContentError, describe_failure
 
@@ -129,7 +129,11 @@ class BuildSite:
             self.write_claim(doing=detail)
 
     def fetch_file(self, name: str) -> Path:
-        """Download the declared file under a name, unless this node has it; conda looks at how a name ends."""
+        """
+        Download the declared file, unless this node has it; conda reads its format from the end of the name.
+
+        The file is an asset of the deployment, not the user's object: only another deployment repairs it.
+        """
         source = self.settings.file
         if source is None:
             raise ProvisionFailure(f"an environment of kind {self.settings.kind} must name a file", "deploy again")
@@ -139,7 +143,7 @@ class BuildSite:
         try:
             store = ObjectStore(self.facts.region, self.clock)
             store.fetch_verified(source.bucket, source.key, source.sha256, path, lambda _: None)
-        except WrongContentError as error:
+        except (MissingObjectError, WrongContentError) as error:
             raise ProvisionFailure(error.cause, "deploy again") from error
         return path
 
