@@ -28,7 +28,6 @@ _WRONG = {
 
 
 def read_room(folder: Path) -> os.statvfs_result:
-    """Return the room of a folder's file system."""
     return os.statvfs(folder)
 
 
@@ -109,7 +108,6 @@ def remove_tree(folder: Path) -> None:
 
 
 def render_bytes(count: float) -> str:
-    """Return a number of bytes with its unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:  # noqa: PLR2004 - the step of the units
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

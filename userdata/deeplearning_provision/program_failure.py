@@ -11,10 +11,12 @@ TOLD_LINES = 3
 NETWORK = re.compile(
     # The system's own words, and those of Python's sockets, urllib3 and pip
     r"Temporary failure in name resolution|Name or service not known|Connection refused|Connection timed out"
-    r"|Network is unreachable|Read timed out|(NewConnection|ConnectTimeout|ReadTimeout|ConnectionReset|Protocol)Error[(:]"
-    r"|(RemoteDisconnected|IncompleteRead)[(:]|\b5\d\d (Internal )?Server Error|Too Many Requests"
+    r"|Network is unreachable|Read timed out|\b5\d\d (Internal )?Server Error|Too Many Requests"
+    r"|(NewConnection|ConnectTimeout|ReadTimeout|ConnectionReset|Protocol)Error[(:]"
+    r"|(RemoteDisconnected|IncompleteRead)[(:]"
     # git, docker, and conda without a response or with one that may change
-    r"|Could not resolve host|Failed to connect to|i/o timeout|TLS handshake timeout|CondaHTTPError: HTTP (000|429|5\d\d)"
+    r"|Could not resolve host|Failed to connect to|i/o timeout|TLS handshake timeout"
+    r"|CondaHTTPError: HTTP (000|429|5\d\d)"
 )
 """A network or a server that may be there later, in words that no compiler or resolver writes."""
 FULL_DISK = re.compile(r"No space left on device")

@@ -18,7 +18,7 @@ LARGEST_LOG = 10 << 20
 
 
 def ignore_line(_line: str) -> None:
-    """Do nothing with a line."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,9 @@ class Status:
         self._adding = threading.Lock()
 
     def get(self, name: str) -> Step:
-        """Return a step of this process."""
         return self._steps.get(name, Step())
 
     def wait(self, name: str, detail: str) -> None:
-        """Report what a step waits for."""
         self._put(name, Step(WAITING, detail))
 
     def start(self, name: str, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
@@ -63,7 +61,6 @@ class Status:
             self.advance(name, self.get(name).done + count)
 
     def finish(self, name: str, detail: str) -> None:
-        """Report that a step is done."""
         step = self.get(name)
         self._put(name, Step(DONE, detail, step.total, step.total, step.unit))
 

@@ -16,7 +16,6 @@ class UnsafeNameError(WrongContentError):
     """A name that would leave the folder, or cannot be a file's."""
 
     def __init__(self, cause: str) -> None:
-        """Add the remedy to the rule and the name."""
         super().__init__(cause, "make the source without it")
 
 
@@ -76,7 +75,6 @@ class TreeWriter:
         self._folders: set[tuple[str, ...]] = set()
 
     def path(self, parts: tuple[str, ...]) -> str:
-        """Return the path of a name."""
         return os.path.join(self._root, *parts)  # noqa: PTH118 - a path a file, a million times
 
     def make_folder(self, parts: tuple[str, ...]) -> None:

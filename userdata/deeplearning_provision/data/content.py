@@ -27,7 +27,6 @@ class LeaseLostError(ProvisionFailure):
     """Another node stages the source, since this one was silent for too long."""
 
     def __init__(self) -> None:
-        """Describe the failure."""
         super().__init__("another node has taken the staging over", "nothing needs to be done", is_final=False)
 
 
@@ -40,16 +39,13 @@ class StepProgress:
     lease: Lease
 
     def start(self, detail: str, total: int, done: int = 0) -> None:
-        """Begin a part of the step."""
         self.status.start(self.step, detail, total, "bytes", done)
 
     def add(self, count: int) -> None:
-        """Add bytes."""
         self._check()
         self.status.add(self.step, count)
 
     def reach(self, done: int) -> None:
-        """Set the bytes."""
         self._check()
         self.status.advance(self.step, done)
 

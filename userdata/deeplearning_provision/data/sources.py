@@ -56,8 +56,6 @@ def stage_all(
 
 @dataclass(frozen=True)
 class DataProvisioning:
-    """The provisioning of a node's sources."""
-
     facts: NodeFacts
     status: Status
     root: Path
@@ -69,7 +67,6 @@ class DataProvisioning:
 
     @property
     def is_master(self) -> bool:
-        """Whether this node stages the data that all nodes share."""
         return self.facts.role == NodeRole.MASTER.value
 
     def provide(self, source: DataSettings) -> str:

@@ -23,8 +23,6 @@ ALREADY = "as it is in S3 now, nothing had to be fetched"
 
 @dataclass(frozen=True)
 class Staging:
-    """The staging of one source."""
-
     source: DataSettings
     target: DataTarget
     store: ObjectStore

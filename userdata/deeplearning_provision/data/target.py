@@ -31,14 +31,11 @@ _REMOVED = ".removed."
 
 
 def describe_source(source: DataSettings) -> dict[str, str]:
-    """Return the part of a marker that the settings name."""
     return {"bucket": source.bucket, "key": source.key, "sha256": source.sha256}
 
 
 @dataclass(frozen=True)
 class DataTarget:
-    """The folders of one source."""
-
     base: Path  # Root of the shared file system, or of the node's local disk
     name: str
     # Id of this boot where a crash may lose writes; empty where a server keeps them. A folder of another boot is not
@@ -56,11 +53,9 @@ class DataTarget:
         return self.base / DATA_FOLDER / f".{self.name}"
 
     def filled(self, digest: str) -> Path:
-        """Return the folder that is filled with a content."""
         return self.folder / (f"{digest[:32]}.{self.boot}" if self.boot else digest[:32])
 
     def archive(self, digest: str) -> Path:
-        """Return the file of a content's archive."""
         return self.filled(digest).with_name(f"{self.filled(digest).name}.archive")
 
     def read_note(self, name: str) -> Mapping[str, Any]:
@@ -75,7 +70,6 @@ class DataTarget:
         write_file(self.folder / name, json.dumps(note, indent=2) + "\n")
 
     def remove_note(self, name: str) -> None:
-        """Remove a note, if it exists."""
         (self.folder / name).unlink(missing_ok=True)
 
     def read_marker(self) -> Mapping[str, Any]:
@@ -84,7 +78,6 @@ class DataTarget:
         return self.read_note(f"{published}.json") if published and self.path.is_dir() else {}
 
     def is_complete(self, digest: str) -> bool:
-        """Return whether a content is published."""
         return self.read_marker().get("digest") == digest
 
     def refuse_foreign(self) -> None:
@@ -122,7 +115,6 @@ class DataTarget:
             remove_tree(gone)
 
     def has_rest(self) -> bool:
-        """Return whether anything lies there that is not published."""
         return any(self._find_rest(""))
 
     def _find_rest(self, kept: str) -> Iterator[Path]:

@@ -40,8 +40,6 @@ ROOM_REMEDY = "give the nodes a larger workers.volume_size, or free the disk"
 
 @dataclass(frozen=True)
 class Build:
-    """One making of an environment."""
-
     site: BuildSite  # The master
     interpreter: Interpreter  # The image's Python
     recipe: Recipe  # What is made

@@ -47,7 +47,6 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Name the recipe."""
         return shorten(asdict(self))
 
     @property
@@ -71,7 +70,6 @@ class Recipe:
 
 
 def shorten(document: Mapping[str, object]) -> str:
-    """Return the short digest of a document."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
 
 

@@ -57,13 +57,11 @@ class BuildSite:
 
     @cached_property
     def transcript(self) -> Transcript:
-        """The log of the programs that run."""
         # A service may have no HOME, below which pip keeps its cache.
         return Transcript(self.root / LOG.lstrip("/"), self.programs, {"HOME": str(Path.home())})
 
     @property
     def is_master(self) -> bool:
-        """Whether this node makes what all share."""
         return self.facts.role == NodeRole.MASTER.value
 
     @property
@@ -83,7 +81,6 @@ class BuildSite:
 
     @property
     def boot(self) -> str:
-        """This boot's id."""
         return read_boot(self.root)
 
     def tell(self, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
@@ -92,7 +89,6 @@ class BuildSite:
         self._tell_cluster(detail)
 
     def count(self, done: int) -> None:
-        """Report how much of it is done."""
         self.status.advance(ENVIRONMENT_STEP, done)
 
     def add(self, done: int) -> None:
@@ -109,7 +105,6 @@ class BuildSite:
         self._tell_cluster(detail)
 
     def wait(self, detail: str) -> None:
-        """Report what this node waits for."""
         self.status.wait(ENVIRONMENT_STEP, detail)
 
     def read_claim(self) -> Mapping[str, Any]:

@@ -133,7 +133,6 @@ def list_variables(plan: HorovodPlan, python: Path, scratch: Path, home: Path | 
 
 
 def write_program(path: Path, text: str) -> str:
-    """Write a script and return its path."""
     path.write_text(text)
     path.chmod(0o755)
     return str(path)

@@ -50,8 +50,6 @@ PROBE_SECONDS = 180
 
 @dataclass(frozen=True)
 class HorovodPlan:
-    """How Horovod is built."""
-
     version: str
     frameworks: Mapping[str, str]  # Framework -> version for which it is built
     skipped: Mapping[str, str]  # Framework -> why it is not built for one that is there
@@ -62,7 +60,6 @@ class HorovodPlan:
 
     @property
     def compiler(self) -> str:
-        """The C++ compiler."""
         return self.toolkit.compiler if self.toolkit else COMPILER
 
 

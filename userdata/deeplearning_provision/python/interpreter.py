@@ -65,8 +65,6 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python interpreter."""
-
     path: str  # Where the node has it
     program: Path  # Where it really lies; the same but for tests
     version: str  # Such as `3.12.3`

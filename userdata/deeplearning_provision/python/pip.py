@@ -42,8 +42,6 @@ COMPILER_REMEDY = (
 
 @dataclass(frozen=True)
 class Pip:
-    """pip of one environment."""
-
     python: Path  # The environment's interpreter
     transcript: Transcript  # Where its output goes
     environment: Mapping[str, str]  # Further variables
@@ -90,7 +88,6 @@ class Pip:
 
 
 def explain_pip(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
-    """Return whether a failure of pip may pass, and pip's own words."""
     meanings = (
         Meaning(_WRONG_HASH, WRONG_DIGEST, "correct the hashes of the requirements"),
         Meaning(
