@@ -1,8 +1,4 @@
-"""
-One node and its cluster while an environment is made.
-
-One node makes what all share; the others wait for it and report its progress.
-"""
+"""A build of an environment: the master makes what all nodes share; the workers wait and report its progress."""
 
 import hashlib
 import json
@@ -37,20 +33,18 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class BuildSite:
-    """One node, as the making of its environment sees it."""
+    """A node with its settings, folders and progress."""
 
-    facts: NodeFacts  # What the node knows of itself
-    status: Status  # Where progress is written
-    root: Path  # Where the node's file tree begins
+    facts: NodeFacts
+    status: Status
+    root: Path  # Of the node's file tree
     programs: Programs
-    clock: Clock  # Its time
-    is_thorough: bool = False  # Whether archives are read to their end before they count as whole
-    # What this master makes for the cluster; empty while it makes nothing
-    claim: dict[str, Any] = field(default_factory=dict)
+    clock: Clock
+    is_thorough: bool = False  # Whether the master reads the archive to its end first
+    claim: dict[str, Any] = field(default_factory=dict)  # The build that this master reports; empty without one
 
     @property
     def settings(self) -> EnvironmentSettings:
-        """The environment that was declared; ProvisionFailure when none was."""
         if self.facts.needs.environment is None:
             raise ProvisionFailure("no environment was declared", "give the cluster's construct an environment")
         return self.facts.needs.environment
@@ -66,17 +60,17 @@ class BuildSite:
 
     @property
     def local(self) -> Path:
-        """The folder of this node's environments."""
+        """Folder of this node's environments."""
         return self.root / ENVIRONMENT_DIRECTORY.lstrip("/")
 
     @property
     def shared(self) -> Path:
-        """The folder of what all nodes share."""
+        """Folder that all nodes share."""
         return self.root / self.facts.mount_point.lstrip("/") / SHARED_FOLDER
 
     @property
     def claim_file(self) -> Path:
-        """File in which the master reports what it makes; another cluster may share the file system."""
+        """File of the master's progress, named after the cluster, since others may share the file system."""
         return self.shared / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', self.facts.cluster)}.json"
 
     @property
@@ -84,7 +78,7 @@ class BuildSite:
         return read_boot(self.root)
 
     def tell(self, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
-        """Report what begins now, also to the nodes that wait for it."""
+        """Report that a part begins, also to the nodes that wait."""
         self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
         self._tell_cluster(detail)
 
@@ -92,11 +86,11 @@ class BuildSite:
         self.status.advance(ENVIRONMENT_STEP, done)
 
     def add(self, done: int) -> None:
-        """Report how much more of it is done, from any thread."""
+        """Add to the progress, from any thread."""
         self.status.add(ENVIRONMENT_STEP, done)
 
     def show(self, detail: str, done: int, total: int, unit: str) -> None:
-        """Report what happens within the same part, and how far that is."""
+        """Report a detail of the same part, and its progress."""
         step = self.status.get(ENVIRONMENT_STEP)
         if (step.total, step.unit) != (total, unit):
             self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
@@ -108,14 +102,14 @@ class BuildSite:
         self.status.wait(ENVIRONMENT_STEP, detail)
 
     def read_claim(self) -> Mapping[str, Any]:
-        """Return what the master of this cluster makes; empty when it has not begun."""
+        """Return what the master reported; empty before it begins."""
         try:
             return parse_object(self.claim_file.read_text(encoding="utf-8"), "claim")
         except (OSError, ValueError):
             return {}
 
     def write_claim(self, **changes: Any) -> None:
-        """Report what this master makes, what it does for that now, and why it failed."""
+        """Publish changes of the claim to the cluster."""
         self.claim.update(changes)
         write_file(self.claim_file, json.dumps(self.claim, indent=2, sort_keys=True) + "\n")
 
@@ -145,12 +139,12 @@ class BuildSite:
 
 def make_shared(site: BuildSite, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
     """
-    Make a shared environment on the master, unless it is done; on a worker, wait for it for as long as it takes.
+    Make a shared environment on the master, unless it is done; on a worker, wait for it without a limit.
 
-    A master that failed may be mended, and the file system's word about a master may be of an earlier cluster: neither
-    ends the waiting, and both are reported.
+    A worker reports the master's failure and keeps waiting: the master may be repaired, and its claim may be of an
+    earlier cluster.
 
-    Effects: the work of the master and the cause of a failure, in a file for the cluster on the shared file system.
+    Effects: the claim file on the shared file system, with the master's work or the cause of its failure.
     """
     if site.is_master:
         _make_alone(site, recipe, is_done, make)
