@@ -1,7 +1,8 @@
 """Failures of programs: the meaning of what pip, compilers, conda, docker, apt-get and dnf write, as one table each."""
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from deeplearning_node.programs import ProgramError
@@ -59,6 +60,15 @@ def explain_failure(error: ProgramError, meanings: Iterable[Meaning], cause: str
         if meaning.pattern.search(text) and not (meaning.may_pass and is_permanent):
             return ProvisionFailure(meaning.cause, meaning.remedy, is_final=not meaning.may_pass, output=told)
     return ProvisionFailure(cause, remedy, output=told)
+
+
+@contextlib.contextmanager
+def explain_program_errors(cause: str, remedy: str) -> Iterator[None]:
+    """Convert errors of programs to a final failure with the program's output."""
+    try:
+        yield
+    except ProgramError as error:
+        raise ProvisionFailure(cause, remedy, output=error.output) from error
 
 
 def choose_lines(output: str) -> str:

@@ -143,13 +143,13 @@ class Flow:
             manifest.write(place)
             discard(site.local / manifest.key)
             place.rename(site.local / manifest.key)
-        self._try(manifest)
+        self._import_frameworks(manifest)
         write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
         if not self._origin.startswith("taken"):
             self._origin = f"taken from the shared file system, where {manifest.built_by} put it"
         return manifest
 
-    def _try(self, manifest: Manifest) -> None:
+    def _import_frameworks(self, manifest: Manifest) -> None:
         self._site.tell("importing the frameworks")
         python = self._site.local / manifest.key / "bin" / "python"
         found = ask_interpreter(python, self._site.programs)

@@ -89,8 +89,8 @@ def _runs_on(kernel: str, capability: str) -> bool:
     """
     Return whether a kernel runs on GPUs of a compute capability.
 
-    Binary code runs on later minor versions, PTX on everything later, and code whose name ends with a letter on nothing
-    else: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.
+    Binary code runs on its own and later minor versions of its major, PTX on everything later, and code whose name ends
+    with a letter on nothing else: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.
     """
     found = _KERNEL.fullmatch(kernel)
     if found is None:
