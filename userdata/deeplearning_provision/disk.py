@@ -12,7 +12,7 @@ from pathlib import Path
 from deeplearning_provision.steps import ProvisionFailure
 
 RESERVE_BYTES = 256 * 1024 * 1024
-"""Room that stays free for logs and programs; below 64 MiB a node is unfit and leaves the cluster."""
+"""Reserve for logs and programs; below 64 MiB a node is unfit and leaves the cluster."""
 RESERVE_INODES = 2000
 REMEDY = "free the disk, give it more room, or stage the source elsewhere (target efs)"
 STAGE_REMEDY = "free the disk or give it more room, then run: deeplearning data --stage"
@@ -28,20 +28,18 @@ _WRONG = {
 
 
 def read_room(folder: Path) -> os.statvfs_result:
-    """Return the room of a folder's file system."""
     return os.statvfs(folder)
 
 
 class FullDiskError(ProvisionFailure):
-    """The disk is full; the files of the source are removed, so that the node can go on."""
+    """The disk is full; the files of the source are removed, so that the node keeps working."""
 
 
 def check_room(what: str, folder: Path, size: int, files: int, *, how: str = "", remedy: str = REMEDY) -> None:
     """
-    Raise ProvisionFailure unless `size` bytes in `files` files and folders fit.
+    Raise ProvisionFailure unless `size` bytes in `files` files and folders fit; EFS reports no limit.
 
-    A file system without a limit, such as EFS, has room for everything. The error names `what` is written, and `how`
-    its size was found.
+    The error names `what` is written, and `how` its size was found.
     """
     found = read_room(folder)
     free = found.f_bavail * found.f_frsize
@@ -55,7 +53,7 @@ def check_room(what: str, folder: Path, size: int, files: int, *, how: str = "",
 
 @contextlib.contextmanager
 def explain_disk_errors(what: str, remedy: str = STAGE_REMEDY) -> Iterator[None]:
-    """Turn errors of writing `what`, within a block, into ProvisionFailure; `remedy` is for a full disk."""
+    """Convert errors of writing `what` to ProvisionFailure; `remedy` is for a full disk."""
     try:
         yield
     except OSError as error:
@@ -88,7 +86,7 @@ def sync_disk(folder: Path) -> None:
 
 def switch_link(link: Path, target: Path | str, scratch: Path | None = None) -> None:
     """
-    Point a symbolic link, which may exist, to a target by one rename: a reader arrives at the old one or the new.
+    Point a symbolic link, which may exist, to a target by one rename, so that it always points to one of the two.
 
     An interruption may leave a hidden link in `scratch`, a folder of the same file system. Default: the link's folder.
     """
@@ -101,7 +99,7 @@ def switch_link(link: Path, target: Path | str, scratch: Path | None = None) -> 
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with its content, a file or a link, if it exists."""
+    """Remove a folder, a file or a link, if it exists."""
     if folder.is_symlink() or folder.is_file():
         folder.unlink(missing_ok=True)
     elif folder.exists():
@@ -109,7 +107,6 @@ def remove_tree(folder: Path) -> None:
 
 
 def render_bytes(count: float) -> str:
-    """Return a number of bytes with its unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:  # noqa: PLR2004 - the step of the units
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,9 +1,9 @@
 """
-The lease on something that one node makes on the shared file system.
+The lease of one node on work on the shared file system.
 
-The owner creates a file and touches it every 15 seconds. Clocks of nodes are not compared: a node that waits measures,
-on its own clock, how long the file has not changed. Two owners at once do no harm, since the result is renamed into
-place when it is whole; it is made twice.
+The owner creates a file and touches it every 15 seconds. A node that waits measures on its own clock for how long the
+file has not changed; clocks of nodes are not compared. Two owners at once do no harm: they make the result twice, and
+each renames a whole one into place.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from deeplearning_node.deadline import Clock
 
 BEAT_SECONDS = 15.0
 STALE_SECONDS = 120.0
-"""More than the minute for which an NFS client may believe what it knew of a file."""
+"""More than the minute for which an NFS client may cache a file's attributes."""
 LOOK_SECONDS = 5.0
 
 
@@ -27,17 +27,15 @@ class Lease:
     """A lease, and the claim of this node to it."""
 
     path: Path  # File that names the owner
-    # This node. One process of a node may try at a time, see `status.lock_file`: a claim of this node that is found is
-    # a dead process's.
-    instance: str
+    instance: str  # This node; `status.lock_file` admits one process, so a file that names it is a dead process's
     clock: Clock
-    lost: threading.Event = field(default_factory=threading.Event)  # Set when another node has taken the lease over
+    lost: threading.Event = field(default_factory=threading.Event)  # Set when another node took the lease over
 
     @contextlib.contextmanager
     def hold(self, is_done: Callable[[], bool], on_wait: Callable[[str], None]) -> Iterator[bool]:
         """
-        Wait until this node owns the lease or the work is done, and renew the lease for the block; yield whether the
-        work is left to do.
+        Wait until this node owns the lease or the work is done; yield whether work is left, and renew the lease
+        meanwhile.
 
         `on_wait` is called with the owner's instance id at every poll.
         """
@@ -89,7 +87,7 @@ class Lease:
         return True
 
     def _read(self) -> tuple[str, int]:
-        """Return the owner and when it last touched the file; opening it revalidates the cache of an NFS client."""
+        """Return the owner and the file's time; opening it revalidates the cache of an NFS client."""
         try:
             with self.path.open() as file:
                 document = json.loads(file.read() or "{}")
@@ -98,7 +96,7 @@ class Lease:
             return "", 0
 
     def _remove(self) -> None:
-        """Remove a dead node's file; the rename lets one of several nodes succeed."""
+        """Remove a dead node's file; the rename succeeds on one node only."""
         aside = self.path.with_name(f"{self.path.name}.{self.instance}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)

@@ -1,7 +1,8 @@
 """Failures of programs: the meaning of what pip, compilers, conda, docker, apt-get and dnf write, as one table each."""
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from deeplearning_node.programs import ProgramError
@@ -9,18 +10,16 @@ from deeplearning_provision.steps import ProvisionFailure
 
 TOLD_LINES = 3
 NETWORK = re.compile(
-    # Python's sockets, urllib3 and pip
-    r"Temporary failure in name resolution|Name or service not known|NewConnectionError|ConnectTimeoutError"
-    r"|ConnectionResetError|RemoteDisconnected|ReadTimeoutError|Read timed out|ProtocolError|IncompleteRead"
-    r"|Connection refused|Network is unreachable|Server Error|Too Many Requests"
-    # git, docker and conda
-    r"|Could not resolve host|Failed to connect to|i/o timeout|TLS handshake timeout|CondaHTTPError"
-    # apt-get and dnf
-    r"|Temporary failure resolving|Could not resolve '|Could not connect|Unable to connect|Connection failed"
-    r"|Connection timed out|Failed to fetch|Failed to download|Curl error"
+    # The system's own words, and those of Python's sockets, urllib3 and pip
+    r"Temporary failure in name resolution|Name or service not known|Connection refused|Connection timed out"
+    r"|Network is unreachable|Read timed out|\b5\d\d (Internal )?Server Error|Too Many Requests"
+    r"|(NewConnection|ConnectTimeout|ReadTimeout|ConnectionReset|Protocol)Error[(:]"
+    r"|(RemoteDisconnected|IncompleteRead)[(:]"
+    # git, docker, and conda without a response or with one that may change
+    r"|Could not resolve host|Failed to connect to|i/o timeout|TLS handshake timeout"
+    r"|CondaHTTPError: HTTP (000|429|5\d\d)"
 )
-"""A network or a server that may be there later."""
-LOCKED = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock")
+"""A network or a server that may be there later, in words that no compiler or resolver writes."""
 FULL_DISK = re.compile(r"No space left on device")
 LATE = re.compile(r"^.* took longer than \d+ s$", re.MULTILINE)
 """Of the error itself, see `Transcript.run`."""
@@ -28,10 +27,13 @@ NO_COMPILER = re.compile(
     r"g(cc|\+\+)' failed: No such file|No such file or directory: '(gcc|g\+\+|cc|c\+\+)'|unable to execute 'gcc'"
     r"|Python\.h: No such file|No CMAKE_C(XX)?_COMPILER could be found"
 )
-_COMPILER_ERROR = re.compile(
-    r"(:\d+(:\d+)?|\(\d+\)): (fatal |catastrophic )?error\b|^(nvcc|ld|collect2|CMake) ?.*\berror\b", re.IGNORECASE
+_COMPILER = r"(:\d+(:\d+)?|\(\d+\)): (fatal |catastrophic )?error\b|^\s*(nvcc|ld|collect2)\b.*\berror\b"
+"""As g++ (`a.cc:3:7: error:`), nvcc (`a.cu(3): error:`) and the linker write it."""
+_BUILD_ERROR = re.compile(rf"{_COMPILER}|^CMake\b.*\berror\b", re.IGNORECASE)
+_PERMANENT = re.compile(
+    rf"{_COMPILER}|ResolutionImpossible|UnsatisfiableError|ResolvePackageNotFound", re.IGNORECASE | re.MULTILINE
 )
-"""As g++ (`a.cc:3:7: error:`), nvcc (`a.cu(3): error:`), the linker and CMake write it."""
+"""A compiler's error, or a conflict that pip or conda found: a network that failed before it is not the cause."""
 _ERRORS = ("ERROR:", "error:", "Error:", "E:", "Err:", "sudo:")
 
 
@@ -46,18 +48,32 @@ class Meaning:
 
 
 def explain_failure(error: ProgramError, meanings: Iterable[Meaning], cause: str, remedy: str) -> ProvisionFailure:
-    """Return the failure of the first row that fits, else a final one of `cause` and `remedy`; with the errors told."""
+    """
+    Return the failure of the first row that fits, else a final one of `cause` and `remedy`.
+
+    A row that may pass does not fit the output of a failure that is permanent.
+    """
     told = choose_lines(error.output)
     text = f"{error}\n{error.output}"
+    is_permanent = _PERMANENT.search(text)
     for meaning in meanings:
-        if meaning.pattern.search(text):
+        if meaning.pattern.search(text) and not (meaning.may_pass and is_permanent):
             return ProvisionFailure(meaning.cause, meaning.remedy, is_final=not meaning.may_pass, output=told)
     return ProvisionFailure(cause, remedy, output=told)
 
 
+@contextlib.contextmanager
+def explain_program_errors(cause: str, remedy: str) -> Iterator[None]:
+    """Convert errors of programs to a final failure with the program's output."""
+    try:
+        yield
+    except ProgramError as error:
+        raise ProvisionFailure(cause, remedy, output=error.output) from error
+
+
 def choose_lines(output: str) -> str:
-    """Return the lines that say what is wrong: a compiler's first error, then a program's, else the last ones."""
+    """Return a compiler's first error and the program's last ones; its last lines when it wrote no error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    compilers = [line for line in lines if _COMPILER_ERROR.search(line)][:1]
+    compilers = [line for line in lines if _BUILD_ERROR.search(line)][:1]
     errors = [line for line in lines if line.startswith(_ERRORS)]
     return "\n".join(compilers + (errors or lines)[-TOLD_LINES + len(compilers) :])

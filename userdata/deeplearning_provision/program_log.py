@@ -1,7 +1,8 @@
-"""Programs that take long, whose lines go to a log and to a watcher."""
+"""Long-running programs: their log, and the progress that their output shows."""
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -10,28 +11,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import ProgramError, Programs
 
 KEPT_LINES = 10_000
-"""A compiler's first error may be followed by thousands of notes."""
+"""A compiler may write thousands of notes after its first error."""
 LARGEST_LOG = 10 << 20
+LEAST_PERCENT = 5
+"""Progress from which the time left can be estimated."""
+_PERCENT = re.compile(r"\[\s*(\d{1,3})%\]")
+_COLLECTING = re.compile(r"(Collecting|Processing) ")
+_DOWNLOADING = re.compile(r"\s*Downloading (\S+)(?: \(([^)]+)\))?")
+_BUILDING = re.compile(r"\s*Building wheel for (\S+)")
+
+Tell = Callable[[str, int, int, str], None]
+"""Takes a detail, the amount that is done, the total and the unit."""
 
 
 def ignore_line(_line: str) -> None:
-    """Do nothing with a line."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """A log of programs, which is appended to."""
+    """Runs programs and appends their output to a log."""
 
     log: Path
     programs: Programs
-    # Variables of every program, beside those of this process
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # Beside the variables of this process
 
     def begin(self) -> None:
-        """Make the log's folder; rotate a log of more than 10 MiB."""
+        """Make the log's folder; rotate a log over 10 MiB."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > LARGEST_LOG:
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
@@ -46,9 +56,9 @@ class Transcript:
         on_line: Callable[[str], None] = ignore_line,
     ) -> str:
         """
-        Run a program and return its last 10,000 lines; after the timeout, kill it with its children.
+        Run a program and return its last 10,000 lines; kill it with its children after the timeout.
 
-        ProgramError, with those lines, when it is missing, takes too long, or its status is not 0.
+        ProgramError has those lines too.
         """
         variables = {**os.environ, **self.environment, **(environment or {})}
         process = (programs or self.programs).start(argv, environment=variables, output=subprocess.PIPE)
@@ -92,3 +102,46 @@ class Transcript:
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def follow_pip(tell: Tell, total: int) -> Callable[[str], None]:
+    """
+    Return a reader of pip's lines that reports progress in packages.
+
+    pip writes a line when it begins a package or a download; it counts bytes only on a terminal.
+    """
+    seen, last = 0, ""
+
+    def read(line: str) -> None:
+        nonlocal seen, last
+        before = seen, last
+        if _COLLECTING.match(line):
+            seen = min(seen + 1, total)
+        elif found := _DOWNLOADING.match(line):
+            name = found[1].rpartition("/")[2].partition("-")[0]
+            last = f"downloading {name}" + (f" ({found[2]})" if found[2] else "")
+        elif found := _BUILDING.match(line):
+            last = f"building {found[1]}"
+        elif line.startswith("Installing collected packages"):
+            seen, last = total, "installing packages"
+        if (seen, last) != before:
+            tell(last or "collecting packages", max(0, seen - 1) if seen < total else seen, total, "packages")
+
+    return read
+
+
+def follow_compiler(tell: Tell, what: str, clock: Clock) -> Callable[[str], None]:
+    """Return a reader of make's lines that reports progress; CMake's Makefiles write `[ 42%]`."""
+    begin, most = clock.read(), 0
+
+    def read(line: str) -> None:
+        nonlocal most
+        found = _PERCENT.search(line)
+        if not found or not most < int(found[1]) <= 100:  # noqa: PLR2004 - percent
+            return
+        most = int(found[1])
+        # In minutes, since every new detail is written at once.
+        minutes = max(1, round((clock.read() - begin) * (100 - most) / most / 60))
+        tell(f"{what}, about {minutes} min left" if most >= LEAST_PERCENT else what, most, 100, "%")
+
+    return read

@@ -1,4 +1,4 @@
-"""Objects of S3: descriptions, listings, downloads through broken connections, digests, and errors in users' words."""
+"""Objects in S3: descriptions, listings, resumed downloads, digests, and errors for users."""
 
 import base64
 import hashlib
@@ -28,11 +28,11 @@ R = TypeVar("R")
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 60
 ATTEMPTS = 4
-"""Of one call by botocore, beside those of `ObjectStore.call`."""
+"""Attempts of botocore for each attempt of `ObjectStore.call`."""
 MOST_FAILURES = 8
-"""Failures in a row, without a new byte between them, after which a call is given up."""
+"""Failures in a row, without a new byte between them."""
 DENIED_PAUSES = 5
-"""Refusals that are retried: IAM spreads a new role for up to a minute."""
+"""Denials that are retried: IAM propagates a new role for up to a minute."""
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 30.0
 BLOCK_BYTES = 1 << 20
@@ -43,13 +43,17 @@ _CHANGED = frozenset({"PreconditionFailed", "InvalidRange", "412", "416"})
 _RULES = {
     "NoSuchKey": ("must exist", "upload it, or correct the key of the source and deploy"),
     "NoSuchBucket": ("must lie in a bucket that exists", "correct the bucket of the source and deploy"),
-    "InvalidObjectState": ("must not be archived", "restore it from its storage class first"),
 }
+"""Code for what is missing -> rule and remedy."""
 _DENIED = "let the node role have s3:GetObject on it and s3:ListBucket on its bucket, which also hides a missing key"
 
 
 class SourceChangedError(Exception):
-    """An object was overwritten since it was described."""
+    """An object changed since it was described."""
+
+
+class MissingObjectError(ProvisionFailure):
+    """An object or its bucket does not exist."""
 
 
 class BrokenAnswerError(Exception):
@@ -58,7 +62,7 @@ class BrokenAnswerError(Exception):
 
 @dataclass(frozen=True)
 class TransferSettings:
-    """Size of a part in bytes, and number of concurrent calls; an object of one part is fetched by one call."""
+    """Size of a part in bytes, and number of concurrent calls."""
 
     part_bytes: int = 64 * 1024 * 1024
     threads: int = 16
@@ -72,16 +76,15 @@ class StoredObject:
     key: str
     size: int
     etag: str  # Identifies the content, in quotes as S3 has it
-    modified: int = 0  # LastModified, in seconds since the epoch
-    checksums: tuple[tuple[str, str], ...] = ()  # Pairs of algorithm and value in base64, of the whole object
-    is_etag_md5: bool = False  # Whether the ETag is the MD5 of the content
+    modified: int = 0  # Seconds since the epoch
+    checksums: tuple[tuple[str, str], ...] = ()  # Algorithm and base64 value, of the whole object
+    is_etag_md5: bool = False
 
     def __str__(self) -> str:
-        """Return its URI."""
         return f"s3://{self.bucket}/{self.key}"
 
     def is_at(self, path: Path) -> bool:
-        """Return whether a file has the object's size and time, which `fetch` sets last, as `aws s3 sync` does."""
+        """Return whether a file has the object's size and time, as `aws s3 sync` does; `fetch` sets the time last."""
         try:
             found = path.lstat()
         except OSError:
@@ -93,25 +96,22 @@ class Crc32:
     """CRC32 with the interface of hashlib."""
 
     def __init__(self) -> None:
-        """Start at zero."""
         self._value = 0
 
     def update(self, data: bytes, /) -> None:
-        """Add bytes."""
         self._value = zlib.crc32(data, self._value)
 
     def digest(self) -> bytes:
-        """Return the checksum, most significant byte first."""
         return self._value.to_bytes(4, "big")
 
 
 @dataclass(frozen=True)
 class Check:
-    """The digest that a file must have, the name under which messages report it, and its algorithm."""
+    """The digest that a file must have."""
 
-    name: str
+    name: str  # In messages
     expected: bytes
-    make: Callable[[], Any]
+    make: Callable[[], Any]  # Its algorithm
 
 
 _ALGORITHMS: dict[str, Callable[[], Any]] = {
@@ -123,10 +123,9 @@ _ALGORITHMS: dict[str, Callable[[], Any]] = {
 
 def choose_check(item: StoredObject, sha256: str) -> Check | None:
     """
-    Choose the strongest digest that is known and that this node can compute; None when there is none.
+    Return the strongest known digest, except CRC64NVME and CRC32C, which Python computes too slowly; None without one.
 
-    S3 may also keep CRC64NVME and CRC32C, which Python cannot compute fast enough. `sha256` is the user's, in hex;
-    empty for none.
+    `sha256` is the user's, in hex; empty for none.
     """
     if sha256:
         return Check("sha256", bytes.fromhex(sha256), hashlib.sha256)
@@ -140,7 +139,7 @@ def choose_check(item: StoredObject, sha256: str) -> Check | None:
 
 
 def check_digest(path: Path, item: StoredObject, check: Check, on_bytes: Callable[[int], None]) -> None:
-    """Compare a fetched file with its digest; if they differ, remove the file and raise WrongContentError."""
+    """Compare a file with its digest; if they differ, remove it and raise WrongContentError."""
     made = check.make()
     with path.open("rb", buffering=0) as file:
         while block := file.read(BLOCK_BYTES):
@@ -155,7 +154,7 @@ def check_digest(path: Path, item: StoredObject, check: Check, on_bytes: Callabl
 
 
 def map_all(action: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """Yield the results of an action on each item, in order; the items are read a thousand at a time."""
+    """Yield the results of an action on each item, in order; read a thousand items at a time."""
     left = iter(items)
     with ThreadPoolExecutor(threads, "transfer") as pool:
         while batch := list(islice(left, _BATCH)):
@@ -166,14 +165,12 @@ class ObjectStore:
     """S3 in one region, with the rights of the node's role."""
 
     def __init__(self, region: str, clock: Clock, settings: TransferSettings | None = None) -> None:
-        """Make no call yet. `settings` defaults to 16 concurrent parts of 64 MiB."""
         self.settings = settings or TransferSettings()
         self._region = region
         self._clock = clock
 
     @cached_property
     def client(self) -> Any:
-        """The client of botocore."""
         session = botocore.session.Session()
         session.set_config_variable("ec2_metadata_v1_disabled", "true")
         session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
@@ -187,7 +184,6 @@ class ObjectStore:
         return session.create_client("s3", region_name=self._region, config=config)
 
     def describe(self, bucket: str, key: str) -> StoredObject:
-        """Return an object's size, ETag and checksums, or raise ProvisionFailure with the reason."""
 
         def head() -> Any:
             try:
@@ -209,7 +205,7 @@ class ObjectStore:
         )
 
     def refuse_missing(self, bucket: str, key: str, error: ClientError) -> None:
-        """Raise ClientError with NoSuchKey where S3 answered AccessDenied and the listing does not have the key."""
+        """Raise ClientError with NoSuchKey where S3 denies access to a key that the listing lacks."""
         if error_code(error) not in _HIDING:
             return
         try:
@@ -220,7 +216,7 @@ class ObjectStore:
             raise ClientError({"Error": {"Code": "NoSuchKey", "Message": "no such key is listed"}}, "HeadObject")
 
     def list_pages(self, bucket: str, prefix: str) -> Iterator[list[StoredObject]]:
-        """Yield the objects of a prefix, a page at a time, in S3's order; raise ProvisionFailure with the reason."""
+        """Yield the objects of a prefix, a page at a time, in S3's order."""
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
         while True:
             page = self.call(partial(self.client.list_objects_v2, **request), f"s3://{bucket}/{prefix}")
@@ -248,38 +244,38 @@ class ObjectStore:
 
     def fetch(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None], folder: Path) -> None:
         """
-        Download an object to a temporary file in a folder of the same file system, then rename it.
+        Download an object to a temporary file in `folder`, on the same file system as `path`, then rename it.
 
-        Concurrent calls fetch the parts of a large object, each writes its own: s3transfer writes with one thread.
-        SourceChangedError when the object was overwritten since it was described.
+        Concurrent calls download and write the parts of a large object: s3transfer writes with one thread.
+        SourceChangedError when the object changed since it was described.
         """
         part = folder / f".part.{secrets.token_hex(8)}"
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            self._write(item, part, on_bytes)
+            try:
+                self._fill(item, handle, on_bytes)
+            finally:
+                os.close(handle)  # A network file system may report only now that it is full.
             part.rename(path)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
 
     def fetch_verified(self, bucket: str, key: str, sha256: str, path: Path, on_bytes: Callable[[int], None]) -> None:
-        """Download an object whose SHA-256 is known, in hex; WrongContentError, and no file, when it has another."""
+        """Download an object whose SHA-256 is known, in hex; WrongContentError, and no file, when it differs."""
         item = self.describe(bucket, key)
         self.fetch(item, path, on_bytes, path.parent)
         check_digest(path, item, Check("sha256", bytes.fromhex(sha256), hashlib.sha256), lambda _: None)
 
-    def _write(self, item: StoredObject, path: Path, on_bytes: Callable[[int], None]) -> None:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            os.ftruncate(handle, item.size)
-            fetch = partial(self._fetch_part, item, handle, on_bytes)
-            if item.size <= self.settings.part_bytes:
-                fetch(0)
-            else:
-                for _ in map_all(fetch, range(0, item.size, self.settings.part_bytes), self.settings.threads):
-                    pass
-            os.utime(handle, ns=(item.modified * 10**9,) * 2)
-        finally:
-            os.close(handle)  # A network file system may report only now that it is full.
+    def _fill(self, item: StoredObject, handle: int, on_bytes: Callable[[int], None]) -> None:
+        os.ftruncate(handle, item.size)
+        fetch = partial(self._fetch_part, item, handle, on_bytes)
+        if item.size <= self.settings.part_bytes:
+            fetch(0)
+        else:
+            for _ in map_all(fetch, range(0, item.size, self.settings.part_bytes), self.settings.threads):
+                pass
+        os.utime(handle, ns=(item.modified * 10**9,) * 2)
 
     def _fetch_part(self, item: StoredObject, handle: int, on_bytes: Callable[[int], None], start: int) -> None:
         position = start
@@ -292,9 +288,9 @@ class ObjectStore:
 
     def read_blocks(self, item: StoredObject, start: int, end: int) -> Iterator[bytes]:
         """
-        Yield a range of an object; a further call continues after a broken connection.
+        Yield a range of an object; another call resumes after a broken connection.
 
-        botocore compares a whole object with the checksum that S3 sends, if it sends one.
+        botocore compares a whole object with the checksum that S3 sends, if any.
         """
         position = start
         while position < end:
@@ -303,20 +299,20 @@ class ObjectStore:
                 for block in blocks:
                     position += len(block)
                     yield block
-            except FlexibleChecksumError as error:  # Wrong bytes were yielded already: the caller starts again.
+            except FlexibleChecksumError as error:  # Wrong bytes were yielded already.
                 raise explain_error(error, str(item)) from error
             except (*AwsError, BrokenAnswerError):
                 self._clock.wait(FIRST_PAUSE_SECONDS)
 
     def _open(self, item: StoredObject, start: int, end: int) -> Iterator[bytes]:
-        """Return the blocks of a range, of which the first has arrived."""
+        """Return the blocks of a range, after the first has arrived."""
         limits = {"Range": f"bytes={start}-{end - 1}"} if start > 0 or end < item.size else {}
         answer = self.client.get_object(Bucket=item.bucket, Key=item.key, IfMatch=item.etag, **limits)
         blocks = _read_body(answer["Body"], end - start)
         return chain([next(blocks)], blocks)
 
     def call(self, action: Callable[[], T], what: str) -> T:
-        """Return an action's result; retry what may pass, then raise ProvisionFailure or SourceChangedError."""
+        """Return an action's result; retry what may pass, else raise ProvisionFailure or SourceChangedError."""
         failures = 0
         while True:
             try:
@@ -350,11 +346,14 @@ def _read_body(body: Any, expected: int) -> Iterator[bytes]:
 
 
 def explain_error(error: Exception, what: str) -> ProvisionFailure:
-    """Turn an error of botocore, or a broken connection, into a failure with the object's URI, rule and remedy."""
+    """Return the failure that explains an error of botocore or a broken connection to users."""
     code = error_code(error)
     if code in _RULES:
         rule, remedy = _RULES[code]
-        return ProvisionFailure(f"{what} {rule}, got {code}: {error}", remedy)
+        return MissingObjectError(f"{what} {rule}, got {code}: {error}", remedy)
+    if code == "InvalidObjectState":
+        cause = f"{what} must not be archived, got {code}: {error}"
+        return ProvisionFailure(cause, "restore it from its storage class first")
     if is_denied(error):
         return ProvisionFailure(f"{what} must be readable by the nodes, got {code}: {error}", _DENIED)
     if code and not is_passing(error):

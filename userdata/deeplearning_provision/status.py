@@ -1,4 +1,4 @@
-"""Writes the provisioning status of a node, with the rate at which each step advances."""
+"""Provisioning status of a node, with the rate of each step."""
 
 import contextlib
 import fcntl
@@ -15,18 +15,14 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.provision_status import DONE, FAILED, RUNNING, WAITING, Step, load_steps, read_boot
 
 PROGRESS_SECONDS = 1.0
-"""Between two writes of mere progress; a new state is written at once."""
+"""Interval of progress; a new state is written at once."""
 
 
 class Status:
-    """
-    Writes the steps of one process; several may write the file at the same time, each its own steps.
-
-    Any thread may call it.
-    """
+    """Writes the steps of this process to the file that the node's processes share; any thread may call it."""
 
     def __init__(self, root: Path, clock: Clock, on_change: Callable[[str, Step], None] | None = None) -> None:
-        """Write nothing yet; `on_change` is called with each step that is written."""
+        """Call `on_change` with each step that is written."""
         self.root = root
         self._clock = clock
         self._on_change = on_change
@@ -37,20 +33,18 @@ class Status:
         self._adding = threading.Lock()
 
     def get(self, name: str) -> Step:
-        """Return a step of this process."""
         return self._steps.get(name, Step())
 
     def wait(self, name: str, detail: str) -> None:
-        """Report what a step waits for."""
         self._put(name, Step(WAITING, detail))
 
     def start(self, name: str, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
-        """Report that a step, or a part of it, begins; 0 as `total` means unknown, `done` is of an earlier attempt."""
+        """Report that a step or a part of it begins; a `total` of 0 is unknown, `done` is of an earlier attempt."""
         self._began[name] = (self._clock.read(), done)
         self._put(name, Step(RUNNING, detail, done, total, unit))
 
     def advance(self, name: str, done: int, detail: str = "") -> None:
-        """Report what is done, written at most once a second; a new `detail` is written at once."""
+        """Report progress; it is written at most once a second, a new `detail` at once."""
         now = self._clock.read()
         since, before = self._began.get(name, (now, done))
         rate = (done - before) / (now - since) if now > since else 0.0
@@ -58,17 +52,14 @@ class Status:
         self._put(name, replace(step, state=RUNNING, detail=detail or step.detail, done=done, rate=max(0.0, rate)))
 
     def add(self, name: str, count: int) -> None:
-        """Add to what is done; several threads may add at the same time."""
         with self._adding:
             self.advance(name, self.get(name).done + count)
 
     def finish(self, name: str, detail: str) -> None:
-        """Report that a step is done."""
         step = self.get(name)
         self._put(name, Step(DONE, detail, step.total, step.total, step.unit))
 
     def fail(self, name: str, reason: Reason, *, is_final: bool) -> None:
-        """Report why a step failed; a final failure is not retried."""
         step = replace(self.get(name), state=FAILED, detail=str(reason), rate=0.0, final=is_final)
         self._put(name, replace(step, cause=reason.cause, remedy=reason.remedy, output=reason.output))
 
@@ -93,11 +84,7 @@ class Status:
 
 @contextlib.contextmanager
 def lock_file(root: Path, name: str, *, is_patient: bool = True) -> Iterator[None]:
-    """
-    Hold a lock of this node, which the kernel releases when its holder dies.
-
-    BlockingIOError when another process holds it and `is_patient` is false.
-    """
+    """Hold a lock of this node until its holder dies; BlockingIOError if another holds it and `is_patient` is false."""
     path = (root / PROVISION_FILE.lstrip("/")).with_name(f".{name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

@@ -1,4 +1,4 @@
-"""Steps of provisioning: failures that may pass are retried, the others are reported."""
+"""Steps of provisioning, their retries and outcomes."""
 
 import logging
 from collections.abc import Callable
@@ -16,38 +16,37 @@ LONGEST_PAUSE_SECONDS = 120.0
 
 
 class ProvisionFailure(StageFailure):
-    """A step ended without its result; if that is final, a retry fails until the cause is fixed."""
+    """A step failed; if that is final, a retry fails until the cause is fixed."""
 
     def __init__(self, cause: str, remedy: str, *, is_final: bool = True, output: str = "") -> None:
-        """Describe the failure: a cause and a remedy of one line each, and the end of a program's output."""
         super().__init__(cause, remedy, output=output)
         self.is_final = is_final
 
 
 class WrongContentError(ProvisionFailure):
-    """The content of a source is refused; the same content always will be."""
+    """The content of a source is refused, now and on every retry."""
 
 
 class Outcome(IntEnum):
-    """Outcome of a step; the value is the exit status of the process."""
+    """Outcome of a step, and exit status of the process."""
 
     DONE = 0
     FAILED = 1
     """The cause must be fixed."""
     INTERRUPTED = 75
-    """`EX_TEMPFAIL` of sysexits.h: the service is started again."""
+    """`EX_TEMPFAIL` of sysexits.h; systemd restarts the service."""
 
 
 def join_outcomes(outcomes: "list[Outcome]") -> Outcome:
-    """Return the outcome of several steps: interrupted before failed, failed before done."""
+    """Return the worst outcome of several steps."""
     return max(outcomes, default=Outcome.DONE)
 
 
 def settle_step(status: Status, name: str, action: Callable[[], str], clock: Clock, tries: int = TRIES) -> Outcome:
     """
-    Run a step until it is done or failed for good; retry what may pass, with pauses of up to two minutes.
+    Run a step until it is done or its failure is final, with pauses of up to two minutes.
 
-    `action` returns a description for users in one line; it must be safe to repeat.
+    `action` returns one line for users; it must be safe to repeat.
 
     Effects: the step's state in the status file, with the cause of a failure.
     """

@@ -1,8 +1,7 @@
 """
-Installs packages of the system for a build: on the node that builds, and only those that it lacks.
+Installation of missing packages of the system on the node that builds.
 
-The service that provisions a node runs as the login user, whom the images of AWS, Canonical and Debian let use sudo
-without a password.
+The service runs as the login user, who may use sudo without a password in the images of AWS, Canonical and Debian.
 """
 
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from deeplearning_node.packages import MANAGERS, VARIABLES
 from deeplearning_node.programs import ProgramError, Programs
-from deeplearning_provision.program_failure import LATE, LOCKED, NETWORK, Meaning, explain_failure
+from deeplearning_provision.program_failure import LATE, NETWORK, Meaning, explain_failure
 from deeplearning_provision.program_log import Transcript
 from deeplearning_provision.steps import ProvisionFailure
 
@@ -22,24 +21,28 @@ BUILD_PACKAGES: Mapping[str, Mapping[str, str]] = {
     "dnf": {COMPILER: "gcc-c++", MAKE: "make", HEADERS: "python3-devel", ENSUREPIP: "python3-pip"},
 }
 """
-Package manager -> what a build takes -> the package that brings it.
-
-Debian and Ubuntu keep ensurepip in python3-venv, and Python.h in python3-dev, both of the system's own version.
+Package manager -> need of a build -> package; on Debian and Ubuntu for the system's own version of Python.
 """
 OS_RELEASE = "/etc/os-release"
 INSTALL_SECONDS = 1800
 ASK_SECONDS = 60
 _OPTIONS = {"apt-get": ("--no-upgrade",), "dnf": ()}
-"""What the image has keeps its version."""
+"""Packages of the image keep their version."""
 _ASK = {
     "apt-get": ("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n"),
     "dnf": ("rpm", "--query", "--queryformat=%{NAME} installed\\n"),
 }
+_UNREACHED = re.compile(
+    r"Temporary failure resolving|Could not resolve '|Could not connect|Unable to connect|Connection failed"
+    r"|Failed to fetch|Failed to download|Curl error"
+)
+"""As apt-get and dnf write it."""
+_LOCKED = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock")
 _NO_SUDO = re.compile(r"sudo is not installed|sudo: a password is required|may not run sudo")
 
 
 def read_system(root: Path) -> str:
-    """Return the distribution and its version, such as `ubuntu 24.04`; empty where the system does not say."""
+    """Return the distribution and its version, such as `ubuntu 24.04`; empty when unknown."""
     try:
         lines = (root / OS_RELEASE.lstrip("/")).read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -49,7 +52,7 @@ def read_system(root: Path) -> str:
 
 
 def name_packages(needs: Sequence[str], programs: Programs) -> list[str]:
-    """Return the packages that bring what a build takes, such as `COMPILER` or `HEADERS`, as this system calls them."""
+    """Return this system's packages for needs such as `COMPILER` and `HEADERS`."""
     packages = BUILD_PACKAGES[_find_manager(needs, programs)]
     return [packages[need] for need in needs]
 
@@ -58,9 +61,7 @@ def install_system_packages(
     programs: Programs, transcript: Transcript, names: Sequence[str], tell: Callable[[str], None]
 ) -> None:
     """
-    Install packages; those that are there keep their version and need no network.
-
-    ProvisionFailure when they cannot be installed; what a network or a lock caused may pass.
+    Install packages that are missing; installed ones keep their version and need no network.
 
     Effects: `apt-get update` and `install`, or `dnf install`, with sudo unless this is root. Nothing restarts.
     """
@@ -74,7 +75,7 @@ def install_system_packages(
     try:
         for argv in updates:
             heard += _run(transcript, programs, argv)
-    except ProgramError as error:  # An index of somebody else's that is broken may not be needed.
+    except ProgramError as error:  # A broken index of another vendor may not be needed.
         heard += error.output
     try:
         _run(transcript, programs, (*install, *_OPTIONS[manager], *missing))
@@ -96,13 +97,13 @@ def _find_manager(what: Sequence[str], programs: Programs) -> str:
 def _list_installed(manager: str, names: Sequence[str], programs: Programs) -> set[str]:
     try:
         output = programs.run([*_ASK[manager], *names], timeout_seconds=ASK_SECONDS)
-    except ProgramError as error:  # It fails when one is unknown, and still names the others.
+    except ProgramError as error:  # It fails for an unknown package, after it has named the others.
         output = error.output
     return {name for name, _, state in (line.partition(" ") for line in output.splitlines()) if state == "installed"}
 
 
 def _run(transcript: Transcript, programs: Programs, argv: Sequence[str]) -> str:
-    # sudo keeps no variables of its caller's; env, which it starts, sets them.
+    # sudo drops the variables of its caller.
     words = [f"{name}={value}" for name, value in VARIABLES.items()]
     privilege = [] if os.geteuid() == 0 else ["sudo", "-n"]
     return transcript.run([*privilege, "env", *words, *argv], timeout_seconds=INSTALL_SECONDS, programs=programs)
@@ -120,7 +121,7 @@ def _explain(error: ProgramError, names: Sequence[str], log: Path) -> ProvisionF
             f"{what} must be installed for the build, and the login user may not use sudo",
             "let the user run sudo without a password, give an image that has them, or use the set-up script",
         ),
-        *(Meaning(pattern, *unreached, may_pass=True) for pattern in (NETWORK, LOCKED, LATE)),
+        *(Meaning(pattern, *unreached, may_pass=True) for pattern in (NETWORK, _UNREACHED, _LOCKED, LATE)),
     )
     remedy = f"give an image that has them, or use the set-up script (all of it is in {log})"
     return explain_failure(error, meanings, f"{what} could not be installed", remedy)

@@ -1,4 +1,4 @@
-"""Files, folders and links below one folder, never outside of it, and the names that they may have."""
+"""A writer of files, folders and links below one folder, and the names that it accepts."""
 
 import contextlib
 import os
@@ -13,10 +13,9 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeNameError(WrongContentError):
-    """A name that would leave the folder, or cannot be a file's."""
+    """A name leaves the folder, or cannot be a file's."""
 
     def __init__(self, cause: str) -> None:
-        """Add the remedy to the rule and the name."""
         super().__init__(cause, "make the source without it")
 
 
@@ -71,16 +70,15 @@ class TreeWriter:
     """
 
     def __init__(self, root: Path) -> None:
-        """Take a folder that exists; it is never made again, since another run may have removed it."""
+        """Write below an existing folder; it is never made again, since another run may have removed it."""
         self._root = str(root)
         self._folders: set[tuple[str, ...]] = set()
 
     def path(self, parts: tuple[str, ...]) -> str:
-        """Return the path of a name."""
         return os.path.join(self._root, *parts)  # noqa: PTH118 - a path a file, a million times
 
     def make_folder(self, parts: tuple[str, ...]) -> None:
-        """Make a folder and those above it; raise UnsafeNameError when a file or a link is in its place."""
+        """Make a folder and its parents; raise UnsafeNameError when a file or a link is in its place."""
         if not parts or parts in self._folders:
             return
         self.make_folder(parts[:-1])

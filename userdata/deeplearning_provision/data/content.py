@@ -1,4 +1,4 @@
-"""Contents of sources: one archive, or all objects of a prefix."""
+"""Content of a source: one archive, or all objects of a prefix."""
 
 import hashlib
 import json
@@ -24,32 +24,28 @@ Parts = tuple[str, ...]
 
 
 class LeaseLostError(ProvisionFailure):
-    """Another node stages the source, since this one was silent for too long."""
+    """Another node took the staging over, since this one was silent for too long."""
 
     def __init__(self) -> None:
-        """Describe the failure."""
         super().__init__("another node has taken the staging over", "nothing needs to be done", is_final=False)
 
 
 @dataclass(frozen=True)
 class StepProgress:
-    """Progress of a step in bytes, from any thread; LeaseLostError ends the step when the lease is lost."""
+    """Progress of a step in bytes, from any thread; raises LeaseLostError once the lease is lost."""
 
     status: Status
     step: str
     lease: Lease
 
     def start(self, detail: str, total: int, done: int = 0) -> None:
-        """Begin a part of the step."""
         self.status.start(self.step, detail, total, "bytes", done)
 
     def add(self, count: int) -> None:
-        """Add bytes."""
         self._check()
         self.status.add(self.step, count)
 
     def reach(self, done: int) -> None:
-        """Set the bytes."""
         self._check()
         self.status.advance(self.step, done)
 
@@ -59,10 +55,9 @@ class StepProgress:
 
 
 class ArchiveContent:
-    """One archive in S3, as it is now; `digest` identifies it and what the settings require of it."""
+    """An archive in S3; `digest` identifies its present version and the settings."""
 
     def __init__(self, source: DataSettings, store: ObjectStore) -> None:
-        """Describe the object; raise ProvisionFailure when it is no archive or cannot be read."""
         self._source = source
         self._store = store
         self._kind = find_format(source.key)
@@ -78,7 +73,7 @@ class ArchiveContent:
         self._sha256 = source.sha256
 
     def required_sha256(self) -> str:
-        """Return the SHA-256 of the settings, else of the object `<key>.sha256`; empty without both."""
+        """Return the SHA-256 of the settings or of the object `<key>.sha256`; empty without both."""
         beside = f"{self._source.key}.sha256"
         if not self._source.sha256:
             text = self._store.read_text(self._source.bucket, beside)
@@ -90,7 +85,7 @@ class ArchiveContent:
         return self._sha256
 
     def check_room(self, target: DataTarget) -> None:
-        """Require room for the archive and as much again: its members are rarely smaller."""
+        """Require room for the archive and as much again, since its members are rarely smaller."""
         if not target.filled(self.digest).exists():
             size = self._item.size * (1 if self._item.is_at(target.archive(self.digest)) else 2)
             how = " (the archive, and at least as much for its members)"
@@ -98,11 +93,10 @@ class ArchiveContent:
 
     def fetch(self, target: DataTarget, progress: StepProgress) -> str:
         """
-        Download the archive, compare its digest and extract it into the target's folder; return a description for
-        users.
+        Download, verify and extract the archive; return a description for users.
 
-        SourceChangedError when the archive is overwritten meanwhile, WrongContentError when it is damaged or a member
-        must not be extracted.
+        SourceChangedError when the archive changes meanwhile, WrongContentError when it is damaged or has an unsafe
+        member.
         """
         item, archive = self._item, target.archive(self.digest)
         check = choose_check(item, self._sha256)
@@ -121,14 +115,9 @@ class ArchiveContent:
 
 
 class PrefixContent:
-    """All objects of a prefix, as they are now, listed in a file: there may be millions."""
+    """The objects of a prefix, as the constructor lists them into a file: there may be millions."""
 
     def __init__(self, source: DataSettings, store: ObjectStore, listing_file: Path) -> None:
-        """
-        List the prefix into the listing's file.
-
-        ProvisionFailure when it cannot be listed, is empty, or a key could not be a file's name.
-        """
         self._what = f"s3://{source.bucket}/{source.key}"
         self._bucket = source.bucket
         self._store = store
@@ -169,7 +158,6 @@ class PrefixContent:
         return parts
 
     def _read(self, *, is_folder: bool) -> Iterator[tuple[Parts, StoredObject]]:
-        """Yield the files, or the keys that end with a slash."""
         with self._file.open(encoding="utf-8", errors="surrogatepass") as lines:
             for line in lines:
                 relative, key, size, etag, modified = json.loads(line)
@@ -177,16 +165,15 @@ class PrefixContent:
                     yield split_key(relative), StoredObject(self._bucket, key, size, etag, modified)
 
     def required_sha256(self) -> str:
-        """Return nothing: S3's own checksum of each object is compared."""
+        """Return nothing: botocore compares each object with the checksum of S3."""
         return ""
 
     def check_room(self, target: DataTarget) -> None:
-        """Require room for all objects, unless an earlier run began."""
         if not target.filled(self.digest).exists():
             check_room(self._what, target.folder, self._size, self._count + self._folders)
 
     def fetch(self, target: DataTarget, progress: StepProgress) -> str:
-        """Download what is missing, small objects concurrently, then large ones part by part; as of an archive."""
+        """Download missing objects, small ones concurrently, then large ones part by part; return a description."""
         found = f"{self._count} objects of {self._what} ({render_bytes(self._size)})"
         root, threads, step = target.filled(self.digest), self._store.settings.threads, self._store.settings.part_bytes
 
@@ -222,7 +209,6 @@ Content = ArchiveContent | PrefixContent
 
 
 def read_content(source: DataSettings, store: ObjectStore, listing_file: Path) -> Content:
-    """Describe a source in S3; raise ProvisionFailure when it cannot be read or is refused."""
     if source.key and not source.key.endswith("/"):
         return ArchiveContent(source, store)
     return PrefixContent(source, store, listing_file)

@@ -1,4 +1,4 @@
-"""Provisioning of every source of data, which jobs find below /opt/deeplearning/data on every node."""
+"""Provisioning of the sources of data, below /opt/deeplearning/data on every node."""
 
 import re
 import threading
@@ -22,7 +22,7 @@ from deeplearning_provision.steps import Outcome, ProvisionFailure, join_outcome
 
 LOCAL_DIRECTORY = "/opt/deeplearning/local"
 AT_ONCE = 2
-"""Sources that are fetched at the same time: one is extracted while another is downloaded."""
+"""Concurrent sources: one is extracted while another is downloaded."""
 PROBE_SECONDS = 15
 LONGEST_PAUSE_SECONDS = 15.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -56,8 +56,6 @@ def stage_all(
 
 @dataclass(frozen=True)
 class DataProvisioning:
-    """The provisioning of a node's sources."""
-
     facts: NodeFacts
     status: Status
     root: Path
@@ -69,11 +67,10 @@ class DataProvisioning:
 
     @property
     def is_master(self) -> bool:
-        """Whether this node stages the data that all nodes share."""
         return self.facts.role == NodeRole.MASTER.value
 
     def provide(self, source: DataSettings) -> str:
-        """Provision one source; return a description for users, or raise ProvisionFailure."""
+        """Provision one source; return a description for users."""
         if not _NAME.fullmatch(source.name):
             raise ProvisionFailure(f"name must be letters, digits and ._-, got {source.name!r}", "rename the source")
         ways = {
@@ -111,7 +108,7 @@ class DataProvisioning:
         ).run()  # fmt: skip
 
     def _await_master(self, source: DataSettings, target: DataTarget) -> str:
-        """Wait until the master has published the source; the master's own step compares it with S3."""
+        """Wait until the master has published the source."""
         wanted, pause = describe_source(source), 1.0
         while True:
             if wanted.items() <= target.read_marker().items():
@@ -134,7 +131,7 @@ class DataProvisioning:
         return f"{folder} is linked with s3://{source.bucket}/{source.key}"
 
     def _check_stream(self, source: DataSettings) -> str:
-        """Name the URI of a source that stays in S3; the master checks that it can be read."""
+        """Write the URI of a source that stays in S3; the master checks that it can be read."""
         uri = f"s3://{source.bucket}/{source.key}"
         if self.is_master:
             first = next(self._store().list_pages(source.bucket, source.key))

@@ -1,4 +1,4 @@
-"""Staging of one source to one target: content that is published is left, an interrupted download continues."""
+"""Staging of one source to one target, which skips published content and resumes an interrupted download."""
 
 import contextlib
 import threading
@@ -17,14 +17,12 @@ from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure, WrongContentError, describe_failure
 
 MOST_CHANGES = 3
-"""Changes of a source while it is fetched, after which it is left for later."""
+"""Changes of a source during a download, after which staging fails."""
 ALREADY = "as it is in S3 now, nothing had to be fetched"
 
 
 @dataclass(frozen=True)
 class Staging:
-    """The staging of one source."""
-
     source: DataSettings
     target: DataTarget
     store: ObjectStore
@@ -32,16 +30,14 @@ class Staging:
     clock: Clock
     owner: str  # Instance id of this node
     listing_file: Path  # File for the listing of a prefix
-    # Limits the sources that are fetched at the same time
-    slots: threading.Semaphore = field(default_factory=threading.Semaphore)
-    is_forced: bool = False  # Whether content that was refused is fetched again
+    slots: threading.Semaphore = field(default_factory=threading.Semaphore)  # Limit of concurrent sources
+    is_forced: bool = False  # Whether refused content is downloaded again
 
     def run(self) -> str:
         """
         Stage the source and return a description for users.
 
-        Effects: the target's folders; S3 is read. After a ProvisionFailure nothing that is not whole is in the source's
-        place.
+        Effects: the target's folders; S3 is read. A failure publishes nothing.
         """
         try:
             with explain_disk_errors(self._what):
@@ -82,7 +78,9 @@ class Staging:
             return ALREADY
         self.target.refuse_foreign()
         required = f"{content.digest}:{content.required_sha256()}"
-        self._check_refusal(required)
+        note = self.target.read_note(REFUSAL)  # Refused content is not fetched again.
+        if note.get("required") == required:
+            raise ProvisionFailure(str(note.get("cause")), str(note.get("remedy")))
         lease = Lease(self.target.folder / LEASE, self.owner, self.clock)
         with lease.hold(lambda: False, self._wait), self.slots:
             if self.target.is_complete(content.digest):
@@ -110,9 +108,3 @@ class Staging:
             raise LeaseLostError
         self.target.publish(self.source, content.digest)
         return detail
-
-    def _check_refusal(self, required: str) -> None:
-        """Refuse content that was refused before, without fetching it again."""
-        note = self.target.read_note(REFUSAL)
-        if note.get("required") == required:
-            raise ProvisionFailure(str(note.get("cause")), str(note.get("remedy")))

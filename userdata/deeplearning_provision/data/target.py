@@ -31,51 +31,42 @@ _REMOVED = ".removed."
 
 
 def describe_source(source: DataSettings) -> dict[str, str]:
-    """Return the part of a marker that the settings name."""
     return {"bucket": source.bucket, "key": source.key, "sha256": source.sha256}
 
 
 @dataclass(frozen=True)
 class DataTarget:
-    """The folders of one source."""
-
     base: Path  # Root of the shared file system, or of the node's local disk
     name: str
-    # Id of this boot where a crash may lose writes; empty where a server keeps them. A folder of another boot is not
-    # continued.
+    # Id of this boot on a local disk, where a crash may lose writes: a later boot begins anew; empty on a server
     boot: str = ""
 
     @property
     def path(self) -> Path:
-        """Path at which jobs find the data; it exists only when the data is whole."""
+        """Path of the data for jobs; it exists only when the data is whole."""
         return self.base / DATA_FOLDER / self.name
 
     @property
     def folder(self) -> Path:
-        """Folder of everything else of the source."""
+        """Folder of all other files of the source."""
         return self.base / DATA_FOLDER / f".{self.name}"
 
     def filled(self, digest: str) -> Path:
-        """Return the folder that is filled with a content."""
         return self.folder / (f"{digest[:32]}.{self.boot}" if self.boot else digest[:32])
 
     def archive(self, digest: str) -> Path:
-        """Return the file of a content's archive."""
         return self.filled(digest).with_name(f"{self.filled(digest).name}.archive")
 
     def read_note(self, name: str) -> Mapping[str, Any]:
-        """Return a note beside the data; empty when there is none."""
         try:
             return parse_object((self.folder / name).read_text(encoding="utf-8"), name)
         except (OSError, ContractError):
             return {}
 
     def write_note(self, name: str, note: Mapping[str, Any]) -> None:
-        """Write a note beside the data, whole or not at all."""
         write_file(self.folder / name, json.dumps(note, indent=2) + "\n")
 
     def remove_note(self, name: str) -> None:
-        """Remove a note, if it exists."""
         (self.folder / name).unlink(missing_ok=True)
 
     def read_marker(self) -> Mapping[str, Any]:
@@ -84,11 +75,9 @@ class DataTarget:
         return self.read_note(f"{published}.json") if published and self.path.is_dir() else {}
 
     def is_complete(self, digest: str) -> bool:
-        """Return whether a content is published."""
         return self.read_marker().get("digest") == digest
 
     def refuse_foreign(self) -> None:
-        """Raise ProvisionFailure when something that was not staged is in the data's place."""
         if (self.path.exists() or self.path.is_symlink()) and not self._find_published():
             raise ProvisionFailure(
                 f"{self.path} must not exist before it is staged, and it was not staged",
@@ -97,9 +86,9 @@ class DataTarget:
 
     def publish(self, source: DataSettings, digest: str) -> None:
         """
-        Publish a filled folder; the next run continues after an OSError.
+        Publish a filled folder; the next run resumes after an OSError.
 
-        Effects: the marker, the link; everything else of the source is removed, the data of before too.
+        Effects: the marker and the link; everything else of the source is removed, earlier data too.
         """
         filled = self.filled(digest)
         self.write_note(f"{filled.name}.json", {"digest": digest, **describe_source(source)})
@@ -109,9 +98,9 @@ class DataTarget:
 
     def remove_rest(self, kept: str = "") -> None:
         """
-        Remove everything that is not published, except of the content with the digest `kept`.
+        Remove everything that is neither published nor of the content with the digest `kept`.
 
-        Each folder is renamed first, so that another run cannot publish it when half of it is removed.
+        Each folder is renamed first, so that another run cannot publish it half removed.
         """
         for path in list(self._find_rest(kept)):
             gone = path
@@ -122,7 +111,6 @@ class DataTarget:
             remove_tree(gone)
 
     def has_rest(self) -> bool:
-        """Return whether anything lies there that is not published."""
         return any(self._find_rest(""))
 
     def _find_rest(self, kept: str) -> Iterator[Path]:
@@ -134,7 +122,7 @@ class DataTarget:
             yield path
 
     def _find_published(self) -> str:
-        """Return the name of the folder to which the link leads; empty when the link is not one of ours."""
+        """Return the name of the folder that the link points to; empty for a link that was not staged."""
         try:
             target = self.path.readlink()
         except OSError:

@@ -1,9 +1,9 @@
 """
-A folder as one file and back: what a finished environment is on its way to other nodes and clusters.
+Archives that carry a finished environment to other nodes and clusters.
 
-A plain tar: packages are compressed already, and reading 30,000 small files over NFS takes far longer than one large
-one. Its digest is computed while it is written and while it is read; only a folder whose archive was read to its end
-and had the right digest gets its name.
+They are plain tar files: packages are compressed already, and reading 30,000 small files over NFS takes far longer than
+one large file. The digest is computed during writing and reading; a folder gets its name only after its archive was
+read to the end and had the right digest.
 """
 
 import hashlib
@@ -19,40 +19,42 @@ from deeplearning_provision.archives.tree_writer import TreeWriter, UnsafeNameEr
 
 BLOCK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
-"""Bytes of an archive that are read at a time: few, since tarfile copies the rest of its buffer at each small read."""
+"""Small, since tarfile copies the rest of its buffer at each small read."""
 DISK_BLOCK_BYTES = 4096
-"""What a file system gives a file at least; an environment has tens of thousands of small ones."""
+"""Least room of a file; an environment has tens of thousands of small ones."""
 
 OnBytes = Callable[[int], None]
 
 
 class DamagedArchiveError(Exception):
-    """An archive is not what was packed; its text says how that was found."""
+    """An archive differs from what was packed; the text names the difference."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What is known of an archive."""
-
     sha256: str  # Of the file, in hex
     size: int  # Of the file, in bytes
-    unpacked_bytes: int  # What its content takes on a disk
+    unpacked_bytes: int  # Room of its content on a disk
     files: int  # Files, folders and links in it
 
 
-def measure(folder: Path, leave_out: str) -> tuple[int, int]:
-    """Return the bytes that a folder takes on a disk, and how many entries it has, as `pack` would take it."""
-    sizes = [status.st_size if stat.S_ISREG(status.st_mode) else 0 for _, status in _walk(folder, leave_out)]
-    return sum(-(-size // DISK_BLOCK_BYTES) * DISK_BLOCK_BYTES for size in sizes), len(sizes)
+def measure(folder: Path, leave_out: str) -> int:
+    """Return the bytes that a folder takes on a disk, without its entry `leave_out`."""
+    return sum(_measure_entry(status) for _, status in _walk(folder, leave_out))
+
+
+def _measure_entry(status: os.stat_result) -> int:
+    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return -(-size // DISK_BLOCK_BYTES) * DISK_BLOCK_BYTES
 
 
 def pack(folder: Path, target: Path, leave_out: str, on_bytes: OnBytes) -> Archive:
     """
-    Write a folder's files, folders and links into an archive, which is on the disk when this returns.
+    Write a folder's files, folders and links, without its entry `leave_out`, to an archive, and flush it to the disk.
 
-    Leaves one entry of the folder itself out. `on_bytes` gets the number of bytes written, again and again.
+    `on_bytes` is called with the number of bytes written so far.
     """
-    unpacked, files = measure(folder, leave_out)
+    unpacked = files = 0
     with target.open("wb") as raw:
         writer = _Counting(raw, on_bytes)
         with tarfile.open(
@@ -60,6 +62,8 @@ def pack(folder: Path, target: Path, leave_out: str, on_bytes: OnBytes) -> Archi
         ) as archive:
             for path, status in _walk(folder, leave_out):
                 _add(archive, path, str(path.relative_to(folder)), status)
+                unpacked += _measure_entry(status)
+                files += 1
         raw.flush()
         os.fsync(raw.fileno())
     return Archive(writer.digest, writer.count, unpacked, files)
@@ -67,11 +71,10 @@ def pack(folder: Path, target: Path, leave_out: str, on_bytes: OnBytes) -> Archi
 
 def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> None:
     """
-    Read an archive into a new folder, and compare its digest meanwhile.
+    Extract an archive to a new folder, and compare its digest.
 
-    Everything belongs to the user of this process; what remains after an error is no environment. `on_bytes` gets the
-    number of bytes read, again and again. DamagedArchiveError when it is another one, or has entries that no
-    environment has.
+    Everything belongs to the user of this process; an error leaves a part. `on_bytes` is called with the number of
+    bytes read so far. DamagedArchiveError when it is another archive, or has entries that no environment has.
     """
     folder.mkdir(parents=True)
     with path.open("rb") as raw:
@@ -91,7 +94,7 @@ def verify(path: Path, expected: Archive, on_bytes: OnBytes) -> None:
 
 
 class _Counting:
-    """A file that knows the digest of all that passed."""
+    """A file that computes the digest of the bytes that pass."""
 
     def __init__(self, raw: IO[bytes], on_bytes: OnBytes) -> None:
         self._raw = raw
@@ -158,10 +161,10 @@ def _add(archive: tarfile.TarFile, path: Path, name: str, status: os.stat_result
 
 def _extract_all(archive: tarfile.TarFile, folder: Path) -> None:
     """
-    Make what an archive holds, as tarfile's own filters would, which the oldest Python of the images lacks.
+    Extract safely without tarfile's own filters, which the oldest Python of the images lacks.
 
-    A virtual environment has links that lead out of it, to its interpreter; the writer puts nothing below a link. Files
-    are only ever made anew: an entry that is there twice is refused.
+    A virtual environment has links that lead out of it, to its interpreter; the writer puts nothing below a link. An
+    entry that occurs twice is refused, so every file is new.
     """
     writer = TreeWriter(folder)
     made: set[tuple[str, ...]] = {()}

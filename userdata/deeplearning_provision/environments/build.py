@@ -1,4 +1,4 @@
-"""Makes an environment on the master: pip resolves, installs once, Horovod is compiled for what is there, and tried."""
+"""Build of an environment on the master: pip resolves and installs, then Horovod is compiled and tried."""
 
 import json
 import shutil
@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deeplearning_provision import disk
-from deeplearning_provision.environments.progress import follow_compiler, follow_pip
 from deeplearning_provision.environments.recipe import HOROVOD, Recipe
 from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.environments.store import Manifest, find_kept, hold_place
 from deeplearning_provision.horovod.build import NEEDS, build_horovod, try_horovod
 from deeplearning_provision.horovod.plan import HorovodPlan, describe_compilers, plan_horovod
-from deeplearning_provision.program_log import ignore_line
+from deeplearning_provision.program_log import follow_compiler, follow_pip, ignore_line
 from deeplearning_provision.python.interpreter import Interpreter, ask_interpreter
 from deeplearning_provision.python.pip import MISSING_COMPILERS, Pip, Resolved, read_report
 from deeplearning_provision.python.venv import make_venv
@@ -29,7 +28,7 @@ from deeplearning_provision.system_packages import (
 
 GIB = 1 << 30
 BUILD_BYTES = 3 * GIB
-"""Compilers of the system (0.4 GB), CUDA's from PyPI (0.6 GB), Horovod's objects (1 GB), and what is small."""
+"""Compilers of the system (0.4 GB), CUDA's from PyPI (0.6 GB), Horovod's objects (1 GB), and small files."""
 CUDA_BYTES = 9 * GIB
 """PyTorch with CUDA: 5.2 GB installed, 2.8 GB of wheels in pip's cache, and the largest of them once more."""
 BUILD_INODES = 60_000
@@ -40,28 +39,27 @@ ROOM_REMEDY = "give the nodes a larger workers.volume_size, or free the disk"
 
 @dataclass(frozen=True)
 class Build:
-    """One making of an environment."""
-
-    site: BuildSite  # The master
+    site: BuildSite
     interpreter: Interpreter  # The image's Python
-    recipe: Recipe  # What is made
-    scratch: Path  # Where everything lies that is gone afterwards, pip's cache too
+    recipe: Recipe
+    scratch: Path  # Temporary files and pip's cache
 
     def pip(self, python: Path) -> Pip:
-        """Return the pip of an environment; what it downloads, it downloads once."""
+        """Return the pip of an environment; all share one cache."""
         folders = {"PIP_CACHE_DIR": str(self.scratch / "cache"), "TMPDIR": str(self.scratch / "tmp")}
         return Pip(python, self.site.transcript, folders, self.site.programs)
 
 
 def build_environment(site: BuildSite, interpreter: Interpreter, recipe: Recipe) -> Manifest:
     """
-    Build an environment in its place on this node, unless pip's resolution of today is there already, and return it.
+    Build an environment in its place on this node, unless it has what pip resolves today; return its manifest.
 
-    Effects: packages of the system that the build takes; the environment's folder, which is whole when it has its
-    manifest. A failure leaves nothing of it.
+    Effects: packages of the system that the build needs; the environment's folder, with the manifest last. A failure
+    removes the folder.
     """
     begin = site.clock.read()
-    _check_room(site, is_cuda=_expects_cuda(recipe))
+    # pip may download a framework with CUDA to resolve it.
+    _check_room(site, is_cuda=recipe.kind == HOROVOD and bool(recipe.source and recipe.compute_capability))
     with hold_place(site.local, recipe.digest, site.facts.instance_id) as scratch:
         build = Build(site, interpreter, recipe, scratch)
         (scratch / "tmp").mkdir(parents=True)
@@ -95,11 +93,6 @@ def _check_room(site: BuildSite, *, is_cuda: bool) -> None:
     disk.check_room("the environment's build", site.local, size, BUILD_INODES, remedy=ROOM_REMEDY)
 
 
-def _expects_cuda(recipe: Recipe) -> bool:
-    """Whether a framework with CUDA comes from the index; pip may download it to see what it needs."""
-    return recipe.kind == HOROVOD and bool(recipe.source and recipe.compute_capability)
-
-
 def _install_tools(build: Build) -> None:
     programs, interpreter = build.site.programs, build.interpreter
     wanted = {
@@ -119,7 +112,7 @@ def _install_needs(build: Build, needs: list[str]) -> None:
 
 
 def _run_pip(build: Build, pip: Pip, *words: str, on_line: Callable[[str], None] = ignore_line) -> None:
-    """Run pip; where a package has to be compiled and the image has no compiler, install one and run it again."""
+    """Run pip; if a package needs a compiler that the image lacks, install one and run pip again."""
     try:
         pip.run(*words, on_line=on_line)
     except ProvisionFailure as error:
@@ -130,7 +123,7 @@ def _run_pip(build: Build, pip: Pip, *words: str, on_line: Callable[[str], None]
 
 
 def _resolve(build: Build) -> list[Resolved]:
-    """Return what pip would install beside what the image has; beside hashes it takes nothing without."""
+    """Return what pip would install beside the image; file by file with hashes, which pip then requires of all."""
     build.site.tell("asking pip what is needed beside the image")
     files = _write_requirements(build)
     pip = build.pip(make_venv(build.interpreter, build.scratch / "venv", build.site.transcript))
@@ -176,7 +169,7 @@ def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan |
         exact = build.scratch / "exact.txt"
         exact.write_text("".join(f"{package.line}\n" for package in packages), encoding="utf-8")
         site.tell("installing packages", len(packages), "packages")
-        # Of nothing but these: a package of the image that has the same version is none of the environment's.
+        # Also where the image has the same version: its package is no part of the environment.
         words = ("install", "--no-deps", "--ignore-installed", "--requirement", str(exact))
         _run_pip(build, pip, *words, on_line=follow_pip(site.show, len(packages)))
     if not build.recipe.horovod:
@@ -185,7 +178,7 @@ def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan |
 
 
 def _add_horovod(build: Build, pip: Pip, python: Path) -> HorovodPlan:
-    """Compile it in an environment of its own over the finished one: what only the build needs stays out of that."""
+    """Compile Horovod in an environment over the finished one, which stays free of the build's requirements."""
     site, recipe = build.site, build.recipe
     finished = ask_interpreter(python, site.programs)
     plan = plan_horovod(recipe.horovod, finished, site.root, site.programs, capability=recipe.compute_capability)

@@ -1,13 +1,13 @@
 """
-A bucket in which finished environments are kept for later clusters.
+A bucket that keeps finished environments for later clusters.
 
-| key below the prefix | what |
+| key below the prefix | content |
 |---|---|
-| `<recipe>.json` | which key a recipe led to; written last |
-| `<key>/complete.json` | what the environment is |
-| `<key>/<sha256>.tar` | its archive: two clusters that made the same at once never mix theirs |
+| `<recipe>.json` | the key that a recipe led to; written last |
+| `<key>/complete.json` | the manifest |
+| `<key>/<sha256>.tar` | the archive; two clusters that made the same at once never mix theirs |
 
-Nothing here fails a node: without the bucket the environment is built, and the step says why it was.
+Nothing here fails a node: without the bucket the environment is built, and the step reports why.
 """
 
 from collections.abc import Callable
@@ -28,26 +28,23 @@ from deeplearning_provision.steps import ProvisionFailure, WrongContentError
 
 ABSENT = frozenset({"NoSuchKey", "404"})
 LARGEST_NOTE = 1 << 20
-"""Of a note in the bucket, in bytes."""
+"""Bytes that are read of a manifest or memo."""
 
 
 class CacheError(Exception):
-    """The cache was of no use; its text says why."""
+    """The cache could not be used; the text names the cause."""
 
 
 @dataclass(frozen=True)
 class EnvironmentCache:
-    """The bucket, as one node uses it."""
-
-    settings: EnvironmentCacheSettings  # Where it is
+    settings: EnvironmentCacheSettings
     store: ObjectStore
 
     def __str__(self) -> str:
-        """Name it as users write it."""
         return f"s3://{self.settings.bucket}/{self.settings.prefix}"
 
     def find(self, recipe: str) -> Manifest | None:
-        """Return the environment that is kept for a recipe; None when there is none. CacheError without a response."""
+        """Return the manifest of a recipe's environment; None when the cache has none."""
         key = read_memo(self._read(f"{recipe}.json"))
         text = self._read(f"{key}/{COMPLETE}") if key else ""
         if not text:
@@ -59,12 +56,7 @@ class EnvironmentCache:
         return manifest if manifest.key == key and manifest.archive else None
 
     def fetch(self, manifest: Manifest, archive: Archive, folder: Path, on_bytes: Callable[[int], None]) -> None:
-        """
-        Download an archive into a new folder, and compare its digest.
-
-        Several threads call `on_bytes` with the number of bytes. CacheError when the archive cannot be downloaded, or
-        is another one.
-        """
+        """Download an archive into a new folder and compare its digest; threads call `on_bytes` with each count."""
         folder.mkdir(parents=True)
         key = self._name_archive(manifest, archive)
         try:
@@ -75,12 +67,7 @@ class EnvironmentCache:
             raise CacheError(f"its archive cannot be read: {error.cause}") from error
 
     def keep(self, recipe: str, manifest: Manifest, folder: Path, on_bytes: Callable[[int], None]) -> None:
-        """
-        Upload the environment of a recipe from the folder that holds its archive; CacheError when the bucket refuses
-        it.
-
-        Several threads call `on_bytes` with the number of bytes.
-        """
+        """Upload the environment of a recipe and its archive in `folder`; threads call `on_bytes` with each count."""
         # Imported here: only a master that fills a cache needs it.
         from boto3.exceptions import Boto3Error  # noqa: PLC0415
         from boto3.s3.transfer import S3Transfer  # noqa: PLC0415
@@ -107,7 +94,7 @@ class EnvironmentCache:
             raise CacheError(f"{key} cannot be written: {error}") from error
 
     def _read(self, key: str) -> str:
-        """Return a small object; empty when it is not there. A refusal is not tried again: a build is at hand."""
+        """Return a small object; empty when it is missing. A failure is not retried, since a build can replace it."""
         bucket, name = self.settings.bucket, f"{self.settings.prefix}{key}"
         try:
             with self._get(bucket, name) as body:

@@ -1,4 +1,4 @@
-"""Brings an environment of pip to a node: what is there already is used, in the order of what it costs."""
+"""Installation of a pip environment on a node, from the cheapest source that has it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,17 +27,15 @@ from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure
 
 TRIES = 2
-"""A damaged archive is made anew once; what damages that one too must be mended first."""
+"""A damaged archive is made anew once; damage of the second one has a cause to fix first."""
 WHAT = "the environment"
-"""For errors of disks."""
 SHARED_REMEDY = "free the shared file system, or give it more room"
 
 
 class Flow:
-    """One node's way to its environment: it has it, the shared file system has it, the cache has it, or it is built."""
+    """Installation on one node: from its own disk, the shared file system or the cache, else by a build."""
 
     def __init__(self, site: BuildSite, interpreter: Interpreter, recipe: Recipe) -> None:
-        """Look at nothing yet."""
         self._site = site
         self._interpreter = interpreter
         self._recipe = recipe
@@ -48,10 +46,9 @@ class Flow:
 
     def run(self) -> str:
         """
-        Make the environment available on this node, and return one line about it and its origin.
+        Install the environment, and return one line about it and its origin.
 
-        Effects: the environment's folder and the link to it; on the master, its archive on the shared file system and
-        in the cache.
+        Effects: its folder and the link to it; on the master, its archive on the shared file system and in the cache.
         """
         site = self._site
         if site.is_master and site.is_thorough:
@@ -63,7 +60,11 @@ class Flow:
             except DamagedArchiveError as error:
                 folder = site.shared / find_key(site.shared, self._recipe.digest)
                 if number == TRIES or not site.is_master:
-                    raise _explain_damage(folder, error) from error
+                    raise ProvisionFailure(
+                        f"the archive in {folder} is damaged: {error}",
+                        "run deeplearning environment --build on the master, which makes it anew; it is tried again",
+                        is_final=False,
+                    ) from error
                 self._refuse(folder, error)
         disk.switch_link(site.local / CURRENT, manifest.key)
         if site.is_master:
@@ -73,9 +74,9 @@ class Flow:
 
     def make_lasting(self) -> None:
         """
-        Let the environment count in later boots too, once all of it is on the disk.
+        Flush the environment to the disk, then record it for later boots.
 
-        A job does not wait for that: writing gigabytes back takes most of a minute, and only a crash would miss it.
+        Jobs do not wait for that: flushing gigabytes takes most of a minute, and matters only after a crash.
         """
         site = self._site
         key = find_key(site.local, self._recipe.digest, site.boot)
@@ -112,7 +113,7 @@ class Flow:
     def _pack(self, manifest: Manifest) -> None:
         site = self._site
         folder = site.local / manifest.key
-        size, _ = measure(folder, COMPLETE)
+        size = measure(folder, COMPLETE)
         disk.check_room(WHAT, site.shared, size, files=1, remedy=SHARED_REMEDY)
         site.tell("packing the environment for the other nodes", size, "bytes")
         with (
@@ -142,13 +143,13 @@ class Flow:
             manifest.write(place)
             discard(site.local / manifest.key)
             place.rename(site.local / manifest.key)
-        self._try(manifest)
+        self._import_frameworks(manifest)
         write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
         if not self._origin.startswith("taken"):
             self._origin = f"taken from the shared file system, where {manifest.built_by} put it"
         return manifest
 
-    def _try(self, manifest: Manifest) -> None:
+    def _import_frameworks(self, manifest: Manifest) -> None:
         self._site.tell("importing the frameworks")
         python = self._site.local / manifest.key / "bin" / "python"
         found = ask_interpreter(python, self._site.programs)
@@ -194,7 +195,7 @@ class Flow:
         return True
 
     def _fill_cache(self) -> None:
-        """Keep the environment for later clusters; a bucket that refuses is said, and keeps nobody from work."""
+        """Upload the environment for later clusters; a refusal is reported and fails nothing."""
         site, cache, kept = self._site, self._cache, self._find_kept()
         if cache is None or kept is None or kept.archive is None:
             return
@@ -206,11 +207,3 @@ class Flow:
             self._cache_note += f"; it was put into {cache}" if self._cache_note else f"put into {cache}"
         except CacheError as error:
             self._cache_note = self._cache_note or f"{cache} was not used: {error}"
-
-
-def _explain_damage(folder: Path, error: DamagedArchiveError) -> ProvisionFailure:
-    return ProvisionFailure(
-        f"the archive in {folder} is damaged: {error}",
-        "run deeplearning environment --build on the master, which makes it anew; it is tried again",
-        is_final=False,
-    )

@@ -1,14 +1,14 @@
 """
-The software in which jobs run: declared once, made once by the master, the same on every node.
+The software environment of jobs, which the master makes once for all nodes.
 
-| kind | what the master makes on the shared file system | what a node has |
+| kind | the master makes on the shared file system | a node has |
 |---|---|---|
 | horovod | an archive of a virtual environment over the image's Python, unless the image brings all | the environment |
 | requirements | the same | the same |
 | conda | the environment | a link to it |
 | container | nothing | the image, pulled |
 
-/opt/deeplearning/environments/current leads to the environment; nothing is there for a container.
+/opt/deeplearning/environments/current links to the environment, except for a container.
 """
 
 import json
@@ -34,14 +34,14 @@ from deeplearning_provision.environments.recipe import (
 )
 from deeplearning_provision.environments.site import CURRENT, BuildSite, make_shared
 from deeplearning_provision.environments.store import COMPLETE
-from deeplearning_provision.program_failure import NETWORK, Meaning, explain_failure
+from deeplearning_provision.program_failure import NETWORK, Meaning, explain_failure, explain_program_errors
 from deeplearning_provision.python.interpreter import Interpreter
 from deeplearning_provision.python.venv import import_frameworks, make_venv
 from deeplearning_provision.status import Status, lock_file
 from deeplearning_provision.steps import ProvisionFailure
 
 IMAGE_FOLDER = "image"
-"""Of the environment that shows the packages of a Python that is in no environment itself."""
+"""Environment over the image's own Python."""
 PULL_SECONDS = 2 * 3600
 CREATE_SECONDS = 2 * 3600
 CONDA_COMMANDS = {
@@ -49,7 +49,7 @@ CONDA_COMMANDS = {
     "conda": ("env", "create"),
     "micromamba": ("create", "--yes"),
 }
-"""Program -> its subcommand that makes an environment of a file; the fastest that every image may have comes first."""
+"""Program -> its subcommand that makes an environment from a file; the fastest first."""
 CONDA_FOLDERS = ("/opt/conda/bin", "/opt/miniconda3/bin", "/opt/miniforge3/bin", "/opt/anaconda3/bin")
 ASK_SECONDS = 60
 _NO_RIGHT = re.compile("permission denied", re.IGNORECASE)
@@ -59,10 +59,10 @@ def build_or_install(
     facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock, *, is_thorough: bool = False
 ) -> None:
     """
-    Make the declared environment available on this node; one that is there already stays.
+    Provide the declared environment on this node, unless it is there; the step's last detail describes it.
 
-    One process of a node does this at a time. With `is_thorough` the master reads the archive to its end, and builds a
-    damaged one anew; otherwise nodes find damage when they unpack it. The step's last detail describes the environment.
+    One process of a node does this at a time. With `is_thorough` the master reads the archive to its end, and rebuilds
+    a damaged one; otherwise nodes find damage when they unpack it.
     """
     site = BuildSite(facts, status, root, programs, clock, is_thorough)
     with lock_file(root, ENVIRONMENT_STEP):
@@ -93,7 +93,7 @@ def _provide_over_image(site: BuildSite, recipe: Recipe, interpreter: Interprete
 
 
 def _check_framework(pinned: str, recipe: Recipe) -> None:
-    """Refuse an image that does not go with what was pinned; a pinned PyTorch may be the default, and gives way."""
+    """Refuse an image that conflicts with the pin; a pinned PyTorch may be the default, and gives way."""
     if not recipe.frameworks and not pinned:
         raise ProvisionFailure(
             "the image must have torch, tensorflow or mxnet when no framework is pinned, got none of them",
@@ -108,7 +108,7 @@ def _check_framework(pinned: str, recipe: Recipe) -> None:
 
 
 def provide_image(site: BuildSite, interpreter: Interpreter) -> str:
-    """Let jobs use the image's Python, if its Horovod works, and return one line about it; empty when it does not."""
+    """Link the image's Python, if its Horovod works, and return one line about it; empty when it does not work."""
     site.tell("importing the image's Horovod")
     try:
         import_frameworks(interpreter.program, interpreter.frameworks, interpreter.horovod, site.transcript)
@@ -127,7 +127,6 @@ def provide_image(site: BuildSite, interpreter: Interpreter) -> str:
 
 
 def _pull_image(site: BuildSite, image: str) -> str:
-    """Pull a container image, check that the login user may run it, and return one line about it."""
     if not site.programs.has("docker"):
         raise ProvisionFailure("the image of the nodes has no docker", "give a deep learning image, which has it")
     site.tell(f"pulling {image}")
@@ -149,10 +148,9 @@ def _pull_image(site: BuildSite, image: str) -> str:
 
 def _provide_conda(site: BuildSite, recipe: Recipe) -> str:
     """
-    Make the environment of a conda file available on this node, and return one line about it.
+    Provide the environment of a conda file on this node, and return one line about it.
 
-    A conda environment holds its own path in many files, so the master makes it where it stays, on the shared file
-    system; a list in it says when it is whole.
+    Many of its files contain its path, so the master makes it where it stays, on the shared file system.
     """
     if recipe.horovod:
         raise ProvisionFailure("horovod must be left out with a conda file", "list it in the file, with its compilers")
@@ -162,7 +160,8 @@ def _provide_conda(site: BuildSite, recipe: Recipe) -> str:
         return (prefix / COMPLETE).exists()
 
     make_shared(site, recipe, is_whole, lambda: _make_conda(site, recipe, prefix))
-    _try_conda(site, prefix)
+    with explain_program_errors(f"{prefix} has no Python that runs", "list python in the conda file"):
+        site.transcript.run([str(prefix / "bin" / "python"), "--version"], timeout_seconds=ASK_SECONDS)
     switch_link(site.local / CURRENT, str(prefix))
     document = json.loads((prefix / COMPLETE).read_text(encoding="utf-8"))
     return f"conda environment, made by {document['built_by']} in {document['seconds']:.0f} s"
@@ -199,12 +198,3 @@ def _find_conda(site: BuildSite) -> tuple[str, tuple[str, ...]]:
         f"the image has none of {', '.join(CONDA_COMMANDS)}",
         "install one in the set-up script, or give a requirements file or a container",
     )
-
-
-def _try_conda(site: BuildSite, prefix: Path) -> None:
-    try:
-        site.transcript.run([str(prefix / "bin" / "python"), "--version"], timeout_seconds=60)
-    except ProgramError as error:
-        raise ProvisionFailure(
-            f"{prefix} has no Python that runs", "list python in the conda file", output=error.output
-        ) from error

@@ -1,8 +1,4 @@
-"""
-One node and its cluster while an environment is made.
-
-One node makes what all share; the others wait for it and report its progress.
-"""
+"""A build of an environment: the master makes what all nodes share; the workers wait and report its progress."""
 
 import hashlib
 import json
@@ -24,7 +20,7 @@ from deeplearning_node.provision_status import ENVIRONMENT_STEP, read_boot
 from deeplearning_provision.environments.recipe import Recipe
 from deeplearning_provision.lease import Lease
 from deeplearning_provision.program_log import Transcript
-from deeplearning_provision.s3 import ObjectStore
+from deeplearning_provision.s3 import MissingObjectError, ObjectStore
 from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure, WrongContentError, describe_failure
 
@@ -37,70 +33,64 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class BuildSite:
-    """One node, as the making of its environment sees it."""
+    """A node with its settings, folders and progress."""
 
-    facts: NodeFacts  # What the node knows of itself
-    status: Status  # Where progress is written
-    root: Path  # Where the node's file tree begins
+    facts: NodeFacts
+    status: Status
+    root: Path  # Of the node's file tree
     programs: Programs
-    clock: Clock  # Its time
-    is_thorough: bool = False  # Whether archives are read to their end before they count as whole
-    # What this master makes for the cluster; empty while it makes nothing
-    claim: dict[str, Any] = field(default_factory=dict)
+    clock: Clock
+    is_thorough: bool = False  # Whether the master reads the archive to its end first
+    claim: dict[str, Any] = field(default_factory=dict)  # The build that this master reports; empty without one
 
     @property
     def settings(self) -> EnvironmentSettings:
-        """The environment that was declared; ProvisionFailure when none was."""
         if self.facts.needs.environment is None:
             raise ProvisionFailure("no environment was declared", "give the cluster's construct an environment")
         return self.facts.needs.environment
 
     @cached_property
     def transcript(self) -> Transcript:
-        """The log of the programs that run."""
         # A service may have no HOME, below which pip keeps its cache.
         return Transcript(self.root / LOG.lstrip("/"), self.programs, {"HOME": str(Path.home())})
 
     @property
     def is_master(self) -> bool:
-        """Whether this node makes what all share."""
         return self.facts.role == NodeRole.MASTER.value
 
     @property
     def local(self) -> Path:
-        """The folder of this node's environments."""
+        """Folder of this node's environments."""
         return self.root / ENVIRONMENT_DIRECTORY.lstrip("/")
 
     @property
     def shared(self) -> Path:
-        """The folder of what all nodes share."""
+        """Folder that all nodes share."""
         return self.root / self.facts.mount_point.lstrip("/") / SHARED_FOLDER
 
     @property
     def claim_file(self) -> Path:
-        """File in which the master reports what it makes; another cluster may share the file system."""
+        """File of the master's progress, named after the cluster, since others may share the file system."""
         return self.shared / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', self.facts.cluster)}.json"
 
     @property
     def boot(self) -> str:
-        """This boot's id."""
         return read_boot(self.root)
 
     def tell(self, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
-        """Report what begins now, also to the nodes that wait for it."""
+        """Report that a part begins, also to the nodes that wait."""
         self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
         self._tell_cluster(detail)
 
     def count(self, done: int) -> None:
-        """Report how much of it is done."""
         self.status.advance(ENVIRONMENT_STEP, done)
 
     def add(self, done: int) -> None:
-        """Report how much more of it is done, from any thread."""
+        """Add to the progress, from any thread."""
         self.status.add(ENVIRONMENT_STEP, done)
 
     def show(self, detail: str, done: int, total: int, unit: str) -> None:
-        """Report what happens within the same part, and how far that is."""
+        """Report a detail of the same part, and its progress."""
         step = self.status.get(ENVIRONMENT_STEP)
         if (step.total, step.unit) != (total, unit):
             self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
@@ -109,18 +99,17 @@ class BuildSite:
         self._tell_cluster(detail)
 
     def wait(self, detail: str) -> None:
-        """Report what this node waits for."""
         self.status.wait(ENVIRONMENT_STEP, detail)
 
     def read_claim(self) -> Mapping[str, Any]:
-        """Return what the master of this cluster makes; empty when it has not begun."""
+        """Return what the master reported; empty before it begins."""
         try:
             return parse_object(self.claim_file.read_text(encoding="utf-8"), "claim")
         except (OSError, ValueError):
             return {}
 
     def write_claim(self, **changes: Any) -> None:
-        """Report what this master makes, what it does for that now, and why it failed."""
+        """Publish changes of the claim to the cluster."""
         self.claim.update(changes)
         write_file(self.claim_file, json.dumps(self.claim, indent=2, sort_keys=True) + "\n")
 
@@ -129,7 +118,11 @@ class BuildSite:
             self.write_claim(doing=detail)
 
     def fetch_file(self, name: str) -> Path:
-        """Download the declared file under a name, unless this node has it; conda looks at how a name ends."""
+        """
+        Download the declared file, unless this node has it; conda reads its format from the end of the name.
+
+        The file is an asset of the deployment, not the user's object: only another deployment repairs it.
+        """
         source = self.settings.file
         if source is None:
             raise ProvisionFailure(f"an environment of kind {self.settings.kind} must name a file", "deploy again")
@@ -139,19 +132,19 @@ class BuildSite:
         try:
             store = ObjectStore(self.facts.region, self.clock)
             store.fetch_verified(source.bucket, source.key, source.sha256, path, lambda _: None)
-        except WrongContentError as error:
+        except (MissingObjectError, WrongContentError) as error:
             raise ProvisionFailure(error.cause, "deploy again") from error
         return path
 
 
 def make_shared(site: BuildSite, recipe: Recipe, is_done: Callable[[], bool], make: Callable[[], None]) -> None:
     """
-    Make a shared environment on the master, unless it is done; on a worker, wait for it for as long as it takes.
+    Make a shared environment on the master, unless it is done; on a worker, wait for it without a limit.
 
-    A master that failed may be mended, and the file system's word about a master may be of an earlier cluster: neither
-    ends the waiting, and both are reported.
+    A worker reports the master's failure and keeps waiting: the master may be repaired, and its claim may be of an
+    earlier cluster.
 
-    Effects: the work of the master and the cause of a failure, in a file for the cluster on the shared file system.
+    Effects: the claim file on the shared file system, with the master's work or the cause of its failure.
     """
     if site.is_master:
         _make_alone(site, recipe, is_done, make)

@@ -1,17 +1,16 @@
 """
 A folder of finished environments: on the shared file system, and on each node.
 
-| name | what |
+| name | content |
 |---|---|
-| `<recipe>.json` | which key a recipe led to: with it pip need not be asked again |
-| `<key>/complete.json` | what the environment is; it is whole when this is there |
+| `<recipe>.json` | the key that a recipe led to, which saves another run of pip |
+| `<key>/complete.json` | the manifest; an environment without it is not whole |
 | `<key>/environment.tar` | on the shared file system: the archive that every node unpacks |
 | `<key>/` | on a node: the environment itself |
 """
 
 import contextlib
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -30,39 +29,36 @@ ARCHIVE = "environment.tar"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished environment is."""
+    """Description of a finished environment."""
 
     key: str
-    recipe: Mapping[str, Any]  # What it was made from
-    packages: tuple[str, ...]  # What pip put into it, each with its version
-    built_by: str  # Instance that made it
-    seconds: float  # What that took
+    recipe: Mapping[str, Any]
+    packages: tuple[str, ...]  # Installed by pip, each with its version
+    built_by: str  # Instance id
+    seconds: float  # Duration of the build
     horovod: Mapping[str, Any] = field(default_factory=dict)  # How Horovod was built; empty without it
-    archive: Archive | None = None  # Of it; None for one that has not been packed yet
+    archive: Archive | None = None  # None before it is packed
 
     def to_text(self) -> str:
-        """Return it as JSON."""
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
 
     @classmethod
     def from_text(cls, text: str) -> "Manifest":
-        """Read a manifest that `to_text` wrote; ContractError for any other text."""
         return parse_record(cls, text, COMPLETE)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":
-        """Return that of an environment's folder; None when it is not whole, or from another version of this code."""
+        """Return a folder's manifest; None when the environment is not whole, or of another version of this code."""
         try:
             return cls.from_text((folder / COMPLETE).read_text(encoding="utf-8"))
         except (OSError, ContractError):
             return None
 
     def write(self, folder: Path) -> None:
-        """Write it into an environment's folder, which is whole then."""
+        """Complete an environment's folder."""
         write_file(folder / COMPLETE, self.to_text())
 
     def describe(self) -> str:
-        """Return what is in it, in a few words."""
         count = len(self.packages)
         text = f"{count} package{'' if count == 1 else 's'}"
         if self.horovod:
@@ -74,23 +70,21 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Memo:
-    """A note of the key that a recipe led to; with a boot, until that boot ends."""
+    """The key that a recipe led to; with a boot, valid until that boot ends."""
 
     key: str
     boot: str = ""
 
     def to_text(self) -> str:
-        """Return it as JSON."""
         return json.dumps(asdict(self)) + "\n"
 
 
 def write_memo(folder: Path, recipe: str, key: str, boot: str = "") -> None:
-    """Record the key that a recipe's digest led to; with a boot, until that boot ends."""
     write_file(folder / f"{recipe}.json", Memo(key, boot).to_text())
 
 
 def read_memo(text: str, boot: str = "") -> str:
-    """Return the key that a note names; empty when it is none, or of another boot."""
+    """Return the key of a memo; empty when the text is no memo, or of another boot."""
     try:
         memo = parse_record(Memo, text, "memo")
     except ContractError:
@@ -99,7 +93,7 @@ def read_memo(text: str, boot: str = "") -> str:
 
 
 def find_key(folder: Path, recipe: str, boot: str = "") -> str:
-    """Return the key that a recipe led to, as far as this folder knows; empty when it does not."""
+    """Return the key that a recipe led to; empty when the folder has no memo of it."""
     try:
         return read_memo((folder / f"{recipe}.json").read_text(encoding="utf-8"), boot)
     except (OSError, UnicodeError):
@@ -107,13 +101,12 @@ def find_key(folder: Path, recipe: str, boot: str = "") -> str:
 
 
 def find_installed(folder: Path, recipe: str, boot: str) -> Manifest | None:
-    """Return the environment of a recipe that a node has; None when it has none."""
     key = find_key(folder, recipe, boot)
     return Manifest.read(folder / key) if key else None
 
 
 def find_kept(folder: Path, key: str) -> Manifest | None:
-    """Return the archived environment of a key in the shared folder; None when it is not there, or was cut off."""
+    """Return the archived environment of a key in the shared folder; None when it is missing or truncated."""
     manifest = Manifest.read(folder / key) if key else None
     if manifest is None or manifest.archive is None:
         return None
@@ -124,24 +117,20 @@ def find_kept(folder: Path, key: str) -> Manifest | None:
     return manifest if size == manifest.archive.size else None
 
 
-def publish(making: Path, folder: Path, manifest: Manifest) -> Manifest:
-    """Give an archive's folder its name, and return the manifest that is there: of two equal ones the first wins."""
+def publish(making: Path, folder: Path, manifest: Manifest) -> None:
+    """Rename the folder of a new archive to its key; an equal one that another node published first stays."""
     manifest.write(making)
     if not find_kept(folder, manifest.key):
         discard(folder / manifest.key)
     try:
         making.rename(folder / manifest.key)
     except OSError:
-        if (found := find_kept(folder, manifest.key)) is None:
+        if find_kept(folder, manifest.key) is None:
             raise
-        return found
-    return manifest
 
 
 def discard(folder: Path) -> None:
-    """Remove an environment: under another name first, so that it is never there in part."""
-    if not os.path.lexists(folder):
-        return
+    """Rename an environment, if it exists, then remove it: no reader finds a part of it."""
     aside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.removed")
     with contextlib.suppress(FileNotFoundError):
         folder.rename(aside)
@@ -151,9 +140,9 @@ def discard(folder: Path) -> None:
 @contextlib.contextmanager
 def hold_place(folder: Path, key: str, owner: str) -> Iterator[Path]:
     """
-    Reserve a place where a node makes what will be an environment's folder; it is empty before and after.
+    Yield the path of a folder to make and then rename; remove it at the end if it is left.
 
-    What an interrupted process of this node left in the folder is removed.
+    Leftovers of this node's interrupted processes are removed first.
     """
     for pattern in (f".*.making-{owner}", ".*.removed"):
         for path in folder.glob(pattern):

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_node.programs import Programs
 from deeplearning_provision.horovod.cuda_home import make_cuda_home, nccl_folder
 from deeplearning_provision.horovod.cuda_toolkit import CudaToolkit
 from deeplearning_provision.horovod.plan import FRAMEWORKS, SOURCES, SPAN_STANDARD, HorovodPlan
+from deeplearning_provision.program_failure import explain_program_errors
 from deeplearning_provision.program_log import Transcript, ignore_line
 from deeplearning_provision.python.pip import Pip
-from deeplearning_provision.steps import ProvisionFailure
 
 NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "numpy")
 """
@@ -133,7 +133,6 @@ def list_variables(plan: HorovodPlan, python: Path, scratch: Path, home: Path | 
 
 
 def write_program(path: Path, text: str) -> str:
-    """Write a script and return its path."""
     path.write_text(text)
     path.chmod(0o755)
     return str(path)
@@ -165,12 +164,9 @@ def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None
     What Horovod says of itself (`--check-build`) is not reliable, a reduction is.
     """
     for module in plan.frameworks:
-        try:
-            trial = TRIALS[module] + (_WITH_NCCL if plan.toolkit else "")
+        trial = TRIALS[module] + (_WITH_NCCL if plan.toolkit else "")
+        with explain_program_errors(
+            f"Horovod was built for {module} {plan.frameworks[module]} and does not work with it",
+            "choose another version of the framework, or leave horovod out",
+        ):
             transcript.run([str(python), "-c", trial], timeout_seconds=TRIAL_SECONDS, environment=_TRIAL_VARIABLES)
-        except ProgramError as error:  # noqa: PERF203 - importing dwarfs it
-            raise ProvisionFailure(
-                f"Horovod was built for {module} {plan.frameworks[module]} and does not work with it",
-                "choose another version of the framework, or leave horovod out",
-                output=error.output,
-            ) from error

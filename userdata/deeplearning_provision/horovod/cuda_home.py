@@ -1,7 +1,7 @@
 """
-Makes a CUDA home for one build: nvcc from PyPI or from Ubuntu's package, with the framework's own runtime and NCCL.
+The CUDA home of one build: nvcc of PyPI or of Ubuntu's package, with the framework's own runtime and NCCL.
 
-Nothing is installed on the node; a whole toolkit has several gigabytes, of which a build needs a hundred megabytes.
+A build needs 100 MB of the several gigabytes that a whole toolkit would install on the node.
 """
 
 import shutil
@@ -13,6 +13,7 @@ from deeplearning_provision.horovod.cuda_toolkit import (
     CUDA_HOME,
     IMAGE,
     PYPI,
+    UBUNTU_COMPILER,
     UBUNTU_NVCC,
     UBUNTU_PACKAGE,
     VERSION_SECONDS,
@@ -36,30 +37,30 @@ LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
 CUDAFE_FLAGS +=
 PTXAS_FLAGS +=
 """
-"""What nvcc reads of its own place; Ubuntu's names folders of the whole package."""
+"""Replaces the profile of Ubuntu's nvcc, which names folders of the whole package."""
 
 
 def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable[[str], None]) -> Path:
     """
-    Return the CUDA home of a build, made in `scratch` first unless it is the image's.
+    Return the CUDA home of a build: the image's, or one that is made in `scratch`.
 
-    Effects: downloads some 100 MB; for Ubuntu's nvcc, g++-12 is installed on the node. `pip` downloads headers and
-    NVIDIA's nvcc, and installs nothing into the environment.
+    Effects: downloads some 100 MB; for Ubuntu's nvcc, g++-12 is installed on the node. `pip` installs nothing into its
+    environment.
     """
     home = scratch / "cuda"
     home.mkdir(parents=True)
     if toolkit.kind == IMAGE:
         _add_nccl(toolkit, home)
         return Path(CUDA_HOME)
-    install_system_packages(pip.programs, pip.transcript, toolkit.packages, tell)
     tell(f"fetching the compiler for CUDA {toolkit.cuda}")
     fetched = scratch / "cuda-packages"
-    # Headers for Ubuntu's nvcc come as they are pinned, and with nothing else.
-    options = () if toolkit.kind == PYPI else ("--no-deps",)
-    pip.run("install", "--no-compile", "--target", str(fetched), *options, *toolkit.requirements)
+    install = ("install", "--no-compile", "--target", str(fetched))
     if toolkit.kind == PYPI:
+        pip.run(*install, *toolkit.requirements)
         _copy_pypi(fetched, home)
     else:
+        install_system_packages(pip.programs, pip.transcript, (UBUNTU_COMPILER,), tell)
+        pip.run(*install, "--no-deps", *toolkit.requirements)
         _copy_ubuntu(_fetch_ubuntu(scratch, pip.transcript), fetched, home)
     _add_nccl(toolkit, home)
     _add_runtime(toolkit, home)
@@ -67,7 +68,7 @@ def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable
 
 
 def nccl_folder(scratch: Path) -> Path:
-    """Return the folder with NCCL's library as a linker looks for it."""
+    """Return the folder of the library under the name that a linker looks for."""
     return scratch / "cuda" / "lib64"
 
 
@@ -82,7 +83,7 @@ def _copy_pypi(fetched: Path, home: Path) -> None:
 def _fetch_ubuntu(scratch: Path, transcript: Transcript) -> Path:
     folder, tree = scratch / "ubuntu", scratch / "ubuntu" / "tree"
     folder.mkdir()
-    # Only unpacked, so that it takes no rights and nothing of what it depends on.
+    # Only unpacked: no rights are needed, and none of its dependencies.
     download = ["env", f"--chdir={folder}", "apt-get", "download", UBUNTU_PACKAGE]
     try:
         transcript.run(download, timeout_seconds=FETCH_SECONDS)
@@ -127,7 +128,7 @@ def _add_nccl(toolkit: CudaToolkit, home: Path) -> None:
 
 
 def _add_runtime(toolkit: CudaToolkit, home: Path) -> None:
-    """CMake's CUDA compiler asks for static libraries, which stand here for the framework's shared runtime."""
+    """Add static libraries, which CMake looks for, that stand for the framework's shared runtime."""
     libraries = home / "lib64"
     _link(libraries / "libcudart.so", toolkit.runtime)
     (libraries / "libcudart_static.a").write_text("INPUT(-lcudart)\n")

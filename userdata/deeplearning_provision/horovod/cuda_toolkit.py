@@ -1,8 +1,8 @@
 """
-Which CUDA toolkit Horovod is compiled with: the image's, NVIDIA's from PyPI, or Ubuntu's.
+The CUDA toolkit that compiles Horovod: the image's, NVIDIA's from PyPI, or Ubuntu's.
 
-It must be of the major version of the framework's CUDA, whose runtime and NCCL the framework's wheels bring. PyPI has
-nvcc for CUDA 13 and later; what is called nvcc there for CUDA 12 has only ptxas.
+Its major version must be that of the framework's CUDA, whose runtime and NCCL the framework's wheels bring. PyPI has
+nvcc for CUDA 13 and later; its package of that name for CUDA 12 has only ptxas.
 """
 
 import contextlib
@@ -19,9 +19,8 @@ from deeplearning_provision.system_packages import read_system
 IMAGE, PYPI, UBUNTU = "image", "pypi", "ubuntu"
 CUDA_HOME = "/usr/local/cuda"
 NCCL_HEADERS = (f"{CUDA_HOME}/include", "/usr/include", "/usr/local/nccl/include")
-"""Where images keep nccl.h."""
 PYPI_MAJOR = 13
-"""The first of CUDA whose nvcc PyPI has."""
+"""The first CUDA whose nvcc PyPI has."""
 PYPI_PACKAGES = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
 """
 Each part of the compiler by name: in 13.0.2 the extra `nvcc` pins nvcc alone, whose package takes the newest of the
@@ -32,7 +31,7 @@ UBUNTU_COMPILER = "g++-12"
 UBUNTU_RELEASE = "ubuntu 24.04"
 UBUNTU_NVCC = "12.0"
 UBUNTU_PACKAGE = "nvidia-cuda-toolkit"
-"""Of Ubuntu 24.04 (multiverse): nvcc 12.0 and its tools, 86 MB; what it depends on, 5.6 GB, is not needed."""
+"""Of Ubuntu 24.04 (multiverse): nvcc 12.0 and its tools, 86 MB; its dependencies, 5.6 GB, are not needed."""
 UBUNTU_HEADERS = (
     "nvidia-cuda-runtime-cu12==12.0.146",
     "nvidia-cuda-nvcc-cu12==12.0.140",
@@ -50,29 +49,20 @@ VERSION_SECONDS = 60
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """A toolkit for Horovod's kernels and the libraries that it links."""
+    """A toolkit for Horovod's kernels, and the libraries that they are linked with."""
 
     kind: str  # `image`, `pypi` or `ubuntu`
     cuda: str  # The framework's CUDA
-    requirements: tuple[str, ...]  # What pip fetches
-    compiler: str  # The C++ compiler that nvcc takes
-    architectures: tuple[str, ...]  # For which kernels are compiled
+    requirements: tuple[str, ...]  # Of pip
+    compiler: str  # The C++ compiler that nvcc accepts
+    architectures: tuple[str, ...]  # Compute capabilities of the kernels
     nccl_headers: str  # Folder of nccl.h
     nccl: str  # NCCL's library in the framework's wheels; empty for the image's own
     runtime: str  # CUDA's runtime library in the framework's wheels; empty for the image's own
 
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Packages of the system that it needs beside a C++ compiler."""
-        return (UBUNTU_COMPILER,) if self.kind == UBUNTU else ()
-
 
 def choose_toolkit(name: str, framework: Framework, root: Path, programs: Programs, capability: str) -> CudaToolkit:
-    """
-    Choose the toolkit for a framework that has CUDA, and for the compute capability of the cluster's GPUs.
-
-    ProvisionFailure names what is missing.
-    """
+    """Return the toolkit for a framework with CUDA and the compute capability of the cluster's GPUs."""
     headers, nccl, runtime = (
         _find(framework, pattern) for pattern in ("nccl/include/nccl.h", "*/lib/libnccl.so*", "*/lib/libcudart.so*")
     )
@@ -108,7 +98,7 @@ def _choose_source(name: str, framework: Framework, root: Path, compiled: str) -
 
 
 def read_nvcc_version(root: Path, programs: Programs) -> str:
-    """Return the version of nvcc in the image's toolkit, such as `12.6`; empty where there is none that runs."""
+    """Return the version of the image's nvcc, such as `12.6`; empty when none runs."""
     path = root / CUDA_HOME.lstrip("/") / "bin" / "nvcc"
     if not path.exists():
         return ""
@@ -118,20 +108,20 @@ def read_nvcc_version(root: Path, programs: Programs) -> str:
 
 
 def parse_nvcc_version(output: str) -> str:
-    """Return the version in what `nvcc --version` wrote; empty when it has none."""
+    """Return the version in the output of `nvcc --version`; empty when it has none."""
     found = re.search(r"release (\d+\.\d+)", output)
     return found[1] if found else ""
 
 
 def _list_architectures(framework: Framework, capability: str) -> tuple[str, ...]:
-    """Kernels of the list run on everything later, so that only an older GPU needs one of its own."""
+    """Return the default list, which runs on all later GPUs, after the capability of an older one."""
     known = ARCHITECTURES[12 if framework.cuda_major < PYPI_MAJOR else PYPI_MAJOR]
     own = capability.replace(".", "")
     return (own, *known) if own and int(own) < int(known[0]) else known
 
 
 def _read_pin(framework: Framework) -> str:
-    """Return the release of CUDA's packages that the framework asks for; another has another runtime's headers."""
+    """Return the release of CUDA's packages that the framework pins; another has headers of another runtime."""
     found = re.search(r"==\s*([\w.*]+)", framework.toolkit)
     return f"=={found[1]}" if found else f"=={framework.cuda}.*"
 

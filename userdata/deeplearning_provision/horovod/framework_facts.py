@@ -1,4 +1,4 @@
-"""What an installed framework says of itself: version, CUDA, the GPUs that it has kernels for, and what it brings."""
+"""Facts of an installed framework: version, CUDA, the GPUs of its kernels, and the wheels that it brings."""
 
 import json
 import re
@@ -45,26 +45,23 @@ _KERNEL = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<only>
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework as it says itself."""
+    """A framework, as it describes itself."""
 
-    version: str  # Its own
-    cuda: str = ""  # The CUDA that it is built for, such as `12.6`; empty for none
+    version: str
+    cuda: str = ""  # Such as `12.6`; empty for none
     missing: str = ""  # Headers that it lacks
-    # What its kernels are compiled for, such as `sm_70` or `compute_90`; empty when it does not say
-    kernels: tuple[str, ...] = ()
-    nvidia: tuple[str, ...] = ()  # Folders of the wheels of NVIDIA's that it came with
-    # The requirement by which it pins the packages of CUDA, `cuda-toolkit[...]==13.2.1; ...`; empty before they were
-    # one
-    toolkit: str = ""
+    kernels: tuple[str, ...] = ()  # Such as `sm_70` or `compute_90`; empty when unknown
+    nvidia: tuple[str, ...] = ()  # Folders of NVIDIA's wheels
+    toolkit: str = ""  # Its pin of CUDA's packages, `cuda-toolkit[...]==13.2.1; ...`; empty in older releases
 
     @property
     def cuda_major(self) -> int:
-        """Major version of its CUDA; 0 without or unknown."""
+        """Major version of its CUDA; 0 when unknown."""
         return read_version(self.cuda)[0]
 
 
 def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> Framework:
-    """Import a framework and read its facts; ProvisionFailure when it cannot be imported."""
+    """Import a framework in a process of its own, and return its facts."""
     try:
         output = programs.run(
             [str(interpreter.program), "-I", "-c", _ASK.format(module=module)], timeout_seconds=PROBE_SECONDS
@@ -78,11 +75,7 @@ def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> 
 
 
 def check_architecture(module: str, framework: Framework, capability: str) -> None:
-    """
-    Refuse a framework without kernels for the cluster's GPUs; one that names no kernels passes.
-
-    The remedy names a version that has them, where one is known.
-    """
+    """Raise ProvisionFailure for a framework without kernels for the cluster's GPUs; one that names none passes."""
     if not capability or not framework.kernels or any(_runs_on(kernel, capability) for kernel in framework.kernels):
         return
     raise ProvisionFailure(
@@ -94,10 +87,10 @@ def check_architecture(module: str, framework: Framework, capability: str) -> No
 
 def _runs_on(kernel: str, capability: str) -> bool:
     """
-    Return whether a kernel runs on GPUs.
+    Return whether a kernel runs on GPUs of a compute capability.
 
-    Binary code runs on the same major version from its own minor version on, PTX on everything later, code whose name
-    ends with a letter on nothing else: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.
+    Binary code runs on its own and later minor versions of its major, PTX on everything later, and code whose name ends
+    with a letter on nothing else: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.
     """
     found = _KERNEL.fullmatch(kernel)
     if found is None:
@@ -110,7 +103,7 @@ def _runs_on(kernel: str, capability: str) -> bool:
 
 def _remedy(module: str, kernels: Sequence[str], capability: str) -> str:
     if module == "torch" and (5, 0) <= read_version(capability) < (7, 5):
-        # CUDA 13 has no Volta; wheels of 2.7.1 are of CUDA 12.6.
+        # CUDA 13 dropped Volta; wheels of 2.7.1 are of CUDA 12.6.
         return "pin torch==2.7.1, which has kernels from sm_50 to sm_90"
     is_old = all(read_version(capability) > _made_for(kernel) for kernel in kernels)
     return f"pin {'a later' if is_old else 'an earlier'} version of {module}, or give another instance type"

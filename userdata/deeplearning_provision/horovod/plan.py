@@ -1,8 +1,8 @@
 """
-How Horovod is built on a node: for which frameworks, with which transports and compilers.
+The plan of Horovod's build on a node: its frameworks, transports and compilers.
 
-Only its source is published, of 2023; no image carries it built. Its CMake sets the C++ standard itself and knows 14 at
-most, where the headers of PyTorch 2.1 and later ask for 17; its gloo does not pass CMake 4.
+Horovod is published as source only, the last in 2023, and no image has it built. Its CMake sets C++14 at most, where
+the headers of PyTorch 2.1 and later need C++17; its gloo fails with CMake 4.
 """
 
 import contextlib
@@ -19,55 +19,52 @@ from deeplearning_provision.python.pip import COMPILER_REMEDY, read_version
 from deeplearning_provision.steps import ProvisionFailure
 
 HOROVOD_RECIPE = 2
-"""Changes with the way of building: what an older way built is another environment."""
+"""Changes with the build: an older build is another environment."""
 SOURCES = {"0.28.1": "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"}
 """Version -> SHA-256 of its source on PyPI."""
 FRAMEWORKS = {"torch": "PYTORCH", "tensorflow": "TENSORFLOW", "mxnet": "MXNET"}
 MPI_FOLDERS = ("/opt/amazon/openmpi/bin", "/opt/amazon/openmpi5/bin", "/usr/lib64/openmpi/bin")
-"""Where images keep an MPI that is not in the `PATH` of services."""
+"""Folders of images that the `PATH` of services lacks."""
 MPI_COMPILER = "mpicxx"
 COMPILER = "g++"
 STANDARDS = {"torch": (((2, 14), "20"), ((2, 1), "17")), "tensorflow": (((2, 10), "17"),)}
 """
-Framework -> from which version its headers ask for which C++ standard.
+Framework -> pairs of its version and the C++ standard that its headers need from there on.
 
-PyTorch's own `CMAKE_CXX_STANDARD`; for TensorFlow Horovod's CMake says so of 2.10, and 2.15.1 was compiled with it.
+For PyTorch as its `CMAKE_CXX_STANDARD`, for TensorFlow 2.10 as in Horovod's CMake; 2.15.1 compiles with it.
 """
 SPAN_STANDARD = "20"
 STRICT_COMPILER = 14
 """
-First g++ that refuses the `span` of the flatbuffers in Horovod, which assigns to a constant (google/flatbuffers, pull
-request 7227). Where the standard library has one, from C++20 on, flatbuffers takes that.
+The first g++ that rejects the `span` of Horovod's flatbuffers, which assigns to a constant (google/flatbuffers, pull
+request 7227). From C++20 on, flatbuffers uses the standard library's.
 """
 LAST_TENSORFLOW = (2, 18)
-"""Horovod 0.28.1 compiles with the headers of 2.15.1, 2.16.2 and 2.18.1; those of 2.20.0 moved `xla_builder.h`."""
+"""Horovod 0.28.1 compiles with 2.15.1, 2.16.2 and 2.18.1; 2.20.0 moved `xla_builder.h`."""
 BYTES_A_JOB = 2 << 30
-"""Of memory, for one compiler at PyTorch's headers."""
+"""Memory of one compiler with PyTorch's headers."""
 NEWEST = (9999, 0)
-"""For a version that is no number."""
+"""Stands for a version that is no number."""
 PROBE_SECONDS = 180
 
 
 @dataclass(frozen=True)
 class HorovodPlan:
-    """How Horovod is built."""
-
     version: str
-    frameworks: Mapping[str, str]  # Framework -> version for which it is built
-    skipped: Mapping[str, str]  # Framework -> why it is not built for one that is there
+    frameworks: Mapping[str, str]  # Framework -> version
+    skipped: Mapping[str, str]  # Framework of the image -> why Horovod is not built for it
     mpi: str  # Folder of MPI's compiler; empty without MPI
-    toolkit: CudaToolkit | None  # With what it is built to move GPU memory by NCCL; None for CPUs
-    standard: str  # The C++ standard that the compilers are told, `17` or `20`; empty for Horovod's own choice
-    jobs: int  # Compilers at the same time
+    toolkit: CudaToolkit | None  # None for CPUs
+    standard: str  # C++ standard, `17` or `20`; empty for Horovod's own choice
+    jobs: int  # Concurrent compilers
 
     @property
     def compiler(self) -> str:
-        """The C++ compiler."""
         return self.toolkit.compiler if self.toolkit else COMPILER
 
 
 def find_mpi(root: Path, programs: Programs) -> str:
-    """Return the folder of an MPI compiler that finds mpi.h, which Debian packages apart; empty when there is none."""
+    """Return the folder of an MPI compiler with mpi.h, which Debian packages apart; empty without one."""
     folders = [*programs.search_path.split(":"), *(str(root / folder.lstrip("/")) for folder in MPI_FOLDERS)]
     for folder in dict.fromkeys(folders):
         with contextlib.suppress(ProgramError):
@@ -78,7 +75,7 @@ def find_mpi(root: Path, programs: Programs) -> str:
 
 
 def describe_compilers(root: Path, programs: Programs) -> dict[str, str]:
-    """Return the versions of the node's compilers, those that it has: `g++` and, of the image's CUDA, `nvcc`."""
+    """Return the versions of `g++` and the image's `nvcc`, as far as the node has them."""
     found = {"nvcc": read_nvcc_version(root, programs)}
     with contextlib.suppress(ProgramError):
         output = programs.run([COMPILER, "-dumpfullversion", "-dumpversion"], timeout_seconds=PROBE_SECONDS)
@@ -90,10 +87,9 @@ def plan_horovod(
     version: str, interpreter: Interpreter, root: Path, programs: Programs, *, capability: str
 ) -> HorovodPlan:
     """
-    Decide how Horovod is built for an interpreter with all its requirements.
+    Plan the build for an interpreter that has all requirements.
 
-    `capability` is the compute capability of the cluster's GPUs, such as `7.0`; empty without GPUs. ProvisionFailure
-    names what is missing.
+    `capability` is the compute capability of the cluster's GPUs, such as `7.0`; empty without GPUs.
     """
     if version not in SOURCES:
         raise ProvisionFailure(f"horovod must be one of {', '.join(SOURCES)}, got {version}", "set it to one of them")
@@ -114,13 +110,14 @@ def plan_horovod(
             "on Debian, add libtorch-dev and pybind11-dev for torch; pin tensorflow<2.19",
         )
     versions = {module: framework.version for module, framework in found.items()}
-    toolkit = _find_toolkit(found, root, programs, capability)
+    module = next((module for module, framework in found.items() if capability and framework.cuda), "")
+    toolkit = choose_toolkit(module, found[module], root, programs, capability) if module else None
     standard = choose_standard(versions, _read_compiler(toolkit.compiler if toolkit else COMPILER, programs))
     return HorovodPlan(version, versions, skipped, find_mpi(root, programs), toolkit, standard, count_jobs())
 
 
 def choose_standard(frameworks: Mapping[str, str], compiler: int) -> str:
-    """Return the C++ standard that headers and compiler ask for; empty where Horovod's own choice is enough."""
+    """Return the C++ standard that the headers and the compiler need; empty for Horovod's own choice."""
     wanted = [
         standard
         for module, version in frameworks.items()
@@ -131,14 +128,13 @@ def choose_standard(frameworks: Mapping[str, str], compiler: int) -> str:
 
 
 def _read_compiler(compiler: str, programs: Programs) -> int:
-    """Return the major version of a g++; 0 where it does not say it."""
+    """Return the major version of a g++; 0 when it is unknown."""
     with contextlib.suppress(ProgramError, ValueError):
         return int(programs.run([compiler, "-dumpversion"], timeout_seconds=PROBE_SECONDS).partition(".")[0])
     return 0
 
 
 def count_jobs() -> int:
-    """Return how many compilers the machine takes at once, by cores and memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(len(os.sched_getaffinity(0)), memory // BYTES_A_JOB))
 
@@ -147,16 +143,6 @@ def _find_obstacle(module: str, framework: Framework) -> str:
     if module == "tensorflow" and read_version(framework.version, NEWEST) > LAST_TENSORFLOW:
         return f"Horovod does not compile with the headers of {framework.version}"
     return f"{framework.missing} is missing" if framework.missing else ""
-
-
-def _find_toolkit(
-    found: Mapping[str, Framework], root: Path, programs: Programs, capability: str
-) -> CudaToolkit | None:
-    """Return the toolkit of the first framework that has CUDA, where the nodes have GPUs."""
-    for module, framework in found.items():
-        if capability and framework.cuda:
-            return choose_toolkit(module, framework, root, programs, capability)
-    return None
 
 
 def _check_compilers(interpreter: Interpreter, programs: Programs) -> None:

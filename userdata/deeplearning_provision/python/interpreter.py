@@ -1,4 +1,4 @@
-"""The Python of the image in which jobs run, and what its packages are."""
+"""The image's Python for jobs, and its packages."""
 
 import json
 from collections.abc import Mapping
@@ -10,15 +10,14 @@ from deeplearning_provision.steps import ProvisionFailure
 
 INTERPRETERS = ("/opt/pytorch/bin/python", "/usr/bin/python3")
 """
-Where an image keeps the Python of jobs, the best first.
+Paths of the Python of jobs, the preferred first.
 
-The PyTorch deep learning images keep PyTorch in a virtual environment of their own and nothing in the system's Python;
-base images and plain ones have the system's alone.
+The PyTorch deep learning images have PyTorch in a virtual environment, other images only the system's Python.
 """
 PROBE_SECONDS = 120
 BROKEN = "give an image whose Python runs"
 
-# Asked without importing a framework, which takes seconds and a GPU's attention.
+# Imports no framework, which takes seconds and initializes a GPU.
 _PROBE = """
 import glob, importlib.metadata, importlib.util, json, os, site, sys, sysconfig
 NAMES = {
@@ -65,25 +64,23 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python interpreter."""
-
-    path: str  # Where the node has it
-    program: Path  # Where it really lies; the same but for tests
+    path: str  # On the node
+    program: Path  # The same, but below the root of a test
     version: str  # Such as `3.12.3`
     platform: str  # Such as `linux-x86_64`
-    packages: tuple[str, ...]  # Its folders of packages
-    headers: str  # The folder of `Python.h`
-    is_virtual: bool  # Whether it belongs to a virtual environment itself
-    has_system_packages: bool  # Whether the system's packages are visible to it
-    pip: str  # Version of its pip; empty when it has none
-    has_venv: bool  # Whether it can make virtual environments
-    has_ensurepip: bool  # Whether it can give them a pip; Debian and Ubuntu keep that in a package of its own
-    horovod: tuple[str, ...]  # Frameworks for which it has a Horovod: each has a library of its own, `mpi_lib*.so`
+    packages: tuple[str, ...]  # Folders
+    headers: str  # Folder of `Python.h`
+    is_virtual: bool
+    has_system_packages: bool  # Whether the system's packages are visible
+    pip: str  # Version; empty for none
+    has_venv: bool
+    has_ensurepip: bool  # Debian and Ubuntu have it in a package of its own
+    horovod: tuple[str, ...]  # Frameworks for which it has a Horovod, each with a library `mpi_lib*.so`
     frameworks: Mapping[str, str]  # Framework -> version; `torch`, `tensorflow`, `mxnet`
 
 
 def find_interpreter(root: Path, programs: Programs) -> Interpreter:
-    """Return the image's interpreter for jobs; ProvisionFailure when there is none, or it does not run."""
+    """Return the image's interpreter for jobs."""
     for path in INTERPRETERS:
         program = root / path.lstrip("/")
         if program.exists():
@@ -94,11 +91,7 @@ def find_interpreter(root: Path, programs: Programs) -> Interpreter:
 
 
 def ask_interpreter(program: Path, programs: Programs, path: str = "") -> Interpreter:
-    """
-    Read the facts of an interpreter; a user's own packages do not count, since other nodes lack them.
-
-    `path` is where the node has it; default: where it lies.
-    """
+    """Return the facts of an interpreter, without a user's own packages; `path` defaults to that of `program`."""
     try:
         output = programs.run([str(program), "-I", "-c", _PROBE], timeout_seconds=PROBE_SECONDS)
         found = json.loads(output.strip().splitlines()[-1])

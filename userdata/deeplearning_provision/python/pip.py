@@ -1,4 +1,4 @@
-"""pip, as an environment's Python runs it: which one, with what, and what its failures mean."""
+"""pip of an environment: its runs, reports and failures."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +14,16 @@ from deeplearning_provision.program_failure import (
     NO_COMPILER,
     Meaning,
     explain_failure,
+    explain_program_errors,
 )
 from deeplearning_provision.program_log import Transcript, ignore_line
 from deeplearning_provision.steps import ProvisionFailure
 
 STEP_SECONDS = 2 * 3600
-"""What one run may take: the largest packages, or a compilation on few cores."""
+"""Limit of one run: the largest packages, or a compilation on few cores."""
 LEAST_VERSION = (22, 2)
-"""Of pip: the first that reports what it would install."""
-# The user's own packages do not count, since only this node has them. Nobody answers a question.
+"""First pip with `--report`."""
+# The user's own packages do not count, since only this node has them.
 VARIABLES = {
     "PYTHONNOUSERSITE": "1",
     "PIP_NO_INPUT": "1",
@@ -42,12 +43,10 @@ COMPILER_REMEDY = (
 
 @dataclass(frozen=True)
 class Pip:
-    """pip of one environment."""
-
-    python: Path  # The environment's interpreter
-    transcript: Transcript  # Where its output goes
+    python: Path
+    transcript: Transcript
     environment: Mapping[str, str]  # Further variables
-    programs: Programs  # Where compilers are looked for
+    programs: Programs  # Compilers among them
 
     def run(
         self,
@@ -56,11 +55,7 @@ class Pip:
         programs: Programs | None = None,
         on_line: Callable[[str], None] = ignore_line,
     ) -> str:
-        """
-        Run pip and return its output; ProvisionFailure with pip's own words.
-
-        Further variables and other programs than the node's may be given. `on_line` gets each line.
-        """
+        """Run pip and return its output; `on_line` gets each line."""
         try:
             return self.transcript.run(
                 [str(self.python), "-m", "pip", *arguments],
@@ -73,24 +68,20 @@ class Pip:
             raise explain_pip(error, arguments[0], self.transcript.log) from error
 
     def prepare(self, version: str, *, is_builder: bool) -> None:
-        """Ensure a pip, from the image or from Python itself; a builder's must not be too old."""
+        """Ensure that there is a pip, the image's or Python's own; update a builder's that is too old."""
         if not version:
-            try:
+            with explain_program_errors(
+                "the image's Python has neither pip nor ensurepip",
+                "install python3-pip in the set-up script, or give an image that has it",
+            ):
                 self.transcript.run(
                     [str(self.python), "-m", "ensurepip"], timeout_seconds=STEP_SECONDS, environment=VARIABLES
                 )
-            except ProgramError as error:
-                raise ProvisionFailure(
-                    "the image's Python has neither pip nor ensurepip",
-                    "install python3-pip in the set-up script, or give an image that has it",
-                    output=error.output,
-                ) from error
         elif is_builder and read_version(version) < LEAST_VERSION:
             self.run("install", "--upgrade", f"pip>={'.'.join(map(str, LEAST_VERSION))}")
 
 
 def explain_pip(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
-    """Return whether a failure of pip may pass, and pip's own words."""
     meanings = (
         Meaning(_WRONG_HASH, WRONG_DIGEST, "correct the hashes of the requirements"),
         Meaning(
@@ -107,7 +98,7 @@ def explain_pip(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
 
 
 def read_version(text: str, default: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-    """Return major and minor version of a text that begins with them."""
+    """Return the major and minor version at the beginning of a text."""
     found = re.match(r"(\d+)(?:\.(\d+))?", text)
     return (int(found[1]), int(found[2] or 0)) if found else default
 
@@ -118,12 +109,12 @@ class Resolved:
 
     name: str  # In lower case
     version: str
-    line: str  # The requirement that means exactly one archive or commit
+    line: str  # Requirement of exactly one archive or commit
     digest: str  # SHA-256 of the archive; empty where the index gives none
 
     @property
     def identity(self) -> str:
-        """What names its content, whichever index it came from."""
+        """Name of its content, the same from every index."""
         return f"{self.name}=={self.version} {self.digest or self.line}"
 
 

@@ -1,10 +1,10 @@
-"""A virtual environment over the image's Python, in which the image's packages stay visible."""
+"""Virtual environments over the image's Python, whose packages stay visible."""
 
 import shutil
 from collections.abc import Container, Iterable
 from pathlib import Path
 
-from deeplearning_node.programs import ProgramError
+from deeplearning_provision.program_failure import explain_program_errors
 from deeplearning_provision.program_log import Transcript
 from deeplearning_provision.python.interpreter import Interpreter
 from deeplearning_provision.steps import ProvisionFailure
@@ -16,10 +16,9 @@ _PIP = '#!/bin/sh\nexec {python} -m pip "$@"\n'
 
 def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) -> Path:
     """
-    Make an empty environment in place of the folder's, and return its interpreter; scripts in it hold its path.
+    Replace a folder by an empty environment, and return its interpreter; its scripts contain its path.
 
-    Packages of the image, such as its PyTorch, are visible in it. pip is not installed into it: the image's is used,
-    which saves seconds and needs no ensurepip, a package of its own on Debian and Ubuntu.
+    It uses the pip of the image, which saves seconds and needs no ensurepip, a package of its own on Debian and Ubuntu.
     """
     if not interpreter.has_venv:
         raise ProvisionFailure(
@@ -28,12 +27,10 @@ def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) ->
     if folder.exists():
         shutil.rmtree(folder)
     options = ["--without-pip", *(["--system-site-packages"] if interpreter.has_system_packages else [])]
-    try:
+    with explain_program_errors(
+        f"{interpreter.path} cannot make an environment", "see the disk and the image's Python"
+    ):
         transcript.run([str(interpreter.program), "-m", "venv", *options, str(folder)], timeout_seconds=MAKE_SECONDS)
-    except ProgramError as error:
-        raise ProvisionFailure(
-            f"{interpreter.path} cannot make an environment", "see the disk and the image's Python", output=error.output
-        ) from error
     python = folder / "bin" / "python"
     if interpreter.is_virtual:
         _show_packages(interpreter, python)
@@ -45,10 +42,9 @@ def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) ->
 
 def _show_packages(interpreter: Interpreter, python: Path) -> None:
     """
-    Make another environment's packages visible.
+    Make the packages of another environment visible; venv shows those of the system's Python alone.
 
-    An environment that is made from one sees the packages of the system's Python alone. `addsitedir` instead of bare
-    paths, because it reads that environment's own .pth files too.
+    `addsitedir`, unlike bare paths, reads that environment's .pth files too.
     """
     (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
     calls = "; ".join(f"site.addsitedir({folder!r})" for folder in interpreter.packages)
@@ -56,16 +52,12 @@ def _show_packages(interpreter: Interpreter, python: Path) -> None:
 
 
 def import_frameworks(python: Path, frameworks: Iterable[str], horovod: Container[str], transcript: Transcript) -> None:
-    """Import each framework, and Horovod for it, in a process of its own: frameworks do not always bear one another."""
+    """Import each framework, and Horovod for it, in a process of its own, since frameworks may conflict."""
     for module in frameworks:
         name = f"horovod.{module}" if module in horovod else module
-        try:
+        with explain_program_errors(f"{name} cannot be imported in the environment", "correct the requirements"):
             transcript.run(
                 [str(python), "-c", f"import {name}"],
                 timeout_seconds=IMPORT_SECONDS,
                 environment={"PYTHONNOUSERSITE": "1"},
             )
-        except ProgramError as error:
-            raise ProvisionFailure(
-                f"{name} cannot be imported in the environment", "correct the requirements", output=error.output
-            ) from error

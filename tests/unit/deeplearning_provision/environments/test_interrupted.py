@@ -65,7 +65,7 @@ class Lab:
         self.builds = 0
         (folder / "shared").mkdir()
         patch.setattr(environment_flow, "build_environment", self.build)
-        patch.setattr(Flow, "_try", lambda *_: None)
+        patch.setattr(Flow, "_import_frameworks", lambda *_: None)
         patch.setattr("deeplearning_node.atomic_file.os.fsync", lambda _: None)
 
     def build(self, site, _interpreter, recipe):

@@ -10,11 +10,11 @@ from deeplearning_provision import disk
 from deeplearning_provision.environments import build as environment_build
 from deeplearning_provision.environments.build import BUILD_BYTES, CUDA_BYTES
 from deeplearning_provision.environments.kinds import provide_image
-from deeplearning_provision.environments.progress import follow_compiler, follow_pip
 from deeplearning_provision.environments.recipe import Recipe, find_recipe
 from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.horovod import plan as horovod_plan
 from deeplearning_provision.horovod.framework_facts import Framework
+from deeplearning_provision.program_log import follow_compiler, follow_pip
 from deeplearning_provision.python import pip as pip_program
 from deeplearning_provision.python.interpreter import ask_interpreter
 from deeplearning_provision.status import Status

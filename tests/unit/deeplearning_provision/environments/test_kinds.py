@@ -95,6 +95,7 @@ def test_half_a_conda_environment_is_made_anew(make_node):
         (replace(CONDA, horovod="0.28.1"), {"conda": CREATE}, "horovod must be left out", True),
         (CONDA, {"conda": "echo ResolvePackageNotFound: nothing; exit 1"}, "conda failed", True),
         (CONDA, {"conda": "echo CondaHTTPError: HTTP 000 CONNECTION FAILED; exit 1"}, "conda failed", False),
+        (CONDA, {"conda": "echo CondaHTTPError: HTTP 404 NOT FOUND for url; exit 1"}, "conda failed", True),
         (CONDA, {"conda": 'while [ "$1" != --prefix ]; do shift; done; mkdir -p "$2"'}, "no Python that runs", True),
         (CONTAINER, {}, "has no docker", True),
         (CONTAINER, {"docker": "echo manifest unknown; exit 1"}, "could not be pulled", True),
@@ -139,7 +140,7 @@ def test_the_file_comes_from_s3_once(aws_server, site):
     assert site.fetch_file("environment.yml").name.endswith("-environment.yml")
     with pytest.raises(ProvisionFailure, match=r"s3://bucket/environment\.yml must exist, got NoSuchKey") as caught:
         site.fetch_file("other.yml")
-    assert caught.value.is_final
+    assert (caught.value.is_final, caught.value.remedy) == (True, "deploy again")
 
 
 def test_a_file_that_is_not_what_was_deployed_is_refused(aws_server, site):

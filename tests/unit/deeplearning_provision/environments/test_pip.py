@@ -29,6 +29,18 @@ NO_HEADERS = (
     "native.c:1:10: fatal error: Python.h: No such file or directory\nERROR: Failed building wheel for native\n"
 )
 BROKEN_SOURCE = "native.c:7:3: error: expected ';'\nERROR: Failed building wheel for native\n"
+RECOVERED = NO_NETWORK.replace(UNSATISFIABLE, "")
+CONFLICT = "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n"
+NETWORK_NAMES = """
+copying httpcore/ProtocolError.py
+socket.cc:9:3: error: 'ConnectionResetError' was not declared in this scope; did you mean 'Connection refused'?
+ERROR: Failed building wheel for native
+"""
+NO_LINK = "urllib3.cc: undefined reference to `ReadTimeoutError'\ncollect2: error: ld returned 1 exit status\n"
+NO_DOWNLOAD = """
+Could not resolve host: github.com
+CMake Error at gloo-stamp/download.cmake:170 (message): error: downloading failed
+"""
 FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n"
 
 
@@ -40,6 +52,12 @@ FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No 
         (NO_COMPILER, "compilers are missing to build the requirements", True),
         (NO_HEADERS, "compilers are missing to build the requirements", True),
         (BROKEN_SOURCE, "pip wheel failed", True),
+        (NETWORK_NAMES, "pip wheel failed", True),
+        (NO_LINK, "pip wheel failed", True),
+        (RECOVERED + BROKEN_SOURCE, "pip wheel failed", True),
+        (RECOVERED + CONFLICT, "pip wheel failed", True),
+        ("ERROR: setup.py: Failed to download a header: HTTP Error 404: Not Found\n", "pip wheel failed", True),
+        (NO_DOWNLOAD, "pip wheel did not reach its index", False),
         (FULL_DISK, "the disk is full during pip wheel", True),
         (
             "ERROR: HTTP error 503 while getting x.whl\n503 Server Error: Busy\n",
