@@ -67,9 +67,9 @@ class NodeFacts:
 class InstalledMembership:
     """The membership as it is on this node's disk."""
 
-    cluster: str = ""  # The cluster's name
     generation: int = 0  # Its number; 0 when none is installed
     members: tuple[tuple[str, Member], ...] = ()  # Host name and description of each node, master first
+    cluster: str = ""  # Name of the cluster
 
     @classmethod
     def read(cls, root: Path) -> "InstalledMembership":
