@@ -59,6 +59,7 @@ PARTS = (
         ("tests/unit", *(f"--ignore={path}" for path in ("tests/unit/deeplearning_cdk", *NODE_TESTS))),
     ),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
+    Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
     Part("embedded-aws", ("tests/embedded_aws",)),
     Part("stacks", ("tests/synthesis", "tests/package")),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
@@ -66,7 +67,7 @@ PARTS = (
     Part(
         "rehearsal-ends",
         ("tests/rehearsal/test_enclosure.py",),
-        ("rehearsal-cases", "rehearsal-broken", "lab"),
+        ("rehearsal-cases", "rehearsal-broken", "lab", "fleet"),
         REHEARSAL_MIB,
     ),
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cdk_rehearsal import Plan, rehearse
+from cdk_rehearsal import LaunchFault, Plan, rehearse
+from cdk_rehearsal.errors import RehearsalError
 
 FLEET = Path(__file__).parents[2] / "examples/fleet"
 
@@ -43,3 +44,21 @@ def test_a_stack_that_ends_otherwise_than_expected_fails_the_verdict(assembly, t
     report = rehearse(Plan(assembly, out=tmp_path / "out"))
     assert report.verdict == "fail"
     assert report.problems[0].startswith("the stack must be complete, got ROLLBACK_COMPLETE: WaitCondition timed out")
+
+
+def test_a_full_region_rolls_the_stack_back_with_the_reason(assembly, tmp_path):
+    faults = [LaunchFault("InsufficientInstanceCapacity")]
+    report = rehearse(Plan(assembly, expect="rolled-back", launch_faults=faults, out=tmp_path / "out"))
+    assert report.problems == ()
+    assert "sufficient t3.micro capacity" in report.stack.reason
+
+
+def test_a_plan_that_cannot_be_tried_names_what_is_wrong(assembly, tmp_path):
+    with pytest.raises(ValueError, match="expect must be one of complete, rolled-back, got 'formed'"):
+        Plan(assembly, expect="formed")
+    with pytest.raises(ValueError, match="minutes must be more than 0, got -1"):
+        Plan(assembly, minutes=-1)
+    with pytest.raises(RehearsalError, match=r"assembly must be a folder that `cdk synth` wrote, got .*absent"):
+        rehearse(Plan(tmp_path / "absent"))
+    with pytest.raises(RehearsalError, match=r"check must be a Python file, got .*absent\.py"):
+        rehearse(Plan(assembly, check=tmp_path / "absent.py"))
