@@ -2,7 +2,7 @@
 Verifies Signature Version 4 of a request.
 
 moto accepts any signature. AWS does not, and the node's first download is signed by hand, so this is not left out.
-The rules are those of the AWS General Reference, "Create a signed AWS API request".
+botocore's own signers are the referee.
 """
 
 import hashlib
@@ -10,13 +10,16 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
+
+from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/,]+)/(?P<date>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request, ?"
     r"SignedHeaders=(?P<headers>[^,]+), ?Signature=(?P<signature>[0-9a-f]{64})"
 )
-EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -36,28 +39,13 @@ class Authorization:
         match = _AUTHORIZATION.fullmatch(header.strip())
         if match is None:
             return None
-        return cls(
-            match["key"],
-            match["date"],
-            match["region"],
-            match["service"],
-            tuple(match["headers"].split(";")),
-            match["signature"],
-        )
+        key, date, region, service, headers, signature = match.groups()
+        return cls(key, date, region, service, tuple(headers.split(";")), signature)
 
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """
-    What a signature covers.
-
-    Attributes:
-        method: HTTP method.
-        path: Path as it was sent, still percent-encoded.
-        query: Query string as it was sent.
-        headers: Headers by lower-case name.
-        body: The body.
-    """
+    """A request as it was sent: path and query still percent-encoded, headers by lower-case name."""
 
     method: str
     path: str
@@ -67,34 +55,27 @@ class SignedRequest:
 
 
 def is_signature_valid(request: SignedRequest, authorization: Authorization, secret: str) -> bool:
-    """Tell whether a request bears the signature of a secret access key, over the body that was sent."""
+    """
+    Verify that a request bears the signature of a secret access key, over the body that was sent.
+
+    Signed headers that botocore never signs, such as `user-agent`, fail the verification.
+    """
     declared = request.headers.get("x-amz-content-sha256", "")
-    actual = hashlib.sha256(request.body).hexdigest()
-    if re.fullmatch(r"[0-9a-f]{64}", declared) and declared != actual:
+    if re.fullmatch(r"[0-9a-f]{64}", declared) and declared != hashlib.sha256(request.body).hexdigest():
         return False
-    if "host" not in authorization.signed_headers:
+    timestamp = request.headers.get("x-amz-date", "")
+    if "host" not in authorization.signed_headers or not timestamp.startswith(authorization.date):
         return False
-    scope = f"{authorization.date}/{authorization.region}/{authorization.service}/aws4_request"
-    canonical = _canonical_request(request, authorization, declared or actual)
-    digest = hashlib.sha256(canonical.encode()).hexdigest()
-    text = f"AWS4-HMAC-SHA256\n{request.headers.get('x-amz-date', '')}\n{scope}\n{digest}"
-    key = f"AWS4{secret}".encode()
-    for part in (authorization.date, authorization.region, authorization.service, "aws4_request"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    return hmac.compare_digest(expected, authorization.signature)
-
-
-def _canonical_request(request: SignedRequest, authorization: Authorization, payload: str) -> str:
-    path = request.path or "/"
-    if authorization.service != "s3":
-        path = quote(path, safe="/-_.~")  # every service but S3 encodes the path twice
-    pairs = sorted(
-        (quote(name, safe="-_.~"), quote(value, safe="-_.~"))
-        for name, value in parse_qsl(request.query, keep_blank_values=True)
+    signer = (S3SigV4Auth if authorization.service == "s3" else SigV4Auth)(
+        Credentials(authorization.access_key_id, secret), authorization.service, authorization.region
     )
-    headers = "".join(
-        f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in authorization.signed_headers
+    signed = AWSRequest(
+        request.method,
+        f"http://signed{request.path or '/'}",  # the host that counts is the signed header
+        headers={name: request.headers.get(name, "") for name in authorization.signed_headers},
+        data=request.body,
+        params=parse_qsl(request.query, keep_blank_values=True),
     )
-    query = "&".join(f"{name}={value}" for name, value in pairs)
-    return "\n".join((request.method, path, query, headers, ";".join(authorization.signed_headers), payload))
+    signed.context["timestamp"] = timestamp
+    text = signer.string_to_sign(signed, signer.canonical_request(signed))
+    return hmac.compare_digest(signer.signature(text, signed), authorization.signature)
