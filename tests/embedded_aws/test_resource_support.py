@@ -5,6 +5,7 @@ import pytest
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support, require_support
 from cdk_rehearsal.embedded_aws.errors import UnsupportedError
 from cdk_rehearsal.embedded_aws.resources import CREATORS
+from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 
 def find_gaps(template):
@@ -23,6 +24,13 @@ def test_gives_a_reason_for_everything_that_has_no_effect(kind):
     support = load_support()[kind]
     assert all(len(reason.split()) >= 4 for reason in support.without_effect.values())
     assert not set(support.acts) & set(support.without_effect)
+
+
+def test_types_of_a_single_call_have_no_property_without_effect():
+    """`Simple` passes each property on."""
+    rows = [kind for kind, creator in CREATORS.items() if isinstance(creator, Simple)]
+    assert rows
+    assert not any(load_support()[kind].without_effect for kind in rows)
 
 
 def test_accepts_the_sample(sample_template):
