@@ -41,7 +41,7 @@ class Simple:
     tagged: str = ""
     convert: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     more: Callable[[Creation], Mapping[str, Any]] = lambda _: {}
-    delete: Callable[[Any, str], object] | str = ""
+    delete: Callable[[Any, str], None] | str = ""
 
     def __call__(self, creation: Creation) -> Created:
         """Create a resource."""
