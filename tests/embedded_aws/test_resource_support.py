@@ -3,9 +3,9 @@
 import pytest
 
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support, require_support
-from cdk_rehearsal.embedded_aws.errors import UnsupportedError
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
+from cdk_rehearsal.errors import UnsupportedError
 
 
 def find_gaps(template):

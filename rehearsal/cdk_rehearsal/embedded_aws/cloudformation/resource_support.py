@@ -9,7 +9,7 @@ from typing import Any
 import tomllib
 
 from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_functions, find_references, is_implemented
-from cdk_rehearsal.embedded_aws.errors import UnsupportedError
+from cdk_rehearsal.errors import UnsupportedError
 
 _SECTIONS = frozenset(
     {

@@ -13,9 +13,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation
 from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import CUSTOM_RESOURCE
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
-from cdk_rehearsal.embedded_aws.functions.log import FunctionLog
-from cdk_rehearsal.embedded_aws.functions.permission import Permission
-from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters
+from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters, FunctionLog, Permission
 from cdk_rehearsal.embedded_aws.place import Place
 
 _DEFAULT_TIMEOUT = 3

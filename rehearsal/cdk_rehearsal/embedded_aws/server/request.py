@@ -1,5 +1,5 @@
 """
-Verifies Signature Version 4 of a request.
+A request as it was sent: its Signature Version 4, and the parameters that rights depend on.
 
 moto accepts any signature. AWS does not, and the node's first download is signed by hand, so this is not left out.
 botocore's own signers are the referee.
@@ -7,10 +7,12 @@ botocore's own signers are the referee.
 
 import hashlib
 import hmac
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, unquote
 
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -79,3 +81,32 @@ def is_signature_valid(request: SignedRequest, authorization: Authorization, sec
     signed.context["timestamp"] = timestamp
     text = signer.string_to_sign(signed, signer.canonical_request(signed))
     return hmac.compare_digest(signer.signature(text, signed), authorization.signature)
+
+
+def read_parameters(service: str, request: SignedRequest) -> Mapping[str, Any]:
+    """
+    Return the parameters of a request.
+
+    Args:
+        service: Signing name of the service.
+        request: The request: JSON, a form, or S3's path and query.
+
+    Returns:
+        The parameters by the API's names; of a form those on the top level, each a text.
+    """
+    query = {name: values[0] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
+    if service == "s3":
+        bucket, _, key = unquote(request.path).lstrip("/").partition("/")
+        return {"Bucket": bucket, "Key": key, **query}
+    if "x-amz-target" in request.headers or request.body[:1] == b"{":
+        return _read_json(request.body)
+    form = parse_qs(request.body.decode(errors="replace"), keep_blank_values=True)
+    return query | {name: values[0] for name, values in form.items()}
+
+
+def _read_json(body: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
