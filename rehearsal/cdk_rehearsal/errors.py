@@ -4,8 +4,13 @@ The errors of the rehearsal.
     RehearsalError
     ├── UnavailableError      this machine cannot rehearse; exit status 2
     ├── PromiseError          something was not as promised; the verdict is fail
+    ├── PolicyError           a policy cannot be judged
+    ├── UnknownOperationError the rights that a call needs are not listed
     └── AssemblyError         the cloud assembly cannot be rehearsed
+        └── UnsupportedError  it holds what the rehearsal does not implement; all of it is listed
 """
+
+from collections.abc import Sequence
 
 
 class RehearsalError(Exception):
@@ -22,3 +27,25 @@ class PromiseError(RehearsalError):
 
 class AssemblyError(RehearsalError):
     """The cloud assembly is incomplete, contradictory, or not one."""
+
+
+class PolicyError(RehearsalError):
+    """A policy says what AWS would refuse, or what this evaluator does not know; nothing of it is ignored."""
+
+
+class UnknownOperationError(RehearsalError):
+    """A call was made of which nobody has written down which rights it needs."""
+
+
+class UnsupportedError(AssemblyError):
+    """
+    The template holds what the rehearsal does not implement.
+
+    Attributes:
+        findings: One line each: logical id, type and property.
+    """
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        listing = "\n".join(f"  {finding}" for finding in self.findings)
+        super().__init__(f"the rehearsal does not implement {len(self.findings)} things of this template:\n{listing}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.messaging.event_pattern import is_match, require_pattern
+from cdk_rehearsal.embedded_aws.messaging.event_bus import is_match, require_pattern
 from cdk_rehearsal.errors import AssemblyError
 
 WARNING = "Capacity Block Reservation Expiration Warning"

@@ -11,9 +11,9 @@ import pytest
 from cdk_rehearsal.embedded_aws.autoscaling.group import GroupInstance, GroupTag, ScalingGroup
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition, WaitConditionHandles
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault
-from cdk_rehearsal.embedded_aws.ec2.tags import collect_tags
+from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
 from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function, link_runtime
-from cdk_rehearsal.embedded_aws.messaging.schedule import parse_rate
+from cdk_rehearsal.embedded_aws.messaging.event_bus import parse_rate
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.server.operation_names import name_operation

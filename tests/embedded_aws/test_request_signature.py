@@ -1,5 +1,6 @@
 """Signatures are verified as AWS does: botocore's own are the reference."""
 
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
@@ -7,7 +8,7 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from cdk_rehearsal.embedded_aws.server.request_signature import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
 
 
 def sign(service, url, body=b"", method="GET"):
@@ -53,3 +54,15 @@ def test_refuses_another_secret_path_body_or_header(service, url, body, method):
 @pytest.mark.parametrize("header", ["", "Basic x", "AWS4-HMAC-SHA256 Credential=AKIA/20260101/us-east-1/s3"])
 def test_does_not_take_another_scheme_for_a_signature(header):
     assert Authorization.parse(header) is None
+
+
+def test_refuses_a_credential_of_another_date():
+    request, authorization = sign("sqs", "http://127.0.0.1:4566/")
+    assert not is_signature_valid(request, replace(authorization, date="20200101"), "secret")
+
+
+def test_takes_a_query_that_was_sent_less_encoded_than_it_was_signed():
+    request, authorization = sign("s3", "http://bucket.s3.us-east-1.amazonaws.com/?prefix=a%2Fb&list-type=2")
+    sent = replace(request, query="list-type=2&prefix=a/b")
+    assert request.query != sent.query
+    assert is_signature_valid(sent, authorization, "secret")

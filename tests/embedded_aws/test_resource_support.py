@@ -3,8 +3,9 @@
 import pytest
 
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support, require_support
-from cdk_rehearsal.embedded_aws.errors import UnsupportedError
 from cdk_rehearsal.embedded_aws.resources import CREATORS
+from cdk_rehearsal.embedded_aws.resources.simple import Simple
+from cdk_rehearsal.errors import UnsupportedError
 
 
 def find_gaps(template):
@@ -25,6 +26,13 @@ def test_gives_a_reason_for_everything_that_has_no_effect(kind):
     assert not set(support.acts) & set(support.without_effect)
 
 
+def test_types_of_a_single_call_have_no_property_without_effect():
+    """`Simple` passes each property on."""
+    rows = [kind for kind, creator in CREATORS.items() if isinstance(creator, Simple)]
+    assert rows
+    assert not any(load_support()[kind].without_effect for kind in rows)
+
+
 def test_accepts_the_sample(sample_template):
     require_support(sample_template)
 
@@ -32,7 +40,7 @@ def test_accepts_the_sample(sample_template):
 def test_lists_everything_that_it_lacks_at_once(sample_template):
     resources = sample_template["Resources"]
     resources["Bucket"] = {"Type": "AWS::S3::Bucket"}
-    resources["Alien"] = {"Type": "Custom::Thing", "Properties": {"ServiceToken": "x"}}
+    resources["Alien"] = {"Type": "AWS::Alien::Thing", "Properties": {"ServiceToken": "x"}}
     resources["Queue"]["Properties"]["FifoQueue"] = True
     resources["WorkerGroup"]["CreationPolicy"] = {"ResourceSignal": {"Count": 1}}
     resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpProtocolIpv6"] = "enabled"
@@ -45,7 +53,7 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
 
     template = "AWS::EC2::LaunchTemplate property LaunchTemplateData.MetadataOptions"
     assert find_gaps(sample_template) == (
-        "Alien: type Custom::Thing",
+        "Alien: type AWS::Alien::Thing",
         "Bucket: type AWS::S3::Bucket",
         "Exported: output key Export",
         f"MasterTemplate: {template}.HttpTokens = 'optional' (only 'required')",
@@ -57,6 +65,12 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
         "reference to Nobody, which the template does not define",
         "template section Transform",
     )
+
+
+@pytest.mark.parametrize("kind", ["Custom::Thing", "AWS::CloudFormation::CustomResource"])
+def test_a_custom_resource_of_any_name_has_the_properties_and_attributes_that_its_function_gives_it(kind):
+    resources = {"Thing": {"Type": kind, "Properties": {"ServiceToken": "x", "Any": {"Nested": [1]}}}}
+    require_support({"Resources": resources, "Outputs": {"Any": {"Value": {"Fn::GetAtt": ["Thing", "Some"]}}}})
 
 
 def test_looks_into_both_branches_of_a_condition(sample_template):

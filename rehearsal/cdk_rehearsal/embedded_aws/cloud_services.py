@@ -16,11 +16,9 @@ from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery
-from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus
-from cdk_rehearsal.embedded_aws.messaging.event_delivery import install_event_delivery
+from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
-from cdk_rehearsal.embedded_aws.messaging.schedule import Schedule
 from cdk_rehearsal.embedded_aws.messaging.topic_delivery import install_topic_delivery
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place

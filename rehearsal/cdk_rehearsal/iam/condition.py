@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, Literal
 
-from cdk_rehearsal.iam.errors import PolicyError
+from cdk_rehearsal.errors import PolicyError
 from cdk_rehearsal.iam.pattern import ArnPattern, Context, Pattern
 
 Quantifier = Literal["", "ForAnyValue", "ForAllValues"]

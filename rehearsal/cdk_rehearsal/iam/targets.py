@@ -1,9 +1,39 @@
 """Which resources a call is about, as ARNs, and the condition keys that the services set for them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from cdk_rehearsal.iam.estate import Estate
+
+class Estate(Protocol):
+    """One account and region; its names and tags decide which resources a call is about."""
+
+    @property
+    def account(self) -> str:
+        """Account id."""
+
+    @property
+    def region(self) -> str:
+        """Region."""
+
+    @property
+    def url_suffix(self) -> str:
+        """DNS suffix of the services."""
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this account and region."""
+
+    def find_group(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        """Return ARN and tags of an Auto Scaling group; None when there is none."""
+
+    def find_group_of(self, instance_id: str) -> tuple[str, Mapping[str, str]] | None:
+        """Return ARN and tags of the group that has an instance; None when none has it."""
+
+    def find_partition_key(self, table: str) -> str:
+        """Return the name of a table's partition key; empty when there is no such table."""
+
+    def find_key(self, arn: str) -> str:
+        """Return the ARN of the customer's key that encrypts a resource; empty without one."""
+
 
 Parameters = Mapping[str, Any]
 Values = Mapping[str, str | tuple[str, ...]]

@@ -8,13 +8,11 @@ from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.embedded_aws.access.principals import Principal
 from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.server.request_parameters import read_parameters
-from cdk_rehearsal.embedded_aws.server.request_signature import SignedRequest
+from cdk_rehearsal.embedded_aws.server.request import SignedRequest, read_parameters
+from cdk_rehearsal.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.call_record import CallRecord
-from cdk_rehearsal.iam.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.evaluation import Decision, evaluate, explain_denial
-from cdk_rehearsal.iam.key_use import describe_key_use
-from cdk_rehearsal.iam.operations import Need, find_needs
+from cdk_rehearsal.iam.operations import Need, describe_key_use, find_needs
 from cdk_rehearsal.iam.policy import Statement, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request, make_context
 

@@ -11,11 +11,9 @@ from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.autoscaling import activity as scaling_activity
-from cdk_rehearsal.embedded_aws.autoscaling import health as instance_health
 from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, ScalingGroup, now
-from cdk_rehearsal.embedded_aws.autoscaling.job_queue import JobQueue
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
-from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
+from cdk_rehearsal.embedded_aws.autoscaling.pace import JobQueue, ScalingPace
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
@@ -127,7 +125,7 @@ class ScalingDriver:
         with self.lock:
             if group.deleting:
                 return
-            for entry in instance_health.find_unhealthy(group):
+            for entry in scaling_activity.find_unhealthy(group):
                 self._replace(group, entry)
             surplus = len(group.active) + group.pending_launches - group.desired
             if surplus > 0 and "Terminate" not in group.suspended:
@@ -146,9 +144,9 @@ class ScalingDriver:
     def _replace(self, group: ScalingGroup, entry: GroupInstance) -> None:
         group.replacements += 1
         if entry.launch is None or entry.launch.end_time is not None:
-            self.begin_termination(group, entry, instance_health.name_cause(entry))
+            self.begin_termination(group, entry, scaling_activity.name_cause(entry))
             return
-        scaling_activity.cancel_launch(entry.launch, instance_health.explain_early_end(instance_health.SHUT_DOWN))
+        scaling_activity.cancel_launch(entry.launch, scaling_activity.explain_early_end(scaling_activity.SHUT_DOWN))
         entry.lifecycle_state = "Terminating"
         self._jobs.after(self.pace.termination, partial(self._terminate, group, entry, entry.launch))
 
@@ -212,15 +210,15 @@ class ScalingDriver:
         self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH", activity)
         self.reconcile_soon(group)
         if entry.failed_check is not None:
-            self.reconcile_soon(group, after=instance_health.grace_left(group, entry))
+            self.reconcile_soon(group, after=scaling_activity.grace_left(group, entry))
 
     def _end_early(self, group: ScalingGroup, entry: GroupInstance, activity: Activity, error: LaunchError) -> None:
         with self.lock:
             if group.deleting or entry.lifecycle_state != "Pending":
                 return
-            scaling_activity.cancel_launch(activity, instance_health.explain_early_end(f"{error}"))
+            scaling_activity.cancel_launch(activity, scaling_activity.explain_early_end(f"{error}"))
             entry.failed_check = "stopped"
-            self.begin_termination(group, entry, instance_health.name_cause(entry))
+            self.begin_termination(group, entry, scaling_activity.name_cause(entry))
         self._pause(group, activity, error)
 
     def _fail(self, group: ScalingGroup, activity: Activity, error: LaunchError) -> None:

@@ -1,7 +1,11 @@
-"""How fast Auto Scaling groups act."""
+"""How fast Auto Scaling groups act, and the clock that they act by."""
 
-from collections.abc import Sequence
+import logging
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -24,3 +28,45 @@ class ScalingPace:
     termination: float = 0.3
     retries: Sequence[float] = (20.0, 40.0, 80.0, 160.0, 300.0)
     notification_gap: float = 0.6
+
+
+class JobQueue:
+    """
+    Runs jobs when they are due.
+
+    Args:
+        workers: How many jobs run at a time.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._lock = threading.Lock()
+        self._free = threading.Semaphore(workers)
+        self._timers: list[threading.Timer] = []
+        self._closing = False
+
+    def after(self, seconds: float, job: Callable[[], None]) -> None:
+        """Run a job once, a time from now; jobs given after `close` are dropped."""
+        timer = threading.Timer(seconds, self._run, [job])
+        timer.daemon = True
+        with self._lock:
+            if not self._closing:
+                self._timers = [entry for entry in self._timers if entry.is_alive()] + [timer]
+                timer.start()
+
+    def close(self) -> None:
+        """Drop what is not due and wait for what runs."""
+        with self._lock:
+            self._closing = True
+        for timer in self._timers:
+            timer.cancel()
+        for timer in self._timers:
+            timer.join()
+
+    def _run(self, job: Callable[[], None]) -> None:
+        with self._free:
+            if self._closing:
+                return
+            try:
+                job()
+            except Exception:  # noqa: BLE001 - a defect of one job must not end the others
+                _log.exception("a job of the embedded AWS failed")

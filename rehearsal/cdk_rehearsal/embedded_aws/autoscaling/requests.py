@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 
+from cdk_rehearsal.embedded_aws.autoscaling.activity import grace_left
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.group import (
     PROCESSES,
@@ -17,7 +18,6 @@ from cdk_rehearsal.embedded_aws.autoscaling.group import (
     now,
     stamp,
 )
-from cdk_rehearsal.embedded_aws.autoscaling.health import grace_left
 
 
 def find_group(driver: ScalingDriver, name: str) -> ScalingGroup:

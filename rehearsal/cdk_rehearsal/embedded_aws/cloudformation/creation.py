@@ -15,9 +15,8 @@ from cdk_rehearsal.embedded_aws.dashboards import MetricCheck
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
-from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus
+from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
-from cdk_rehearsal.embedded_aws.messaging.schedule import Schedule
 from cdk_rehearsal.embedded_aws.place import Place
 
 

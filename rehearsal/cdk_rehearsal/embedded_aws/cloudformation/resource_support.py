@@ -9,7 +9,7 @@ from typing import Any
 import tomllib
 
 from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_functions, find_references, is_implemented
-from cdk_rehearsal.embedded_aws.errors import UnsupportedError
+from cdk_rehearsal.errors import UnsupportedError
 
 _SECTIONS = frozenset(
     {
@@ -37,6 +37,8 @@ _RESOURCE_KEYS = {
 """Keys of a resource, and why those without an effect are honest; `CreationPolicy` is not among them."""
 _OUTPUT_KEYS = frozenset({"Value", "Description", "Condition"})
 _MAX_RESOURCES = 500
+CUSTOM_RESOURCE = "AWS::CloudFormation::CustomResource"
+_ALL = "*"
 
 
 @dataclass(frozen=True)
@@ -54,19 +56,38 @@ class TypeSupport:
         return frozenset(self.acts) | frozenset(self.without_effect)
 
 
+class _Table(dict[str, TypeSupport]):
+    """The table by type; every `Custom::*` has the row of a custom resource."""
+
+    def __missing__(self, resource_type: str) -> TypeSupport:
+        if resource_type.startswith("Custom::"):
+            return self[CUSTOM_RESOURCE]
+        raise KeyError(resource_type)
+
+
 @lru_cache(maxsize=1)
 def load_support() -> Mapping[str, TypeSupport]:
     """Return the table, by resource type."""
     document = tomllib.loads(Path(__file__).with_name("resource_support.toml").read_text())
-    return {
-        name: TypeSupport(
-            acts=tuple(row.get("acts", ())),
-            without_effect=row.get("without_effect", {}),
-            attributes=frozenset(row.get("attributes", ())),
-            values={path: tuple(values) for path, values in row.get("values", {}).items()},
+    return _Table(
+        (
+            name,
+            TypeSupport(
+                acts=tuple(row.get("acts", ())),
+                without_effect=row.get("without_effect", {}),
+                attributes=frozenset(row.get("attributes", ())),
+                values={path: tuple(values) for path, values in row.get("values", {}).items()},
+            ),
         )
         for name, row in document.items()
-    }
+    )
+
+
+def _find_support(resource_type: str) -> TypeSupport | None:
+    try:
+        return load_support()[resource_type]
+    except KeyError:
+        return None
 
 
 def require_support(template: Mapping[str, Any]) -> None:
@@ -98,12 +119,12 @@ def _find_gaps(template: Mapping[str, Any]) -> Iterator[str]:
 
 def _find_resource_gaps(logical_id: str, resource: Mapping[str, Any]) -> Iterator[str]:
     kind = str(resource.get("Type"))
-    support = load_support().get(kind)
+    support = _find_support(kind)
     if support is None:
         yield f"{logical_id}: type {kind}"
         return
     yield from (f"{logical_id}: {kind} attribute {key}" for key in set(resource) - set(_RESOURCE_KEYS))
-    for path in _find_property_gaps(resource.get("Properties", {}), "", support):
+    for path in () if _ALL in support.acts else _find_property_gaps(resource.get("Properties", {}), "", support):
         yield f"{logical_id}: {kind} property {path}"
     for path, allowed in support.values.items():
         for value in _values_at(resource.get("Properties", {}), path.split(".")):
@@ -157,6 +178,6 @@ def _find_reference_gaps(template: Mapping[str, Any]) -> Iterator[str]:
         if name not in resources:
             yield f"reference to {name}, which the template does not define"
             continue
-        support = load_support().get(str(resources[name].get("Type")))
-        if attribute and support is not None and attribute not in support.attributes:
+        support = _find_support(str(resources[name].get("Type")))
+        if attribute and support is not None and support.attributes.isdisjoint({attribute, _ALL}):
             yield f"{name}: {resources[name]['Type']} attribute Fn::GetAtt {attribute}"

@@ -2,6 +2,7 @@
 
 import base64
 import ipaddress
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,11 +14,43 @@ from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
-from cdk_rehearsal.embedded_aws.ec2.tags import collect_tags
-from cdk_rehearsal.embedded_aws.file_systems.efs import find_access_points, find_mount_targets
-from cdk_rehearsal.embedded_aws.file_systems.lustre import LustreFileSystems
+from cdk_rehearsal.embedded_aws.file_systems import LustreFileSystems, find_access_points, find_mount_targets
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine
+
+_METADATA_KEY = re.compile(r"[0-9a-zA-Z\-_+=,.@:]{1,255}")
+_RESERVED_KEYS = frozenset({".", "..", "_index"})
+
+
+def collect_tags(group: ScalingGroup, data: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Return the tags of an instance: the launch template's, then those that its group propagates.
+
+    Args:
+        group: The group that launches.
+        data: Data of its launch template.
+
+    Raises:
+        LaunchError: Instance metadata is to show the tags, and a key is not fit for a URL (EC2 User Guide).
+    """
+    tags = {
+        tag["Key"]: tag["Value"]
+        for specification in data.get("TagSpecifications", [])
+        if specification["ResourceType"] == "instance"
+        for tag in specification["Tags"]
+    }
+    tags |= {tag.key: tag.value for tag in group.tags if tag.propagate}
+    tags |= {"aws:autoscaling:groupName": group.name}
+    if data.get("MetadataOptions", {}).get("InstanceMetadataTags") == "enabled":
+        for key in tags:
+            if not _METADATA_KEY.fullmatch(key) or key in _RESERVED_KEYS:
+                raise LaunchError(
+                    "InvalidParameterValue",
+                    f"'{key}' is not a valid tag key. Tag keys must match pattern ([0-9a-zA-Z\\-_+=,.@:]{{1,255}}), "
+                    "and must not be a reserved name ('.', '..', '_index')",
+                )
+    return tags
+
 
 _RESERVED_BY_AWS = 4
 """Network address, router, DNS and one for the future, at the start of each subnet (VPC User Guide)."""

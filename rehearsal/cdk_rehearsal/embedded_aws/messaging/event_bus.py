@@ -1,5 +1,6 @@
-"""The default event bus: hands events to the functions and topics of the rules that match them."""
+"""EventBridge: the default event bus and scheduled rules, which hand events to functions and topics."""
 
+import copy
 import json
 import re
 import threading
@@ -8,10 +9,82 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.messaging.event_pattern import is_match, require_pattern
+from moto.events.models import EventsBackend, Rule
+
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import AssemblyError
+
+_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
+    "prefix": lambda value, wanted: value.startswith(wanted),
+    "suffix": lambda value, wanted: value.endswith(wanted),
+    "wildcard": lambda value, wanted: re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), value) is not None,
+}
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def require_pattern(pattern: Any, path: str = "EventPattern") -> None:
+    """
+    Make sure that a pattern is one, and can be matched here.
+
+    Args:
+        pattern: The pattern, or a part of it.
+        path: Where the part is in the template, for the error.
+
+    Raises:
+        AssemblyError: It is not, or it uses what is not implemented.
+    """
+    if not isinstance(pattern, Mapping) or not pattern:
+        raise AssemblyError(f"{path} must be an object with keys, got {pattern!r}; name what must match")
+    for key, part in pattern.items():
+        if key.startswith("$"):
+            raise AssemblyError(f"{path} must not use {key} in the rehearsal; it matches lists, {_listing()}")
+        if not isinstance(part, list):
+            require_pattern(part, f"{path}.{key}")
+            continue
+        if not part:
+            raise AssemblyError(f"{path}.{key} must list at least one value, got []; an empty list matches nothing")
+        for wanted in part:
+            _require_value(wanted, f"{path}.{key}")
+
+
+def is_match(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+    """Tell whether an event has every field of a pattern with one of its values."""
+    for key, part in pattern.items():
+        if key not in event:
+            return False
+        value = event[key]
+        if isinstance(part, Mapping):
+            if not isinstance(value, Mapping) or not is_match(part, value):
+                return False
+        elif not any(_fits(wanted, found) for wanted in part for found in _listed(value)):
+            return False
+    return True
+
+
+def _require_value(wanted: Any, path: str) -> None:
+    if isinstance(wanted, _PLAIN):
+        return
+    is_operator = isinstance(wanted, Mapping) and len(wanted) == 1
+    name, value = next(iter(wanted.items())) if is_operator else (str(wanted), None)
+    if name not in _OPERATORS or not isinstance(value, str):
+        raise AssemblyError(f"{path} must use plain values, {_listing()} in the rehearsal, got {wanted!r}")
+
+
+def _fits(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        name, value = next(iter(wanted.items()))
+        return isinstance(found, str) and _OPERATORS[name](found, value)
+    return type(wanted) is type(found) and bool(wanted == found)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _listing() -> str:
+    return " and ".join(sorted(_OPERATORS))
+
 
 _PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")
 
@@ -113,3 +186,93 @@ class EventBus:
         for arn, target in deliveries:
             self._deliver(target, event, arn)
         return len(deliveries)
+
+
+_moto_put = EventsBackend.put_events
+_moto_send = Rule.send_to_targets
+_DEFAULT = "default"
+_MOTO_TARGETS = (":sqs:", ":logs:")
+"""What moto delivers to; at any other target its call fails."""
+
+
+def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = True) -> None:  # noqa: FBT001, FBT002 - moto's
+    rule = copy.copy(self)
+    rule.targets = [target for target in self.targets if any(part in target["Arn"] for part in _MOTO_TARGETS)]
+    _moto_send(rule, original_event, transform_input)
+
+
+def install_event_delivery(bus: EventBus, place: Place) -> None:
+    """
+    Replace moto's `PutEvents`, which knows neither functions nor topics.
+
+    As with EventBridge, the call ends before anything is delivered.
+
+    Args:
+        bus: Knows the rules of the stack.
+        place: Where it is.
+    """
+
+    def put_events(self: EventsBackend, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        answers = _moto_put(self, events)
+        for asked, answer in zip(events, answers, strict=True):
+            if "EventId" in answer and asked.get("EventBusName", _DEFAULT).rpartition("/")[2] == _DEFAULT:
+                detail, resources = json.loads(asked["Detail"]), asked.get("Resources", [])
+                event = build_event(place, asked["Source"], asked["DetailType"], detail, resources)
+                threading.Thread(target=bus.send, args=(event,), name="deliver an event", daemon=True).start()
+        return answers
+
+    EventsBackend.put_events = put_events  # type: ignore[method-assign]
+    Rule.send_to_targets = _send_to_targets  # type: ignore[method-assign]
+
+
+_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
+
+
+def parse_rate(expression: str) -> int:
+    """
+    Return the minutes of a rate expression.
+
+    Raises:
+        AssemblyError: The expression is not a rate.
+    """
+    match = _RATE.fullmatch(expression)
+    if match is None or int(match[1]) < 1:
+        raise AssemblyError(
+            f"ScheduleExpression must be a rate in the rehearsal, got {expression!r}; use rate(n minutes)"
+        )
+    return int(match[1]) * _MINUTES[match[2]]
+
+
+class Schedule:
+    """
+    Runs the rules of the lab.
+
+    Args:
+        place: Where the rules are; their state is read there at each tick, so that a disabled rule is silent.
+        deliver: Takes target, event and rule ARN.
+        minute_seconds: Length of a minute, in seconds. Default: 60.
+    """
+
+    def __init__(self, place: Place, deliver: EventDelivery, minute_seconds: float = 60.0) -> None:
+        self._place = place
+        self._deliver = deliver
+        self._minute = minute_seconds
+        self._closing = threading.Event()
+
+    def add_rule(self, name: str, arn: str, expression: str) -> None:
+        """Begin to tick a rule; the first tick comes one period after its creation."""
+        period = parse_rate(expression) * self._minute
+        threading.Thread(target=self._tick, args=(name, arn, period), name=f"rule-{name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop every rule."""
+        self._closing.set()
+
+    def _tick(self, name: str, arn: str, period: float) -> None:
+        while not self._closing.wait(period):
+            targets = find_targets(self._place, name)
+            if targets is None:
+                return  # deleted by a rollback
+            for target in targets:
+                self._deliver(target, build_event(self._place, "aws.events", "Scheduled Event", {}, [arn]), arn)

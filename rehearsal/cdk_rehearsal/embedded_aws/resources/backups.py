@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.access.principals import Principal
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.simple import Simple
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
@@ -21,15 +22,6 @@ BACKUP = "backup.amazonaws.com"
 Call = tuple[str, Mapping[str, str]]
 _NEXT = "00000000-0000-0000-0000-000000000000"
 """In the place of the ids that backups get when they are made."""
-
-
-def _create_vault(creation: Creation) -> Created:
-    backup = creation.client("backup")
-    name = creation.properties["BackupVaultName"]
-    vault = backup.create_backup_vault(
-        BackupVaultName=name, **creation.properties.select("EncryptionKeyArn", "BackupVaultTags")
-    )
-    return Created(name, {"BackupVaultArn": vault["BackupVaultArn"], "BackupVaultName": name})
 
 
 def _create_plan(creation: Creation) -> Created:
@@ -142,7 +134,7 @@ def _typed(value: Any) -> Any:
 
 
 CREATORS: dict[str, Creator] = {
-    "AWS::Backup::BackupVault": _create_vault,
+    "AWS::Backup::BackupVault": Simple("backup", "create_backup_vault", id="{BackupVaultName}"),
     "AWS::Backup::BackupPlan": _create_plan,
     "AWS::Backup::BackupSelection": _create_selection,
 }

@@ -8,6 +8,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.group import GroupTag, ScalingGroup
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import NOTIFICATION_TYPES
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
+from cdk_rehearsal.embedded_aws.resources.simple import is_true
 
 _NO_EFFECT_IN_EC2 = ("EbsOptimized", "Monitoring")
 _TERMINATION_POLICIES = {"Default", "OldestInstance", "NewestInstance"}
@@ -36,11 +37,6 @@ def _create_launch_template(creation: Creation) -> Created:
             "DefaultVersionNumber": str(template["DefaultVersionNumber"]),
         },
     )
-
-
-def _create_placement_group(creation: Creation) -> Created:
-    # moto has no placement groups; the lab needs no more than that launch templates can name one.
-    return Created(creation.name(255))
 
 
 def _create_group(creation: Creation) -> Created:
@@ -91,8 +87,7 @@ def _build_group(creation: Creation) -> ScalingGroup:
         launch_template_version=str(properties["LaunchTemplate"]["Version"]),
         subnet_ids=subnets,
         tags=tuple(
-            GroupTag(tag["Key"], str(tag["Value"]), str(tag.get("PropagateAtLaunch", False)).lower() == "true")
-            for tag in tags
+            GroupTag(tag["Key"], str(tag["Value"]), is_true(tag.get("PropagateAtLaunch", False))) for tag in tags
         ),
         zones=tuple(sorted({entry["AvailabilityZone"] for entry in answer})),
         placement_group=str(properties.get("PlacementGroup", "")),
@@ -100,7 +95,7 @@ def _build_group(creation: Creation) -> ScalingGroup:
         health_check_type=str(properties.get("HealthCheckType", "EC2")),
         health_check_grace_period=int(properties.get("HealthCheckGracePeriod", 0)),
         termination_policies=policies,
-        protect_new_instances=str(properties.get("NewInstancesProtectedFromScaleIn", False)).lower() == "true",
+        protect_new_instances=is_true(properties.get("NewInstancesProtectedFromScaleIn", False)),
     )
 
 
@@ -127,12 +122,13 @@ def _typed(value: Any) -> Any:
             typed[name] = int(typed[name])
     for name in ("AssociatePublicIpAddress", "DeleteOnTermination", "Encrypted"):
         if name in typed:
-            typed[name] = str(typed[name]).lower() == "true"
+            typed[name] = is_true(typed[name])
     return typed
 
 
 CREATORS: dict[str, Creator] = {
     "AWS::EC2::LaunchTemplate": _create_launch_template,
-    "AWS::EC2::PlacementGroup": _create_placement_group,
+    # moto has no placement groups; the lab needs no more than that launch templates can name one.
+    "AWS::EC2::PlacementGroup": lambda creation: Created(creation.name(255)),
     "AWS::AutoScaling::AutoScalingGroup": _create_group,
 }

@@ -11,10 +11,9 @@ from typing import Any
 from cdk_rehearsal.embedded_aws.access.principals import Principal
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator, Properties
 from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import CUSTOM_RESOURCE
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
-from cdk_rehearsal.embedded_aws.functions.log import FunctionLog
-from cdk_rehearsal.embedded_aws.functions.permission import Permission
-from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters
+from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters, FunctionLog, Permission
 from cdk_rehearsal.embedded_aws.place import Place
 
 _DEFAULT_TIMEOUT = 3
@@ -158,56 +157,57 @@ def _create_rule(creation: Creation) -> Created:
     return Created(name, {"Arn": arn}, delete=delete)
 
 
-def _create_pinned_image(creation: Creation) -> Created:
-    """Let the function answer which image a parameter names; the rehearsal knows the public parameters."""
-    properties = creation.properties
-    if str(properties["Parameter"]).startswith("/aws/service/"):
-        creation.services.images.seed_parameter(properties["Parameter"])
-    resource = _invoke_for(creation, "Create", "Custom::PinnedImage")
-    attributes = {"ImageId": lambda: resource.data["ImageId"]}
-    update = partial(_update_for, creation, "Custom::PinnedImage", resource)
-    return Created(creation.logical_id, attributes, settle=resource.settle, update=update)
+def create_custom_resource(resource_type: str, creation: Creation) -> Created:
+    """
+    Create a custom resource of any type: its function acts on all properties and returns the attributes.
 
+    Public image parameters that the properties name become readable for the function.
+    """
+    for value in creation.properties.values():
+        if isinstance(value, str) and value.startswith("/aws/service/"):
+            creation.services.images.seed_parameter(value)
+    resource = _invoke_for(resource_type, creation, "Create")
+    attributes: dict[str, Any] = {}
 
-def _create_requested_capacity(creation: Creation) -> Created:
-    """Let the function ask the groups for capacity, and say when they are to be deleted."""
-    resource = _invoke_for(creation, "Create", "Custom::RequestedCapacity")
+    def settle() -> Verdict | None:
+        verdict = resource.settle()
+        attributes.update(resource.data)
+        return verdict
+
+    def update(properties: Mapping[str, Any], former: Mapping[str, Any]) -> Verdict:
+        changed = replace(creation, properties=Properties(properties))
+        answer = _invoke_for(resource_type, changed, "Update", resource.physical_id, former)
+        verdict = _wait_for(answer)
+        if not verdict.reason:
+            resource.physical_id = answer.physical_id  # the id that it replaces is not deleted
+            attributes.clear()
+            attributes.update(answer.data)
+        return verdict
 
     def delete() -> None:
-        ending = _invoke_for(creation, "Delete", "Custom::RequestedCapacity", resource.physical_id)
-        while ending.settle() is None:
-            time.sleep(_POLL_SECONDS)
+        _wait_for(_invoke_for(resource_type, creation, "Delete", resource.physical_id))
 
-    update = partial(_update_for, creation, "Custom::RequestedCapacity", resource)
-    return Created(creation.logical_id, {}, settle=resource.settle, delete=delete, update=update)
+    return Created(creation.logical_id, attributes, settle=settle, delete=delete, update=update)
 
 
-def _update_for(
-    creation: Creation,
-    resource_type: str,
-    resource: CustomResource,
-    properties: Mapping[str, Any],
-    former: Mapping[str, Any],
-) -> Verdict:
-    """Let the function of a custom resource update it; the id that it replaces is not deleted."""
-    changed = replace(creation, properties=Properties(properties))
-    answer = _invoke_for(changed, "Update", resource_type, resource.physical_id, former)
-    while (verdict := answer.settle()) is None:
+def _wait_for(resource: CustomResource) -> Verdict:
+    while (verdict := resource.settle()) is None:
         time.sleep(_POLL_SECONDS)
-    if not verdict.reason:
-        resource.physical_id, resource.data = answer.physical_id, answer.data
     return verdict
 
 
 def _invoke_for(
+    resource_type: str,
     creation: Creation,
     request_type: str,
-    resource_type: str,
     physical_id: str = "",
     former: Mapping[str, Any] | None = None,
 ) -> CustomResource:
     """Invoke the function of a custom resource, as CloudFormation does; return what its answer goes to."""
     properties, services = creation.properties, creation.services
+    token = str(properties.get("ServiceToken", ""))
+    if ":function:" not in token:
+        raise ValueError(f"ServiceToken must be the ARN of a function of this stack, got {token!r}")
     resource = CustomResource(creation.logical_id, float(properties.get("ServiceTimeout", SERVICE_TIMEOUT_SECONDS)))
     event = {
         "RequestType": request_type,
@@ -217,22 +217,25 @@ def _invoke_for(
         "ResourceType": resource_type,
         "LogicalResourceId": creation.logical_id,
         **({"PhysicalResourceId": physical_id} if physical_id else {}),
-        "ResourceProperties": _as_texts(properties),
-        **({"OldResourceProperties": _as_texts(former)} if former is not None else {}),
+        "ResourceProperties": _as_texts(dict(properties)),
+        **({"OldResourceProperties": _as_texts(dict(former))} if former is not None else {}),
     }
-    services.functions.invoke_for_operator(properties["ServiceToken"], event, source="cloudformation")
+    services.functions.invoke_for_operator(token, event, source="cloudformation")
     return resource
 
 
-def _as_texts(properties: Mapping[str, Any]) -> dict[str, str]:
-    """Return properties as CloudFormation gives them to a function."""
-    return {name: str(value) for name, value in properties.items()}
+def _as_texts(value: Any) -> Any:
+    """Return properties as CloudFormation gives them to a function: numbers and truth values as texts."""
+    if isinstance(value, dict):
+        return {name: _as_texts(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_as_texts(entry) for entry in value]
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 CREATORS: dict[str, Creator] = {
     "AWS::Lambda::Function": _create_function,
     "AWS::Lambda::Permission": _create_permission,
     "AWS::Events::Rule": _create_rule,
-    "Custom::PinnedImage": _create_pinned_image,
-    "Custom::RequestedCapacity": _create_requested_capacity,
+    CUSTOM_RESOURCE: partial(create_custom_resource, CUSTOM_RESOURCE),
 }

@@ -5,6 +5,7 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.managed_policies import admit_managed_policy
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 
 def _create_role(creation: Creation) -> Created:
@@ -28,11 +29,6 @@ def _create_policy(creation: Creation) -> Created:
     for role in properties.get("Roles", []):
         _put_policy(creation, role, properties)
     return Created(properties["PolicyName"])
-
-
-def _create_role_policy(creation: Creation) -> Created:
-    _put_policy(creation, creation.properties["RoleName"], creation.properties)
-    return Created(creation.properties["PolicyName"])
 
 
 def _put_policy(creation: Creation, role: str, policy: Any) -> None:
@@ -66,7 +62,7 @@ def _create_instance_profile(creation: Creation) -> Created:
 CREATORS: dict[str, Creator] = {
     "AWS::IAM::Role": _create_role,
     "AWS::IAM::Policy": _create_policy,
-    "AWS::IAM::RolePolicy": _create_role_policy,
+    "AWS::IAM::RolePolicy": Simple("iam", "put_role_policy", id="{PolicyName}", convert={"PolicyDocument": json.dumps}),
     "AWS::IAM::ManagedPolicy": _create_managed_policy,
     "AWS::IAM::InstanceProfile": _create_instance_profile,
 }

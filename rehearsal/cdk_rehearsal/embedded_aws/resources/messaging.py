@@ -1,10 +1,10 @@
 """Creates queues, topics and subscriptions."""
 
 import json
-from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 _NUMBERS = (
     "VisibilityTimeout",
@@ -40,12 +40,13 @@ def _create_queue_policy(creation: Creation) -> Created:
     return Created(creation.logical_id)
 
 
-def _create_topic(creation: Creation) -> Created:
+def _describe_topic(creation: Creation) -> dict[str, Any]:
     properties = creation.properties
-    name = properties.get("TopicName") or creation.name(256)
-    attributes = properties.select("DisplayName", "KmsMasterKeyId")
-    arn = creation.client("sns").create_topic(Name=name, Tags=creation.tags(), Attributes=attributes)["TopicArn"]
-    return Created(arn, {"TopicArn": arn, "TopicName": name})
+    return {
+        "Name": properties.get("TopicName") or creation.name(256),
+        "Tags": creation.tags(),
+        "Attributes": properties.select("DisplayName", "KmsMasterKeyId"),
+    }
 
 
 def _create_topic_policy(creation: Creation) -> Created:
@@ -55,20 +56,24 @@ def _create_topic_policy(creation: Creation) -> Created:
     return Created(creation.logical_id)
 
 
-def _create_subscription(creation: Creation) -> Created:
-    sns: Any = creation.client("sns")
-    properties = creation.properties
-    redrive = {"RedrivePolicy": json.dumps(properties["RedrivePolicy"])} if "RedrivePolicy" in properties else {}
-    arn = sns.subscribe(
-        **properties.select("TopicArn", "Protocol", "Endpoint"), Attributes=redrive, ReturnSubscriptionArn=True
-    )["SubscriptionArn"]
-    return Created(arn, {"Arn": arn}, delete=partial(sns.unsubscribe, SubscriptionArn=arn))
+def _describe_subscription(creation: Creation) -> dict[str, Any]:
+    redrive = creation.properties.select("RedrivePolicy")
+    return {"Attributes": {name: json.dumps(value) for name, value in redrive.items()}, "ReturnSubscriptionArn": True}
 
 
 CREATORS: dict[str, Creator] = {
     "AWS::SQS::Queue": _create_queue,
     "AWS::SQS::QueuePolicy": _create_queue_policy,
-    "AWS::SNS::Topic": _create_topic,
+    "AWS::SNS::Topic": Simple(
+        "sns", "create_topic", id="{TopicArn}", renamed={"TopicName": "Name"}, more=_describe_topic
+    ),
     "AWS::SNS::TopicPolicy": _create_topic_policy,
-    "AWS::SNS::Subscription": _create_subscription,
+    "AWS::SNS::Subscription": Simple(
+        "sns",
+        "subscribe",
+        id="{SubscriptionArn}",
+        renamed={"Arn": "SubscriptionArn"},
+        more=_describe_subscription,
+        delete="unsubscribe",
+    ),
 }

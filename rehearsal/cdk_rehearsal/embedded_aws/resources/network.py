@@ -8,19 +8,16 @@ from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.access.principals import Principal
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
-
-
-def _specify_tags(creation: Creation, kind: str) -> dict[str, Any]:
-    return {"TagSpecifications": [{"ResourceType": kind, "Tags": creation.tags()}]}
+from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true, specify_tags
 
 
 def _create_vpc(creation: Creation) -> Created:
     ec2 = creation.client("ec2")
     properties = creation.properties
-    vpc = ec2.create_vpc(**properties.select("CidrBlock", "InstanceTenancy"), **_specify_tags(creation, "vpc"))["Vpc"]
+    vpc = ec2.create_vpc(**properties.select("CidrBlock", "InstanceTenancy"), **specify_tags(creation, "vpc"))["Vpc"]
     for name in ("EnableDnsSupport", "EnableDnsHostnames"):
         if name in properties:
-            ec2.modify_vpc_attribute(VpcId=vpc["VpcId"], **{name: {"Value": _truth(properties[name])}})
+            ec2.modify_vpc_attribute(VpcId=vpc["VpcId"], **{name: {"Value": is_true(properties[name])}})
     here = [{"Name": "vpc-id", "Values": [vpc["VpcId"]]}]
     groups = ec2.describe_security_groups(Filters=[*here, {"Name": "group-name", "Values": ["default"]}])
     acls = ec2.describe_network_acls(Filters=[*here, {"Name": "default", "Values": ["true"]}])
@@ -54,6 +51,13 @@ def _delete_subnet(ec2: Any, subnet: str) -> None:
     ec2.delete_subnet(SubnetId=subnet)
 
 
+def _delete_nat_gateway(ec2: Any, gateway: str) -> None:
+    addresses = ec2.describe_nat_gateways(NatGatewayIds=[gateway])["NatGateways"][0]["NatGatewayAddresses"]
+    ec2.delete_nat_gateway(NatGatewayId=gateway)
+    for address in addresses:  # moto leaves the interface in the subnet
+        ec2.delete_network_interface(NetworkInterfaceId=address["NetworkInterfaceId"])
+
+
 def _depends(operation: str, what: str) -> ClientError:
     """Return the error of EC2 for what something else still uses."""
     message = f"The {what} has dependencies and cannot be deleted."
@@ -63,80 +67,13 @@ def _depends(operation: str, what: str) -> ClientError:
 def _create_subnet(creation: Creation) -> Created:
     ec2 = creation.client("ec2")
     request = creation.properties.select("VpcId", "CidrBlock", "AvailabilityZone")
-    subnet = ec2.create_subnet(**request, **_specify_tags(creation, "subnet"))["Subnet"]
+    subnet = ec2.create_subnet(**request, **specify_tags(creation, "subnet"))["Subnet"]
     if "MapPublicIpOnLaunch" in creation.properties:
-        value = {"Value": _truth(creation.properties["MapPublicIpOnLaunch"])}
+        value = {"Value": is_true(creation.properties["MapPublicIpOnLaunch"])}
         ec2.modify_subnet_attribute(SubnetId=subnet["SubnetId"], MapPublicIpOnLaunch=value)
     names = ("SubnetId", "AvailabilityZone", "CidrBlock", "VpcId")
     delete = partial(_delete_subnet, ec2, subnet["SubnetId"])
     return Created(subnet["SubnetId"], {name: subnet[name] for name in names}, delete=delete)
-
-
-def _create_route_table(creation: Creation) -> Created:
-    ec2 = creation.client("ec2")
-    tags = _specify_tags(creation, "route-table")
-    table = ec2.create_route_table(VpcId=creation.properties["VpcId"], **tags)["RouteTable"]["RouteTableId"]
-    return Created(table, {"RouteTableId": table}, delete=partial(ec2.delete_route_table, RouteTableId=table))
-
-
-def _associate_route_table(creation: Creation) -> Created:
-    ec2 = creation.client("ec2")
-    identity = ec2.associate_route_table(**creation.properties.select("RouteTableId", "SubnetId"))["AssociationId"]
-    return Created(identity, delete=partial(ec2.disassociate_route_table, AssociationId=identity))
-
-
-def _create_route(creation: Creation) -> Created:
-    request = creation.properties.select("RouteTableId", "DestinationCidrBlock", "GatewayId", "NatGatewayId")
-    creation.client("ec2").create_route(**request)
-    return Created(f"{request['RouteTableId']}|{request['DestinationCidrBlock']}")
-
-
-def _create_internet_gateway(creation: Creation) -> Created:
-    answer = creation.client("ec2").create_internet_gateway(**_specify_tags(creation, "internet-gateway"))
-    gateway = answer["InternetGateway"]["InternetGatewayId"]
-    return Created(gateway, {"InternetGatewayId": gateway})
-
-
-def _attach_gateway(creation: Creation) -> Created:
-    request = creation.properties.select("VpcId", "InternetGatewayId")
-    creation.client("ec2").attach_internet_gateway(**request)
-    return Created(f"IGW|{request['VpcId']}")
-
-
-def _create_address(creation: Creation) -> Created:
-    ec2 = creation.client("ec2")
-    address = ec2.allocate_address(**creation.properties.select("Domain"))
-    ec2.create_tags(Resources=[address["AllocationId"]], Tags=creation.tags())
-    attributes = {"AllocationId": address["AllocationId"], "PublicIp": address["PublicIp"]}
-    return Created(address["PublicIp"], attributes)
-
-
-def _create_nat_gateway(creation: Creation) -> Created:
-    ec2 = creation.client("ec2")
-    request = creation.properties.select("AllocationId", "SubnetId")
-    answer = ec2.create_nat_gateway(**request, **_specify_tags(creation, "natgateway"))["NatGateway"]
-    gateway = answer["NatGatewayId"]
-
-    def delete() -> None:
-        ec2.delete_nat_gateway(NatGatewayId=gateway)
-        for address in answer["NatGatewayAddresses"]:  # moto leaves the interface in the subnet
-            ec2.delete_network_interface(NetworkInterfaceId=address["NetworkInterfaceId"])
-
-    return Created(gateway, {"NatGatewayId": gateway}, delete=delete)
-
-
-def _create_endpoint(creation: Creation) -> Created:
-    properties = creation.properties
-    names = ("VpcId", "ServiceName", "VpcEndpointType", "RouteTableIds", "SubnetIds", "SecurityGroupIds")
-    request = properties.select(*names)
-    if "PrivateDnsEnabled" in properties:
-        request["PrivateDnsEnabled"] = _truth(properties["PrivateDnsEnabled"])
-    if "PolicyDocument" in properties:
-        request["PolicyDocument"] = json.dumps(properties["PolicyDocument"])
-    ec2 = creation.client("ec2")
-    answer = ec2.create_vpc_endpoint(**request, **_specify_tags(creation, "vpc-endpoint"))
-    endpoint = answer["VpcEndpoint"]["VpcEndpointId"]
-    return Created(endpoint, {"Id": endpoint}, delete=partial(ec2.delete_vpc_endpoints, VpcEndpointIds=[endpoint]))
 
 
 def _create_security_group(creation: Creation) -> Created:
@@ -146,7 +83,7 @@ def _create_security_group(creation: Creation) -> Created:
         GroupName=properties.get("GroupName") or creation.name(255),
         Description=properties["GroupDescription"],
         **properties.select("VpcId"),
-        **_specify_tags(creation, "security-group"),
+        **specify_tags(creation, "security-group"),
     )["GroupId"]
     for rule in properties.get("SecurityGroupIngress", []):
         ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[_permission(rule, "Source")])
@@ -208,21 +145,33 @@ def _create_flow_log(creation: Creation) -> Created:
     return Created(answer["FlowLogIds"][0], {"Id": answer["FlowLogIds"][0]})
 
 
-def _truth(value: Any) -> bool:
-    return str(value).lower() == "true"
-
-
 CREATORS: dict[str, Creator] = {
     "AWS::EC2::VPC": _create_vpc,
     "AWS::EC2::Subnet": _create_subnet,
-    "AWS::EC2::RouteTable": _create_route_table,
-    "AWS::EC2::SubnetRouteTableAssociation": _associate_route_table,
-    "AWS::EC2::Route": _create_route,
-    "AWS::EC2::InternetGateway": _create_internet_gateway,
-    "AWS::EC2::VPCGatewayAttachment": _attach_gateway,
-    "AWS::EC2::EIP": _create_address,
-    "AWS::EC2::NatGateway": _create_nat_gateway,
-    "AWS::EC2::VPCEndpoint": _create_endpoint,
+    "AWS::EC2::RouteTable": Simple(
+        "ec2", "create_route_table", id="{RouteTableId}", tagged="route-table", delete="delete_route_table"
+    ),
+    "AWS::EC2::SubnetRouteTableAssociation": Simple(
+        "ec2", "associate_route_table", id="{AssociationId}", delete="disassociate_route_table"
+    ),
+    "AWS::EC2::Route": Simple("ec2", "create_route", id="{RouteTableId}|{DestinationCidrBlock}"),
+    "AWS::EC2::InternetGateway": Simple(
+        "ec2", "create_internet_gateway", id="{InternetGatewayId}", tagged="internet-gateway"
+    ),
+    "AWS::EC2::VPCGatewayAttachment": Simple("ec2", "attach_internet_gateway", id="IGW|{VpcId}"),
+    "AWS::EC2::EIP": Simple("ec2", "allocate_address", id="{PublicIp}", tagged="elastic-ip"),
+    "AWS::EC2::NatGateway": Simple(
+        "ec2", "create_nat_gateway", id="{NatGatewayId}", tagged="natgateway", delete=_delete_nat_gateway
+    ),
+    "AWS::EC2::VPCEndpoint": Simple(
+        "ec2",
+        "create_vpc_endpoint",
+        id="{VpcEndpointId}",
+        renamed={"Id": "VpcEndpointId"},
+        tagged="vpc-endpoint",
+        convert={"PrivateDnsEnabled": is_true, "PolicyDocument": json.dumps},
+        delete=lambda ec2, endpoint: ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint]),
+    ),
     "AWS::EC2::SecurityGroup": _create_security_group,
     "AWS::EC2::SecurityGroupIngress": _create_ingress,
     "AWS::EC2::SecurityGroupEgress": _create_egress,

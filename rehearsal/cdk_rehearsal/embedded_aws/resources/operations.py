@@ -6,6 +6,7 @@ from functools import partial
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition
 from cdk_rehearsal.embedded_aws.dashboards import list_metrics
+from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 
 def _create_log_group(creation: Creation) -> Created:
@@ -22,33 +23,17 @@ def _create_log_group(creation: Creation) -> Created:
 
 def _create_alarm(creation: Creation) -> Created:
     properties = creation.properties
-    name = properties.get("AlarmName") or creation.name(255)
-    names = (
-        "AlarmDescription",
-        "Namespace",
-        "MetricName",
-        "Dimensions",
-        "Statistic",
-        "ComparisonOperator",
-        "TreatMissingData",
-        "AlarmActions",
-        "OKActions",
-        "Unit",
-    )
     creation.services.check_metric(
         properties.get("Namespace", ""),
         properties.get("MetricName", ""),
         [dimension["Name"] for dimension in properties.get("Dimensions", [])],
     )
-    numbers = properties.select("Period", "EvaluationPeriods", "DatapointsToAlarm")
-    threshold = {"Threshold": float(properties["Threshold"])} if "Threshold" in properties else {}
-    creation.client("cloudwatch").put_metric_alarm(
-        AlarmName=name,
-        Tags=creation.tags(),
-        **properties.select(*names),
-        **{key: int(value) for key, value in numbers.items()},
-        **threshold,
-    )
+    name = properties.get("AlarmName") or creation.name(255)
+    numbers = {"Period": int, "EvaluationPeriods": int, "DatapointsToAlarm": int, "Threshold": float}
+    request = properties.select(*properties) | {
+        key: convert(properties[key]) for key, convert in numbers.items() if key in properties
+    }
+    creation.client("cloudwatch").put_metric_alarm(**request | {"AlarmName": name, "Tags": creation.tags()})
     return Created(name, {"Arn": creation.services.place.arn("cloudwatch", f"alarm:{name}")})
 
 
@@ -59,31 +44,6 @@ def _create_dashboard(creation: Creation) -> Created:
         creation.services.check_metric(*metric)
     creation.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=body)
     return Created(name)
-
-
-def _create_budget(creation: Creation) -> Created:
-    return Created(creation.name(100))
-
-
-def _create_key(creation: Creation) -> Created:
-    properties = creation.properties
-    key = creation.client("kms").create_key(
-        Policy=json.dumps(properties["KeyPolicy"]),
-        Tags=[{"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in creation.tags()],
-        **properties.select("Description"),
-    )["KeyMetadata"]
-    return Created(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
-
-
-def _create_parameter(creation: Creation) -> Created:
-    properties = creation.properties
-    name = properties.get("Name") or creation.name(512)
-    creation.client("ssm").put_parameter(Name=name, **properties.select("Type", "Value", "Description"))
-    return Created(name, {"Type": properties["Type"], "Value": properties["Value"]})
-
-
-def _create_metadata(creation: Creation) -> Created:
-    return Created(creation.logical_id)
 
 
 def _create_handle(creation: Creation) -> Created:
@@ -107,14 +67,29 @@ def _create_wait_condition(creation: Creation) -> Created:
     )
 
 
+def _create_key(creation: Creation) -> Created:
+    properties = creation.properties
+    key = creation.client("kms").create_key(
+        Policy=json.dumps(properties["KeyPolicy"]),
+        Tags=[{"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in creation.tags()],
+        **properties.select("Description"),
+    )["KeyMetadata"]
+    return Created(key["KeyId"], key)
+
+
 CREATORS: dict[str, Creator] = {
     "AWS::KMS::Key": _create_key,
     "AWS::Logs::LogGroup": _create_log_group,
     "AWS::CloudWatch::Alarm": _create_alarm,
     "AWS::CloudWatch::Dashboard": _create_dashboard,
-    "AWS::Budgets::Budget": _create_budget,
-    "AWS::SSM::Parameter": _create_parameter,
-    "AWS::CDK::Metadata": _create_metadata,
+    "AWS::Budgets::Budget": lambda creation: Created(creation.name(100)),
+    "AWS::SSM::Parameter": Simple(
+        "ssm",
+        "put_parameter",
+        id="{Name}",
+        more=lambda creation: {"Name": creation.properties.get("Name") or creation.name(512)},
+    ),
+    "AWS::CDK::Metadata": lambda creation: Created(creation.logical_id),
     "AWS::CloudFormation::WaitConditionHandle": _create_handle,
     "AWS::CloudFormation::WaitCondition": _create_wait_condition,
 }

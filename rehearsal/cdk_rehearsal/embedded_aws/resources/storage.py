@@ -2,10 +2,10 @@
 
 import json
 import uuid
-from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true
 
 
 def _create_file_system(creation: Creation) -> Created:
@@ -13,7 +13,7 @@ def _create_file_system(creation: Creation) -> Created:
     properties = creation.properties
     file_system = efs.create_file_system(
         CreationToken=str(uuid.uuid4()),
-        Encrypted=str(properties.get("Encrypted", False)).lower() == "true",
+        Encrypted=is_true(properties.get("Encrypted", False)),
         Tags=creation.tags("FileSystemTags"),
         **properties.select("PerformanceMode", "ThroughputMode"),
     )
@@ -25,26 +25,9 @@ def _create_file_system(creation: Creation) -> Created:
     return Created(identity, {"Arn": file_system["FileSystemArn"], "FileSystemId": identity})
 
 
-def _create_mount_target(creation: Creation) -> Created:
-    properties = creation.properties
-    address = creation.services.launcher.free_address(properties["SubnetId"])
-    request = properties.select("FileSystemId", "SubnetId", "SecurityGroups")
-    efs = creation.client("efs")
-    target = efs.create_mount_target(IpAddress=address, **request)
-    identity = target["MountTargetId"]
-    attributes = {"Id": identity, "IpAddress": target["IpAddress"]}
-    return Created(identity, attributes, delete=partial(efs.delete_mount_target, MountTargetId=identity))
-
-
-def _create_access_point(creation: Creation) -> Created:
-    properties = creation.properties
-    point = creation.client("efs").create_access_point(
-        ClientToken=str(uuid.uuid4()),
-        Tags=creation.tags("AccessPointTags"),
-        **_whole_numbers(properties.select("FileSystemId", "PosixUser", "RootDirectory")),
-    )
-    attributes = {"AccessPointId": point["AccessPointId"], "Arn": point["AccessPointArn"]}
-    return Created(point["AccessPointId"], attributes)
+def _address_target(creation: Creation) -> dict[str, str]:
+    subnet = creation.properties["SubnetId"]
+    return {"SubnetId": subnet, "IpAddress": creation.services.launcher.free_address(subnet)}
 
 
 def _whole_numbers(value: Any) -> Any:
@@ -126,8 +109,22 @@ def _make_table(creation: Creation, tags: list[dict[str, str]], **more: Any) -> 
 
 CREATORS: dict[str, Creator] = {
     "AWS::EFS::FileSystem": _create_file_system,
-    "AWS::EFS::MountTarget": _create_mount_target,
-    "AWS::EFS::AccessPoint": _create_access_point,
+    "AWS::EFS::MountTarget": Simple(
+        "efs",
+        "create_mount_target",
+        id="{MountTargetId}",
+        renamed={"Id": "MountTargetId"},
+        more=_address_target,
+        delete="delete_mount_target",
+    ),
+    "AWS::EFS::AccessPoint": Simple(
+        "efs",
+        "create_access_point",
+        id="{AccessPointId}",
+        renamed={"Arn": "AccessPointArn"},
+        convert={"PosixUser": _whole_numbers, "RootDirectory": _whole_numbers},
+        more=lambda creation: {"ClientToken": str(uuid.uuid4()), "Tags": creation.tags("AccessPointTags")},
+    ),
     "AWS::FSx::FileSystem": _create_lustre,
     "AWS::FSx::DataRepositoryAssociation": _create_association,
     "AWS::DynamoDB::Table": _create_table,

@@ -7,11 +7,13 @@ writes are not atomic otherwise.
 """
 
 import io
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
+from xml.sax.saxutils import escape
 
 import moto.backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -22,8 +24,47 @@ from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, Pr
 from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
 from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
-from cdk_rehearsal.embedded_aws.server.refusal import word_refusal
-from cdk_rehearsal.embedded_aws.server.request_signature import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
+
+_JSON_STATUS, _FORBIDDEN = 400, 403
+_FORM_CODES = {"sns": ("AuthorizationError", "KMSAccessDenied")}
+
+Refusal = tuple[int, dict[str, str], bytes]
+"""Status, headers and body."""
+
+
+def word_refusal(service: str, request: SignedRequest, denial: Denial) -> Refusal:
+    """
+    Return the answer to a call that is not allowed.
+
+    Args:
+        service: Signing name of the service.
+        request: The call.
+        denial: Why it is refused.
+    """
+    if "x-amz-target" in request.headers or request.body[:1] == b"{":
+        return _word_json(service, denial)
+    if service == "s3":
+        text = _word_error("AccessDenied", denial.message) if request.method != "HEAD" else ""
+        return _FORBIDDEN, {"Content-Type": "application/xml"}, text.encode()
+    code, key_code = _FORM_CODES.get(service, ("AccessDenied", "AccessDenied"))
+    inner = _word_error(key_code if denial.is_about_key else code, denial.message, kind="<Type>Sender</Type>")
+    body = f"<ErrorResponse>{inner}<RequestId>rehearsal</RequestId></ErrorResponse>"
+    return _FORBIDDEN, {"Content-Type": "text/xml"}, body.encode()
+
+
+def _word_json(service: str, denial: Denial) -> Refusal:
+    headers = {"Content-Type": "application/x-amz-json-1.0"}
+    if service == "sqs":
+        code = "KMS.AccessDeniedException" if denial.is_about_key else "AccessDenied"
+        headers["x-amzn-query-error"] = f"{code};Sender"
+    kind = "com.amazon.coral.service#AccessDeniedException"
+    return _JSON_STATUS, headers, json.dumps({"__type": kind, "message": denial.message}).encode()
+
+
+def _word_error(code: str, message: str, kind: str = "") -> str:
+    return f"<Error>{kind}<Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+
 
 # moto lists its folder at every request to find this; the answer never changes.
 _MODULES = tuple(moto.backends.list_of_moto_modules())

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
-from cdk_rehearsal.embedded_aws.server.request_signature import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
 from cdk_rehearsal.embedded_aws.server.session_manager import SessionManager
 from cdk_rehearsal.lab.node_programs import session_agent
 

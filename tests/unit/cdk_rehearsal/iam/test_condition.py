@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk_rehearsal.errors import PolicyError
 from cdk_rehearsal.iam.condition import read_conditions
-from cdk_rehearsal.iam.errors import PolicyError
 
 
 def is_met(operator, wanted, *found, key="aws:x"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk_rehearsal.iam.errors import PolicyError
+from cdk_rehearsal.errors import PolicyError
 from cdk_rehearsal.iam.evaluation import evaluate, explain_denial
 from cdk_rehearsal.iam.policy import read_policy, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request, make_context

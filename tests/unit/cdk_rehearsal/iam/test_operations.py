@@ -3,7 +3,7 @@
 import pytest
 
 from cdk_rehearsal.embedded_aws.resources.backups import list_backup_calls
-from cdk_rehearsal.iam.errors import UnknownOperationError
+from cdk_rehearsal.errors import UnknownOperationError
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.operations import find_needs
 from cdk_rehearsal.iam.policy import read_policy

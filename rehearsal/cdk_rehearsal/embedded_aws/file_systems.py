@@ -1,4 +1,4 @@
-"""FSx for Lustre: moto's file systems, and what moto has not: mount names, links to buckets, and what those show."""
+"""File systems that nodes mount: FSx for Lustre, with the links to buckets that moto lacks, and EFS."""
 
 import secrets
 import string
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.machine import LustreTarget
+from cdk_rehearsal.machine import AccessPoint, LustreTarget, RootOwner
 
 _SMALLEST, _STEP = 1200, 2400
 _PERSISTENT, _SCRATCH = "PERSISTENT_2", "SCRATCH_2"
@@ -122,3 +122,27 @@ def _overlap(one: LustreLink, other: LustreLink) -> bool:
     paths = sorted(f"{link.path.rstrip('/')}/" for link in (one, other))
     prefixes = sorted((one.prefix, other.prefix))
     return paths[1].startswith(paths[0]) or (one.bucket == other.bucket and prefixes[1].startswith(prefixes[0]))
+
+
+def find_mount_targets(place: Place, zone: str) -> dict[str, str]:
+    """Return the address of each file system's mount target in a zone, by file-system id."""
+    efs = place.client("efs")
+    return {
+        target["FileSystemId"]: target["IpAddress"]
+        for file_system in efs.describe_file_systems()["FileSystems"]
+        for target in efs.describe_mount_targets(FileSystemId=file_system["FileSystemId"])["MountTargets"]
+        if target["AvailabilityZoneName"] == zone
+    }
+
+
+def find_access_points(place: Place) -> dict[str, AccessPoint]:
+    """Return the access points by id."""
+    points = place.client("efs").describe_access_points()["AccessPoints"]
+    return {point["AccessPointId"]: _read_access_point(point) for point in points}
+
+
+def _read_access_point(point: Mapping[str, Any]) -> AccessPoint:
+    root = point.get("RootDirectory", {})
+    info = root.get("CreationInfo")
+    owner = RootOwner(info["OwnerUid"], info["OwnerGid"], int(info["Permissions"], 8)) if info else None
+    return AccessPoint(point["FileSystemId"], root.get("Path", "/"), owner)

@@ -1,1 +1,0 @@
-"""File systems that nodes mount: EFS and FSx for Lustre."""
