@@ -1,15 +1,12 @@
 """Two web servers on Amazon Linux; the stack is complete when both have said that they serve."""
 
-from aws_cdk import App, CfnWaitCondition, CfnWaitConditionHandle, Stack
+from aws_cdk import App, CfnWaitCondition, CfnWaitConditionHandle, Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 SIZE = 2
-SIGNAL = """signal() {
-  printf '{"Status": "%s", "UniqueId": "%s", "Reason": "%s"}' "$1" "$(hostname)" "$2" |
-    curl --silent --fail --request PUT --header "Content-Type:" --data-binary @- "URL"
-}"""
 SETUP = """cat > /etc/systemd/system/web.service <<'UNIT'
 [Service]
 ExecStart=/usr/bin/python3 -m http.server 8080
@@ -30,13 +27,6 @@ class Fleet(Stack):
         vpc = ec2.Vpc(self, "Vpc", max_azs=1, nat_gateways=0, restrict_default_security_group=False)
         ready = CfnWaitConditionHandle(self, "Ready")
         user_data = ec2.UserData.for_linux()
-        user_data.add_commands(
-            "set -e",
-            SIGNAL.replace("URL", ready.ref),
-            """trap 'status=$?; [ $status = 0 ] || signal FAILURE "user data ended with status $status"' EXIT""",
-            SETUP,
-            "signal SUCCESS serves",
-        )
         template = ec2.LaunchTemplate(
             self,
             "Template",
@@ -44,6 +34,7 @@ class Fleet(Stack):
             machine_image=ec2.MachineImage.latest_amazon_linux2023(),
             security_group=ec2.SecurityGroup(self, "Web", vpc=vpc),
             user_data=user_data,
+            role=iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com")),
             require_imdsv2=True,
         )
         group = autoscaling.AutoScalingGroup(
@@ -54,7 +45,10 @@ class Fleet(Stack):
             launch_template=template,
             min_capacity=SIZE,
             max_capacity=SIZE,
+            signals=autoscaling.Signals.wait_for_all(timeout=Duration.minutes(5)),
         )
+        user_data.add_signal_on_exit_command(group)
+        user_data.add_commands("set -e", SETUP, f"/opt/aws/bin/cfn-signal --reason serves '{ready.ref}'")
         CfnWaitCondition(self, "Serving", handle=ready.ref, count=SIZE, timeout="300").node.add_dependency(group)
 
 

@@ -35,7 +35,9 @@ def test_a_mistake_in_user_data_rolls_the_stack_back_with_the_reason(assembly, t
     template.write_text(template.read_text().replace("systemctl enable --now", "exit 7; systemctl enable --now"))
     report = rehearse(Plan(assembly, expect="rolled-back", out=tmp_path / "out"))
     assert (report.verdict, report.stack.status) == ("pass", "ROLLBACK_COMPLETE")
-    assert "user data ended with status 7" in report.stack.reason
+    assert report.stack.reason == (
+        "Received 1 FAILURE signal(s) out of 2. Unable to satisfy 100% MinSuccessfulInstancesPercent requirement"
+    )
 
 
 def test_a_stack_that_ends_otherwise_than_expected_fails_the_verdict(assembly, tmp_path):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from cdk_rehearsal.identity_document import sign_document
 from cdk_rehearsal.lab.network import mac_address
 from cdk_rehearsal.machine import Machine
 
@@ -30,6 +31,7 @@ def build_documents(machine: Machine, now: datetime) -> Mapping[str, bytes]:
         # The name of the pair is the key's comment, which EC2 sets; a listing shows `<index>=<name>`.
         texts["meta-data/public-keys/0/openssh-key"] = machine.public_key.strip() + "\n"
     texts["dynamic/instance-identity/document"] = _identity(machine)
+    texts["dynamic/instance-identity/signature"] = sign_document(_identity(machine))
     documents = {path: text.encode() for path, text in texts.items()}
     return documents | ({"user-data": machine.user_data} if machine.user_data else {})
 

@@ -33,8 +33,9 @@ _RESOURCE_KEYS = {
     "DeletionPolicy": "",
     "UpdateReplacePolicy": "a rehearsal creates stacks and never updates one",
     "UpdatePolicy": "a rehearsal creates stacks and never updates one",
+    "CreationPolicy": "",
 }
-"""Keys of a resource, and why those without an effect are honest; `CreationPolicy` is not among them."""
+"""Keys of a resource, and why those without an effect are honest."""
 _OUTPUT_KEYS = frozenset({"Value", "Description", "Condition"})
 _MAX_RESOURCES = 500
 CUSTOM_RESOURCE = "AWS::CloudFormation::CustomResource"
@@ -54,6 +55,13 @@ class TypeSupport:
     def paths(self) -> frozenset[str]:
         """Every path that is taken."""
         return frozenset(self.acts) | frozenset(self.without_effect)
+
+
+_CREATION_POLICY = TypeSupport(
+    acts=("ResourceSignal.Count", "ResourceSignal.Timeout", "AutoScalingCreationPolicy.MinSuccessfulInstancesPercent")
+)
+_SIGNALLED = ("AWS::AutoScaling::AutoScalingGroup",)
+"""Types whose creation policy acts."""
 
 
 class _Table(dict[str, TypeSupport]):
@@ -126,6 +134,9 @@ def _find_resource_gaps(logical_id: str, resource: Mapping[str, Any]) -> Iterato
     yield from (f"{logical_id}: {kind} attribute {key}" for key in set(resource) - set(_RESOURCE_KEYS))
     for path in () if _ALL in support.acts else _find_property_gaps(resource.get("Properties", {}), "", support):
         yield f"{logical_id}: {kind} property {path}"
+    if policy := resource.get("CreationPolicy"):
+        gaps = _find_property_gaps(policy, "", _CREATION_POLICY) if kind in _SIGNALLED else [""]
+        yield from (f"{logical_id}: {kind} attribute CreationPolicy {path}".rstrip() for path in gaps)
     for path, allowed in support.values.items():
         for value in _values_at(resource.get("Properties", {}), path.split(".")):
             if value not in allowed:

@@ -9,6 +9,7 @@ changes custom resources alone: their functions see `Update` for any property, a
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate, ResourceValues
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import ResourceSignals, Verdict
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.resources import CREATORS
@@ -61,6 +62,7 @@ class Stack:
         self._resources: dict[str, StackResource] = {}
         self._deleters: dict[str, Callable[[], None]] = {}
         self._updaters: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Verdict]] = {}
+        self._signals: dict[str, ResourceSignals] = {}
         self._closing = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"stack-{name}", daemon=True)
@@ -105,6 +107,22 @@ class Stack:
             self._template.resources = before
             raise ValueError(f"the rehearsal updates custom resources alone, got changes of {', '.join(foreign)}")
         self._begin("UPDATE_IN_PROGRESS", partial(self._update, before, changed))
+
+    def signal(self, logical_id: str, unique_id: str, status: str) -> None:
+        """
+        Take a signal for a resource that is being created.
+
+        Raises:
+            ValueError: The resource waits for none, or the status is not one of the API's.
+        """
+        entry = self._resources.get(logical_id)
+        if logical_id not in self._signals or entry is None or entry.status != "CREATE_IN_PROGRESS":
+            raise ValueError(f"Resource {logical_id} of stack {self.name} does not wait for signals")
+        if status not in ("SUCCESS", "FAILURE"):
+            raise ValueError(f"Status must be SUCCESS or FAILURE, got {status!r}")
+        self._signals[logical_id].take(unique_id, status)
+        text = f"Received {status} signal with UniqueId {unique_id}"
+        self._note(logical_id, entry.physical_id, "CREATE_IN_PROGRESS", text)
 
     def _begin(self, status: str, work: Callable[[], None]) -> None:
         self.status, self.reason = status, ""
@@ -169,6 +187,9 @@ class Stack:
         except Exception as error:  # noqa: BLE001 - a defect of a creator must not pass for a stack that waits
             self._note(name, "", "CREATE_FAILED", f"InternalFailure: {type(error).__name__}: {error}")
             return str(error)
+        if policy := self._template.resources[name].get("CreationPolicy"):
+            self._signals[name] = ResourceSignals(self._template.evaluate(policy))
+            created = replace(created, settle=_settle_both(created.settle, self._signals[name].settle))
         if created.delete is not None:
             self._deleters[name] = created.delete
         if created.update is not None:
@@ -275,6 +296,16 @@ class Stack:
             self._events.append(event)
         text = f"{name} {status}" + (f": {reason}" if reason else "")
         self._observations.tell("stack", name, text, event=event)
+
+
+def _settle_both(
+    first: Callable[[], Verdict | None] | None, second: Callable[[], Verdict | None]
+) -> Callable[[], Verdict | None]:
+    def settle() -> Verdict | None:
+        verdict = first() if first else Verdict()
+        return verdict if verdict is None or verdict.reason else second()
+
+    return settle
 
 
 def _word_failure(error: ClientError) -> str:

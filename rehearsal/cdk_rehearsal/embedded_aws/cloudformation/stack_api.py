@@ -23,6 +23,7 @@ class StackApi(BaseResponse):
             "DescribeStackResources",
             "ListStackResources",
             "ListStacks",
+            "SignalResource",
             "UpdateStack",
         }
     )
@@ -54,6 +55,15 @@ class StackApi(BaseResponse):
         except ValueError as error:
             raise CloudFormationError("ValidationError", str(error)) from error
         return ActionResult({"StackId": stack.arn})
+
+    def signal_resource(self) -> ActionResult:
+        """Answer `SignalResource`."""
+        names = ("LogicalResourceId", "UniqueId", "Status")
+        try:
+            self._find().signal(*(str(self._get_param(name)) for name in names))
+        except ValueError as error:
+            raise CloudFormationError("ValidationError", str(error)) from error
+        return ActionResult({})
 
     def describe_stacks(self) -> ActionResult:
         """Answer `DescribeStacks`."""

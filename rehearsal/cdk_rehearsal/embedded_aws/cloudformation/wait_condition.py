@@ -5,17 +5,22 @@ As in S3, the URL is signed for a PUT with an empty content type, and everything
 """
 
 import json
+import math
+import re
 import secrets
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 
 SIGNAL_PREFIX = "/cloudformation-waitcondition-"
+_DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?")
+_LONGEST_SECONDS = 12 * 3600
 MAX_SIGNAL_FIELD = 4096
 """Bytes of a signal's Reason, Data or UniqueId; CloudFormation drops a signal with more."""
 
@@ -35,6 +40,64 @@ class Verdict:
     """How a resource in progress ended; an empty reason is a success."""
 
     reason: str = ""
+
+
+class ResourceSignals:
+    """
+    The signals that complete a resource with a creation policy.
+
+    Args:
+        policy: The evaluated `CreationPolicy`; the defaults are those of the CloudFormation template reference.
+    """
+
+    def __init__(self, policy: Mapping[str, Any]) -> None:
+        wanted = policy.get("ResourceSignal", {})
+        self._count = int(wanted.get("Count", 1))
+        scaling = policy.get("AutoScalingCreationPolicy", {})
+        self._percent = int(scaling.get("MinSuccessfulInstancesPercent", 100))
+        self._deadline = time.monotonic() + read_duration(str(wanted.get("Timeout", "PT5M")))
+        self._lock = threading.Lock()
+        self._statuses: dict[str, str] = {}
+
+    def take(self, unique_id: str, status: str) -> None:
+        """Take a signal; the first of each id counts."""
+        with self._lock:
+            self._statuses.setdefault(unique_id, status)
+
+    def settle(self) -> Verdict | None:
+        """Return how the wait ended, None while it lasts; what is missing in the end counts as a failure."""
+        with self._lock:
+            statuses = tuple(self._statuses.values())
+        successes, failures = statuses.count("SUCCESS"), statuses.count("FAILURE")
+        needed = math.ceil(self._count * self._percent / 100)
+        if successes >= needed:
+            return Verdict()
+        if failures > self._count - needed:
+            return self._fail(failures, "FAILURE")
+        return self._fail(successes, "SUCCESS") if time.monotonic() >= self._deadline else None
+
+    def _fail(self, number: int, status: str) -> Verdict:
+        """The words are those of public issues, such as aws-quickstart/quickstart-linux-bastion#144."""
+        return Verdict(
+            f"Received {number} {status} signal(s) out of {self._count}. Unable to satisfy {self._percent}% "
+            "MinSuccessfulInstancesPercent requirement"
+        )
+
+
+def read_duration(text: str) -> float:
+    """
+    Return the seconds of a duration such as `PT1H30M10S`.
+
+    Raises:
+        ValueError: It is none, or more than the 12 hours that CloudFormation allows.
+    """
+    match = _DURATION.fullmatch(text)
+    seconds = (
+        sum(int(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
+    )
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise ValueError(f"Timeout must be a duration of at most 12 hours, such as PT15M, got {text!r}")
+    return seconds
 
 
 class WaitConditionHandles:

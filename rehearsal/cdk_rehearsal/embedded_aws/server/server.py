@@ -25,6 +25,7 @@ from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
 from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
 from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.identity_document import SCHEME, read_instance
 
 _JSON_STATUS, _FORBIDDEN = 400, 403
 _FORM_CODES = {"sns": ("AuthorizationError", "KMSAccessDenied")}
@@ -70,6 +71,9 @@ def _word_error(code: str, message: str, kind: str = "") -> str:
 _MODULES = tuple(moto.backends.list_of_moto_modules())
 moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
 
+_SIGNAL_SCOPE = (
+    "AWS4-HMAC-SHA256 Credential=CFN/20000101/us-east-1/cloudformation/aws4_request, SignedHeaders=, Signature="
+)
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
 SignalEndpoint = Callable[[str, str, str, Mapping[str, str], bytes], tuple[int, str]]
@@ -144,6 +148,8 @@ class Server:
         if request.path.startswith(self._signal_prefix):
             status, text = self._signals(request.method, request.path, request.query, request.headers, request.body)
             return _answer(start_response, status, text)
+        if request.headers.get("authorization", "").startswith(SCHEME):
+            return self._answer_signal(environ, start_response, request)
         authorization = Authorization.parse(request.headers.get("authorization", ""))
         principal = self._authenticate(request, authorization)
         if isinstance(principal, str):
@@ -164,6 +170,19 @@ class Server:
             start_response(f"{status} Refused", [*denied_headers.items(), ("Content-Length", str(len(body)))])
             return [body]
         return self._answer_call(environ, start_response, name, principal)
+
+    def _answer_signal(
+        self, environ: _Environ, start_response: _StartResponse, request: SignedRequest
+    ) -> Iterable[bytes]:
+        """Answer `SignalResource` of an instance, which needs no right of a role: its document says who it is."""
+        instance_id = read_instance(request.headers["authorization"])
+        operation = name_operation("cloudformation", request.method, request.path, request.query, "", request.body)
+        if instance_id is None or operation != "SignalResource":
+            return _refuse(start_response, request, "AccessDenied")
+        # moto finds a service by the scope of the credentials.
+        environ["HTTP_AUTHORIZATION"] = _SIGNAL_SCOPE
+        principal = Principal("instance", "", instance_id)
+        return self._answer_call(environ, start_response, f"cloudformation.{operation}", principal)
 
     def _find_denial(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
         """Ask the gatekeeper; without a deployed stack nobody but the rehearsal itself has credentials."""

@@ -27,10 +27,10 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
     ),
     "python3.12": StandIn("/usr/bin/python3.12", "the Python of the base images", "the base root's Python"),
     "amazon-linux": StandIn(
-        "dnf, mount.efs",
-        "Amazon Linux 2023 and efs-utils",
+        "dnf, mount.efs, cfn-signal",
+        "Amazon Linux 2023, efs-utils and aws-cfn-bootstrap",
         "dnf knows one package, amazon-efs-utils, whose mount.efs checks zone and options and binds a folder, without "
-        "TLS and IAM; all else is the base root's Debian",
+        "TLS and IAM; cfn-signal signals resources and wait conditions; all else is the base root's Debian",
     ),
 }
 """What each part is instead."""
@@ -59,6 +59,7 @@ def write_image_part(folder: Path, part: ImagePart) -> None:
 def _write_amazon_linux(folder: Path) -> None:
     launchers = {
         "usr/bin/dnf": ("dnf", "sys.argv[1:]"),
+        "opt/aws/bin/cfn-signal": ("cfn_signal", "sys.argv[1:]"),
         f"{PACKAGES}/amazon-efs-utils/usr/sbin/mount.efs": ("mount_helper", '"mount.efs", sys.argv[1:]'),
     }
     write_files(folder, make_launchers(launchers))

@@ -1,0 +1,76 @@
+"""
+Stands in for cfn-signal of aws-cfn-bootstrap: signals a resource with a creation policy, or a wait condition.
+
+A resource is signalled with the identity document of the instance, as the real program does without credentials.
+"""
+
+import argparse
+import base64
+import http.client
+import json
+import os
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+
+from .session_agent import read_metadata
+
+_SECONDS = 30
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Signal, and return 0; 1 where nobody took the signal."""
+    options = _make_parser().parse_args(arguments)
+    status = "SUCCESS" if options.success == "true" and options.exit_code == 0 else "FAILURE"
+    try:
+        instance_id = options.id or read_metadata("/latest/meta-data/instance-id")
+        if options.url:
+            _put(
+                options.url, {"Status": status, "UniqueId": instance_id, "Reason": options.reason, "Data": options.data}
+            )
+        else:
+            _signal(options.stack, options.resource, instance_id, status)
+    except (OSError, http.client.HTTPException) as error:
+        said = error.read(500).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
+        sys.stderr.write(f"Error occurred during signal: {error} {said}\n".replace(" \n", "\n"))
+        return 1
+    return 0
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("cfn-signal")
+    add = parser.add_argument
+    add("url", nargs="?", default="")
+    add("--stack", default="")
+    add("--resource", default="")
+    add("--region", default="")
+    add("-e", "--exit-code", type=int, default=0)
+    add("-s", "--success", choices=("true", "false"), default="true")
+    add("-r", "--reason", default="")
+    add("-d", "--data", default="")
+    add("-i", "--id", default="")
+    return parser
+
+
+def _put(url: str, signal: "dict[str, str]") -> None:
+    request = urllib.request.Request(url, json.dumps(signal).encode(), {"Content-Type": ""}, method="PUT")  # noqa: S310
+    urllib.request.urlopen(request, timeout=_SECONDS).read()  # noqa: S310 - the URL of the user
+
+
+def _signal(stack: str, resource: str, instance_id: str, status: str) -> None:
+    document = read_metadata("/latest/dynamic/instance-identity/document")
+    signature = read_metadata("/latest/dynamic/instance-identity/signature")
+    parameters = {
+        "Action": "SignalResource",
+        "Version": "2010-05-15",
+        "StackName": stack,
+        "LogicalResourceId": resource,
+        "UniqueId": instance_id,
+        "Status": status,
+    }
+    url = os.environ["AWS_ENDPOINT_URL"] + "/?" + urllib.parse.urlencode(parameters)
+    header = f"CFN_V1 {base64.b64encode(document.encode()).decode()}:{signature}"
+    request = urllib.request.Request(url, headers={"Authorization": header})  # noqa: S310 - the lab's own address
+    urllib.request.urlopen(request, timeout=_SECONDS).read()  # noqa: S310
