@@ -17,15 +17,7 @@ _MOST_LINKS = 8
 
 @dataclass(frozen=True)
 class LustreLink:
-    """
-    A data repository association.
-
-    Attributes:
-        file_system_id: Its file system.
-        path: Folder of the file system.
-        bucket: Bucket whose objects are there.
-        prefix: What of it.
-    """
+    """A data repository association: a folder that shows the objects below a prefix of a bucket."""
 
     file_system_id: str
     path: str
@@ -34,12 +26,7 @@ class LustreLink:
 
 
 class LustreFileSystems:
-    """
-    Keeps the file systems of one account and region.
-
-    Args:
-        place: The account and region.
-    """
+    """The FSx for Lustre file systems of one account and region."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -47,12 +34,7 @@ class LustreFileSystems:
         self._links: dict[str, LustreLink] = {}
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """
-        Create a file system and return how the API describes it.
-
-        Raises:
-            ValueError: FSx has no such file system.
-        """
+        """Create a file system and return how the API describes it; raise ValueError where FSx has none of the kind."""
         _check(request)
         file_system: dict[str, Any] = self._place.client("fsx").create_file_system(**request)["FileSystem"]
         letters = string.ascii_lowercase + string.digits
@@ -64,9 +46,7 @@ class LustreFileSystems:
         """
         Link a folder of a file system with what is below a prefix of a bucket, and return the association's id.
 
-        Raises:
-            ValueError: There is no such file system, or the link overlaps another one.
-            ClientError: There is no such bucket.
+        ValueError: no such file system, or the link overlaps another one. ClientError: no such bucket.
         """
         if file_system_id not in self._mount_names:
             raise ValueError(f"FileSystemId must name an FSx for Lustre file system, got {file_system_id}")

@@ -13,14 +13,7 @@ OPERATOR_SECRET = "the-operator-of-the-rehearsal"  # noqa: S105 - opens nothing 
 
 @dataclass(frozen=True)
 class Place:
-    """
-    The account, region and endpoint that everything of a rehearsal uses.
-
-    Attributes:
-        account: AWS account id.
-        region: AWS region.
-        endpoint: URL of the server, without a path.
-    """
+    """The account, the region, and the URL of the server, without a path, that everything of a rehearsal uses."""
 
     account: str
     region: str

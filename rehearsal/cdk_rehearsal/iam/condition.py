@@ -101,14 +101,7 @@ _NULL = "Null"
 
 @dataclass(frozen=True)
 class Condition:
-    """
-    One operator with one key.
-
-    Attributes:
-        operator: Its name as the policy has it.
-        key: The condition key, in lower case.
-        values: The policy's values.
-    """
+    """One operator, under the policy's name, with one key in lower case and the policy's values."""
 
     operator: str
     key: str
@@ -149,14 +142,9 @@ class Condition:
 
 def read_conditions(block: Any, *, has_variables: bool) -> tuple[Condition, ...]:
     """
-    Read the `Condition` element of a statement.
+    Read the `Condition` element of a statement; `has_variables` is that of the policy's version.
 
-    Args:
-        block: The element.
-        has_variables: Whether the policy's version knows policy variables.
-
-    Raises:
-        PolicyError: An operator is not known, or a value is not one.
+    PolicyError: an operator is not known, or a value is not one.
     """
     if not isinstance(block, Mapping):
         raise PolicyError(f"Condition must be an object, got {block!r}; write operator, key and values")

@@ -33,17 +33,7 @@ class Decision:
 
 
 def evaluate(request: Request, identity: Iterable[Statement], resource: Iterable[Statement] | None) -> Decision:
-    """
-    Decide a request.
-
-    Args:
-        request: Who asks for what.
-        identity: Statements of the caller's own policies.
-        resource: Statements of the resource's policy; None where it has none.
-
-    Raises:
-        PolicyError: A condition cannot be judged.
-    """
+    """Decide a request by the caller's own statements and those of the resource; None where it has no policy."""
     own = [statement for statement in identity if statement.is_about(request.action)]
     theirs = [statement for statement in resource or () if statement.is_about(request.action)]
     keys = frozenset().union(*(statement.keys for statement in (*own, *theirs)))

@@ -150,15 +150,9 @@ _RULES: Mapping[str, _Rule] = {
 
 def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[Need, ...]:
     """
-    Return what a call needs, the use of keys included.
+    Return what a call, `service.Operation`, needs, the use of keys included.
 
-    Args:
-        operation: `service.Operation`, with the service's signing name.
-        parameters: Of the call.
-        estate: The account.
-
-    Raises:
-        UnknownOperationError: The operation is not in the table, or the call lacks what names its resource.
+    UnknownOperationError: the operation is not in the table, or the call lacks what names its resource.
     """
     if (rule := _RULES.get(operation)) is None:
         raise UnknownOperationError(
@@ -181,15 +175,9 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
 
 def describe_key_use(service: str, action: str, arn: str, estate: Estate) -> Mapping[str, str | tuple[str, ...]]:
     """
-    Return the condition keys of KMS for the use of a resource's key.
+    Return the condition keys of KMS for the use of the key of a resource, given by its ARN.
 
     The encryption contexts are those of the services' own pages about encryption at rest.
-
-    Args:
-        service: Signing name of the service.
-        action: What it does with the key.
-        arn: The encrypted resource.
-        estate: The account.
     """
     name = arn.rpartition("/")[2]
     pairs = {

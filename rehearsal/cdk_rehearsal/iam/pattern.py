@@ -68,13 +68,7 @@ class Pattern:
 
 
 class ArnPattern:
-    """
-    An ARN with wildcards, whose parts are compared one by one, so that no wildcard reaches across a colon before them.
-
-    Args:
-        text: The ARN, or `*` for all.
-        has_variables: Whether `${…}` is a variable.
-    """
+    """An ARN with wildcards, whose parts are compared one by one: no wildcard reaches across a colon before them."""
 
     def __init__(self, text: str, *, has_variables: bool) -> None:
         self.text = text

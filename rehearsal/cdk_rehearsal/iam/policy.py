@@ -41,12 +41,7 @@ class PrincipalMatch:
 
 
 def read_principals(element: Any) -> tuple[PrincipalMatch, ...]:
-    """
-    Read the element.
-
-    Raises:
-        PolicyError: It names what is no principal; AWS takes no wildcard inside a name.
-    """
+    """Read the element; raise PolicyError for what is no principal. AWS takes no wildcard inside a name."""
     if element == "*":
         return (PrincipalMatch("*", "*"),)
     if not isinstance(element, Mapping) or not element or set(element) - _KINDS:
@@ -130,12 +125,7 @@ class Statement:
 
 @lru_cache(maxsize=512)
 def read_policy_text(text: str, kind: PolicyKind) -> tuple[Statement, ...]:
-    """
-    Read the JSON text of a policy; the same text is read once.
-
-    Raises:
-        PolicyError: AWS would refuse it, or it holds what is not known here.
-    """
+    """Read the JSON text of a policy, as `read_policy` does; the same text is read once."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -144,12 +134,7 @@ def read_policy_text(text: str, kind: PolicyKind) -> tuple[Statement, ...]:
 
 
 def read_policy(document: Mapping[str, Any], kind: PolicyKind) -> tuple[Statement, ...]:
-    """
-    Read a policy document.
-
-    Raises:
-        PolicyError: AWS would refuse it, or it holds what is not known here.
-    """
+    """Read a policy; raise PolicyError for what AWS would refuse, or what is not known here."""
     version = document.get("Version", "2008-10-17")
     if version not in _VERSIONS:
         raise PolicyError(f"Version of a policy must be 2012-10-17 or 2008-10-17, got {version!r}; use 2012-10-17")

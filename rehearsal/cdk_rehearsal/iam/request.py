@@ -59,14 +59,7 @@ class Request:
 
 
 def make_context(caller: Caller, extra: Mapping[str, str | tuple[str, ...]], *, is_secure: bool = True) -> Context:
-    """
-    Return the condition keys of a request: the global ones, and what the service adds.
-
-    Args:
-        caller: Who asks.
-        extra: What the service knows about the request.
-        is_secure: Whether it came over TLS. Default: it did.
-    """
+    """Return the condition keys of a request: the global ones, and what the service adds."""
     keys: dict[str, str | tuple[str, ...]] = {"aws:SecureTransport": "true" if is_secure else "false"}
     if caller.service:
         keys |= {"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": caller.service}

@@ -25,13 +25,7 @@ from cdk_rehearsal.embedded_aws.place import Place
 
 
 class AccountState:
-    """
-    The state of one account and region.
-
-    Args:
-        place: Where it is.
-        scaling: Knows the groups.
-    """
+    """The state of one account and region."""
 
     def __init__(self, place: Place, scaling: ScalingDriver) -> None:
         self._place = place

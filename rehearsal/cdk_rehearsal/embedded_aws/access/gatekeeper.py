@@ -31,31 +31,14 @@ _VOLUME_ACTIONS = (
 
 @dataclass(frozen=True)
 class Denial:
-    """
-    A refusal.
-
-    Attributes:
-        message: What AWS says.
-        is_about_key: Whether the use of a key was refused, not the call itself.
-    """
+    """A refusal in the words of AWS: of the use of a key where `is_about_key`, else of the call itself."""
 
     message: str
     is_about_key: bool
 
 
 class Gatekeeper:
-    """
-    Decides calls by the policies of the deployed account.
-
-    Args:
-        state: The account.
-        record: Where decisions are recorded.
-        observations: Where refusals are told.
-
-    Attributes:
-        state: The account.
-        record: What was asked, and how it was decided.
-    """
+    """Decides calls by the policies of the deployed account, and records each decision."""
 
     def __init__(self, state: AccountState, record: CallRecord, observations: Observations) -> None:
         self.state = state
@@ -63,17 +46,7 @@ class Gatekeeper:
         self._observations = observations
 
     def check(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
-        """
-        Decide a call of a node or function.
-
-        Args:
-            principal: Who calls.
-            operation: `service.Operation`.
-            request: The request.
-
-        Returns:
-            Why it is refused; None when it may go on.
-        """
+        """Decide a call, `service.Operation`: return why it is refused, None when it may go on."""
         service = operation.partition(".")[0]
         return self.check_call(principal, operation, read_parameters(service, request))
 
@@ -127,12 +100,6 @@ class Gatekeeper:
 
         The source is known to the called resource alone: that EventBridge tells KMS one when it sends to a queue is
         documented nowhere, and to an encrypted topic it does not (SNS developer guide, "Key management").
-
-        Args:
-            service: Name of the service.
-            operation: `service.Operation`.
-            parameters: Of the call.
-            source_arn: On whose behalf. Default: the service tells nobody.
         """
         source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account} if source_arn else {}
         caller = Caller.of_service(service)

@@ -11,13 +11,7 @@ from cdk_rehearsal.embedded_aws.place import Place
 
 
 def admit_managed_policy(place: Place, arn: str) -> None:
-    """
-    Make a managed policy of AWS attachable, if there is one of this ARN.
-
-    Args:
-        place: Account and partition.
-        arn: The policy's ARN; those of the account's own policies are left alone.
-    """
+    """Make a managed policy of AWS attachable, if there is one of this ARN."""
     backend = iam_backends[place.account][place.partition]
     prefix = f"arn:{place.partition}:iam::aws:policy/"
     data = _read_policies().get(arn.rpartition("/")[2])

@@ -48,15 +48,7 @@ class PrincipalRegistry:
         self._known = {OPERATOR_KEY: (Credentials(OPERATOR_KEY, OPERATOR_SECRET), OPERATOR)}
 
     def mint(self, place: Place, *, role_arn: str, session: str, kind: str) -> Credentials:
-        """
-        Mint a role's credentials, as EC2 does for an instance and Lambda for a function.
-
-        Args:
-            place: Where the role is.
-            role_arn: The role.
-            session: Session name: the instance id or the function name.
-            kind: What the calls are counted as.
-        """
+        """Mint a role's credentials, as EC2 does for an instance and Lambda for a function; both name the session."""
         answer = place.client("sts").assume_role(RoleArn=role_arn, RoleSessionName=session)
         credentials = Credentials(
             answer["Credentials"]["AccessKeyId"],

@@ -15,11 +15,7 @@ def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackRes
     """
     Write `calls.json`, beside the report.
 
-    Args:
-        gatekeeper: Knows calls and policies.
-        case: Name of the rehearsed case; empty without one.
-        resources: Of the stack, by whose logical ids ARNs of several rehearsals are compared.
-        folder: Of the report.
+    The logical ids of the stack's resources make the ARNs of several rehearsals comparable; `case` may be empty.
     """
     document = {"case": case, **_describe(gatekeeper)}
     document["names"] = {entry.physical_id: entry.logical_id for entry in resources if entry.physical_id}

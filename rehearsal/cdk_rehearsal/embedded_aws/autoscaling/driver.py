@@ -25,17 +25,7 @@ _LAUNCH_SECONDS, _POLL_SECONDS = 60.0, 0.05
 
 
 class ScalingDriver:
-    """
-    Keeps every group at its desired capacity.
-
-    Args:
-        launcher: Launches in EC2.
-        machines: Turns instances into machines.
-        notifications: Publishes what happens.
-        observations: Where activities are told.
-        pace: How fast groups act.
-        faults: Launches that fail on purpose.
-    """
+    """Keeps every group at its desired capacity."""
 
     def __init__(
         self,

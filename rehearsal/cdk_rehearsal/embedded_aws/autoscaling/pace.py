@@ -31,12 +31,7 @@ class ScalingPace:
 
 
 class JobQueue:
-    """
-    Runs jobs when they are due.
-
-    Args:
-        workers: How many jobs run at a time.
-    """
+    """Runs jobs when they are due, as many at a time as there are workers."""
 
     def __init__(self, workers: int) -> None:
         self._lock = threading.Lock()

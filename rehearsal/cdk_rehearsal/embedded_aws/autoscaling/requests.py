@@ -21,12 +21,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.group import (
 
 
 def find_group(driver: ScalingDriver, name: str) -> ScalingGroup:
-    """
-    Return a group.
-
-    Raises:
-        ValidationError: There is none of that name.
-    """
+    """Return a group; raise ValidationError where there is none of that name."""
     group = driver.groups.get(name)
     if group is None:
         raise ValidationError("AutoScalingGroup name not found - null")
@@ -41,13 +36,7 @@ def age_groups(driver: ScalingDriver, seconds: float) -> None:
 
 
 def set_desired_capacity(driver: ScalingDriver, name: str, desired: int, *, honor_cooldown: bool) -> None:
-    """
-    Set a group's desired capacity.
-
-    Raises:
-        ValidationError: It is outside of minimum and maximum, or the group is being deleted.
-        AutoscalingClientError: The cooldown has not ended, and is to be honoured.
-    """
+    """Set a group's desired capacity within its sizes, and after its cooldown where that is to be honoured."""
     with driver.lock:
         group = find_group(driver, name)
         if desired > group.max_size:
@@ -67,12 +56,7 @@ def set_desired_capacity(driver: ScalingDriver, name: str, desired: int, *, hono
 
 
 def update_group(driver: ScalingDriver, name: str, changes: Mapping[str, Any]) -> None:
-    """
-    Change a group's sizes.
-
-    Raises:
-        ValidationError: The sizes contradict each other, or something else is to be changed.
-    """
+    """Change a group's sizes, and nothing else of it."""
     unknown = set(changes) - {"AutoScalingGroupName", "MinSize", "MaxSize", "DesiredCapacity"}
     if unknown:
         raise ValidationError(f"the rehearsal cannot update {sorted(unknown)} of a group")
@@ -89,12 +73,7 @@ def update_group(driver: ScalingDriver, name: str, changes: Mapping[str, Any]) -
 
 
 def suspend_processes(driver: ScalingDriver, name: str, processes: Iterable[str]) -> None:
-    """
-    Suspend processes of a group, all when none are named.
-
-    Raises:
-        ValidationError: A process is unknown.
-    """
+    """Suspend processes of a group, all when none are named."""
     with driver.lock:
         group = find_group(driver, name)
         for process in _known(processes):
@@ -102,12 +81,7 @@ def suspend_processes(driver: ScalingDriver, name: str, processes: Iterable[str]
 
 
 def resume_processes(driver: ScalingDriver, name: str, processes: Iterable[str]) -> None:
-    """
-    Resume processes of a group, all when none are named.
-
-    Raises:
-        ValidationError: A process is unknown.
-    """
+    """Resume processes of a group, all when none are named."""
     with driver.lock:
         group = find_group(driver, name)
         for process in _known(processes):
@@ -116,12 +90,7 @@ def resume_processes(driver: ScalingDriver, name: str, processes: Iterable[str])
 
 
 def set_instance_health(driver: ScalingDriver, instance_id: str, status: str, *, respect_grace: bool) -> None:
-    """
-    Set the health of an instance; its group replaces an unhealthy one, unless that is suspended.
-
-    Raises:
-        ValidationError: The status is none, or the instance is in no group, or is being terminated.
-    """
+    """Set the health of an instance; its group replaces an unhealthy one, unless that is suspended."""
     if status not in get_args(HealthStatus):
         raise ValidationError(f"Valid instance health states are: [{', '.join(get_args(HealthStatus))}].")
     with driver.lock:
@@ -137,8 +106,7 @@ def fail_instance(driver: ScalingDriver, instance_id: str, check: HealthCheck) -
     """
     Let a health check of EC2 find an instance unhealthy; its group replaces it, unless that is suspended.
 
-    Returns:
-        Whether a group had the instance and was not terminating it already.
+    Return whether a group had the instance and was not terminating it already.
     """
     with driver.lock:
         try:
@@ -151,12 +119,7 @@ def fail_instance(driver: ScalingDriver, instance_id: str, check: HealthCheck) -
 
 
 def terminate_instance(driver: ScalingDriver, instance_id: str, *, decrement: bool) -> Activity:
-    """
-    Terminate an instance of a group.
-
-    Raises:
-        ValidationError: It is in no group, or its group may not shrink.
-    """
+    """Terminate an instance of a group, which gets smaller by it where `decrement` and its minimum allow."""
     with driver.lock:
         return _terminate(driver, *_find_instance(driver, instance_id), decrement=decrement)
 

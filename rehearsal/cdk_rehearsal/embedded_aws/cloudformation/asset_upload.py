@@ -13,14 +13,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def upload_assets(stack: AssemblyStack, place: Place) -> tuple[str, ...]:
     """
-    Upload a stack's file assets, making the bootstrap bucket where it is missing.
+    Upload a stack's file assets, making the bootstrap bucket where it is missing, and return their S3 URLs.
 
-    Args:
-        stack: The stack.
-        place: Where to; its account and region replace the placeholders.
-
-    Returns:
-        The S3 URLs of the assets.
+    The account and region of the place replace the placeholders.
     """
     s3 = place.client("s3")
     urls = []

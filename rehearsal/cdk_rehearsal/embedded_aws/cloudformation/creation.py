@@ -70,16 +70,7 @@ class Properties(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class Creation:
-    """
-    An order to create a resource.
-
-    Attributes:
-        logical_id: Its id in the template.
-        properties: Its evaluated properties.
-        stack_name: Name of the stack.
-        stack_arn: ARN of the stack.
-        services: What to make it with.
-    """
+    """An order to create a resource of a stack with its evaluated properties."""
 
     logical_id: str
     properties: Properties

@@ -37,12 +37,7 @@ class Scope(Protocol):
 
 
 def evaluate(value: Any, scope: Scope) -> Any:
-    """
-    Evaluate a part of a template.
-
-    Raises:
-        AssemblyError: It holds a function that the rehearsal does not implement.
-    """
+    """Evaluate a part of a template; raise AssemblyError for a function that the rehearsal does not implement."""
     if isinstance(value, str):
         return _DYNAMIC_REFERENCE.sub(lambda match: scope.dynamic(match[1]), value)
     if isinstance(value, list):

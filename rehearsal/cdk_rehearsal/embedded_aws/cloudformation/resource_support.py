@@ -99,12 +99,7 @@ def _find_support(resource_type: str) -> TypeSupport | None:
 
 
 def require_support(template: Mapping[str, Any]) -> None:
-    """
-    Make sure that the rehearsal implements all of a template.
-
-    Raises:
-        UnsupportedError: It does not; everything that it lacks is listed.
-    """
+    """Raise UnsupportedError with everything of a template that the rehearsal does not implement."""
     findings = sorted(set(_find_gaps(template)))
     if findings:
         raise UnsupportedError(findings)

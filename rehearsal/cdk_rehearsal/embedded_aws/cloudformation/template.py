@@ -25,16 +25,7 @@ class ResourceValues:
 
 
 class BoundTemplate:
-    """
-    A template whose parameters have values; it is the scope of its intrinsic functions.
-
-    Args:
-        template: The template.
-        services: Knows account and region, and makes public image parameters resolvable.
-        stack_name: Name of the stack.
-        stack_arn: ARN of the stack.
-        parameters: Values given for parameters. Default: their defaults.
-    """
+    """A template whose parameters have the given values or their defaults; the scope of its intrinsic functions."""
 
     def __init__(
         self,
@@ -77,12 +68,7 @@ class BoundTemplate:
         return frozenset(names & self.resources.keys())
 
     def require_order(self) -> None:
-        """
-        Make sure that the resources can be created in some order.
-
-        Raises:
-            AssemblyError: They depend on each other in a circle.
-        """
+        """Raise AssemblyError where resources depend on each other in a circle."""
         left = {name: set(self.dependencies(name)) for name in self.resources}
         while left:
             ready = {name for name, needs in left.items() if not needs & left.keys()}

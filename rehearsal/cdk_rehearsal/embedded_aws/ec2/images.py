@@ -16,13 +16,7 @@ _UNKNOWN_IMAGE_USER = "ec2-user"
 
 
 class ImageCatalogue:
-    """
-    Knows the images of the lab.
-
-    Args:
-        place: Account and region.
-        login_users: Image id -> login user, for the user's own images. Others have `ec2-user`.
-    """
+    """The images of the lab, with the login users of the user's own: `ec2-user` where none is given."""
 
     def __init__(self, place: Place, login_users: Mapping[str, str]) -> None:
         self._ec2 = ec2_backends[place.account][place.region]
@@ -32,12 +26,7 @@ class ImageCatalogue:
         self._parts: dict[str, frozenset[ImagePart]] = {}
 
     def seed_parameter(self, name: str) -> str:
-        """
-        Make a public image parameter resolvable, and return the image id.
-
-        Raises:
-            AssemblyError: The name is not one of a known family of public image parameters.
-        """
+        """Make a public image parameter of a known family resolvable, and return the image id."""
         existing = self._ssm._parameters.get(name)  # noqa: SLF001 - AWS lets nobody write below /aws
         user = find_login_user(name)
         if user is None:

@@ -22,18 +22,7 @@ _PREFIX = "You must use a valid fully-formed launch template. "
 
 
 def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, faults: Sequence[LaunchFault]) -> None:
-    """
-    Make sure that a new group could launch its template.
-
-    Args:
-        group: The group.
-        data: Its launch template.
-        place: Account and region.
-        faults: What goes wrong on purpose.
-
-    Raises:
-        ValueError: EC2 would refuse; the message is Auto Scaling's.
-    """
+    """Raise ValueError, with Auto Scaling's message, where EC2 would not launch the template of a new group."""
     zone = (list(group.zones) or [""])[0]
     planted = (
         fault.to_error(instance_type=str(data.get("InstanceType", "")), zone=zone).message

@@ -34,13 +34,7 @@ _STATE_REASONS = ("Client.", "Server.")
 
 
 class LaunchError(Exception):
-    """
-    EC2 refused to launch an instance.
-
-    Attributes:
-        code: EC2's error code.
-        message: EC2's message.
-    """
+    """A launch that EC2 refused, with EC2's code and message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")

@@ -26,12 +26,7 @@ def collect_tags(group: ScalingGroup, data: Mapping[str, Any]) -> dict[str, str]
     """
     Return the tags of an instance: the launch template's, then those that its group propagates.
 
-    Args:
-        group: The group that launches.
-        data: Data of its launch template.
-
-    Raises:
-        LaunchError: Instance metadata is to show the tags, and a key is not fit for a URL (EC2 User Guide).
+    A key that is not fit for a URL is refused where instance metadata shows the tags (EC2 User Guide).
     """
     tags = {
         tag["Key"]: tag["Value"]
@@ -69,12 +64,6 @@ class InstanceLauncher:
     """
     Launches instances.
 
-    Args:
-        place: Where.
-        principals: Mints each instance's credentials.
-        images: Login user and parts of each image.
-        label: Returns what calls of an instance are counted as, by its tags and the name of its group.
-
     Attributes:
         lustre: The file systems that instances find beside EFS.
         admits_volume: Tells whether Auto Scaling may make a volume with a key, given by its ARN.
@@ -108,16 +97,7 @@ class InstanceLauncher:
         return data
 
     def launch(self, group: ScalingGroup, fault: LaunchFault | None = None) -> Machine:
-        """
-        Launch one instance of a group.
-
-        Args:
-            group: The group.
-            fault: What goes wrong on purpose. Default: nothing.
-
-        Raises:
-            LaunchError: EC2 refused.
-        """
+        """Launch one instance of a group; raise LaunchError where EC2 refuses."""
         try:
             data = self.describe_template(group)
             subnet = self._choose_subnet(group)
@@ -143,12 +123,7 @@ class InstanceLauncher:
         self._place.client("ec2").terminate_instances(InstanceIds=[instance_id])
 
     def free_address(self, subnet_id: str) -> str:
-        """
-        Return the lowest free address of a subnet that AWS does not keep for itself.
-
-        Raises:
-            LaunchError: There is none.
-        """
+        """Return the lowest free address of a subnet that AWS does not keep for itself."""
         ec2 = self._place.client("ec2")
         network = ipaddress.IPv4Network(ec2.describe_subnets(SubnetIds=[subnet_id])["Subnets"][0]["CidrBlock"])
         pages = ec2.get_paginator("describe_network_interfaces").paginate(

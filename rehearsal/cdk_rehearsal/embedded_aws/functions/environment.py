@@ -23,15 +23,7 @@ _LOG_TAIL = 64_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """
-    How one invocation ended.
-
-    Attributes:
-        seconds: How long it took.
-        result: What the handler returned, as JSON.
-        error: Why it failed; empty when it did not.
-        log: Last characters of what it printed.
-    """
+    """How one invocation ended: the handler's result, the error or an empty text, and the end of what it printed."""
 
     seconds: float
     result: Any
@@ -41,18 +33,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Function:
-    """
-    A function as it was created.
-
-    Attributes:
-        name: Its name.
-        arn: Its ARN.
-        handler: `module.function`.
-        timeout: Time after which an invocation is killed, in seconds.
-        memory: Memory size in MiB; told to the function, not enforced.
-        environment: Its own variables and the runtime's.
-        code: Folder of the unpacked zip.
-    """
+    """A function as it was created: timeout in seconds, memory in MiB, which it is told and which is not enforced."""
 
     name: str
     arn: str
@@ -64,13 +45,7 @@ class Function:
 
 
 class ExecutionEnvironment:
-    """
-    Runs a function's code in a process of its own, reused like a warm environment.
-
-    Args:
-        function: What to run.
-        runtime: Folder with the packages of the runtime, from `link_runtime`.
-    """
+    """Runs a function's code in a process of its own, reused like a warm environment."""
 
     def __init__(self, function: Function, runtime: Path) -> None:
         self._function = function

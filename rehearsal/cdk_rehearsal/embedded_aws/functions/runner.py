@@ -27,14 +27,7 @@ _MOST_LINES = 1_000
 
 
 class FunctionLog:
-    """
-    The log of one function.
-
-    Args:
-        place: Where it is.
-        runtime: The function's environment, which has its role's credentials and the stream's name.
-        log_group: Name of its log group.
-    """
+    """The log of one function, written with its role's credentials, which its runtime environment holds."""
 
     def __init__(self, place: Place, runtime: Mapping[str, str], log_group: str) -> None:
         self._logs: Any = place.client_as(
@@ -48,12 +41,7 @@ class FunctionLog:
         self._has_stream = False
 
     def write(self, text: str) -> None:
-        """
-        Write a line a log event.
-
-        Raises:
-            ClientError: The role may not.
-        """
+        """Write a line a log event; raise ClientError where the role may not."""
         now = int(time.time() * 1000)
         events = [{"timestamp": now, "message": line} for line in text.splitlines() if line.strip()]
         if not events:
@@ -111,14 +99,7 @@ class Invocation:
 
 
 class FunctionRunner:
-    """
-    Runs the functions of the lab.
-
-    Args:
-        observations: Where invocations are told.
-        retry_seconds: Pauses before the retries of a failed asynchronous invocation.
-        loses_answers: Whether each invocation fails after it has done its work. Default: none does.
-    """
+    """Runs the functions of the lab; where `loses_answers`, each invocation fails after it has done its work."""
 
     def __init__(
         self,
@@ -187,15 +168,7 @@ class FunctionRunner:
         """
         Accept an event of another service, as the asynchronous `Invoke` does.
 
-        Args:
-            function_arn: Which function.
-            event: Its event, JSON.
-            source: Short name of the service, for the record.
-            principal: The service's principal name.
-            source_arn: The topic or rule.
-
-        Returns:
-            Whether the function's resource policy admits the service; when not, the refusal is recorded.
+        Return whether the function's resource policy admits the service; when not, the refusal is recorded.
         """
         name = function_arn.split(":")[6]
         account = source_arn.split(":")[4]
@@ -215,12 +188,7 @@ class FunctionRunner:
         return True
 
     def invoke_for_operator(self, function_arn: str, event: Any, *, source: str) -> None:
-        """
-        Accept an event of who deploys the stack, whose own rights and not the function's policy admit it.
-
-        Raises:
-            ValueError: There is no such function.
-        """
+        """Accept an event of who deploys the stack, whose own rights and not the function's policy admit it."""
         with self._lock:
             function = self._functions.get(function_arn.split(":")[6])
         if function is None:

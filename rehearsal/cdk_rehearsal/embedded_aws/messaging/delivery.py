@@ -19,11 +19,6 @@ class Delivery:
     A target that refuses is not tried again: the message goes to the dead-letter queue at once, or is dropped where
     there is none (SNS developer guide, "Amazon SNS dead-letter queues"; EventBridge user guide, "Using dead-letter
     queues to process undelivered events"). What a function fails on after it was invoked is Lambda's to keep.
-
-    Args:
-        place: Where functions, topics and queues are.
-        functions: The functions.
-        gatekeeper: Knows the policies of topics, queues and keys.
     """
 
     def __init__(self, place: Place, functions: FunctionRunner, gatekeeper: Gatekeeper) -> None:
@@ -34,15 +29,7 @@ class Delivery:
     def deliver_message(
         self, function_arn: str, notification: Mapping[str, Any], subscription_arn: str, dead_letters: str
     ) -> None:
-        """
-        Deliver a message of a topic to a function.
-
-        Args:
-            function_arn: Which function.
-            notification: The message, with its topic.
-            subscription_arn: By which the function has it.
-            dead_letters: ARN of the subscription's dead-letter queue; empty without one.
-        """
+        """Deliver a message of a topic to a function; the ARN of the dead-letter queue is empty without one."""
         record = {
             "EventSource": "aws:sns",
             "EventVersion": "1.0",
@@ -55,14 +42,9 @@ class Delivery:
 
     def deliver_event(self, target: Mapping[str, Any], event: Mapping[str, Any], rule_arn: str) -> None:
         """
-        Deliver an event to a target of a rule.
+        Deliver an event to a function or topic, the target of a rule.
 
         Of the attributes that EventBridge gives a dead letter, this one has the two that name rule and target.
-
-        Args:
-            target: The target, a function or a topic.
-            event: The event.
-            rule_arn: The rule.
         """
         is_topic = target["Arn"].split(":")[2] == "sns"
         if self._publish(target, event) if is_topic else self._invoke(target["Arn"], event, "events", rule_arn):

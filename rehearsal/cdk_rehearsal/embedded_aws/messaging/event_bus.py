@@ -24,16 +24,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def require_pattern(pattern: Any, path: str = "EventPattern") -> None:
-    """
-    Make sure that a pattern is one, and can be matched here.
-
-    Args:
-        pattern: The pattern, or a part of it.
-        path: Where the part is in the template, for the error.
-
-    Raises:
-        AssemblyError: It is not, or it uses what is not implemented.
-    """
+    """Raise AssemblyError, with the path in the template, for what is no pattern or cannot be matched here."""
     if not isinstance(pattern, Mapping) or not pattern:
         raise AssemblyError(f"{path} must be an object with keys, got {pattern!r}; name what must match")
     for key, part in pattern.items():
@@ -124,12 +115,8 @@ def transform(event: Mapping[str, Any], transformer: Mapping[str, Any]) -> str:
     """
     Return the text that a target's input transformer makes of an event.
 
-    Args:
-        event: The event.
-        transformer: `InputPathsMap`, whose paths name one field each, and `InputTemplate`, a JSON string.
-
-    Raises:
-        AssemblyError: The template is no JSON string, or names what has no path.
+    The paths of `InputPathsMap` name one field each. Raise AssemblyError where `InputTemplate` is no JSON string, or
+    names what has no path.
     """
     template = transformer["InputTemplate"]
     paths = transformer.get("InputPathsMap", {})
@@ -148,14 +135,7 @@ def _find(event: Mapping[str, Any], path: str) -> Any:
 
 
 class EventBus:
-    """
-    Knows the rules with a pattern.
-
-    Args:
-        place: Where the rules are; their state is read there at each event.
-        deliver: Takes target, event and rule ARN.
-        observations: Told every event. Default: nobody is.
-    """
+    """Matches events with the rules that have a pattern; their state is read at each event."""
 
     def __init__(self, place: Place, deliver: EventDelivery, observations: Observations | None = None) -> None:
         self._place = place
@@ -165,12 +145,7 @@ class EventBus:
         self._patterns: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def add_rule(self, name: str, arn: str, pattern: Mapping[str, Any]) -> None:
-        """
-        Begin to match events with a rule.
-
-        Raises:
-            AssemblyError: The pattern uses what is not implemented.
-        """
+        """Begin to match events with a rule; raise AssemblyError for a pattern that is not implemented."""
         require_pattern(pattern)
         with self._lock:
             self._patterns[name, arn] = pattern
@@ -206,10 +181,6 @@ def install_event_delivery(bus: EventBus, place: Place) -> None:
     Replace moto's `PutEvents`, which knows neither functions nor topics.
 
     As with EventBridge, the call ends before anything is delivered.
-
-    Args:
-        bus: Knows the rules of the stack.
-        place: Where it is.
     """
 
     def put_events(self: EventsBackend, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -230,12 +201,7 @@ _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 
 
 def parse_rate(expression: str) -> int:
-    """
-    Return the minutes of a rate expression.
-
-    Raises:
-        AssemblyError: The expression is not a rate.
-    """
+    """Return the minutes of a rate expression; raise AssemblyError for any other expression."""
     match = _RATE.fullmatch(expression)
     if match is None or int(match[1]) < 1:
         raise AssemblyError(
@@ -245,14 +211,7 @@ def parse_rate(expression: str) -> int:
 
 
 class Schedule:
-    """
-    Runs the rules of the lab.
-
-    Args:
-        place: Where the rules are; their state is read there at each tick, so that a disabled rule is silent.
-        deliver: Takes target, event and rule ARN.
-        minute_seconds: Length of a minute, in seconds. Default: 60.
-    """
+    """Runs the rules with a rate, in minutes of so many seconds; a rule that is disabled at a tick is silent."""
 
     def __init__(self, place: Place, deliver: EventDelivery, minute_seconds: float = 60.0) -> None:
         self._place = place

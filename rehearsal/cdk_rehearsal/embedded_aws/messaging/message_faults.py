@@ -28,13 +28,7 @@ class MessageFaults:
 
 
 class MessageDisturbance:
-    """
-    Passes messages on with their faults.
-
-    Args:
-        faults: What is done to them.
-        observations: Where a lost message is told.
-    """
+    """Passes messages on with their faults."""
 
     def __init__(self, faults: MessageFaults, observations: Observations) -> None:
         self._faults = faults
@@ -48,9 +42,7 @@ class MessageDisturbance:
         """
         Deliver a message of a queue or topic: never, once or twice; now, or behind the next one.
 
-        Args:
-            channel: Name of the queue or topic.
-            deliver: Delivers the message; called in this thread or in another one.
+        `deliver` is called in this thread or in another one.
         """
         with self._lock:
             is_lost = self._faults.lose_first and channel not in self._begun

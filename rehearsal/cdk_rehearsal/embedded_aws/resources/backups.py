@@ -104,12 +104,6 @@ def list_backup_calls(arn: str) -> Iterator[Call]:
 
     AWS Backup Developer Guide, "Managed policies": what custom roles need for Amazon EFS and for Amazon DynamoDB. Of a
     table, an account has one of two kinds of backups, by its age and what it opted in to: DynamoDB's or AWS Backup's.
-
-    Args:
-        arn: The resource.
-
-    Raises:
-        ValueError: It is of a service whose backups nobody has looked up.
     """
     service, name = arn.split(":")[2], arn.rpartition("/")[2]
     if service == "elasticfilesystem":

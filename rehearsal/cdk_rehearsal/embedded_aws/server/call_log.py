@@ -74,12 +74,7 @@ class CallLog:
             return tuple(self._calls)
 
     def count(self, *, until: float | None = None) -> CallCounts:
-        """
-        Count the calls of nodes and functions.
-
-        Args:
-            until: Monotonic time after which calls are left out. Default: all are counted.
-        """
+        """Count the calls of nodes and functions, those that ended up to a monotonic time or all."""
         calls = [call for call in self.all() if (until is None or call.at <= until) and not _is_of_platform(call)]
         return CallCounts(
             total=len(calls),

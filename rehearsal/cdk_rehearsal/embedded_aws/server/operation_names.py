@@ -18,20 +18,7 @@ _MODEL_NAMES = {"elasticfilesystem": "efs", "monitoring": "cloudwatch"}
 def name_operation(  # noqa: PLR0917 - a request has these parts
     service: str, method: str, path: str, query: str, target: str, body: bytes
 ) -> str:
-    """
-    Name the operation of a request.
-
-    Args:
-        service: Signing name of the service.
-        method: HTTP method.
-        path: Path of the URL.
-        query: Query string of the URL.
-        target: The `X-Amz-Target` header, empty without one.
-        body: The body.
-
-    Returns:
-        The operation, `Unknown` when the models do not know it.
-    """
+    """Name the operation of a request to a service, by its signing name; `Unknown` when the models do not know it."""
     if service == session_manager.SERVICE:
         return session_manager.name_channel_operation(method, path) or UNKNOWN_OPERATION
     if target:

@@ -84,16 +84,7 @@ def is_signature_valid(request: SignedRequest, authorization: Authorization, sec
 
 
 def read_parameters(service: str, request: SignedRequest) -> Mapping[str, Any]:
-    """
-    Return the parameters of a request.
-
-    Args:
-        service: Signing name of the service.
-        request: The request: JSON, a form, or S3's path and query.
-
-    Returns:
-        The parameters by the API's names; of a form those on the top level, each a text.
-    """
+    """Return the parameters of a request by the API's names; of a form those on the top level, each a text."""
     query = {name: values[0] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
     if service == "s3":
         bucket, _, key = unquote(request.path).lstrip("/").partition("/")

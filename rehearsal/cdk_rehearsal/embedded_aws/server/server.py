@@ -35,14 +35,7 @@ Refusal = tuple[int, dict[str, str], bytes]
 
 
 def word_refusal(service: str, request: SignedRequest, denial: Denial) -> Refusal:
-    """
-    Return the answer to a call that is not allowed.
-
-    Args:
-        service: Signing name of the service.
-        request: The call.
-        denial: Why it is refused.
-    """
+    """Return the answer to a call that is not allowed, in the protocol of the service."""
     if "x-amz-target" in request.headers or request.body[:1] == b"{":
         return _word_json(service, denial)
     if service == "s3":

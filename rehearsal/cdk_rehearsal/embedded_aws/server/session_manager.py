@@ -57,18 +57,7 @@ class SessionManager:
         self._sessions: dict[str, _Session] = {}
 
     def answer(self, operation: str, name: str, path: str, body: bytes) -> tuple[int, Iterable[bytes]]:
-        """
-        Answer a call.
-
-        Args:
-            operation: `service.Operation`.
-            name: Who calls: the instance id of a node.
-            path: The request's path.
-            body: The request's body, JSON or empty.
-
-        Returns:
-            HTTP status and body; that of an open control channel goes on.
-        """
+        """Return HTTP status and body for the call of a node; the body of an open control channel goes on."""
         try:
             document = json.loads(body or b"{}")
             result = self._act(operation, name, path, document)

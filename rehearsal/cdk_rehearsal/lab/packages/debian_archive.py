@@ -47,14 +47,7 @@ def _describe(path: Path) -> str:
 
 
 class DebianArchive(HttpService):
-    """
-    Serves a folder; its `url` is what a list of sources names.
-
-    Args:
-        address: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        folder: Packages with their index, of `write_index`.
-    """
+    """Serves a folder with the index of `write_index`; its `url` is what a list of sources names."""
 
     def __init__(self, address: str, port: int, folder: Path) -> None:
         super().__init__(address, port, partial(_Handler, directory=str(folder)), "/")

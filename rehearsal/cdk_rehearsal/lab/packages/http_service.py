@@ -8,15 +8,7 @@ from typing import Any, Self
 
 
 class HttpService:
-    """
-    Serves requests while it is entered.
-
-    Args:
-        address: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        handler: Makes the handler of a request, as `http.server` calls it.
-        path: Of the service's own URL.
-    """
+    """Serves requests while it is entered, on a free port when the port is 0."""
 
     def __init__(self, address: str, port: int, handler: Callable[..., BaseHTTPRequestHandler], path: str) -> None:
         self._server = ThreadingHTTPServer((address, port), handler)

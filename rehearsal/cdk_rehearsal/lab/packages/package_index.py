@@ -28,12 +28,9 @@ _SOURCE = re.compile(r"(?P<name>.+)-\d[^-]*\.(?:tar\.gz|zip)")
 
 class PackageIndex(HttpService):
     """
-    Serves folders; its `url` is pip's `index-url`.
+    Serves wheels and sources of folders; its `url` is pip's `index-url`.
 
-    Args:
-        address: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        folders: Hold wheels and sources; their other files are not served. Of a file in two of them the first counts.
+    Of a file in two of them the first counts.
     """
 
     def __init__(self, address: str, port: int, folders: Sequence[Path]) -> None:
