@@ -27,6 +27,12 @@ class Fleet(Stack):
         vpc = ec2.Vpc(self, "Vpc", max_azs=1, nat_gateways=0, restrict_default_security_group=False)
         ready = CfnWaitConditionHandle(self, "Ready")
         user_data = ec2.UserData.for_linux()
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSSMManagedInstanceCore")],
+        )
         template = ec2.LaunchTemplate(
             self,
             "Template",
@@ -34,7 +40,7 @@ class Fleet(Stack):
             machine_image=ec2.MachineImage.latest_amazon_linux2023(),
             security_group=ec2.SecurityGroup(self, "Web", vpc=vpc),
             user_data=user_data,
-            role=iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com")),
+            role=role,
             require_imdsv2=True,
         )
         group = autoscaling.AutoScalingGroup(
