@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
 from deeplearning_rehearsal.cases.format.data_objects import DataObject
+from deeplearning_rehearsal.cases.format.expectations import Need, Seen
 from deeplearning_rehearsal.cases.format.target import Target
 from deeplearning_rehearsal.cases.format.trigger import Trigger
 from deeplearning_rehearsal.options import Expectation
@@ -60,62 +61,6 @@ class Injection:
 
     def __str__(self) -> str:
         return self.do if self.target is None else f"{self.do} {self.target}"
-
-
-@dataclass(frozen=True)
-class Seen:
-    """
-    What must hold at the end; None and empty ask for nothing.
-
-    Attributes:
-        stack: Status of the stack.
-        requested: Nodes asked for, master included.
-        formed: Nodes of the last membership, master included; the end is waited for until it has them.
-        generation_at_least: Lowest generation of the last membership.
-        reason_contains: Texts in the reason: the stack's where it fails, the state item's where it forms.
-        timeline_contains: Texts on the timeline, which prove that the fault was met and answered.
-        accuracy_at_least: Lowest held-out accuracy.
-        within_seconds: Longest time from the cause, a failed launch or the first injection, to the stack's failure.
-        recovery_seconds_at_most: Longest time from the last injection that a world of ranks felt to new progress.
-        lost_commits_at_most: Most commits whose progress had to be made again.
-        replacement_joins: Whether a machine launched after the first injection must be a member, and trains.
-        identical_files: Whether the targets' files must be the same, byte for byte, as before the injection.
-        launches_at_most: Most machines that were launched in all, by which an endless replacement is found.
-        calls_within_bound: Whether the nodes' AWS calls must keep to the bound of an undisturbed formation.
-        object_reads_at_most: Most objects that were read from S3 in all, by which one knows that staging did not begin
-            anew.
-        data_complete: Sources of data that every node must have, byte for byte as S3 holds them.
-        needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; a node
-            may have such data whole or not at all.
-        denied: Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
-        environment: What must have become of the environment, as the report says it: `built`, `kept` or `failed`.
-        environment_says: Texts in what the master says of the environment.
-        status_says: Texts in what `deeplearning-cdk status` says of the cluster.
-        commands: Shell lines that must succeed on the master at the end, in the login user's shell.
-    """
-
-    stack: str | None = None
-    requested: int | None = None
-    formed: int | None = None
-    generation_at_least: int | None = None
-    reason_contains: tuple[str, ...] = ()
-    timeline_contains: tuple[str, ...] = ()
-    accuracy_at_least: float | None = None
-    within_seconds: float | None = None
-    recovery_seconds_at_most: float | None = None
-    lost_commits_at_most: int | None = None
-    replacement_joins: bool = False
-    identical_files: bool = False
-    launches_at_most: int | None = None
-    calls_within_bound: bool = False
-    object_reads_at_most: int | None = None
-    data_complete: tuple[str, ...] = ()
-    needs_failed: Mapping[str, str] = field(default_factory=dict)
-    denied: tuple[str, ...] = ()
-    environment: str | None = None
-    environment_says: tuple[str, ...] = ()
-    status_says: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,3 +131,15 @@ class Case:
     def needs_synthesis(self) -> bool:
         """Whether it needs a stack of its own."""
         return bool(self.context) or self.is_elastic
+
+    def meets(self, need: Need) -> bool:
+        """Tell whether the case is what an expectation needs."""
+        forms, is_injected = self.expect != "failed", bool(self.injections)
+        return {
+            Need.NOTHING: True,
+            Need.FORMS: forms,
+            Need.TRAINS: self.expect == "trained",
+            Need.FAILS: not forms and (is_injected or bool(self.cloud.launch_faults)),
+            Need.ELASTIC: self.is_elastic and is_injected,
+            Need.REPAIRS: forms and is_injected,
+        }[need]

@@ -8,9 +8,10 @@ import tomllib
 from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
 from deeplearning_rehearsal.cases.format.action_words import ACTION_WORDS
-from deeplearning_rehearsal.cases.format.case import Case, CloudFaults, Injection, Seen
+from deeplearning_rehearsal.cases.format.case import Case, CloudFaults, Injection
 from deeplearning_rehearsal.cases.format.data_objects import ARCHIVE_ENDINGS, DataObject
-from deeplearning_rehearsal.cases.format.expectations import read_seen
+from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, list_asked
+from deeplearning_rehearsal.cases.format.seen_reader import read_seen
 from deeplearning_rehearsal.cases.format.small_data import SMALL_DATA
 from deeplearning_rehearsal.cases.format.target import Target, parse_target
 from deeplearning_rehearsal.cases.format.toml_table import CaseError, Table
@@ -188,12 +189,11 @@ def _read_target(table: Table) -> Target:
 
 def _require_sense(case: Case, table: Table) -> None:
     """Refuse what contradicts itself: it would never be seen, or hold whatever happens."""
-    seen, is_trained = case.seen, case.expect == "trained"
     if not case.injections and not case.cloud.is_any and not case.context and case.nodes is None:
         table.refuse("inject", "must be given unless [cloud], context or nodes make the case")
     if case.nodes is not None and "workers.desired_capacity" in case.context:
         table.refuse("nodes", "must be left out with context.'workers.desired_capacity'; keep one of the two")
-    if case.job != "digits" and not is_trained:
+    if case.job != "digits" and case.expect != "trained":
         table.refuse("job", f"must be left out with expect = {case.expect!r}, which trains nothing")
     _require_sense_of_launchers(case, table)
     if case.arguments and not case.is_elastic:
@@ -205,7 +205,7 @@ def _require_sense(case: Case, table: Table) -> None:
             table.refuse(f"inject[{index}].when", "must not wait for training unless job = 'elastic'")
         if injection.when.kind == "pause" and index == 0:
             table.refuse("inject[0].when", "must not be a pause, which counts from the injection before")
-    _require_sense_of_seen(case, seen, table)
+    _require_sense_of_seen(case, table)
 
 
 def _require_sense_of_launchers(case: Case, table: Table) -> None:
@@ -215,24 +215,10 @@ def _require_sense_of_launchers(case: Case, table: Table) -> None:
         table.refuse("launchers", f"must hold only {', '.join(TRIAL_NAMES)}, got {sorted(unknown)}")
 
 
-def _require_sense_of_seen(case: Case, seen: Seen, table: Table) -> None:
-    is_elastic, is_failed, is_injected = case.is_elastic, case.expect == "failed", bool(case.injections)
-    has_cause = is_injected or bool(case.cloud.launch_faults)
-    needs: dict[str, tuple[bool, str]] = {
-        "accuracy_at_least": (case.expect == "trained", "expect = 'trained'"),
-        "within_seconds": (is_failed and has_cause, "expect = 'failed', and an injection or a launch fault"),
-        "recovery_seconds_at_most": (is_elastic and is_injected, "job = 'elastic' and an injection"),
-        "lost_commits_at_most": (is_elastic and is_injected, "job = 'elastic' and an injection"),
-        "replacement_joins": (not is_failed and is_injected, "a cluster that forms, and an injection"),
-        "identical_files": (not is_failed and is_injected, "a cluster that forms, and an injection"),
-        "formed": (not is_failed, "a cluster that forms"),
-        "generation_at_least": (not is_failed, "a cluster that forms"),
-        "calls_within_bound": (not is_failed, "a cluster that forms"),
-    }
-    of_nodes = ("data_complete", "needs_failed", "object_reads_at_most", "environment", "environment_says")
-    needs |= dict.fromkeys((*of_nodes, "status_says", "commands"), (not is_failed, "a cluster that forms"))
-    for key, (is_given, need) in needs.items():
-        if getattr(seen, key) not in (None, False, (), {}) and not is_given:
-            table.refuse(f"seen.{key}", f"must be left out: it needs {need}")
-    if seen == Seen():
+def _require_sense_of_seen(case: Case, table: Table) -> None:
+    asked = list_asked(case.seen)
+    for key in asked:
+        if not case.meets(need := EXPECTATIONS[key].need):
+            table.refuse(f"seen.{key}", f"must be left out: it needs {need.value}")
+    if not asked:
         table.refuse("seen", "must name at least one expectation; without one the case shows nothing")

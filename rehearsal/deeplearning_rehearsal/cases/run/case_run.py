@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Sight, judge_seen
 from deeplearning_rehearsal.cases.run.actions import Actions
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
 from deeplearning_rehearsal.cases.run.master_commands import run_commands
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles
 from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
-from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob
-from deeplearning_rehearsal.cases.verdict.findings import Sight, judge_seen
-from deeplearning_rehearsal.cases.verdict.needs_sight import NeedsSight, await_needs, look_at_needs
-from deeplearning_rehearsal.cases.verdict.recovery import Recovery, measure_recovery
+from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Recovery, measure_recovery
+from deeplearning_rehearsal.cases.verdict.needs_sight import await_needs, look_at_needs
 from deeplearning_rehearsal.cases.verdict.status_page import await_status
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
 from deeplearning_rehearsal.cluster_fleet import find_master

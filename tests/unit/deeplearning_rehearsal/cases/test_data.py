@@ -15,15 +15,15 @@ import pytest
 import tomllib
 
 from deeplearning_contract.data_sets import DATA_SETS
-from deeplearning_rehearsal.cases.format.case import Case, Seen
+from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.data_objects import DIGEST_COMMAND, DataObject, digest_tree
+from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Seen, Sight, judge_seen
 from deeplearning_rehearsal.cases.format.toml_table import CaseError
 from deeplearning_rehearsal.cases.format.trigger import is_due, parse_trigger
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.run.data_upload import put_objects
-from deeplearning_rehearsal.cases.verdict.findings import Sight, judge_seen
-from deeplearning_rehearsal.cases.verdict.needs_sight import NeedsSight, list_sources, look_at_needs
+from deeplearning_rehearsal.cases.verdict.needs_sight import list_sources, look_at_needs
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 OBJECT = DataObject("bucket", "coco.tar", files=10, file_bytes=100)

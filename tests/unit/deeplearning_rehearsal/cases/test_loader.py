@@ -10,8 +10,9 @@ import tomllib
 from cdk_rehearsal.embedded_aws import CloudOptions
 from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.action_words import ACTION_WORDS
-from deeplearning_rehearsal.cases.format.case import Case, Seen
+from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, parse_case, read_case
+from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, Seen, list_asked
 from deeplearning_rehearsal.cases.format.toml_table import CaseError
 from deeplearning_rehearsal.cases.run.actions import Actions
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
@@ -124,6 +125,11 @@ def test_the_promised_cases_are_there() -> None:
 
 def test_every_action_that_a_file_may_name_is_carried_out() -> None:
     assert set(Actions.carriers()) == set(ACTION_WORDS)
+
+
+def test_every_expectation_is_asked_by_a_case() -> None:
+    asked = {key for path in list_cases() for key in list_asked(read_case(path).seen)}
+    assert set(EXPECTATIONS) == asked
 
 
 def test_a_file_becomes_a_case() -> None:

@@ -20,7 +20,7 @@ from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
 from deeplearning_rehearsal.cases.run.injector import Injected
 from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
-from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob, Step
+from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Step
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.report.assessment import Evidence
 
