@@ -1,26 +1,41 @@
-"""A fault case as data: what is injected, when, and what must be seen."""
+"""A fault case as data: what is injected, when, and what must be seen; the TOML of a file is read into these."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
-from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
-from deeplearning_rehearsal.cases.format.data_objects import DataObject
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.cases.format.account import AccountBucket, DataObject
 from deeplearning_rehearsal.cases.format.expectations import Need, Seen
-from deeplearning_rehearsal.cases.format.target import Target
-from deeplearning_rehearsal.cases.format.trigger import Trigger
+from deeplearning_rehearsal.cases.format.triggers import Target, Trigger
 from deeplearning_rehearsal.options import Expectation
 
 Job = Literal["digits", "elastic", "launchers"]
+MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
+
+
+class CaseError(UnavailableError):
+    """A case file cannot be carried out; the message names file and key."""
+
+
+class LaunchFaultWords(TypedDict):
+    """Arguments of the embedded AWS's `LaunchFault`, with the role of a group in place of its tags."""
+
+    code: str
+    role: NotRequired[str]
+    message: NotRequired[str]
+    ordinals: NotRequired[frozenset[int]]
+    from_ordinal: NotRequired[int]
+    at_creation: NotRequired[bool]
 
 
 @dataclass(frozen=True)
 class CloudFaults:
     """
-    What goes wrong on the side of AWS from the beginning.
+    The table `[cloud]`: what goes wrong on the side of AWS from the beginning.
 
     Attributes:
-        launch_faults: Launches that fail, as arguments of the embedded AWS's `LaunchFault`.
+        launch_faults: Launches that fail.
         lose_notifications: Whether every message of Auto Scaling is lost.
         notification_gap: From the creation of a group to the set-up of its notifications, in seconds. None: as always.
         messages: Names of the message faults: `duplicate`, `reorder`, `lose_first`.
@@ -29,12 +44,16 @@ class CloudFaults:
             second, and two, before it tries again.
     """
 
-    launch_faults: tuple[Mapping[str, Any], ...] = ()
+    launch_faults: tuple[LaunchFaultWords, ...] = ()
     lose_notifications: bool = False
     notification_gap: float | None = None
     messages: frozenset[str] = frozenset()
     object_seconds: float = 0.0
     lose_answers: bool = False
+
+    def __post_init__(self) -> None:
+        if unknown := self.messages - set(MESSAGE_FAULTS):
+            raise ValueError(f"messages must hold only {', '.join(MESSAGE_FAULTS)}, got {sorted(unknown)}")
 
     @property
     def is_any(self) -> bool:
@@ -66,10 +85,9 @@ class Injection:
 @dataclass(frozen=True)
 class Case:
     """
-    A fault case.
+    A fault case: a file's tables and keys.
 
     Attributes:
-        name: Name of its file.
         title: What it shows, in a sentence.
         faults: Rows of the fault catalogue.
         context: CDK context of its stack.
@@ -79,9 +97,7 @@ class Case:
         job: `digits` starts a job when all is quiet; `elastic` is the cluster's own run script; `launchers` tries each.
         arguments: Arguments of the elastic job's program.
         minutes: Time after which it gives up.
-        cloud: What goes wrong on the side of AWS.
         injections: What is injected, in order.
-        seen: What must hold at the end.
         objects: What S3 holds before the stack is created.
         buckets: Buckets that the account has before, beside those of the objects.
         launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
@@ -89,21 +105,21 @@ class Case:
         fresh_environment: Whether the nodes find no environment that an earlier rehearsal made.
         alone: Whether it takes the whole machine, or is long beside another case.
         after: Case that leaves what this one needs; rehearsed together, it goes first. Empty for none.
+        name: Name of its file.
     """
 
-    name: str
     title: str
-    faults: tuple[int, ...]
-    context: Mapping[str, Any]
-    nodes: int | None
-    gpus_per_node: int
     expect: Expectation
-    job: Job
-    arguments: tuple[str, ...]
-    minutes: float
-    cloud: CloudFaults
-    injections: tuple[Injection, ...]
-    seen: Seen
+    faults: tuple[int, ...] = ()
+    context: Mapping[str, Any] = field(default_factory=dict)
+    nodes: int | None = None
+    gpus_per_node: int = 1
+    job: Job = "digits"
+    arguments: tuple[str, ...] = ()
+    minutes: float = 8.0
+    cloud: CloudFaults = field(default_factory=CloudFaults)
+    injections: tuple[Injection, ...] = ()
+    seen: Seen = field(default_factory=Seen)
     objects: tuple[DataObject, ...] = ()
     buckets: tuple[AccountBucket, ...] = ()
     launchers: tuple[str, ...] = ()
@@ -111,6 +127,7 @@ class Case:
     fresh_environment: bool = False
     alone: bool = False
     after: str = ""
+    name: str = ""
 
     @property
     def is_alone(self) -> bool:

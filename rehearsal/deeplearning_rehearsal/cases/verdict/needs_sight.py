@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.names import DATA_DIRECTORY, PROVISION_FILE
+from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.data_objects import DIGEST_COMMAND, DataObject, digest_tree
 from deeplearning_rehearsal.cases.format.expectations import ABSENT, NeedsSight
 from deeplearning_rehearsal.checks.contract_check import Nodes
 

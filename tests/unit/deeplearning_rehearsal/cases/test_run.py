@@ -13,7 +13,7 @@ from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_rehearsal.cases.format.case_file import parse_case
-from deeplearning_rehearsal.cases.format.target import Target, parse_target
+from deeplearning_rehearsal.cases.format.triggers import Target, parse_target
 from deeplearning_rehearsal.cases.run import elastic_program, settling
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
