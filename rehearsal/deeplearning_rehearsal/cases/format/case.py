@@ -130,6 +130,12 @@ class Case:
     name: str = ""
 
     @property
+    def asked_nodes(self) -> int | None:
+        """Nodes that it asks for, master included; None where only the app knows."""
+        workers = self.context.get("workers.desired_capacity")
+        return self.nodes if workers is None else int(workers) + 1
+
+    @property
     def is_alone(self) -> bool:
         """Whether nothing may run beside it: it says so, or measures how fast training goes on."""
         return self.alone or self.seen.recovery_seconds_at_most is not None

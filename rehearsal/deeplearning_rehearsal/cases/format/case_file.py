@@ -9,6 +9,7 @@ import tomllib
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, list_asked
 from deeplearning_rehearsal.cases.format.toml_reader import read_words
+from deeplearning_rehearsal.checks.training import MINIMUM_ACCURACY
 from deeplearning_rehearsal.launchers.trials import TRIAL_NAMES
 
 FOLDER = Path(__file__).parents[1]
@@ -61,11 +62,24 @@ def parse_case(values: dict[str, Any], path: Path) -> Case:
         CaseError: It cannot be carried out; the message names file and key.
     """
     try:
-        case = replace(read_words(values), name=path.stem)
+        case = _fill_defaults(replace(read_words(values), name=path.stem))
         _require_sense(case)
     except ValueError as error:
         raise CaseError(f"{path.name}: {error}") from error
     return case
+
+
+def _fill_defaults(case: Case) -> Case:
+    """Add what is expected of any such case, unless the file says otherwise: all nodes form, training is accurate."""
+    defaults: dict[str, Any] = {}
+    if case.expect == "failed":
+        defaults["stack"] = "ROLLBACK_COMPLETE"
+    if case.expect in {"trained", "formed"}:
+        defaults["formed"] = case.asked_nodes
+    if case.expect == "trained":
+        defaults["accuracy_at_least"] = MINIMUM_ACCURACY
+    missing = {key: value for key, value in defaults.items() if getattr(case.seen, key) is None}
+    return replace(case, seen=replace(case.seen, **missing))
 
 
 def _require_sense(case: Case) -> None:

@@ -106,6 +106,7 @@ ACTIONS_WITHOUT_A_CASE = {
     "fail_instance": "A machine that runs and is found dead: in cases it has lost its power before.",
 }
 CASES = [read_case(path) for path in list_cases()]
+FORMED, TRAINED, FAILED = (f'title = "x"\nexpect = "{word}"\n' for word in ("formed", "trained", "failed"))
 NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
 
 
@@ -151,7 +152,20 @@ def test_a_file_becomes_a_case() -> None:
     assert (str(first), first.when.values) == ("power_off worker 2", {"commits": 2, "ranks": 4})
     assert first.options == {"found_dead_after": None}
     assert (str(second), second.when.values, second.options) == ("set_workers", {"seconds": 2.5}, {"count": 4})
-    assert case.seen == Seen(formed=4, recovery_seconds_at_most=15.0)
+    assert case.seen == Seen(formed=4, accuracy_at_least=0.9, recovery_seconds_at_most=15.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        (f'{TRAINED}context = {{ "workers.desired_capacity" = 2 }}', Seen(formed=3, accuracy_at_least=0.9)),
+        (f"{FORMED}nodes = 2\n[seen]\nformed = 1", Seen(formed=1)),
+        (f"{TRAINED}nodes = 2\n[seen]\naccuracy_at_least = 0.5", Seen(formed=2, accuracy_at_least=0.5)),
+        (f"{FAILED}nodes = 2", Seen(stack="ROLLBACK_COMPLETE")),
+    ],
+)
+def test_what_is_expected_of_any_such_case_needs_no_key(text: str, seen: Seen) -> None:
+    assert _parse(text).seen == seen
 
 
 def test_the_faults_of_the_cloud_reach_its_options() -> None:
@@ -213,7 +227,6 @@ def test_a_wrong_key_or_value_is_refused_by_its_name(old: str, new: str, message
     assert message in str(refused.value)
 
 
-FORMED, TRAINED, FAILED = (f'title = "x"\nexpect = "{word}"\n' for word in ("formed", "trained", "failed"))
 POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
 
 
@@ -236,7 +249,7 @@ POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
             f'{TRAINED}job = "elastic"\ncontext = {{ "master.run_script" = "r" }}\n[seen]\nformed = 2',
             "context.'master.run_script' must be left out with job = 'elastic'",
         ),
-        (f"{FORMED}nodes = 2\n[seen]", "seen must name at least one expectation"),
+        (f"{FORMED}[cloud]\nlose_answers = true\n[seen]", "seen must name at least one expectation"),
         (f"{FAILED}nodes = 2\n[seen]\nformed = 2", "seen.formed must be left out: it needs a cluster that forms"),
         (f"{FORMED}nodes = 2\n[seen]\naccuracy_at_least = 0.9", "it needs expect = 'trained'"),
         (f"{FAILED}nodes = 2\n[seen]\nwithin_seconds = 60", "seen.within_seconds must be left out"),

@@ -235,6 +235,7 @@ def test_the_report_tells_what_was_not_injected_and_what_did_not_strike(
     problems = run._report(_evidence()).problems
     assert problems == (
         "the number of nodes formed is 2 is expected, found: 0",
+        "the held-out accuracy is at least 0.9 is expected, found: none",
         "power_off worker 1 was never injected: 'formed' never came",
     )
     run.injector.injected.append(replace(_injected(run, 1.0), problem="no such machine"))
