@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from deeplearning_rehearsal.cases.verdict.elastic import Recovery
-from deeplearning_rehearsal.cases.verdict.status_page import join_lines
+from deeplearning_rehearsal.cases.verdict.user_view import join_lines
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
 Status = Literal["CREATE_COMPLETE", "ROLLBACK_COMPLETE"]

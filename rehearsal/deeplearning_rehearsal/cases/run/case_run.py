@@ -9,13 +9,12 @@ from deeplearning_rehearsal.cases.format.actions import ACTIONS, Actions
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Sight, judge_seen
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
-from deeplearning_rehearsal.cases.run.master_commands import run_commands
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles
 from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
 from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Recovery, measure_recovery
 from deeplearning_rehearsal.cases.verdict.needs_sight import await_needs, look_at_needs
-from deeplearning_rehearsal.cases.verdict.status_page import await_status
+from deeplearning_rehearsal.cases.verdict.user_view import await_status, run_commands
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
 from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
