@@ -13,9 +13,8 @@ from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
 from cdk_rehearsal.run.progress import tell
-from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
-from deeplearning_rehearsal.cases.format.toml_table import CaseError
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
 from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions

@@ -32,7 +32,7 @@ from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
-from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
+from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
 from deeplearning_rehearsal.cluster_fleet import make_fleet
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.options import RehearsalOptions

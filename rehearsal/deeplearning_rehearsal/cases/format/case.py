@@ -1,25 +1,41 @@
-"""A fault case as data: what is injected, when, and what must be seen."""
+"""A fault case as data: what is injected, when, and what must be seen; the TOML of a file is read into these."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
-from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
-from deeplearning_rehearsal.cases.format.data_objects import DataObject
-from deeplearning_rehearsal.cases.format.target import Target
-from deeplearning_rehearsal.cases.format.trigger import Trigger
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_rehearsal.cases.format.account import AccountBucket, DataObject
+from deeplearning_rehearsal.cases.format.expectations import Need, Seen
+from deeplearning_rehearsal.cases.format.triggers import Target, Trigger
 from deeplearning_rehearsal.options import Expectation
 
 Job = Literal["digits", "elastic", "launchers"]
+MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
+
+
+class CaseError(UnavailableError):
+    """A case file cannot be carried out; the message names file and key."""
+
+
+class LaunchFaultWords(TypedDict):
+    """Arguments of the embedded AWS's `LaunchFault`, with the role of a group in place of its tags."""
+
+    code: str
+    role: NotRequired[str]
+    message: NotRequired[str]
+    ordinals: NotRequired[frozenset[int]]
+    from_ordinal: NotRequired[int]
+    at_creation: NotRequired[bool]
 
 
 @dataclass(frozen=True)
 class CloudFaults:
     """
-    What goes wrong on the side of AWS from the beginning.
+    The table `[cloud]`: what goes wrong on the side of AWS from the beginning.
 
     Attributes:
-        launch_faults: Launches that fail, as arguments of the embedded AWS's `LaunchFault`.
+        launch_faults: Launches that fail.
         lose_notifications: Whether every message of Auto Scaling is lost.
         notification_gap: From the creation of a group to the set-up of its notifications, in seconds. None: as always.
         messages: Names of the message faults: `duplicate`, `reorder`, `lose_first`.
@@ -28,12 +44,16 @@ class CloudFaults:
             second, and two, before it tries again.
     """
 
-    launch_faults: tuple[Mapping[str, Any], ...] = ()
+    launch_faults: tuple[LaunchFaultWords, ...] = ()
     lose_notifications: bool = False
     notification_gap: float | None = None
     messages: frozenset[str] = frozenset()
     object_seconds: float = 0.0
     lose_answers: bool = False
+
+    def __post_init__(self) -> None:
+        if unknown := self.messages - set(MESSAGE_FAULTS):
+            raise ValueError(f"messages must hold only {', '.join(MESSAGE_FAULTS)}, got {sorted(unknown)}")
 
     @property
     def is_any(self) -> bool:
@@ -63,68 +83,11 @@ class Injection:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """
-    What must hold at the end; None and empty ask for nothing.
-
-    Attributes:
-        stack: Status of the stack.
-        requested: Nodes asked for, master included.
-        formed: Nodes of the last membership, master included; the end is waited for until it has them.
-        generation_at_least: Lowest generation of the last membership.
-        reason_contains: Texts in the reason: the stack's where it fails, the state item's where it forms.
-        timeline_contains: Texts on the timeline, which prove that the fault was met and answered.
-        accuracy_at_least: Lowest held-out accuracy.
-        within_seconds: Longest time from the cause, a failed launch or the first injection, to the stack's failure.
-        recovery_seconds_at_most: Longest time from the last injection that a world of ranks felt to new progress.
-        lost_commits_at_most: Most commits whose progress had to be made again.
-        replacement_joins: Whether a machine launched after the first injection must be a member, and trains.
-        identical_files: Whether the targets' files must be the same, byte for byte, as before the injection.
-        launches_at_most: Most machines that were launched in all, by which an endless replacement is found.
-        calls_within_bound: Whether the nodes' AWS calls must keep to the bound of an undisturbed formation.
-        object_reads_at_most: Most objects that were read from S3 in all, by which one knows that staging did not begin
-            anew.
-        data_complete: Sources of data that every node must have, byte for byte as S3 holds them.
-        needs_failed: What a node must say of steps that fail for good: `data:<name>` or `environment` -> text; a node
-            may have such data whole or not at all.
-        denied: Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
-        environment: What must have become of the environment, as the report says it: `built`, `kept` or `failed`.
-        environment_says: Texts in what the master says of the environment.
-        status_says: Texts in what `deeplearning-cdk status` says of the cluster.
-        commands: Shell lines that must succeed on the master at the end, in the login user's shell.
-    """
-
-    stack: str | None = None
-    requested: int | None = None
-    formed: int | None = None
-    generation_at_least: int | None = None
-    reason_contains: tuple[str, ...] = ()
-    timeline_contains: tuple[str, ...] = ()
-    accuracy_at_least: float | None = None
-    within_seconds: float | None = None
-    recovery_seconds_at_most: float | None = None
-    lost_commits_at_most: int | None = None
-    replacement_joins: bool = False
-    identical_files: bool = False
-    launches_at_most: int | None = None
-    calls_within_bound: bool = False
-    object_reads_at_most: int | None = None
-    data_complete: tuple[str, ...] = ()
-    needs_failed: Mapping[str, str] = field(default_factory=dict)
-    denied: tuple[str, ...] = ()
-    environment: str | None = None
-    environment_says: tuple[str, ...] = ()
-    status_says: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Case:
     """
-    A fault case.
+    A fault case: a file's tables and keys.
 
     Attributes:
-        name: Name of its file.
         title: What it shows, in a sentence.
         faults: Rows of the fault catalogue.
         context: CDK context of its stack.
@@ -134,9 +97,7 @@ class Case:
         job: `digits` starts a job when all is quiet; `elastic` is the cluster's own run script; `launchers` tries each.
         arguments: Arguments of the elastic job's program.
         minutes: Time after which it gives up.
-        cloud: What goes wrong on the side of AWS.
         injections: What is injected, in order.
-        seen: What must hold at the end.
         objects: What S3 holds before the stack is created.
         buckets: Buckets that the account has before, beside those of the objects.
         launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
@@ -144,21 +105,21 @@ class Case:
         fresh_environment: Whether the nodes find no environment that an earlier rehearsal made.
         alone: Whether it takes the whole machine, or is long beside another case.
         after: Case that leaves what this one needs; rehearsed together, it goes first. Empty for none.
+        name: Name of its file.
     """
 
-    name: str
     title: str
-    faults: tuple[int, ...]
-    context: Mapping[str, Any]
-    nodes: int | None
-    gpus_per_node: int
     expect: Expectation
-    job: Job
-    arguments: tuple[str, ...]
-    minutes: float
-    cloud: CloudFaults
-    injections: tuple[Injection, ...]
-    seen: Seen
+    faults: tuple[int, ...] = ()
+    context: Mapping[str, Any] = field(default_factory=dict)
+    nodes: int | None = None
+    gpus_per_node: int = 1
+    job: Job = "digits"
+    arguments: tuple[str, ...] = ()
+    minutes: float = 8.0
+    cloud: CloudFaults = field(default_factory=CloudFaults)
+    injections: tuple[Injection, ...] = ()
+    seen: Seen = field(default_factory=Seen)
     objects: tuple[DataObject, ...] = ()
     buckets: tuple[AccountBucket, ...] = ()
     launchers: tuple[str, ...] = ()
@@ -166,6 +127,13 @@ class Case:
     fresh_environment: bool = False
     alone: bool = False
     after: str = ""
+    name: str = ""
+
+    @property
+    def asked_nodes(self) -> int | None:
+        """Nodes that it asks for, master included; None where only the app knows."""
+        workers = self.context.get("workers.desired_capacity")
+        return self.nodes if workers is None else int(workers) + 1
 
     @property
     def is_alone(self) -> bool:
@@ -186,3 +154,15 @@ class Case:
     def needs_synthesis(self) -> bool:
         """Whether it needs a stack of its own."""
         return bool(self.context) or self.is_elastic
+
+    def meets(self, need: Need) -> bool:
+        """Tell whether the case is what an expectation needs."""
+        forms, is_injected = self.expect != "failed", bool(self.injections)
+        return {
+            Need.NOTHING: True,
+            Need.FORMS: forms,
+            Need.TRAINS: self.expect == "trained",
+            Need.FAILS: not forms and (is_injected or bool(self.cloud.launch_faults)),
+            Need.ELASTIC: self.is_elastic and is_injected,
+            Need.REPAIRS: forms and is_injected,
+        }[need]

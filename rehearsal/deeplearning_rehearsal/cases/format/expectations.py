@@ -1,57 +1,321 @@
-"""Reads the table `[seen]` of a case file."""
+"""The expectations of a case: a row each, from which the reader of `[seen]`, its checks and the verdict follow."""
 
-from deeplearning_rehearsal.cases.format.case import Seen
-from deeplearning_rehearsal.cases.format.toml_table import Table
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-STATUSES = ("CREATE_COMPLETE", "ROLLBACK_COMPLETE")
-ENVIRONMENTS = ("built", "kept", "failed")
+from deeplearning_rehearsal.cases.verdict.elastic import Recovery
+from deeplearning_rehearsal.cases.verdict.user_view import join_lines
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport
+
+Status = Literal["CREATE_COMPLETE", "ROLLBACK_COMPLETE"]
+EnvironmentState = Literal["built", "kept", "failed"]
+Flag = Literal[True]
+"""True or left out: that something does not hold is never promised."""
+_Number = TypeVar("_Number", int, float)
+ABSENT = "absent"
+"""In place of a digest, where nothing is in place."""
 
 
-def read_seen(table: Table) -> Seen:
+@dataclass(frozen=True)
+class NeedsSight:
     """
-    Read what must be seen.
+    The data and the environment that jobs need, as nodes have them.
 
-    Raises:
-        CaseError: A key is unknown, or its value of another type.
+    Attributes:
+        steps: Node -> step -> what the node says of it.
+        trees: Source of data -> node -> digest of the files in place; `absent` where there are none.
+        expected: Source of data -> digest of what S3 holds.
     """
-    seen = Seen(
-        stack=table.choose("stack", STATUSES) if table.has("stack") else None,
-        requested=table.find("requested", int),
-        formed=table.find("formed", int),
-        generation_at_least=table.find("generation_at_least", int),
-        reason_contains=table.items("reason_contains", str),
-        timeline_contains=table.items("timeline_contains", str),
-        accuracy_at_least=table.find("accuracy_at_least", float),
-        within_seconds=table.find("within_seconds", float),
-        recovery_seconds_at_most=table.find("recovery_seconds_at_most", float),
-        lost_commits_at_most=table.find("lost_commits_at_most", int),
-        replacement_joins=_read_flag(table, "replacement_joins"),
-        identical_files=_read_flag(table, "identical_files"),
-        launches_at_most=table.find("launches_at_most", int),
-        calls_within_bound=_read_flag(table, "calls_within_bound"),
-        object_reads_at_most=table.find("object_reads_at_most", int),
-        data_complete=table.items("data_complete", str),
-        needs_failed=_read_texts(table, "needs_failed"),
-        denied=table.items("denied", str),
-        environment=table.choose("environment", ENVIRONMENTS) if table.has("environment") else None,
-        environment_says=table.items("environment_says", str),
-        status_says=table.items("status_says", str),
-        commands=table.items("commands", str),
+
+    steps: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    trees: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    expected: Mapping[str, str] = field(default_factory=dict)
+
+    def find_incomplete(self, name: str) -> dict[str, str]:
+        """Return node -> what is there of a source, of the nodes that have it not as S3 has."""
+        found = self.trees.get(name, {})
+        wrong = {node: digest for node, digest in found.items() if digest != self.expected.get(name)}
+        return wrong or ({} if found else {"any node": ABSENT})
+
+    def find_failure(self, step: str) -> str:
+        """Return what a node says of a step that failed for good; empty where none did."""
+        failed = (steps.get(step, {}) for steps in self.steps.values())
+        return next((str(s.get("detail")) for s in failed if s.get("state") == "failed" and s.get("final")), "")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """
+    Observations of a rehearsed case.
+
+    Attributes:
+        reason: The stack's reason, and the state item's.
+        formed: Nodes of the last membership, master included.
+        launches: Machines launched in all.
+        accuracy: Held-out accuracy; None without training.
+        failure_seconds: From the cause to the stack's failure; None when either is missing.
+        recoveries: What each injection did to the elastic job, those that it felt.
+        replacements: Members that were launched after the first injection.
+        changed_files: Instance id -> files that changed, of nodes that were to stay the same.
+        calls: AWS calls of the nodes until they formed.
+        call_bound: The most that they may make; None when the cluster did not form.
+        object_reads: Objects read from S3 in all.
+        denials: Actions that policies denied, with what was said.
+        environment: None where none was declared, or nobody could say.
+        status: Page of `deeplearning-cdk status`.
+        commands: Shell lines that the master has run -> why one did not succeed.
+    """
+
+    stack: str = ""
+    reason: str = ""
+    requested: int = 0
+    formed: int = 0
+    generation: int = 0
+    launches: int = 0
+    timeline: tuple[str, ...] = ()
+    accuracy: float | None = None
+    failure_seconds: float | None = None
+    recoveries: tuple[Recovery, ...] = ()
+    replacements: tuple[str, ...] = ()
+    is_elastic: bool = False
+    changed_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calls: int = 0
+    call_bound: int | None = None
+    needs: NeedsSight = field(default_factory=NeedsSight)
+    object_reads: int = 0
+    denials: Mapping[str, str] = field(default_factory=dict)
+    environment: EnvironmentReport | None = None
+    status: str = ""
+    commands: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def environment_state(self) -> str:
+        """State of the environment; empty where nobody could say."""
+        return "" if self.environment is None else self.environment.state
+
+    @property
+    def environment_detail(self) -> str:
+        """What the master says of the environment; empty where nobody could say."""
+        return "" if self.environment is None else self.environment.detail
+
+    @property
+    def status_words(self) -> str:
+        """The status in one line."""
+        return join_lines(self.status)
+
+    @property
+    def recovery_seconds(self) -> float | None:
+        """The longest recovery; None when nothing was felt, or one recovery never came."""
+        return _worst([recovery.seconds for recovery in self.recoveries])
+
+    @property
+    def lost_commits(self) -> int | None:
+        """The most commits that one fault cost; None when nothing was felt, or training never went on."""
+        return _worst([recovery.lost_commits for recovery in self.recoveries])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An expectation, whether it held, and what was found."""
+
+    expectation: str
+    is_held: bool
+    found: str
+
+
+class Need(str, Enum):
+    """What a case must be for an expectation to say anything about it."""
+
+    NOTHING = "nothing"
+    FORMS = "a cluster that forms"
+    TRAINS = "expect = 'trained'"
+    FAILS = "expect = 'failed', and an injection or a launch fault"
+    ELASTIC = "job = 'elastic' and an injection"
+    REPAIRS = "a cluster that forms, and an injection"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """
+    A row of `EXPECTATIONS`.
+
+    Attributes:
+        judge: Judges a value of the case file; of a list or a table each entry.
+        need: Without it the expectation would never be met, or hold whatever happens.
+    """
+
+    judge: Callable[[Any, Sight], Finding]
+    need: Need = Need.NOTHING
+
+
+def _figure(
+    says: str, holds: Callable[[Any, Any], bool], subject: str, name: str, need: Need = Need.NOTHING
+) -> Expectation:
+    def judge(value: Any, sight: Sight) -> Finding:
+        found = getattr(sight, name)
+        return Finding(says.format(subject, value), found is not None and holds(found, value), _show(found))
+
+    return Expectation(judge, need)
+
+
+_equals = partial(_figure, "{} is {}", operator.eq)
+_at_least = partial(_figure, "{} is at least {:g}", operator.ge)
+_at_most = partial(_figure, "{} is at most {:g}", operator.le)
+
+
+def _texts(says: str, name: str, need: Need = Need.NOTHING) -> Expectation:
+    def judge(text: str, sight: Sight) -> Finding:
+        found = getattr(sight, name)
+        return Finding(says.format(text), text in found, repr(found))
+
+    return Expectation(judge, need)
+
+
+def _judge_timeline(text: str, sight: Sight) -> Finding:
+    closest = next((line for line in sight.timeline if text in line), None)
+    found = f"none of {len(sight.timeline)} lines" if closest is None else closest
+    return Finding(f"the timeline says {text!r}", closest is not None, found)
+
+
+def _judge_replacement(_: Flag, sight: Sight) -> Finding:
+    if not sight.replacements:
+        return Finding("a replacement joins", is_held=False, found="no member was launched after the first injection")
+    found = ", ".join(sight.replacements)
+    if not sight.is_elastic:
+        return Finding("a replacement joins", is_held=True, found=found)
+    sizes = [recovery.sizes_after for recovery in sight.recoveries]
+    has_trained = any(recovery.has_regained_size for recovery in sight.recoveries)
+    return Finding("a replacement joins and trains", has_trained, f"{found}; sizes of later worlds {sizes}")
+
+
+def _judge_files(_: Flag, sight: Sight) -> Finding:
+    changed = {name: paths for name, paths in sight.changed_files.items() if paths}
+    is_held = bool(sight.changed_files) and not changed
+    found = "; ".join(f"{name}: {', '.join(paths[:9])}" for name, paths in changed.items())
+    return Finding("files are identical", is_held, found or f"{len(sight.changed_files)} nodes compared")
+
+
+def _judge_calls(_: Flag, sight: Sight) -> Finding:
+    bound = sight.call_bound
+    is_held = bound is not None and sight.calls <= bound
+    return Finding(f"the nodes make at most {bound} AWS calls", is_held, str(sight.calls))
+
+
+def _judge_data(name: str, sight: Sight) -> Finding:
+    wrong = sight.needs.find_incomplete(name)
+    found = "; ".join(f"{node}: {digest}" for node, digest in wrong.items())
+    return Finding(
+        f"data {name} is on every node as in S3", not wrong, found or f"{len(sight.needs.trees[name])} nodes have it"
     )
-    table.finish()
-    return seen
 
 
-def _read_flag(table: Table, key: str) -> bool:
-    is_asked = table.get(key, bool, default=False)
-    if table.has(key) and not is_asked:
-        table.refuse(key, "must be true or left out: that it does not hold is never promised")
-    return is_asked
+def _judge_failure(entry: tuple[str, str], sight: Sight) -> Finding:
+    (step, text), needs = entry, sight.needs
+    said = needs.find_failure(step)
+    name = step.partition("data:")[2]
+    half = [node for node, digest in needs.trees.get(name, {}).items() if digest not in (ABSENT, needs.expected[name])]
+    found = f"{said!r}{f', and half of it in place on {half}' if half else ''}"
+    return Finding(f"{step} fails with {text!r} and leaves nothing half-done", text in said and not half, found)
 
 
-def _read_texts(table: Table, key: str) -> dict[str, str]:
-    entries = table.get(key, dict, {})
-    for name, text in entries.items():
-        if not isinstance(text, str):
-            table.refuse(key, f"must be a table whose entries are each a text, got {name} = {text!r}")
-    return dict(entries)
+def _judge_denial(action: str, sight: Sight) -> Finding:
+    return Finding(f"{action} is denied", action in sight.denials, sight.denials.get(action, "it was not"))
+
+
+def _judge_command(line: str, sight: Sight) -> Finding:
+    found = sight.commands.get(line, "it was not run")
+    return Finding(f"`{line}` succeeds on the master", not found, found or "status 0")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """
+    The table `[seen]`: what must hold at the end, a row of `EXPECTATIONS` each.
+
+    None and empty ask for nothing. Nodes are counted with the master, times are in seconds.
+    """
+
+    stack: Annotated[Status | None, _equals("the stack", "stack")] = None
+    requested: Annotated[int | None, _equals("the number of nodes requested", "requested")] = None
+    # The end is waited for until the membership has them.
+    formed: Annotated[int | None, _equals("the number of nodes formed", "formed", Need.FORMS)] = None
+    generation_at_least: Annotated[int | None, _at_least("the generation", "generation", Need.FORMS)] = None
+    accuracy_at_least: Annotated[float | None, _at_least("the held-out accuracy", "accuracy", Need.TRAINS)] = None
+    # From the cause, a failed launch or the first injection, to the stack's failure.
+    within_seconds: Annotated[
+        float | None, _at_most("the time in seconds from cause to failure", "failure_seconds", Need.FAILS)
+    ] = None
+    # From the last injection that a world of ranks felt to new progress.
+    recovery_seconds_at_most: Annotated[
+        float | None, _at_most("the time in seconds until training goes on", "recovery_seconds", Need.ELASTIC)
+    ] = None
+    # Commits whose progress had to be made again.
+    lost_commits_at_most: Annotated[
+        int | None, _at_most("the number of commits lost", "lost_commits", Need.ELASTIC)
+    ] = None
+    # Finds out that staging begins anew.
+    object_reads_at_most: Annotated[
+        int | None, _at_most("the number of objects read from S3", "object_reads", Need.FORMS)
+    ] = None
+    # Finds an endless replacement.
+    launches_at_most: Annotated[int | None, _at_most("the number of machines launched", "launches")] = None
+    environment: Annotated[EnvironmentState | None, _equals("the environment", "environment_state", Need.FORMS)] = None
+    reason_contains: Annotated[tuple[str, ...], _texts("the reason says {!r}", "reason")] = ()
+    timeline_contains: Annotated[tuple[str, ...], Expectation(_judge_timeline)] = ()
+    environment_says: Annotated[
+        tuple[str, ...], _texts("the master says {!r} of the environment", "environment_detail", Need.FORMS)
+    ] = ()
+    status_says: Annotated[tuple[str, ...], _texts("the status says {!r}", "status_words", Need.FORMS)] = ()
+    # A machine launched after the first injection is a member, and trains.
+    replacement_joins: Annotated[Flag | None, Expectation(_judge_replacement, Need.REPAIRS)] = None
+    # The files of the targets are the same, byte for byte, as before the injection.
+    identical_files: Annotated[Flag | None, Expectation(_judge_files, Need.REPAIRS)] = None
+    # The nodes' AWS calls keep to the bound of an undisturbed formation.
+    calls_within_bound: Annotated[Flag | None, Expectation(_judge_calls, Need.FORMS)] = None
+    # Sources of data that every node has, byte for byte as S3 holds them.
+    data_complete: Annotated[tuple[str, ...], Expectation(_judge_data, Need.FORMS)] = ()
+    # `data:<name>` or `environment` -> text with which it fails for good; such data is there whole or not at all.
+    needs_failed: Annotated[Mapping[str, str], Expectation(_judge_failure, Need.FORMS)] = field(default_factory=dict)
+    # Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
+    denied: Annotated[tuple[str, ...], Expectation(_judge_denial)] = ()
+    # Shell lines that succeed on the master at the end, in the login user's shell.
+    commands: Annotated[tuple[str, ...], Expectation(_judge_command, Need.FORMS)] = ()
+
+
+EXPECTATIONS: Mapping[str, Expectation] = {
+    key: hint.__metadata__[0] for key, hint in get_type_hints(Seen, include_extras=True).items()
+}
+
+
+def list_asked(seen: Seen) -> Mapping[str, tuple[Any, ...]]:
+    """Return the expectations that a case has, each with its values: one, or the entries of its list or table."""
+    asked = {key: _list_entries(getattr(seen, key)) for key in EXPECTATIONS}
+    return {key: entries for key, entries in asked.items() if entries}
+
+
+def judge_seen(seen: Seen, sight: Sight) -> tuple[Finding, ...]:
+    """Compare what was seen with what must be."""
+    return tuple(
+        EXPECTATIONS[key].judge(entry, sight) for key, entries in list_asked(seen).items() for entry in entries
+    )
+
+
+def _list_entries(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        return tuple(value.items())
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def _worst(figures: list[_Number | None]) -> _Number | None:
+    known = [figure for figure in figures if figure is not None]
+    return max(known) if known and len(known) == len(figures) else None
+
+
+def _show(value: object) -> str:
+    if isinstance(value, float) and value != int(value):
+        return f"{value:.3f}"
+    return "none" if value is None else f"{value:g}" if isinstance(value, (int, float)) else str(value)

@@ -5,18 +5,16 @@ import time
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from deeplearning_rehearsal.cases.format.actions import ACTIONS, Actions
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.run.actions import Actions
+from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Sight, judge_seen
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
-from deeplearning_rehearsal.cases.run.master_commands import run_commands
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles
 from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
-from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob
-from deeplearning_rehearsal.cases.verdict.findings import Sight, judge_seen
-from deeplearning_rehearsal.cases.verdict.needs_sight import NeedsSight, await_needs, look_at_needs
-from deeplearning_rehearsal.cases.verdict.recovery import Recovery, measure_recovery
-from deeplearning_rehearsal.cases.verdict.status_page import await_status
+from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Recovery, measure_recovery
+from deeplearning_rehearsal.cases.verdict.needs_sight import await_needs, look_at_needs
+from deeplearning_rehearsal.cases.verdict.user_view import await_status, run_commands
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
 from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
@@ -25,7 +23,6 @@ from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, coun
 from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.report.outside_view import describe_outside
 
-_FELT_BY_TRAINING = frozenset({"power_off", "silence", "reboot", "fail_instance", "spot_notice"})
 _INTERVAL_SECONDS = 0.5
 _LAST_INJECTION_SECONDS = 20.0
 """After the end of training; an injection that waits for more progress then waits for ever."""
@@ -236,7 +233,7 @@ class CaseRun(ClusterRun):
 
     def _measure_recoveries(self, injected: list[Injected]) -> list[Recovery]:
         steps = self.job.steps() if self.case.is_elastic else ()
-        felt = [item for item in injected if item.injection.do in _FELT_BY_TRAINING]
+        felt = [item for item in injected if ACTIONS[item.injection.do].stops_ranks]
         recoveries = [measure_recovery(steps, item.epoch) for item in felt]
         return [recovery for recovery in recoveries if recovery.size_before]
 

@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from cdk_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
-from cdk_rehearsal.embedded_aws.place import Place
 from deeplearning_contract.names import ROLE_TAG
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.toml_table import CaseError
-from deeplearning_rehearsal.cases.run.bucket_upload import put_buckets
-from deeplearning_rehearsal.cases.run.data_upload import put_objects
+from deeplearning_rehearsal.cases.format.account import fill_account
+from deeplearning_rehearsal.cases.format.case import Case, CaseError, LaunchFaultWords
 from deeplearning_rehearsal.checks.metric_names import require_known_metric
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
@@ -38,13 +36,8 @@ def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str], kept: Ke
     if case is None:
         return options
     cloud = case.cloud
-
-    def prepare(place: Place) -> None:
-        put_objects(place, case.objects)
-        put_buckets(place, case.buckets, kept)
-
     try:
-        faults = tuple(LaunchFault(**fault) for fault in cloud.launch_faults)
+        faults = tuple(map(_make_launch_fault, cloud.launch_faults))
     except ValueError as error:
         raise CaseError(f"{case.name}.toml: cloud.launch_faults: {error}") from error
     gap = options.pace.notification_gap if cloud.notification_gap is None else cloud.notification_gap
@@ -57,5 +50,11 @@ def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str], kept: Ke
         object_seconds=cloud.object_seconds,
         lose_answers=cloud.lose_answers,
         retry_seconds=_QUICK_RETRIES if cloud.lose_answers else options.retry_seconds,
-        prepare=prepare,
+        prepare=lambda place: fill_account(place, case.objects, case.buckets, kept),
     )
+
+
+def _make_launch_fault(words: LaunchFaultWords) -> LaunchFault:
+    arguments: dict[str, Any] = {**words}
+    role = arguments.pop("role", None)
+    return LaunchFault(**arguments, tags={} if role is None else {ROLE_TAG: role})

@@ -9,7 +9,7 @@ from typing import Self
 
 from cdk_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.cases.format.case import Injection
-from deeplearning_rehearsal.cases.format.trigger import Situation, is_due
+from deeplearning_rehearsal.cases.format.triggers import Situation
 
 _INTERVAL_SECONDS = 0.1
 
@@ -95,7 +95,7 @@ class Injector:
 
     def _await(self, injection: Injection) -> bool:
         begin = self._clock()
-        while not is_due(injection.when, self._situation, self._clock() - begin):
+        while not injection.when.is_due(self._situation, self._clock() - begin):
             if self._stop.wait(self._interval):
                 return False
         return True

@@ -12,8 +12,8 @@ from cdk_rehearsal.run.fleet import Fleet
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import CLUSTER_TAG, PROVISION_FILE, ROLE_TAG
-from deeplearning_rehearsal.cases.format.target import Target
-from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob
+from deeplearning_rehearsal.cases.format.triggers import Target
+from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob
 from deeplearning_rehearsal.checks.provision_watch import count_done
 
 _TABLE_TYPE = "AWS::DynamoDB::Table"

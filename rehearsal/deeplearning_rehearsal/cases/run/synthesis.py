@@ -1,19 +1,26 @@
-"""Synthesizes the stack of a case with the user's app, by the protocol between the CDK command line and apps."""
+"""What a case brings: its stack, synthesized with the user's app as the CDK command line does, and an elastic job."""
 
 import json
 import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.errors import PromiseError, UnavailableError
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.checks.training import example_folder
+from deeplearning_rehearsal.checks.training import DATA_MODULE, example_folder
+
+if TYPE_CHECKING:  # A command that only synthesizes needs no lab.
+    from cdk_rehearsal.lab import Lab
+    from cdk_rehearsal.machine import Machine
 
 ELASTIC_LAUNCHER = "run_elastic.sh"
 ELASTIC_PROGRAM = "train_elastic.py"
+LOGIN_USER_ID = 1000
+"""Of the first user of an image, which is its login user."""
 _ENVIRONMENT = "software.environment"
 _WORDS = ("horovod", "none")
 """What an environment may be without a file."""
@@ -53,6 +60,30 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
     if answer.returncode != 0:
         raise PromiseError(f"{case.name}: the app failed: {answer.stderr.strip()[-600:]}")
     return assembly
+
+
+def prepare_machines(case: Case | None, lab: "Lab", digits: Callable[[], Path]) -> "Callable[[Machine], None] | None":
+    """
+    Return what is done before a machine boots: for an elastic job its program goes to the shared file system.
+
+    The file system then belongs to the login user, as it must where a user has put files on it before.
+
+    Args:
+        digits: Returns what the program trains on.
+    """
+    if case is None or not case.is_elastic:
+        return None
+
+    def copy_program(machine: "Machine") -> None:
+        for file_system in machine.mount_targets:
+            folder = lab.file_system(file_system)
+            for source in (*(example_folder() / name for name in (DATA_MODULE, ELASTIC_PROGRAM)), digits()):
+                if not (folder / source.name).exists():
+                    (folder / source.name).write_bytes(source.read_bytes())
+                    for path in (folder, folder / source.name):
+                        os.chown(path, LOGIN_USER_ID, LOGIN_USER_ID)
+
+    return copy_program
 
 
 def _read_own_context(file: Path) -> dict[str, Any]:

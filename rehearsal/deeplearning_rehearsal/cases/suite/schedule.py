@@ -11,6 +11,7 @@ _SPARE_MIB = 2048
 _NODE_MIB = 1900
 _CLOUD_MIB = 700
 _UNKNOWN_SECONDS = 60.0
+_UNKNOWN_NODES = 4
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def estimate(case: Case, last: Result | None) -> Wanted:
         case: The case.
         last: Its last result.
     """
-    nodes = 0 if case.expect == "failed" else case.nodes or int(case.context.get("workers.desired_capacity", 3)) + 1
+    nodes = 0 if case.expect == "failed" else case.asked_nodes or _UNKNOWN_NODES
     usual = {"seconds": _UNKNOWN_SECONDS, "peak_memory_mib": _CLOUD_MIB + nodes * _NODE_MIB}
     known = usual | ({} if last is None else {name: last[name] for name in usual if last.get(name)})
     return Wanted(case.name, known["seconds"], int(known["peak_memory_mib"]), case.is_alone, case.after)

@@ -3,20 +3,18 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.names import DATA_DIRECTORY, PROVISION_FILE
+from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.data_objects import DIGEST_COMMAND, DataObject, digest_tree
+from deeplearning_rehearsal.cases.format.expectations import ABSENT, NeedsSight
 from deeplearning_rehearsal.checks.contract_check import Nodes
 
 _INTERVAL_SECONDS = 0.5
 _DIGEST_SECONDS = 120.0
-ABSENT = "absent"
-"""In place of a digest, where nothing is in place."""
 
 
 class NodesWithDisks(Nodes, Protocol):
@@ -24,33 +22,6 @@ class NodesWithDisks(Nodes, Protocol):
 
     def disk(self, instance_id: str) -> Path:
         """Return the folder under which a machine's files can be read."""
-
-
-@dataclass(frozen=True)
-class NeedsSight:
-    """
-    What was seen.
-
-    Attributes:
-        steps: Node -> step -> what the node says of it.
-        trees: Source of data -> node -> digest of the files in place; `absent` where there are none.
-        expected: Source of data -> digest of what S3 holds.
-    """
-
-    steps: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    trees: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    expected: Mapping[str, str] = field(default_factory=dict)
-
-    def find_incomplete(self, name: str) -> dict[str, str]:
-        """Return node -> what is there of a source, of the nodes that have it not as S3 has."""
-        found = self.trees.get(name, {})
-        wrong = {node: digest for node, digest in found.items() if digest != self.expected.get(name)}
-        return wrong or ({} if found else {"any node": ABSENT})
-
-    def find_failure(self, step: str) -> str:
-        """Return what a node says of a step that failed for good; empty where none did."""
-        failed = (steps.get(step, {}) for steps in self.steps.values())
-        return next((str(s.get("detail")) for s in failed if s.get("state") == "failed" and s.get("final")), "")
 
 
 def list_sources(case: Case) -> Mapping[str, DataObject]:

@@ -12,12 +12,10 @@ from cdk_rehearsal.embedded_aws import StackResource
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.node_faults import MetadataFault
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_rehearsal.cases.format.actions import POISON, Actions
 from deeplearning_rehearsal.cases.format.case import Injection
-from deeplearning_rehearsal.cases.format.target import parse_target
-from deeplearning_rehearsal.cases.format.trigger import parse_trigger
-from deeplearning_rehearsal.cases.run.actions import Actions
+from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
-from deeplearning_rehearsal.cases.run.poison import BODIES, send_poison
 
 
 class Recorder:
@@ -137,7 +135,7 @@ def test_a_line_that_fails_on_the_node_is_told(actions: Actions, recorder: Recor
 def test_a_reboot_after_which_no_agent_runs_is_told(
     actions: Actions, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deeplearning_rehearsal.cases.run.actions._AGENT_RETURNS_SECONDS", 0.0)
+    monkeypatch.setattr("deeplearning_rehearsal.cases.format.actions._AGENT_RETURNS_SECONDS", 0.0)
     monkeypatch.setattr(recorder, "reboot", lambda _instance_id: None)
     with pytest.raises(RehearsalError, match="the agent of i-2 must run again, it has logged nothing"):
         actions.act(_injection("reboot"), "i-2")
@@ -155,10 +153,10 @@ def test_poison_comes_to_every_queue_and_topic_of_the_stack() -> None:
         )
 
     aws: Any = Aws(Path())
-    send_poison(aws)
+    Actions(aws, aws, aws, Timeline(), NodeFiles(aws.disk)).act(_injection("send_poison"), "")
     assert aws.asked == [
-        *[("send_message", "https://queue", body) for body in BODIES],
-        *[("publish", "arn:topic", body) for body in BODIES],
+        *[("send_message", "https://queue", body) for body in POISON],
+        *[("publish", "arn:topic", body) for body in POISON],
     ]
 
 

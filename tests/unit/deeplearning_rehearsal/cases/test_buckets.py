@@ -12,14 +12,11 @@ import tomllib
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request
-from deeplearning_rehearsal.cases.format.account_bucket import AccountBucket
-from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.format.account import AccountBucket, fill_account
+from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import parse_case
-from deeplearning_rehearsal.cases.format.toml_table import CaseError
-from deeplearning_rehearsal.cases.run.bucket_upload import put_buckets
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
-from deeplearning_rehearsal.cases.run.master_commands import run_commands
-from deeplearning_rehearsal.cases.verdict.status_page import await_status
+from deeplearning_rehearsal.cases.verdict.user_view import await_status, run_commands
 
 CASE = """
 title = "The cache is of no use"
@@ -76,10 +73,10 @@ def test_buckets_are_there_with_policies_and_damaged_environments_before_the_sta
     place: Any = Account()
     make_cloud_options(case, {}, kept).prepare(place)
     assert [name for name, _ in place.calls] == [
-        *("create_bucket", "put_bucket_policy"),
-        *("create_bucket", "put_object", "put_object"),
+        *("create_bucket", "create_bucket"),
+        *("put_bucket_policy", "put_object", "put_object"),
     ]
-    assert [call["Bucket"] for _, call in place.calls] == ["team", "team", "other", "other", "other"]
+    assert [call["Bucket"] for _, call in place.calls] == ["team", "other", "team", "other", "other"]
     assert place.calls[0][1]["CreateBucketConfiguration"] == {"LocationConstraint": "eu-west-1"}
     assert place.calls[3][1] == {"Bucket": "other", "Key": "environments/k/f.tar", "Body": b"damaged"}
 
@@ -88,7 +85,7 @@ def test_a_bucket_of_nothing_is_only_made() -> None:
     place: Any = Account()
     place.region = "us-east-1"
     nothing: Any = None
-    put_buckets(place, [AccountBucket("team")], nothing)
+    fill_account(place, (), [AccountBucket("team")], nothing)
     assert place.calls == [("create_bucket", {"Bucket": "team"})]
 
 

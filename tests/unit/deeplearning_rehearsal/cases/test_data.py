@@ -15,15 +15,13 @@ import pytest
 import tomllib
 
 from deeplearning_contract.data_sets import DATA_SETS
-from deeplearning_rehearsal.cases.format.case import Case, Seen
+from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree, fill_account
+from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import parse_case
-from deeplearning_rehearsal.cases.format.data_objects import DIGEST_COMMAND, DataObject, digest_tree
-from deeplearning_rehearsal.cases.format.toml_table import CaseError
-from deeplearning_rehearsal.cases.format.trigger import is_due, parse_trigger
+from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Seen, Sight, judge_seen
+from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
-from deeplearning_rehearsal.cases.run.data_upload import put_objects
-from deeplearning_rehearsal.cases.verdict.findings import Sight, judge_seen
-from deeplearning_rehearsal.cases.verdict.needs_sight import NeedsSight, list_sources, look_at_needs
+from deeplearning_rehearsal.cases.verdict.needs_sight import list_sources, look_at_needs
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 OBJECT = DataObject("bucket", "coco.tar", files=10, file_bytes=100)
@@ -107,7 +105,7 @@ def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() ->
     options.prepare(place)
     bucket = {"Bucket": "bucket", "CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
     assert account.calls == [("create", bucket), ("coco.tar", *OBJECT.make_objects().values())]
-    put_objects(place, (OBJECT, replace(OBJECT, key="other.tar")))
+    fill_account(place, (OBJECT, replace(OBJECT, key="other.tar")), (), NOTHING_KEPT)
     assert [call[0] for call in account.calls[2:]] == ["create", "coco.tar", "other.tar"]
 
 
@@ -201,7 +199,7 @@ def test_a_failure_for_good_is_seen_only_with_its_words_and_nothing_in_place(tmp
 def test_a_moment_of_provisioning_comes_with_its_part() -> None:
     trigger = parse_trigger("master has 40 % of data:coco")
     assert trigger is not None
-    assert (str(trigger.target), trigger.step, trigger.part) == ("master", "data:coco", 0.4)
+    assert trigger.values == {"target": parse_target("master"), "step": "data:coco", "percent": 40}
 
     class Situation:
         part = 0.39
@@ -214,9 +212,9 @@ def test_a_moment_of_provisioning_comes_with_its_part() -> None:
             return self.part
 
     situation: Any = Situation()
-    assert not is_due(trigger, situation, 0.0)
+    assert not trigger.is_due(situation, 0.0)
     situation.part = 0.4
-    assert is_due(trigger, situation, 0.0)
+    assert trigger.is_due(situation, 0.0)
     assert parse_trigger("somebody has 40 % of data:coco") is None
 
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from deeplearning_rehearsal.cases.format.case import Seen
-from deeplearning_rehearsal.cases.verdict.findings import Sight, judge_seen
-from deeplearning_rehearsal.cases.verdict.recovery import Recovery
+from deeplearning_rehearsal.cases.format.expectations import Seen, Sight, judge_seen
+from deeplearning_rehearsal.cases.verdict.elastic import Recovery
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
 WENT_ON = Recovery(seconds=8.0, lost_commits=0, size_before=4, sizes_after=(3, 4))

@@ -9,8 +9,7 @@ import pytest
 from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.names import NodeRole
 from deeplearning_rehearsal.cases.format.case import Injection
-from deeplearning_rehearsal.cases.format.target import Target, parse_target
-from deeplearning_rehearsal.cases.format.trigger import Trigger, is_due, parse_trigger
+from deeplearning_rehearsal.cases.format.triggers import Target, Trigger, parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.injector import Injector
 
 
@@ -67,13 +66,13 @@ def test_a_moment_has_come_when_its_words_say_so(
     text: str, too_early: dict[str, object], due: dict[str, object]
 ) -> None:
     logs = {"logs": {"i-1": "reported joined"}} if "says" in text and "logs" not in due else {}
-    assert not is_due(_trigger(text), FakeSituation(**too_early), waited=99.0)
-    assert is_due(_trigger(text), FakeSituation(**due, **logs), waited=0.0)
+    assert not _trigger(text).is_due(FakeSituation(**too_early), waited=99.0)
+    assert _trigger(text).is_due(FakeSituation(**due, **logs), waited=0.0)
 
 
 def test_a_pause_counts_from_the_injection_before() -> None:
-    assert not is_due(_trigger("+2.5 s"), FakeSituation(), waited=2.4)
-    assert is_due(_trigger("+2.5 s"), FakeSituation(), waited=2.5)
+    assert not _trigger("+2.5 s").is_due(FakeSituation(), waited=2.4)
+    assert _trigger("+2.5 s").is_due(FakeSituation(), waited=2.5)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import tomllib
 
 from cdk_rehearsal.embedded_aws import CloudOptions
 from deeplearning_contract.names import ROLE_TAG
-from deeplearning_rehearsal.cases.format.action_words import ACTION_WORDS
-from deeplearning_rehearsal.cases.format.case import Case, Seen
+from deeplearning_rehearsal.cases.format.actions import ACTIONS
+from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, parse_case, read_case
-from deeplearning_rehearsal.cases.format.toml_table import CaseError
-from deeplearning_rehearsal.cases.run.actions import Actions
+from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, Seen, list_asked
+from deeplearning_rehearsal.cases.format.triggers import TRIGGERS
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
@@ -101,6 +101,12 @@ NO_ROWS = {
     "stop-after",
 }
 """Jobs, their data and software, a size, an image and types are no faults of the catalogue."""
+ACTIONS_WITHOUT_A_CASE = {
+    "restore": "A machine of which nothing is heard is replaced; tests of the lab restore one.",
+    "fail_instance": "A machine that runs and is found dead: in cases it has lost its power before.",
+}
+CASES = [read_case(path) for path in list_cases()]
+FORMED, TRAINED, FAILED = (f'title = "x"\nexpect = "{word}"\n' for word in ("formed", "trained", "failed"))
 NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
 
 
@@ -122,8 +128,15 @@ def test_the_promised_cases_are_there() -> None:
     assert {path.stem for path in list_cases()} >= PROMISED
 
 
-def test_every_action_that_a_file_may_name_is_carried_out() -> None:
-    assert set(Actions.carriers()) == set(ACTION_WORDS)
+def test_every_expectation_is_asked_by_a_case() -> None:
+    asked = {key for case in CASES for key in list_asked(case.seen)}
+    assert set(EXPECTATIONS) == asked
+
+
+def test_every_action_and_every_trigger_has_a_case_or_a_reason_to_be_without() -> None:
+    injections = [injection for case in CASES for injection in case.injections]
+    assert set(ACTIONS) - {injection.do for injection in injections} == set(ACTIONS_WITHOUT_A_CASE)
+    assert set(TRIGGERS) == {injection.when.kind for injection in injections}
 
 
 def test_a_file_becomes_a_case() -> None:
@@ -136,10 +149,23 @@ def test_a_file_becomes_a_case() -> None:
         5.0,
     )
     first, second = case.injections
-    assert (str(first), first.when.commits, first.when.ranks) == ("power_off worker 2", 2, 4)
+    assert (str(first), first.when.values) == ("power_off worker 2", {"commits": 2, "ranks": 4})
     assert first.options == {"found_dead_after": None}
-    assert (str(second), second.when.seconds, second.options) == ("set_workers", 2.5, {"count": 4})
-    assert case.seen == Seen(formed=4, recovery_seconds_at_most=15.0)
+    assert (str(second), second.when.values, second.options) == ("set_workers", {"seconds": 2.5}, {"count": 4})
+    assert case.seen == Seen(formed=4, accuracy_at_least=0.9, recovery_seconds_at_most=15.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        (f'{TRAINED}context = {{ "workers.desired_capacity" = 2 }}', Seen(formed=3, accuracy_at_least=0.9)),
+        (f"{FORMED}nodes = 2\n[seen]\nformed = 1", Seen(formed=1)),
+        (f"{TRAINED}nodes = 2\n[seen]\naccuracy_at_least = 0.5", Seen(formed=2, accuracy_at_least=0.5)),
+        (f"{FAILED}nodes = 2", Seen(stack="ROLLBACK_COMPLETE")),
+    ],
+)
+def test_what_is_expected_of_any_such_case_needs_no_key(text: str, seen: Seen) -> None:
+    assert _parse(text).seen == seen
 
 
 def test_the_faults_of_the_cloud_reach_its_options() -> None:
@@ -201,7 +227,6 @@ def test_a_wrong_key_or_value_is_refused_by_its_name(old: str, new: str, message
     assert message in str(refused.value)
 
 
-FORMED, TRAINED, FAILED = (f'title = "x"\nexpect = "{word}"\n' for word in ("formed", "trained", "failed"))
 POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
 
 
@@ -224,7 +249,7 @@ POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
             f'{TRAINED}job = "elastic"\ncontext = {{ "master.run_script" = "r" }}\n[seen]\nformed = 2',
             "context.'master.run_script' must be left out with job = 'elastic'",
         ),
-        (f"{FORMED}nodes = 2\n[seen]", "seen must name at least one expectation"),
+        (f"{FORMED}[cloud]\nlose_answers = true\n[seen]", "seen must name at least one expectation"),
         (f"{FAILED}nodes = 2\n[seen]\nformed = 2", "seen.formed must be left out: it needs a cluster that forms"),
         (f"{FORMED}nodes = 2\n[seen]\naccuracy_at_least = 0.9", "it needs expect = 'trained'"),
         (f"{FAILED}nodes = 2\n[seen]\nwithin_seconds = 60", "seen.within_seconds must be left out"),

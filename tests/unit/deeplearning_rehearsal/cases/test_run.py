@@ -13,14 +13,14 @@ from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_rehearsal.cases.format.case_file import parse_case
-from deeplearning_rehearsal.cases.format.target import Target, parse_target
-from deeplearning_rehearsal.cases.run import elastic_program, settling
+from deeplearning_rehearsal.cases.format.triggers import Target, parse_target
+from deeplearning_rehearsal.cases.run import settling, synthesis
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
-from deeplearning_rehearsal.cases.run.elastic_program import prepare_machines
 from deeplearning_rehearsal.cases.run.injector import Injected
 from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.situation import LiveSituation
-from deeplearning_rehearsal.cases.verdict.elastic_progress import ElasticJob, Step
+from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
+from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Step
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.report.assessment import Evidence
 
@@ -235,6 +235,7 @@ def test_the_report_tells_what_was_not_injected_and_what_did_not_strike(
     problems = run._report(_evidence()).problems
     assert problems == (
         "the number of nodes formed is 2 is expected, found: 0",
+        "the held-out accuracy is at least 0.9 is expected, found: none",
         "power_off worker 1 was never injected: 'formed' never came",
     )
     run.injector.injected.append(replace(_injected(run, 1.0), problem="no such machine"))
@@ -269,8 +270,8 @@ def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(
     run: CaseRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owners: list[tuple[Path, int, int]] = []
-    monkeypatch.setattr(elastic_program.os, "chown", lambda *arguments: owners.append(arguments))
-    monkeypatch.setattr(elastic_program, "example_folder", lambda: tmp_path)
+    monkeypatch.setattr(synthesis.os, "chown", lambda *arguments: owners.append(arguments))
+    monkeypatch.setattr(synthesis, "example_folder", lambda: tmp_path)
     for name in ("train_elastic.py", "digits.py", "digits.csv.gz"):
         (tmp_path / name).write_text(f"{name}\n")
     (tmp_path / "fs-1").mkdir()

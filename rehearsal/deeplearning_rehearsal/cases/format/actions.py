@@ -1,0 +1,265 @@
+"""The actions of injections: a row each, from which the reader of `[[inject]]` and the carrying out follow."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NewType
+
+from cdk_rehearsal.errors import RehearsalError
+from deeplearning_contract.names import ROLE_TAG, NodeRole
+from deeplearning_rehearsal.cases.format.case import Injection
+
+if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
+    from cdk_rehearsal.embedded_aws import EmbeddedAws
+    from cdk_rehearsal.lab import Lab
+    from cdk_rehearsal.run.fleet import Fleet
+    from cdk_rehearsal.run.timeline import Timeline
+    from deeplearning_rehearsal.cases.run.node_files import NodeFiles
+
+SecondsOrNever = NewType("SecondsOrNever", float)
+"""None where the case file says `never`."""
+_USER_DATA = "/var/lib/cloud/instance/scripts/part-001"
+_AGENT_RETURNS_SECONDS = 120.0
+_INTERVAL_SECONDS = 0.2
+_LANE = "injected"
+POISON = (
+    "not JSON",
+    "[]",
+    "null",
+    "{}",
+    '{"cluster": 7, "generation": "many", "stage": null}',
+    json.dumps(
+        {"cluster": "another-cluster", "generation": 10**9, "stage": "failed", "instance_id": "i-0", "reason": ""}
+    ),
+    json.dumps({"nested": [[[["deep"]]]] * 50}),
+    "x" * 200_000,
+    "\u2028\u0085 \U0001f4a3",
+)
+"""What a queue may bring: no JSON, the wrong shape, the wrong cluster, deep, long, and odd characters."""
+
+
+@dataclass
+class Actions:
+    """
+    Carries injections out on the machines of the lab and on the embedded AWS.
+
+    Attributes:
+        files: Remembers the files of a target, as they were before.
+    """
+
+    lab: "Lab"
+    fleet: "Fleet"
+    aws: "EmbeddedAws"
+    timeline: "Timeline"
+    files: "NodeFiles"
+    _timers: list[threading.Timer] = field(default_factory=list)
+
+    def act(self, injection: Injection, instance_id: str) -> None:
+        """
+        Carry an injection out; returns when the fault has struck.
+
+        Raises:
+            RehearsalError: It could not be.
+        """
+        self.timeline.tell(_LANE, f"{injection} ({injection.when.text}) {self._name(instance_id)}".rstrip())
+        action = ACTIONS[injection.do]
+        action.act(self, *([instance_id] if action.has_target else []), **injection.options)
+
+    def close(self) -> None:
+        """Forget what was to happen later."""
+        for timer in self._timers:
+            timer.cancel()
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Act in so many seconds, unless the case has ended."""
+        timer = threading.Timer(seconds, action)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
+    def find_dead(self, instance_id: str) -> None:
+        """Let EC2 find a machine dead."""
+        if self.aws.fail_instance(instance_id):
+            self.timeline.tell(_LANE, f"EC2 finds {self._name(instance_id)} dead")
+
+    def run(self, instance_id: str, line: str) -> None:
+        """
+        Run a shell line as root.
+
+        Raises:
+            RehearsalError: It did not succeed.
+        """
+        answer = self.lab.run(instance_id, ["bash", "-c", line])
+        if answer.returncode != 0:
+            raise RehearsalError(f"{line} ended with status {answer.returncode}: {answer.stderr.strip()[-300:]}")
+
+    def await_agent(self, instance_id: str, action: Callable[[], None]) -> None:
+        """
+        Act, and wait until the node's agent has run again: before that nothing could have changed.
+
+        Raises:
+            RehearsalError: It has not.
+        """
+        self.files.remember(instance_id)
+        lines = self.fleet.count_lines(instance_id)
+        action()
+        give_up = time.monotonic() + _AGENT_RETURNS_SECONDS
+        while self.fleet.count_lines(instance_id) == lines:
+            if time.monotonic() > give_up:
+                raise RehearsalError(f"the agent of {instance_id} must run again, it has logged nothing")
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _name(self, instance_id: str) -> str:
+        return f"{self.fleet.lane(instance_id)} {instance_id}" if instance_id else ""
+
+
+_REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class Option:
+    """
+    An option of an action.
+
+    Attributes:
+        kind: Type of its value in a case file.
+        default: Its value where the file has none. Default: it must be given.
+    """
+
+    kind: Any
+    default: Any = _REQUIRED
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the file must give it."""
+        return self.default is _REQUIRED
+
+
+@dataclass(frozen=True)
+class Action:
+    """
+    A row of `ACTIONS`.
+
+    Attributes:
+        meaning: What it does, in a few words.
+        act: Does it: takes what carries actions out, the target's instance id where there is one, and the options.
+        options: Its options by name.
+        has_target: Whether it is done to a machine.
+        stops_ranks: Whether a world of ranks feels it, so that recovery is measured from then on.
+    """
+
+    meaning: str
+    act: Callable[..., None]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    has_target: bool = True
+    stops_ranks: bool = False
+
+
+def _power_off(on: Actions, node: str, found_dead_after: float | None) -> None:
+    on.fleet.cut_power(node)
+    if found_dead_after is not None:
+        on.later(found_dead_after, lambda: on.find_dead(node))
+
+
+def _announce_interruption(on: Actions, node: str, seconds: float) -> None:
+    on.lab.announce_interruption(node, seconds)
+    on.later(seconds, lambda: _take_back(on, node))
+
+
+def _take_back(on: Actions, node: str) -> None:
+    on.fleet.cut_power(node)
+    on.find_dead(node)
+
+
+def _slow_metadata(on: Actions, node: str, seconds: float) -> None:
+    from cdk_rehearsal.lab.node_faults import MetadataFault  # noqa: PLC0415 - see above
+
+    on.lab.set_metadata_fault(node, MetadataFault(delay_seconds=seconds))
+
+
+def _send_poison(on: Actions) -> None:
+    queues, topics = on.aws.place.client("sqs"), on.aws.place.client("sns")
+    for resource in on.aws.wait(0).resources:
+        for body in POISON:
+            if resource.resource_type == "AWS::SQS::Queue":
+                queues.send_message(QueueUrl=resource.physical_id, MessageBody=body)
+            elif resource.resource_type == "AWS::SNS::Topic":
+                topics.publish(TopicArn=resource.physical_id, Message=body)
+
+
+def _set_workers(on: Actions, count: int) -> None:
+    scaling = on.aws.place.client("autoscaling")
+    role = {"Name": f"tag:{ROLE_TAG}", "Values": [NodeRole.WORKER.value]}
+    for group in scaling.describe_auto_scaling_groups(Filters=[role])["AutoScalingGroups"]:
+        scaling.set_desired_capacity(AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=count)
+
+
+ACTIONS: Mapping[str, Action] = {
+    "power_off": Action(
+        "the machine dies; EC2 finds it dead later, in truth after minutes, or never",
+        _power_off,
+        {"found_dead_after": Option(SecondsOrNever, 20.0)},
+        stops_ranks=True,
+    ),
+    "silence": Action(
+        "all packets of the machine are dropped, while it goes on running",
+        lambda on, node: on.lab.silence(node),
+        stops_ranks=True,
+    ),
+    "restore": Action("a silenced machine is heard again", lambda on, node: on.lab.restore(node)),
+    "reboot": Action(
+        "the machine loses power and starts again with its disk",
+        lambda on, node: on.await_agent(node, lambda: on.lab.reboot(node)),
+        stops_ranks=True,
+    ),
+    "fail_instance": Action(
+        "EC2 finds the running machine dead, so that its group replaces it",
+        lambda on, node: on.find_dead(node),
+        stops_ranks=True,
+    ),
+    "run_user_data_again": Action(
+        "the machine's user data runs a second time",
+        lambda on, node: on.await_agent(node, lambda: on.run(node, _USER_DATA)),
+    ),
+    "spot_notice": Action(
+        "EC2 announces, two minutes before as a rule, that it takes the machine back, and does",
+        _announce_interruption,
+        {"seconds": Option(float, 120.0)},
+        stops_ranks=True,
+    ),
+    "set_gpus": Action(
+        "nvidia-smi shows so many GPUs and uncorrected ECC errors, so much later",
+        lambda on, node, **gpus: on.lab.set_gpus(node, **gpus),
+        {"count": Option(int), "ecc_errors": Option(int, 0), "answer_seconds": Option(float, 0.0)},
+    ),
+    "break_mounts": Action(
+        "mounts that begin now hang, or do not resolve their server, for a time",
+        lambda on, node, trouble, seconds: on.lab.break_mounts(node, trouble, seconds),
+        {"trouble": Option(Literal["hang", "unresolvable"]), "seconds": Option(float)},
+    ),
+    "fill_disk": Action(
+        "the machine's disk is full, but for a rest",
+        lambda on, node, free_mib: on.lab.fill_disk(node, free_mib << 20),
+        {"free_mib": Option(int, 0)},
+    ),
+    "slow_metadata": Action("the metadata service answers so much later", _slow_metadata, {"seconds": Option(float)}),
+    "stop_sshd": Action("the machine's SSH server stops", lambda on, node: on.lab.stop_sshd(node)),
+    "start_sshd": Action("it starts again", lambda on, node: on.lab.start_sshd(node)),
+    "run": Action(
+        "a shell line runs as root on the machine",
+        lambda on, node, line: on.run(node, line),
+        {"line": Option(str)},
+    ),
+    "send_poison": Action("malformed messages are put on every queue and topic", _send_poison, has_target=False),
+    "age_groups": Action(
+        "Auto Scaling says that its groups were made so much earlier, as if so much time had passed",
+        lambda on, seconds: on.aws.age_groups(seconds),
+        {"seconds": Option(float)},
+        has_target=False,
+    ),
+    "set_workers": Action(
+        "the operator sets the desired capacity of the workers", _set_workers, {"count": Option(int)}, has_target=False
+    ),
+}
