@@ -1,0 +1,84 @@
+"""Creation policies: which signals complete a resource, and who may send them."""
+
+import base64
+import json
+
+import pytest
+
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
+from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import ResourceSignals, Verdict, read_duration
+from cdk_rehearsal.errors import UnsupportedError
+from cdk_rehearsal.identity_document import read_instance, sign_document
+
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
+WAITS = {"ResourceSignal": {"Count": 4, "Timeout": "PT10M"}}
+
+
+def settle(policy, *statuses):
+    """Return how a resource ended that each status was sent for, by an instance of its own."""
+    signals = ResourceSignals(policy)
+    for number, status in enumerate(statuses):
+        signals.take(f"i-{number}", status)
+    return signals.settle()
+
+
+def test_a_resource_is_complete_with_as_many_signals_as_its_policy_counts():
+    assert settle(WAITS, *["SUCCESS"] * 3) is None
+    assert settle(WAITS, *["SUCCESS"] * 4) == Verdict()
+    assert settle({}, "SUCCESS") == Verdict()
+
+
+def test_an_instance_counts_once():
+    signals = ResourceSignals(WAITS)
+    for _ in range(4):
+        signals.take("i-0", "SUCCESS")
+    assert signals.settle() is None
+
+
+def test_a_failure_ends_the_wait_when_the_percentage_cannot_be_reached_any_more():
+    words = "Received {} FAILURE signal(s) out of 4. Unable to satisfy {}% MinSuccessfulInstancesPercent requirement"
+    assert settle(WAITS, "FAILURE").reason == words.format(1, 100)
+    half = WAITS | {"AutoScalingCreationPolicy": {"MinSuccessfulInstancesPercent": "50"}}
+    assert settle(half, "FAILURE", "FAILURE", "SUCCESS") is None
+    assert settle(half, "FAILURE", "FAILURE", "SUCCESS", "SUCCESS") == Verdict()
+    assert settle(half, *["FAILURE"] * 3).reason == words.format(3, 50)
+
+
+def test_what_is_missing_in_the_end_counts_as_a_failure(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    signals = ResourceSignals(WAITS)
+    signals.take("i-0", "SUCCESS")
+    now += 599
+    assert signals.settle() is None
+    now += 1
+    assert signals.settle().reason.startswith("Received 1 SUCCESS signal(s) out of 4. Unable to satisfy 100%")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("PT15M", 900), ("PT1H30M10S", 5410), ("PT12H", 43200), ("PT1S", 1)])
+def test_a_duration_is_read(text, seconds):
+    assert read_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["PT", "15M", "PT12H1S", "PT0S", "P1D", ""])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match="Timeout must be a duration of at most 12 hours, such as PT15M, got "):
+        read_duration(text)
+
+
+def test_a_creation_policy_acts_on_groups_and_is_refused_elsewhere():
+    require_support({"Resources": {"Group": {"Type": GROUP, "CreationPolicy": WAITS}}})
+    for kind, policy, path in (
+        ("AWS::SQS::Queue", WAITS, "CreationPolicy"),
+        (GROUP, {"StartFleet": True}, "CreationPolicy StartFleet"),
+    ):
+        with pytest.raises(UnsupportedError, match=f"Other: {kind} attribute {path}"):
+            require_support({"Resources": {"Other": {"Type": kind, "CreationPolicy": policy}}})
+
+
+def test_an_instance_is_known_by_its_signed_document_alone():
+    document = json.dumps({"instanceId": "i-1"})
+    encoded, forged = (base64.b64encode(text.encode()).decode() for text in (document, document.replace("1", "2")))
+    assert read_instance(f"CFN_V1 {encoded}:{sign_document(document)}") == "i-1"
+    for header in (f"CFN_V1 {forged}:{sign_document(document)}", f"CFN_V1 {encoded}:", "CFN_V1 %:x", "AWS4 x:y", ""):
+        assert read_instance(header) is None
