@@ -42,7 +42,7 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
     resources["Bucket"] = {"Type": "AWS::S3::Bucket"}
     resources["Alien"] = {"Type": "AWS::Alien::Thing", "Properties": {"ServiceToken": "x"}}
     resources["Queue"]["Properties"]["FifoQueue"] = True
-    resources["WorkerGroup"]["CreationPolicy"] = {"ResourceSignal": {"Count": 1}}
+    resources["WorkerGroup"]["CreationPolicy"] = {"StartFleet": True}
     resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpProtocolIpv6"] = "enabled"
     resources["MasterTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpTokens"] = "optional"
     sample_template["Transform"] = "AWS::LanguageExtensions"
@@ -59,7 +59,7 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
         f"MasterTemplate: {template}.HttpTokens = 'optional' (only 'required')",
         "Queue: AWS::SQS::Queue property FifoQueue",
         "Vpc: AWS::EC2::VPC attribute Fn::GetAtt Ipv6CidrBlocks",
-        "WorkerGroup: AWS::AutoScaling::AutoScalingGroup attribute CreationPolicy",
+        "WorkerGroup: AWS::AutoScaling::AutoScalingGroup attribute CreationPolicy StartFleet",
         f"WorkerTemplate: {template}.HttpProtocolIpv6",
         "function Fn::Length",
         "reference to Nobody, which the template does not define",
