@@ -28,6 +28,7 @@ from deeplearning_cdk import (
     Workers,
 )
 from deeplearning_cdk.props.check import show_value
+from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
 from stacks.context import read_choices, read_context
 from stacks.horovod_stack import HorovodStack
 from stacks.reader import list_keys, read_props
@@ -457,3 +458,14 @@ def test_the_app_ends_with_one_line_for_what_the_cdk_itself_refuses(tmp_path: Pa
     assert answer.returncode == 1
     assert line.startswith("error: ")
     assert "/taken/cdk.out" in line
+
+
+# --- Fault cases --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [read_case(path) for path in list_cases()], ids=lambda case: case.name)
+def test_the_context_of_every_fault_case_is_read(case):
+    given = dict(case.context)
+    given.pop("software.environment", None)  # Its file is found when the case is rehearsed.
+    for choice in read_choices(given):
+        read(dict(choice.cluster))
