@@ -134,6 +134,10 @@ def test_services_run_and_come_back_when_killed(seen):
     assert seen["the image's services"] == [0, "active\nactive\nactive", ""]
 
 
+def test_the_service_manager_of_a_machine_sees_its_own_processes_alone(seen):
+    assert seen["foreign processes in cgroups"] == [0, "0\n1", ""]
+
+
 def test_a_service_stops_with_what_it_started(seen):
     assert seen["a stopped service"] == [1, "inactive\n0", ""]
 

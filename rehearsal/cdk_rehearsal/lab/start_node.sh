@@ -6,7 +6,7 @@ root=$1 targets=$2 cgroup=$3
 
 # A cgroup of the node's own, then this script again in a cgroup namespace whose root it is: systemd needs one that it
 # may write. It groups processes and limits nothing. cgroup2 can be mounted beside the controllers of cgroup v1, too.
-if [ "$(readlink /proc/self/ns/cgroup)" = "$(readlink "/proc/$PPID/ns/cgroup")" ]; then
+if [ -z "${HAS_CGROUP:-}" ]; then
     mount --make-rprivate /
     mount -t cgroup2 cgroup2 "$root/mnt"
     # Another rehearsal that ends removes empty cgroups: once more, then.
@@ -15,7 +15,7 @@ if [ "$(readlink /proc/self/ns/cgroup)" = "$(readlink "/proc/$PPID/ns/cgroup")" 
         echo $$ > "$root/mnt/$cgroup/cgroup.procs" && break
     done
     umount "$root/mnt"
-    exec unshare --cgroup sh "$0" "$@"
+    HAS_CGROUP=1 exec unshare --cgroup sh "$0" "$@"
 fi
 shift 3
 

@@ -74,7 +74,7 @@ def run_enclosed(entry: str, argument: str) -> int:
         signal.signal(signal.SIGTERM, previous)
         process.kill()
         process.wait()
-        _remove_empty_cgroups()
+        _remove_cgroups()
     return _TERMINATED if is_terminated else status
 
 
@@ -92,15 +92,19 @@ def end_enclosure(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _remove_empty_cgroups() -> None:
-    """Remove the cgroups of ended nodes, of earlier rehearsals too: unlike namespaces, they outlive their processes."""
+def _remove_cgroups() -> None:
+    """
+    Remove the cgroups of ended nodes, of earlier rehearsals too: unlike namespaces, they outlive their processes.
+
+    Those of a node that runs are left alone, empty ones too: its systemd would fail to start what belongs there.
+    """
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    top = next((Path(point) / CGROUP for _, point, kind, *_ in mounts if kind == "cgroup2"), None)
-    if top is None:
-        return
-    for folder, _, _ in os.walk(top, topdown=False):
-        with contextlib.suppress(OSError):  # It has processes: the node of another rehearsal runs.
-            Path(folder).rmdir()
+    tops = [Path(point) / CGROUP for _, point, kind, *_ in mounts if kind == "cgroup2"]
+    for events in (path for top in tops[:1] for path in top.glob("*/cgroup.events")):
+        with contextlib.suppress(OSError):  # Another rehearsal that ends removes it just now.
+            if "populated 0" in events.read_text():
+                for folder, _, _ in os.walk(events.parent, topdown=False):
+                    Path(folder).rmdir()
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
