@@ -79,7 +79,14 @@ def _settings(template: Mapping[str, Any], part: str) -> Any:
 
 
 def test_the_examples_are_those_that_are_tried_here() -> None:
-    assert APPS == ["capacity_block_app", "consumer_app", "data_from_s3_app", "own_estate_app", "two_clusters_app"]
+    assert APPS == [
+        "capacity_block_app",
+        "consumer_app",
+        "data_from_s3_app",
+        "fleet",
+        "own_estate_app",
+        "two_clusters_app",
+    ]
 
 
 @pytest.mark.parametrize("name", APPS)

@@ -13,10 +13,11 @@ MountTrouble = Literal["hang", "unresolvable"]
 GPU_STATE = "usr/lib/lab/gpus.json"
 MOUNT_STATE = "usr/lib/lab/mount-fault.json"
 _ENABLED = "etc/systemd/system/multi-user.target.wants"
+_MASK = "etc/systemd/system/ssh.service"
 _DELAYED_SSHD = """[Unit]
 Description=Starts the SSH server late, as a slow image does
 [Service]
-ExecStart=/bin/sh -c 'sleep {seconds}; exec systemctl start ssh'
+ExecStart=/bin/sh -c 'sleep {seconds}; rm -f {mask}; systemctl daemon-reload; exec systemctl enable --now ssh'
 [Install]
 WantedBy=multi-user.target
 """
@@ -104,9 +105,11 @@ def write_faults(root: Path, faults: NodeFaults) -> None:
     if faults.mount is not None:
         write_mount_fault(root, faults.mount)
     if faults.sshd_delay:
-        for name in ("ssh.service", "sshd.service"):
-            (root / _ENABLED / name).unlink(missing_ok=True)
-        unit = _DELAYED_SSHD.format(seconds=faults.sshd_delay)
+        # Masked, since cloud-init.service wants it too; the alias is not found until the unit is enabled again.
+        (root / "etc/systemd/system/sshd.service").unlink(missing_ok=True)
+        (root / _ENABLED / "ssh.service").unlink(missing_ok=True)
+        (root / _MASK).symlink_to("/dev/null")
+        unit = _DELAYED_SSHD.format(seconds=faults.sshd_delay, mask=f"/{_MASK}")
         (root / _ENABLED).mkdir(parents=True, exist_ok=True)
         (root / "etc/systemd/system/delayed-sshd.service").write_text(unit)
         (root / _ENABLED / "delayed-sshd.service").symlink_to("/etc/systemd/system/delayed-sshd.service")

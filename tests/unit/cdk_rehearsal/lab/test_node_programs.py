@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -203,7 +204,8 @@ def test_a_late_sshd_is_started_by_a_unit_of_its_own(root):
     wants = root / "etc/systemd/system/multi-user.target.wants"
     assert [path.name for path in wants.iterdir()] == ["delayed-sshd.service"]
     unit = (root / "etc/systemd/system/delayed-sshd.service").read_text()
-    assert "ExecStart=/bin/sh -c 'sleep 2.5; exec systemctl start ssh'\n" in unit
+    assert "ExecStart=/bin/sh -c 'sleep 2.5; rm -f /etc/systemd/system/ssh.service; " in unit
+    assert (root / "etc/systemd/system/ssh.service").readlink() == Path("/dev/null")
 
 
 @pytest.mark.fault(60)
