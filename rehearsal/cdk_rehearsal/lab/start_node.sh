@@ -10,7 +10,7 @@ if [ -z "${HAS_CGROUP:-}" ]; then
     mount --make-rprivate /
     mount -t cgroup2 cgroup2 "$root/mnt"
     # Another rehearsal that ends removes empty cgroups: once more, then.
-    for attempt in 1 2; do
+    for _ in 1 2; do
         mkdir -p "$root/mnt/$cgroup"
         echo $$ > "$root/mnt/$cgroup/cgroup.procs" && break
     done
