@@ -10,9 +10,7 @@ import http.client
 import json
 import os
 import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Sequence
 
 from .session_agent import read_metadata
@@ -33,8 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             _signal(options.stack, options.resource, instance_id, status)
     except (OSError, http.client.HTTPException) as error:
-        said = error.read(500).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
-        sys.stderr.write(f"Error occurred during signal: {error} {said}\n".replace(" \n", "\n"))
+        sys.stderr.write(f"Error occurred during signal: {error}\n")
         return 1
     return 0
 
@@ -55,8 +52,7 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _put(url: str, signal: "dict[str, str]") -> None:
-    request = urllib.request.Request(url, json.dumps(signal).encode(), {"Content-Type": ""}, method="PUT")  # noqa: S310
-    urllib.request.urlopen(request, timeout=_SECONDS).read()  # noqa: S310 - the URL of the user
+    _send("PUT", url, {"Content-Type": ""}, json.dumps(signal))
 
 
 def _signal(stack: str, resource: str, instance_id: str, status: str) -> None:
@@ -70,7 +66,15 @@ def _signal(stack: str, resource: str, instance_id: str, status: str) -> None:
         "UniqueId": instance_id,
         "Status": status,
     }
-    url = os.environ["AWS_ENDPOINT_URL"] + "/?" + urllib.parse.urlencode(parameters)
     header = f"CFN_V1 {base64.b64encode(document.encode()).decode()}:{signature}"
-    request = urllib.request.Request(url, headers={"Authorization": header})  # noqa: S310 - the lab's own address
-    urllib.request.urlopen(request, timeout=_SECONDS).read()  # noqa: S310
+    url = f"{os.environ['AWS_ENDPOINT_URL']}/?{urllib.parse.urlencode(parameters)}"
+    _send("GET", url, {"Authorization": header})
+
+
+def _send(method: str, url: str, headers: "dict[str, str]", body: "str | None" = None) -> None:
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=_SECONDS)
+    connection.request(method, f"{parts.path}?{parts.query}", body=body, headers=headers)
+    answer = connection.getresponse()
+    if answer.status != http.client.OK:
+        raise OSError(f"{answer.status} {answer.reason}: {answer.read(500).decode(errors='replace')}")
