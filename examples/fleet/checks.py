@@ -1,4 +1,4 @@
-"""What must be true of the fleet when its stack is complete; `cdk-rehearse cdk.out --check checks.py` calls it."""
+"""Checks of the fleet when its stack is complete; `cdk-rehearse cdk.out --check checks.py` calls them."""
 
 from cdk_rehearsal import Run
 

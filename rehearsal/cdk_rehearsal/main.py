@@ -14,7 +14,7 @@ PROGRAM = "cdk-rehearse"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried."""
     options = _make_parser().parse_args(arguments)
-    from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - takes two seconds, which --help need not
+    from cdk_rehearsal.plan import INTERRUPTED, Plan, rehearse  # noqa: PLC0415 - takes two seconds, which --help need not
 
     try:
         report = rehearse(
@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cache=options.cache,
             )
         )
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (RehearsalError, ValueError) as error:
         return report_error(error, as_json=options.json, program=PROGRAM)
     sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else report.to_text()) + "\n")

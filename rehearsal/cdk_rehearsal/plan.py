@@ -20,6 +20,8 @@ from cdk_rehearsal.run.progress import tell
 Expectation = Literal["complete", "rolled-back"]
 REPORT = "report.json"
 _VERDICTS = (0, 1)
+INTERRUPTED = 130
+"""Exit status of the enclosed process after Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def rehearse(plan: Plan) -> Report:
 
     Raises:
         RehearsalError: It could not be tried; the message says why, and what to do.
+        KeyboardInterrupt: The user interrupted it.
     """
     plan = plan.resolve()
     assembly, out, cache = Path(plan.assembly), Path(plan.out), Path(plan.cache or find_cache())
@@ -117,6 +120,8 @@ def rehearse(plan: Plan) -> Report:
     (out / REPORT).unlink(missing_ok=True)
     prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, tell), None, cache, tell)
     status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", plan.to_json())
+    if status == INTERRUPTED:
+        raise KeyboardInterrupt
     if status not in _VERDICTS or not (out / REPORT).is_file():
         raise RehearsalError(f"the rehearsal could not be carried out: its process ended with status {status}")
     return Report.from_document(json.loads((out / REPORT).read_text()))

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -167,4 +166,3 @@ def _list_sections(run: Run, timeline: Timeline, memory: MemoryWatch) -> tuple[S
 def _publish(report: Report, out: Path) -> None:
     (out / REPORT).write_text(json.dumps(report.to_document(), indent=2) + "\n")
     (out / "report.txt").write_text(report.to_text() + "\n")
-    sys.stderr.flush()

@@ -1,0 +1,33 @@
+"""The command `cdk-rehearse`: its exit statuses, without a lab."""
+
+import json
+
+import pytest
+
+from cdk_rehearsal import plan
+from cdk_rehearsal.main import main
+
+
+@pytest.fixture
+def end(monkeypatch, tmp_path):
+    """A function that runs the command on an assembly whose enclosed process ends with a status."""
+    (tmp_path / "manifest.json").write_text("{}")
+    for name in ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers"):
+        monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}})())
+
+    def run(status):
+        monkeypatch.setattr(plan, "run_enclosed", lambda *_: status)
+        return main([str(tmp_path), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--json"])
+
+    return run
+
+
+def test_an_interrupt_has_a_status_of_its_own(end):
+    assert end(130) == 130
+
+
+def test_what_could_not_be_tried_is_said_for_people_and_programs(end, capsys):
+    assert end(2) == 2
+    said = capsys.readouterr()
+    assert said.err == "cdk-rehearse: the rehearsal could not be carried out: its process ended with status 2\n"
+    assert json.loads(said.out)["error"]["exit_status"] == 2
