@@ -65,9 +65,10 @@ BREAKS = Trial("tests/a.py::test_breaks", "tests/a.py", "it goes on", frozenset(
 BENDS = Trial("bend", "cases/bend.toml", "A <bend>", frozenset({1, 2}), frozenset(), "case")
 
 
-def test_the_catalogue_lists_69_faults_and_79_defects() -> None:
+def test_the_catalogue_numbers_faults_and_the_79_defects_without_a_gap() -> None:
     keys = [row.key for row in read_catalogue(ROOT)]
-    assert keys == [*range(1, 70), *(f"D{number:02}" for number in range(1, 80))]
+    faults = len(keys) - 79
+    assert keys == [*range(1, faults + 1), *(f"D{number:02}" for number in range(1, 80))]
 
 
 @pytest.fixture(scope="module")
