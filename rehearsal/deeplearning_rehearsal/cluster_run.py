@@ -30,7 +30,7 @@ from deeplearning_rehearsal.template.capacity import count_requested, require_wo
 from deeplearning_rehearsal.template.overrides import apply_overrides
 
 BUILD_SECONDS = 1200.0
-"""What an environment may take to be built, on a machine that shares its cores with the nodes."""
+"""Limit for the build of an environment, on a machine that shares its cores with the nodes."""
 
 
 @dataclass(frozen=True)

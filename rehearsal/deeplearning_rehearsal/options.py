@@ -1,4 +1,4 @@
-"""What a rehearsal is asked to do."""
+"""The options of a rehearsal."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 Expectation = Literal["trained", "formed", "failed", "stopped"]
-"""What a rehearsal is judged by; `stopped` is a cluster that forms and then ends by itself, in cases only."""
+"""The end that a rehearsal expects; `stopped` is a cluster that forms and then ends by itself, in cases only."""
 
 
 @dataclass(frozen=True)

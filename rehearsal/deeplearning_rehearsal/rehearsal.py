@@ -47,7 +47,7 @@ from deeplearning_rehearsal.template.environment_override import override_enviro
 from deeplearning_rehearsal.template.user_data import find_environment
 
 ROUTER = "100.64.0.1"
-"""Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
+"""Address of the embedded AWS for nodes, out of the range that no VPC may have (RFC 6598)."""
 
 PORT = 4566
 

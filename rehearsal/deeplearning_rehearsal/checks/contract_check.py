@@ -29,7 +29,7 @@ _PRINT = "printenv " + " ".join(CONTRACT_VARIABLES)
 
 
 class Nodes(Protocol):
-    """What the checks need of the lab."""
+    """The part of the lab that the checks use."""
 
     def run(
         self,
@@ -57,12 +57,7 @@ class Roster:
 
 
 def read_roster(nodes: Nodes, instance_id: str) -> Roster:
-    """
-    Read a node's membership file.
-
-    Raises:
-        PromiseError: The node has none.
-    """
+    """Read a node's membership file; raises PromiseError if there is none."""
     answer = nodes.run(instance_id, ["cat", MEMBERSHIP_FILE])
     if answer.returncode != 0:
         raise PromiseError(f"{instance_id} has no {MEMBERSHIP_FILE}: {answer.stderr.strip()}")
@@ -74,15 +69,7 @@ def read_roster(nodes: Nodes, instance_id: str) -> Roster:
 def check_nodes(
     nodes: Nodes, roster: Roster, login_user: str, tell: Callable[[str, str], None]
 ) -> tuple[NodeReport, ...]:
-    """
-    Check every node of a roster.
-
-    Args:
-        nodes: The lab.
-        roster: The master's membership.
-        login_user: User as whom people log in.
-        tell: Told (lane, text) for each node.
-    """
+    """Check every node of a roster; `tell` takes lane and text for each."""
     master = roster.hosts[0][1]
 
     def check(rank: int) -> NodeReport:

@@ -1,4 +1,4 @@
-"""What the nodes shipped: lines by node, and metrics by name."""
+"""The log group of the nodes: lines by node, and metrics by name."""
 
 import time
 from collections import Counter
@@ -18,12 +18,7 @@ _PAUSE_SECONDS = 0.5
 @dataclass(frozen=True)
 class LogReport:
     """
-    The nodes' log group.
-
-    Attributes:
-        lines: Instance id -> lines that it shipped.
-        metrics: Name -> values in those lines.
-        foreign: Lines that are none of the contract, or in another node's stream.
+    The nodes' log group: lines and values of metrics by node and name, and lines that are malformed or of another node.
     """
 
     lines: Mapping[str, int]
@@ -32,13 +27,7 @@ class LogReport:
 
 
 def read_node_log(client: Any, group: str) -> LogReport:
-    """
-    Count what is in a log group.
-
-    Args:
-        client: The client of CloudWatch Logs.
-        group: Its name.
-    """
+    """Count what a log group holds."""
     lines: Counter[str] = Counter()
     metrics: Counter[str] = Counter()
     foreign = 0
@@ -58,15 +47,7 @@ def read_node_log(client: Any, group: str) -> LogReport:
 
 
 def await_node_log(client: Any, group: str, nodes: Iterable[str], seconds: float = SHIPPING_SECONDS) -> LogReport:
-    """
-    Wait until each node has shipped a line, and count what is in a log group then.
-
-    Args:
-        client: The client of CloudWatch Logs.
-        group: Its name.
-        nodes: Instance ids of the nodes.
-        seconds: After which those that are silent are waited for no more. Default: 20.
-    """
+    """Wait until each node has shipped a line, for so many seconds at most, and count what the log group holds then."""
     give_up = time.monotonic() + seconds
     while not (report := read_node_log(client, group)).lines.keys() >= set(nodes) and time.monotonic() < give_up:
         time.sleep(_PAUSE_SECONDS)

@@ -38,13 +38,7 @@ def count_done(step: Mapping[str, Any]) -> float:
 
 @dataclass
 class ProvisionWatch:
-    """
-    Waits for nodes.
-
-    Attributes:
-        read_file: Returns a file of a node.
-        steps: What each node must do.
-    """
+    """Waits until nodes have done the steps of provisioning; `read_file` returns a file of a node."""
 
     read_file: Callable[[str, str], bytes]
     steps: Sequence[str]
@@ -53,12 +47,7 @@ class ProvisionWatch:
         """
         Wait until every node has done every step.
 
-        Args:
-            nodes: Their instance ids.
-            give_up: Monotonic time after which they are not waited for.
-
-        Raises:
-            PromiseError: A step failed for good, or did not end in time.
+        Raises PromiseError if a step failed for good, or did not end before the monotonic time `give_up`.
         """
         while waiting := [text for node in nodes for text in self._look(node)]:
             if time.monotonic() > give_up:
@@ -87,24 +76,13 @@ class ProvisionWatch:
 
 @dataclass
 class ProvisionProgress:
-    """
-    Words for what nodes bring: a line when one begins another part of it, and every ten seconds while that goes on.
-
-    Attributes:
-        clock: Returns monotonic seconds.
-    """
+    """Lines of progress: one when a node begins another part, and every ten seconds while that goes on."""
 
     clock: Callable[[], float] = time.monotonic
     _told: dict[tuple[str, str], tuple[tuple[str, str], float]] = field(default_factory=dict)
 
     def describe(self, node: str, root: Path) -> Iterator[str]:
-        """
-        Yield what is to be told of a node now; a node that waits for another has nothing to tell.
-
-        Args:
-            node: Its instance id.
-            root: Folder under which its files can be read.
-        """
+        """Yield the lines of a node, whose files are under `root`; a node that waits for another has none."""
         for name, step in _parse_steps(_read(root / PROVISION_FILE.lstrip("/"))).items():
             state, detail = str(step.get("state")), str(step.get("detail", ""))
             # A part is known by its verb: packages and minutes that are left change all the time.

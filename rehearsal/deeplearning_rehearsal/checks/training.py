@@ -39,17 +39,8 @@ def train(nodes: Nodes, master: str, login_user: str, digits: Path, timeout: flo
     """
     Copy the program to the shared file system, run it with `deeplearning run`, and read the job's own result.
 
-    As for a user, `deeplearning run` waits for what jobs need.
-
-    Args:
-        nodes: The lab.
-        master: Instance id of the master.
-        login_user: User as whom the job runs.
-        digits: What it trains on, of `prepare_digits`.
-        timeout: Seconds after which the job is given up.
-
-    Raises:
-        PromiseError: The job failed; the message ends with the last lines of its output.
+    As for a user, `deeplearning run` waits for what jobs need. Raises PromiseError, with the last lines of output, if
+    the job fails or takes more than `timeout` seconds.
     """
     copy_examples(nodes, master, login_user, (PROGRAM, DATA_MODULE), digits)
     command = f'cd "{SHARED_FOLDER}" && deeplearning run -- python3 {PROGRAM}'
@@ -62,12 +53,7 @@ def train(nodes: Nodes, master: str, login_user: str, digits: Path, timeout: flo
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:
-    """
-    Return the report of a job from its own result.
-
-    Raises:
-        PromiseError: The result lacks a figure.
-    """
+    """Return the report of a job from its own result; raises PromiseError if that lacks a figure."""
     if missing := find_missing_figures(result):
         raise PromiseError(f"training's result must have {', '.join(missing)}, got {json.dumps(result)}")
     return TrainingReport(launcher=launcher, **{name: result[name] for name in _FIGURES})
@@ -79,14 +65,7 @@ def find_missing_figures(result: Mapping[str, Any]) -> list[str]:
 
 
 def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[str, ...]:
-    """
-    Say what is not as promised about a training job.
-
-    Args:
-        training: The job's result.
-        nodes: Nodes of the cluster.
-        slots: Ranks that the hostfile offers.
-    """
+    """Return which promises a training job breaks, on so many nodes with so many slots of the hostfile."""
     problems = []
     if training.accuracy < MINIMUM_ACCURACY:
         problems.append(f"held-out accuracy must be at least {MINIMUM_ACCURACY}, got {training.accuracy:.3f}")
@@ -101,10 +80,8 @@ def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[st
 
 def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str], digits: Path) -> None:
     """
-    Copy files of the examples, and the digits beside them, to `SHARED_FOLDER` on the shared file system.
-
-    Raises:
-        PromiseError: One could not be copied.
+    Copy files of the examples and the digits to `SHARED_FOLDER` on the shared file system; raises PromiseError if it
+    fails.
     """
     files = {name: example_folder() / name for name in names} | {digits.name: digits}
     for name, file in files.items():
@@ -121,10 +98,9 @@ def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str], di
 
 def read_result(output: str) -> dict[str, Any]:
     """
-    Find the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it.
+    Return the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it.
 
-    Raises:
-        PromiseError: There is none.
+    Raises PromiseError if there is none.
     """
     for line in reversed(output.splitlines()):
         begin = line.find('{"')

@@ -1,17 +1,43 @@
 """Every launcher with its example, through `deeplearning run` and with the predecessors' own command."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from deeplearning_rehearsal.launchers.trial import Trial, Way
+
+@dataclass(frozen=True)
+class Way:
+    """
+    One way to start a job.
+
+    Attributes:
+        kind: `run`: through `deeplearning run`; `seed`: with the command of the predecessors' own instructions;
+            `look`: no job, but a look at what one left, which must end with 0.
+        command: For bash, in the folder of the examples on the shared file system, in a login shell on the master.
+    """
+
+    kind: Literal["run", "seed", "look"]
+    command: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """
+    A launcher of `deeplearning run`, and the ways to start it: through that, and the predecessors' where they had one.
+    """
+
+    launcher: str
+    ways: tuple[Way, ...]
+
 
 ENVIRONMENT_PATH = "PATH=/opt/deeplearning/environments/current/bin:$PATH"
-"""How a user chooses the environment for a command that knows nothing of it."""
+"""Chooses the environment for a command that knows nothing of it."""
 
 _HOSTFILE = "/opt/deeplearning/hostfile"
 _SLOTS = f"$(awk -F slots= '{{ n += $2 }} END {{ print n }}' {_HOSTFILE})"
 
 BARE_HOROVODRUN = f"{ENVIRONMENT_PATH} horovodrun --gloo -np 2 --hostfile {_HOSTFILE} --network-interfaces eth0 python3"
-"""What a user would type without us; eth0 is the lab's interface."""
+"""The same without this library; eth0 is the interface of the lab."""
 
 _MPIRUN = (
     f"mpirun -np {_SLOTS} --hostfile {_HOSTFILE} -mca plm_rsh_no_tree_spawn 1 -bind-to none -map-by slot "
@@ -64,13 +90,8 @@ _TENSORBOARD = (
 
 def run_command(launcher: str, program: str, *, name: str = "", arguments: str = "") -> str:
     """
-    Return the command line of `deeplearning run`.
-
-    Args:
-        launcher: Which launcher.
-        program: File of the examples.
-        name: Name of the job. Default: the launcher's.
-        arguments: Of the program. Default: none.
+    Return the command line of `deeplearning run` for a program of the examples; a job has the launcher's name by
+    default.
     """
     line = f"deeplearning run --launcher {launcher} --name {name or launcher} -- python3 {program} {arguments}"
     return line.rstrip()

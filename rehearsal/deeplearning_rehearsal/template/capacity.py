@@ -23,12 +23,7 @@ def count_requested(template: Mapping[str, Any]) -> int:
 
 
 def require_cluster(stack: AssemblyStack) -> None:
-    """
-    Make sure that a stack has a cluster to rehearse.
-
-    Raises:
-        AssemblyError: No Auto Scaling group of it is a master's.
-    """
+    """Raise AssemblyError if no Auto Scaling group of the stack is a master's."""
     groups = (each for each in stack.template["Resources"].values() if each["Type"] == _GROUP)
     tags = (tag for group in groups for tag in group["Properties"].get("Tags", ()))
     if not any(tag["Key"] == ROLE_TAG and tag["Value"] == NodeRole.MASTER.value for tag in tags):
@@ -39,16 +34,7 @@ def require_cluster(stack: AssemblyStack) -> None:
 
 
 def require_worker_minimum(template: Mapping[str, Any], nodes: int | None) -> None:
-    """
-    Make sure that a cluster of a size could form at all.
-
-    Args:
-        template: The stack's template.
-        nodes: Nodes in all, master included. None: as the template says.
-
-    Raises:
-        UnavailableError: The stack's own minimum is higher; the stack would only fail.
-    """
+    """Raise UnavailableError if the stack's own minimum is higher than this number of nodes, master included."""
     if nodes is None:
         return
     for resource in template["Resources"].values():

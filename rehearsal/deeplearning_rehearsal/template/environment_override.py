@@ -10,7 +10,7 @@ from typing import Any
 from deeplearning_rehearsal.template.user_data import find_environment, find_launch_data, map_literals
 
 TORCH = "torch==2.13.0"
-"""What the host finds as a build for the CPU; a version without a local part takes `2.13.0+cpu` too (PEP 440)."""
+"""Found on the host as a build for the CPU; a version without a local part takes `2.13.0+cpu` too (PEP 440)."""
 
 _REASON = "these nodes have no GPU"
 _CAPABILITY = re.compile(r'("compute_capability":\s*)"([^"]+)"')
@@ -23,10 +23,7 @@ def choose_framework(framework: str) -> str:
 
 def override_environment(template: dict[str, Any]) -> dict[str, str]:
     """
-    Change the settings in the user data of a template whose environment is Horovod's.
-
-    Returns:
-        What was changed: setting -> new value.
+    Change the settings in the user data of a template whose environment is Horovod's; return setting -> new value.
     """
     environment = find_environment(template)
     if environment is None or environment.kind != "horovod":

@@ -15,13 +15,7 @@ def apply_overrides(template: Mapping[str, Any], workers: int | None) -> tuple[d
     """
     Set the number of workers in a copy of a template, and the environment that a machine without GPUs can have.
 
-    Args:
-        template: The template.
-        workers: Workers that the stack asks for; raises the maximum of their group where that is lower. None: as the
-            template says.
-
-    Returns:
-        The template, and what was changed: path -> new value.
+    The maximum of the workers' group is raised where it is lower. Returns the template and path -> new value.
 
     Raises:
         AssemblyError: The template has no group of workers, or has several that ask for themselves.

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_jobs.launchers import LAUNCHERS
-from deeplearning_rehearsal.launchers.trial import Trial, Way
-from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, run_command
+from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, Trial, Way, run_command
 
 ROOT = Path(__file__).parents[3]
 PAGES = "tests/unit/deeplearning_jobs/plans"

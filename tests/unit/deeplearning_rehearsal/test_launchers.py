@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from deeplearning_rehearsal.checks.training import list_examples
-from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
-from deeplearning_rehearsal.launchers.trial_run import TrialRun
-from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, choose_trials
+from deeplearning_rehearsal.launchers.trial_run import Attempt, TrialRun, judge_attempt
+from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, Trial, Way, choose_trials
 from deeplearning_rehearsal.report.launcher_report import WayReport, describe_way
 
 RESULT = {

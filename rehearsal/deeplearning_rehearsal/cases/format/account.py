@@ -24,12 +24,10 @@ _FOLDERS = 8
 @dataclass(frozen=True)
 class AccountBucket:
     """
-    A bucket.
+    A bucket: `denies` lists the actions that its policy denies to everybody.
 
-    Attributes:
-        denies: Actions that its policy denies to everybody.
-        damaged_environments: Whether it holds the environments of earlier rehearsals as the cluster's cache would, with
-            a wrong byte in each archive.
+    With `damaged_environments` it holds the environments of earlier rehearsals as the cluster's cache would, with a
+    wrong byte in each archive.
     """
 
     name: str
@@ -46,15 +44,12 @@ class AccountBucket:
 @dataclass(frozen=True)
 class DataObject:
     """
-    Made-up data in S3.
+    Made-up data in a bucket of the account.
 
     Attributes:
-        bucket: Its bucket, which the account has already.
         key: An archive's key, or a prefix that ends with `/`, under which each file is an object.
-        files: How many files. None: those of the data set.
-        file_bytes: Size of each.
-        kept: Which part of the archive is there; less than 1 for one that was cut off.
-        data_set: Known data set whose files it has, made small. None: made-up ones.
+        kept: Part of the archive that is there; less than 1 for one that was cut off.
+        data_set: Known data set whose files it has, made small. None: `files` made-up ones of `file_bytes` each.
     """
 
     bucket: str
@@ -76,7 +71,7 @@ class DataObject:
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is one object."""
+        """True if it is one object."""
         return self.key.endswith(ARCHIVE_ENDINGS)
 
     def make_tree(self) -> Mapping[str, bytes]:
@@ -102,10 +97,7 @@ def fill_account(
     place: "Place", objects: Iterable[DataObject], buckets: Iterable[AccountBucket], kept: "KeptEnvironments"
 ) -> None:
     """
-    Create the buckets, those of the objects among them, with their policies and all that is in them.
-
-    Raises:
-        RehearsalError: A bucket is to hold environments of earlier rehearsals, and none is kept.
+    Create the buckets with their policies and content; raises RehearsalError where no environment is kept to damage.
     """
     s3 = place.client("s3")
     location = {"CreateBucketConfiguration": {"LocationConstraint": place.region}}

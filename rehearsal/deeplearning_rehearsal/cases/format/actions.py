@@ -37,17 +37,12 @@ POISON = (
     "x" * 200_000,
     "\u2028\u0085 \U0001f4a3",
 )
-"""What a queue may bring: no JSON, the wrong shape, the wrong cluster, deep, long, and odd characters."""
+"""Messages that a queue may deliver: no JSON, the wrong shape, the wrong cluster, deep, long, and odd characters."""
 
 
 @dataclass
 class Actions:
-    """
-    Carries injections out on the machines of the lab and on the embedded AWS.
-
-    Attributes:
-        files: Remembers the files of a target, as they were before.
-    """
+    """Carries out injections on the machines of the lab and on the embedded AWS."""
 
     lab: "Lab"
     fleet: "Fleet"
@@ -58,10 +53,8 @@ class Actions:
 
     def act(self, injection: Injection, instance_id: str) -> None:
         """
-        Carry an injection out; returns when the fault has struck.
-
-        Raises:
-            RehearsalError: It could not be.
+        Carry out an injection and return when the fault has struck; raises RehearsalError if it could not be carried
+        out.
         """
         self.timeline.tell(_LANE, f"{injection} ({injection.when.text}) {self._name(instance_id)}".rstrip())
         action = ACTIONS[injection.do]
@@ -85,23 +78,13 @@ class Actions:
             self.timeline.tell(_LANE, f"EC2 finds {self._name(instance_id)} dead")
 
     def run(self, instance_id: str, line: str) -> None:
-        """
-        Run a shell line as root.
-
-        Raises:
-            RehearsalError: It did not succeed.
-        """
+        """Run a shell line as root; raises RehearsalError if it fails."""
         answer = self.lab.run(instance_id, ["bash", "-c", line])
         if answer.returncode != 0:
             raise RehearsalError(f"{line} ended with status {answer.returncode}: {answer.stderr.strip()[-300:]}")
 
     def await_agent(self, instance_id: str, action: Callable[[], None]) -> None:
-        """
-        Act, and wait until the node's agent has run again: before that nothing could have changed.
-
-        Raises:
-            RehearsalError: It has not.
-        """
+        """Act, and wait until the node's agent has run again; raises RehearsalError if it does not."""
         self.files.remember(instance_id)
         lines = self.fleet.count_lines(instance_id)
         action()
@@ -120,20 +103,14 @@ _REQUIRED = object()
 
 @dataclass(frozen=True)
 class Option:
-    """
-    An option of an action.
-
-    Attributes:
-        kind: Type of its value in a case file.
-        default: Its value where the file has none. Default: it must be given.
-    """
+    """An option of an action: the type of its value in a case file, and its default; without one it is required."""
 
     kind: Any
     default: Any = _REQUIRED
 
     @property
     def is_required(self) -> bool:
-        """Whether the file must give it."""
+        """True if the file must give it."""
         return self.default is _REQUIRED
 
 
@@ -143,11 +120,9 @@ class Action:
     A row of `ACTIONS`.
 
     Attributes:
-        meaning: What it does, in a few words.
-        act: Does it: takes what carries actions out, the target's instance id where there is one, and the options.
-        options: Its options by name.
-        has_target: Whether it is done to a machine.
-        stops_ranks: Whether a world of ranks feels it, so that recovery is measured from then on.
+        meaning: A few words for the list of actions.
+        act: Takes the `Actions`, the target's instance id where there is one, and the options.
+        stops_ranks: Whether training feels it, so that recovery is measured from then on.
     """
 
     meaning: str

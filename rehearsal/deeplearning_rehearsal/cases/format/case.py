@@ -32,16 +32,14 @@ class LaunchFaultWords(TypedDict):
 @dataclass(frozen=True)
 class CloudFaults:
     """
-    The table `[cloud]`: what goes wrong on the side of AWS from the beginning.
+    The table `[cloud]`: what goes wrong in AWS from the beginning.
 
     Attributes:
-        launch_faults: Launches that fail.
         lose_notifications: Whether every message of Auto Scaling is lost.
-        notification_gap: From the creation of a group to the set-up of its notifications, in seconds. None: as always.
-        messages: Names of the message faults: `duplicate`, `reorder`, `lose_first`.
-        object_seconds: How much later S3 answers a request for an object, in seconds.
-        lose_answers: Whether every invocation of a function fails after it has done its work; Lambda then waits a
-            second, and two, before it tries again.
+        notification_gap: Seconds between the creation of a group and its notifications. None: as always.
+        messages: Any of `duplicate`, `reorder` and `lose_first`.
+        object_seconds: Delay of S3's answer to a request for an object, in seconds.
+        lose_answers: Whether each invocation of a function fails after its work; Lambda then retries after 1 and 2 s.
     """
 
     launch_faults: tuple[LaunchFaultWords, ...] = ()
@@ -57,21 +55,13 @@ class CloudFaults:
 
     @property
     def is_any(self) -> bool:
-        """Whether anything goes wrong."""
+        """True if anything goes wrong."""
         return self != CloudFaults()
 
 
 @dataclass(frozen=True)
 class Injection:
-    """
-    A fault of one moment.
-
-    Attributes:
-        when: The moment; that of a later injection is waited for after the one before was injected.
-        do: Name of the action.
-        target: Which machine; None for an action on none.
-        options: The action's own options.
-    """
+    """A fault at one moment; the moment of a later injection counts only after the one before was injected."""
 
     when: Trigger
     do: str
@@ -85,27 +75,22 @@ class Injection:
 @dataclass(frozen=True)
 class Case:
     """
-    A fault case: a file's tables and keys.
+    A fault case: the tables and keys of its file.
 
     Attributes:
         title: What it shows, in a sentence.
         faults: Rows of the fault catalogue.
-        context: CDK context of its stack.
         nodes: Nodes in all, master included. None: as the template says.
         gpus_per_node: GPUs that nodes show at first.
-        expect: What is waited for and judged.
         job: `digits` starts a job when all is quiet; `elastic` is the cluster's own run script; `launchers` tries each.
         arguments: Arguments of the elastic job's program.
         minutes: Time after which it gives up.
-        injections: What is injected, in order.
-        objects: What S3 holds before the stack is created.
-        buckets: Buckets that the account has before, beside those of the objects.
-        launchers: Which launchers the job of that name tries; none for all that need no environment of their own.
-        lustre_client: Whether the nodes' image has a client of FSx for Lustre.
-        fresh_environment: Whether the nodes find no environment that an earlier rehearsal made.
-        alone: Whether it takes the whole machine, or is long beside another case.
-        after: Case that leaves what this one needs; rehearsed together, it goes first. Empty for none.
-        name: Name of its file.
+        objects: Content of S3 before the stack is created.
+        buckets: Buckets of the account before that, beside those of the objects.
+        launchers: Launchers that the job `launchers` tries. Empty: all that need no environment of their own.
+        fresh_environment: Whether nodes find no environment of an earlier rehearsal.
+        alone: Whether it takes the whole machine, or is slow beside another case.
+        after: Case that must go first where both are rehearsed. Empty: none.
     """
 
     title: str
@@ -137,26 +122,26 @@ class Case:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nothing may run beside it: it says so, or measures how fast training goes on."""
+        """True if nothing may run beside it: it says so, or measures how fast training goes on."""
         return self.alone or self.seen.recovery_seconds_at_most is not None
 
     @property
     def is_elastic(self) -> bool:
-        """Whether its training is the cluster's own run script."""
+        """True if its training is the cluster's own run script."""
         return self.job == "elastic"
 
     @property
     def watches_needs(self) -> bool:
-        """Whether what jobs need is waited for and looked at."""
+        """True if what jobs need is waited for and looked at."""
         return bool(self.seen.data_complete or self.seen.needs_failed)
 
     @property
     def needs_synthesis(self) -> bool:
-        """Whether it needs a stack of its own."""
+        """True if it needs a stack of its own."""
         return bool(self.context) or self.is_elastic
 
     def meets(self, need: Need) -> bool:
-        """Tell whether the case is what an expectation needs."""
+        """Return whether the case is what an expectation needs."""
         forms, is_injected = self.expect != "failed", bool(self.injections)
         return {
             Need.NOTHING: True,

@@ -22,13 +22,7 @@ def list_cases() -> tuple[Path, ...]:
 
 def find_case(name: str) -> Path:
     """
-    Return the file of a case.
-
-    Args:
-        name: Name of one of the package's cases, or path of a file.
-
-    Raises:
-        CaseError: There is no such case.
+    Return the file of a case, given the name of a case of this package or a path; raises CaseError if there is none.
     """
     if name.endswith(".toml"):
         if not Path(name).is_file():
@@ -41,12 +35,7 @@ def find_case(name: str) -> Path:
 
 
 def read_case(path: Path) -> Case:
-    """
-    Read a case file.
-
-    Raises:
-        CaseError: It cannot be carried out; the message names file and key.
-    """
+    """Read a case file; raises CaseError, which names file and key, if it cannot be carried out."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -55,12 +44,7 @@ def read_case(path: Path) -> Case:
 
 
 def parse_case(values: dict[str, Any], path: Path) -> Case:
-    """
-    Read the parsed text of a case file.
-
-    Raises:
-        CaseError: It cannot be carried out; the message names file and key.
-    """
+    """Read the parsed text of a case file; raises CaseError as `read_case` does."""
     try:
         case = _fill_defaults(replace(read_words(values), name=path.stem))
         _require_sense(case)

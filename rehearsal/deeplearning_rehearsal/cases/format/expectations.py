@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from deeplearning_rehearsal.cases.verdict.elastic import Recovery
-from deeplearning_rehearsal.cases.verdict.user_view import join_lines
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
 Status = Literal["CREATE_COMPLETE", "ROLLBACK_COMPLETE"]
@@ -20,15 +19,20 @@ ABSENT = "absent"
 """In place of a digest, where nothing is in place."""
 
 
+def join_lines(page: str) -> str:
+    """Return a page as one line, in which words stand beside each other wherever the page was broken."""
+    return " ".join(page.split())
+
+
 @dataclass(frozen=True)
 class NeedsSight:
     """
     The data and the environment that jobs need, as nodes have them.
 
     Attributes:
-        steps: Node -> step -> what the node says of it.
+        steps: Node -> step -> its entry in the node's file of provisioning.
         trees: Source of data -> node -> digest of the files in place; `absent` where there are none.
-        expected: Source of data -> digest of what S3 holds.
+        expected: Source of data -> digest of the content of S3.
     """
 
     steps: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -53,21 +57,17 @@ class Sight:
     Observations of a rehearsed case.
 
     Attributes:
-        reason: The stack's reason, and the state item's.
+        reason: The reasons of the stack and of the state item.
         formed: Nodes of the last membership, master included.
         launches: Machines launched in all.
-        accuracy: Held-out accuracy; None without training.
-        failure_seconds: From the cause to the stack's failure; None when either is missing.
-        recoveries: What each injection did to the elastic job, those that it felt.
+        failure_seconds: From the cause to the failure of the stack.
+        recoveries: Effect of each injection that the elastic job felt.
         replacements: Members that were launched after the first injection.
         changed_files: Instance id -> files that changed, of nodes that were to stay the same.
-        calls: AWS calls of the nodes until they formed.
-        call_bound: The most that they may make; None when the cluster did not form.
+        calls: AWS calls of the nodes until they formed; `call_bound` is the limit, None if none formed.
         object_reads: Objects read from S3 in all.
-        denials: Actions that policies denied, with what was said.
-        environment: None where none was declared, or nobody could say.
         status: Page of `deeplearning-cdk status`.
-        commands: Shell lines that the master has run -> why one did not succeed.
+        commands: Shell lines that the master ran -> why one failed.
     """
 
     stack: str = ""
@@ -99,7 +99,7 @@ class Sight:
 
     @property
     def environment_detail(self) -> str:
-        """What the master says of the environment; empty where nobody could say."""
+        """The master's detail of the environment; empty if unknown."""
         return "" if self.environment is None else self.environment.detail
 
     @property
@@ -128,7 +128,7 @@ class Finding:
 
 
 class Need(str, Enum):
-    """What a case must be for an expectation to say anything about it."""
+    """A property that a case must have for an expectation to make sense."""
 
     NOTHING = "nothing"
     FORMS = "a cluster that forms"
@@ -141,11 +141,8 @@ class Need(str, Enum):
 @dataclass(frozen=True)
 class Expectation:
     """
-    A row of `EXPECTATIONS`.
-
-    Attributes:
-        judge: Judges a value of the case file; of a list or a table each entry.
-        need: Without it the expectation would never be met, or hold whatever happens.
+    A row of `EXPECTATIONS`: judges a value of the case file (of a list or table each entry), and the need it makes
+    sense with.
     """
 
     judge: Callable[[Any, Sight], Finding]

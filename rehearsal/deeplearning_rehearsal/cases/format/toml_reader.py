@@ -29,8 +29,7 @@ def read_words(values: Mapping[str, Any]) -> Case:
     """
     Return the case that a parsed file describes, without a name.
 
-    Raises:
-        ValueError: A key is missing, unknown or has a value of another type; the message begins with the key.
+    Raises ValueError, whose message begins with the key, if a key is missing, unknown or of another type.
     """
     try:
         return _READER.structure(values, Case)

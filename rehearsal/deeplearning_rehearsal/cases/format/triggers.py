@@ -14,12 +14,9 @@ _TARGET = re.compile(r"(master|worker)(?: (\d+))?")
 @dataclass(frozen=True)
 class Target:
     """
-    A machine, by its role and the order of launches.
+    A machine, by its role and the order of launches: `number` counts from 1.
 
-    Attributes:
-        role: Its role.
-        number: How many of the role were launched before it, plus one. None: the one that was launched last, which
-            only a master can mean, because replacements go on counting.
+    Without a number it is the last one launched; only a master can mean that, because replacements go on counting.
     """
 
     role: NodeRole
@@ -41,7 +38,7 @@ def parse_target(text: str) -> Target | None:
 
 
 class Situation(Protocol):
-    """What triggers ask of a rehearsal that runs."""
+    """The state of a running rehearsal, as triggers read it."""
 
     def instance(self, target: Target) -> str | None:
         """Return the instance id of a machine that was booted; None before."""
@@ -50,13 +47,13 @@ class Situation(Protocol):
         """Return the phase of the state item; empty without one."""
 
     def has_said(self, instance_id: str, text: str) -> bool:
-        """Tell whether a node's agent has logged a text."""
+        """Return whether a node's agent has logged a text."""
 
     def provisioned(self, instance_id: str, step: str) -> float:
         """Return which part of a step of what jobs need a node has done, from 0 to 1."""
 
     def has_formed(self) -> bool:
-        """Tell whether the stack is complete."""
+        """Return whether the stack is complete."""
 
     def commits(self, ranks: int) -> int:
         """Return how often a world of so many ranks has committed."""
@@ -70,7 +67,7 @@ class Moment:
     Attributes:
         words: Expression of the words in a case file; its groups are read by `_READERS`.
         example: Such words, for messages.
-        is_due: Tells whether it has come: takes the situation, the seconds since the injection before, and the groups.
+        is_due: Takes the situation, the seconds since the injection before, and the groups.
     """
 
     words: str
@@ -120,12 +117,8 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 @dataclass(frozen=True)
 class Trigger:
     """
-    The moment of an injection.
-
-    Attributes:
-        text: As the case file says it.
-        kind: Its row of `TRIGGERS`.
-        values: The groups of the row's expression.
+    The moment of an injection: the text of the case file, its row of `TRIGGERS`, and the groups of the row's
+    expression.
     """
 
     text: str
@@ -133,7 +126,7 @@ class Trigger:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def is_due(self, situation: Situation, waited: float) -> bool:
-        """Tell whether the moment has come, so many seconds after the injection before."""
+        """Return whether the moment has come, so many seconds after the injection before."""
         return TRIGGERS[self.kind].is_due(situation, waited, **self.values)
 
 

@@ -10,15 +10,13 @@ from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Sight, judge_seen
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles
-from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
-from deeplearning_rehearsal.cases.run.situation import LiveSituation
+from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Recovery, measure_recovery
-from deeplearning_rehearsal.cases.verdict.needs_sight import await_needs, look_at_needs
-from deeplearning_rehearsal.cases.verdict.user_view import await_status, run_commands
+from deeplearning_rehearsal.cases.verdict.observations import await_needs, await_status, look_at_needs, run_commands
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
 from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
-from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
+from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.report.outside_view import describe_outside
@@ -27,19 +25,13 @@ _INTERVAL_SECONDS = 0.5
 _LAST_INJECTION_SECONDS = 20.0
 """After the end of training; an injection that waits for more progress then waits for ever."""
 _CHECK_SECONDS = 60.0
-"""What is left for looking at the nodes when the cluster does not settle."""
+"""Reserved for the checks of the nodes when the cluster does not settle."""
 
 
 @dataclass(frozen=True)
 class CaseRun(ClusterRun):
     """
-    The parts of one rehearsal of a case.
-
-    Attributes:
-        case: The case.
-        needs: What was seen of what jobs need; empty before that.
-        commands: Shell lines that the master has run -> why one did not succeed.
-        pages: What `deeplearning-cdk status` said last; empty before it was asked.
+    One rehearsal of a case, with what was seen of needs, commands of the master and pages of `deeplearning-cdk status`.
     """
 
     case: Case
@@ -56,7 +48,7 @@ class CaseRun(ClusterRun):
 
     @cached_property
     def situation(self) -> LiveSituation:
-        """What triggers ask."""
+        """The state that triggers read."""
         return LiveSituation(self.fleet, self.aws, self.job)
 
     @cached_property
@@ -71,7 +63,7 @@ class CaseRun(ClusterRun):
 
     @cached_property
     def actions(self) -> Actions:
-        """What injections do."""
+        """Carries out injections."""
         return Actions(self.lab, self.fleet, self.aws, self.timeline, self.files)
 
     def gather(self) -> Evidence:
@@ -88,10 +80,8 @@ class CaseRun(ClusterRun):
 
     def examine(self, evidence: Evidence) -> None:
         """
-        Wait for the elastic job and for all injections, let the cluster settle, and look at it.
-
-        Raises:
-            RehearsalError: Something is missing; what was found until then is in the evidence.
+        Wait for the elastic job and all injections, let the cluster settle, and look at it; raises as
+        `ClusterRun.examine`.
         """
         limit = self.give_up - _CHECK_SECONDS
         if self.case.expect == "stopped":
@@ -168,7 +158,7 @@ class CaseRun(ClusterRun):
             time.sleep(_INTERVAL_SECONDS)
 
     def _is_done(self) -> bool:
-        """Tell whether AWS has nothing to do any more, and what the case waits for has been seen."""
+        """Return whether AWS has nothing to do any more, and what the case waits for has been seen."""
         seen, state = self.case.seen, self.situation.state()
         told = [happening.text for happening in self.timeline.happenings]
         return (

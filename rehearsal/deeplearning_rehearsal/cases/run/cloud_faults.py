@@ -1,32 +1,28 @@
-"""Turns the faults of a case into options of the embedded AWS."""
+"""Options of the embedded AWS for a cluster, with the faults of a case."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from cdk_rehearsal.embedded_aws import CloudOptions, LaunchFault
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
+from cdk_rehearsal.errors import AssemblyError
+from deeplearning_contract.metrics import METRICS, NAMESPACE
 from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.account import fill_account
 from deeplearning_rehearsal.cases.format.case import Case, CaseError, LaunchFaultWords
-from deeplearning_rehearsal.checks.metric_names import require_known_metric
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
+_KNOWN_METRICS = {(metric.name, frozenset(names)) for metric in METRICS for names in metric.dimensions}
 _QUICK_RETRIES = (1.0, 2.0)
 """Lambda's own pauses are a minute and two, for which no case waits."""
 
 
 def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str], kept: KeptEnvironments) -> CloudOptions:
     """
-    Return how the embedded AWS behaves.
+    Return the options of the embedded AWS, with the faults of a case if there is one.
 
-    Args:
-        case: The fault case. None: as AWS does.
-        key_pairs: Name -> OpenSSH public key of the account's key pairs.
-        kept: Environments of earlier rehearsals.
-
-    Raises:
-        CaseError: A launch fault has a code whose wording is not known, and brings none.
+    Raises CaseError if a launch fault brings no message and its code has no known one.
     """
     options = CloudOptions(
         key_pairs=key_pairs,
@@ -58,3 +54,10 @@ def _make_launch_fault(words: LaunchFaultWords) -> LaunchFault:
     arguments: dict[str, Any] = {**words}
     role = arguments.pop("role", None)
     return LaunchFault(**arguments, tags={} if role is None else {ROLE_TAG: role})
+
+
+def require_known_metric(namespace: str, name: str, dimensions: Iterable[str]) -> None:
+    """Raise AssemblyError for a metric of a cluster that is not written with these dimensions."""
+    given = frozenset(dimensions)
+    if namespace == NAMESPACE and (name, given) not in _KNOWN_METRICS:
+        raise AssemblyError(f"{NAMESPACE} has no metric {name!r} by {', '.join(sorted(given)) or 'nothing'}")

@@ -20,14 +20,13 @@ Action = Callable[[Injection, str], None]
 @dataclass
 class Injected:
     """
-    A fault that was injected.
+    An injected fault.
 
     Attributes:
-        injection: Which one.
         instance_id: The machine; empty without a target.
         at: Monotonic time, in seconds.
-        epoch: The same moment, in seconds of the wall clock: progress of training is told by it.
-        problem: Why it did not strike as asked; empty when it did.
+        epoch: The same moment in seconds of the wall clock, by which training reports progress.
+        problem: Why it did not strike as planned; empty when it did.
     """
 
     injection: Injection
@@ -38,16 +37,7 @@ class Injected:
 
 
 class Injector:
-    """
-    Waits for the moment of each injection in a thread of its own.
-
-    Args:
-        injections: What is injected, in order.
-        situation: How the rehearsal stands.
-        act: Carries an injection out.
-        clock: Returns monotonic seconds.
-        interval: Pause between two looks at the situation, in seconds.
-    """
+    """Waits for the moment of each injection in a thread of its own, looking every `interval` seconds."""
 
     def __init__(
         self,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 FOLDERS = ("etc", "home", "opt/deeplearning")
-"""Where a node's set-up and its membership write."""
+"""Folders that a node's set-up and its membership write to."""
 _BROUGHT = tuple(f"opt/deeplearning/{name}" for name in ("data", "environments", "provision"))
-"""What nodes bring for jobs, in their own time, and what they say of it, which names the boot."""
+"""Data and environments, which nodes copy at any time, and their status file, which names the boot."""
 
 _VOLATILE_SUFFIXES = (".pyc", "~")
 _VOLATILE_NAMES = frozenset({"ld.so.cache", "mtab"})
@@ -17,13 +17,7 @@ _VOLATILE_NAMES = frozenset({"ld.so.cache", "mtab"})
 
 class NodeFiles:
     """
-    Remembers the files of nodes, and compares.
-
-    Attributes:
-        changes: Instance id -> changed paths; empty before the comparison.
-
-    Args:
-        disk: Returns the folder under which a machine's files can be read.
+    Remembers the files of nodes and compares them; `changes` maps instance ids to changed paths after the comparison.
     """
 
     def __init__(self, disk: Callable[[str], Path]) -> None:

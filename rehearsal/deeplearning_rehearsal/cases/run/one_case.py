@@ -29,10 +29,9 @@ UNAVAILABLE = 2
 @dataclass(frozen=True)
 class CaseTask:
     """
-    What the process of a case is asked to do.
+    The work of a case's process.
 
     Attributes:
-        options: The options, the case's own among them.
         app: Command that synthesizes the case's stack. None: the assembly of the options is deployed.
         assemblies: Folder of assemblies that cases with the same context share. None: the case makes its own.
     """
@@ -69,17 +68,9 @@ def choose_options(case: Case, file: Path, options: RehearsalOptions) -> Rehears
 
 def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
     """
-    Rehearse a case; a report that an earlier run left is removed first, so that none passes for this one's.
+    Rehearse a case; return the exit status and the case's entry.
 
-    Args:
-        case: The case of the task's options.
-        task: What to do.
-
-    Returns:
-        Exit status of the rehearsal, and the case's entry.
-
-    Raises:
-        RehearsalError: It cannot be tried on this machine.
+    Raises RehearsalError if it cannot be tried on this machine.
     """
     options = task.options
     report = options.folder / "report.json"

@@ -1,35 +1,34 @@
-"""How a rehearsal stands, as the triggers of a case ask for it."""
+"""The state of a running rehearsal: for the triggers of a case, and for the wait until its cluster is at rest."""
 
 import json
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.run.fleet import Fleet
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.names import CLUSTER_TAG, PROVISION_FILE, ROLE_TAG
+from deeplearning_contract.names import CLUSTER_TAG, MEMBERSHIP_FILE, PROVISION_FILE, ROLE_TAG
 from deeplearning_rehearsal.cases.format.triggers import Target
 from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob
 from deeplearning_rehearsal.checks.provision_watch import count_done
 
 _TABLE_TYPE = "AWS::DynamoDB::Table"
+_QUIET_SECONDS = 6.0
+"""Silence of all agents after which a cluster is at rest in any case; they look for news more often than that."""
+_SHORT_QUIET_SECONDS = 2.5
+"""The same where AWS has nothing to do either: one round of the master, one look at the logs."""
 
 
 @dataclass
 class LiveSituation:
-    """
-    Answers triggers about a rehearsal that runs.
-
-    Attributes:
-        fleet: Its machines.
-        aws: Its embedded AWS.
-        job: Its elastic job.
-        formed: Set when the stack is complete.
-    """
+    """The state of a running rehearsal; `formed` is set when the stack is complete."""
 
     fleet: Fleet
     aws: EmbeddedAws
@@ -61,7 +60,7 @@ class LiveSituation:
         return "" if state is None else state.phase.value
 
     def has_said(self, instance_id: str, text: str) -> bool:
-        """Tell whether a node's agent has logged a text."""
+        """Return whether a node's agent has logged a text."""
         return self.fleet.has_said(instance_id, text)
 
     def provisioned(self, instance_id: str, step: str) -> float:
@@ -73,9 +72,54 @@ class LiveSituation:
             return 0.0  # not begun, or being written just now
 
     def has_formed(self) -> bool:
-        """Tell whether the stack is complete."""
+        """Return whether the stack is complete."""
         return self.formed.is_set()
 
     def commits(self, ranks: int) -> int:
         """Return how often a world of so many ranks has committed."""
         return self.job.commits(ranks)
+
+
+def is_settled(state: ClusterState | None, fleet: Fleet, nodes: int, is_done: Callable[[], bool]) -> bool:
+    """
+    Return whether a cluster has so many nodes, master included, each at the last generation, and all is quiet.
+
+    `is_done` is asked when agents have been quiet for a short time: whether nothing more is known to come.
+    """
+    if state is None or state.phase.value != "formed" or len(state.members) != nodes:
+        return False
+    running = {machine.instance_id for machine in fleet.machines()}
+    members = [member.instance_id for member in state.members]
+    quiet = time.monotonic() - fleet.spoke_at
+    if not running.issuperset(members) or quiet <= _SHORT_QUIET_SECONDS:
+        return False
+    if not all(_read_generation(fleet, member) == state.generation for member in members):
+        return False
+    return quiet > _QUIET_SECONDS or (running == set(members) and is_done())
+
+
+def is_at_rest(place: Place) -> bool:
+    """Return whether every group has the healthy instances that it asks for, and no queue has a message for anybody."""
+    groups = place.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    for group in groups:
+        states = [(entry["LifecycleState"], entry["HealthStatus"]) for entry in group["Instances"]]
+        if states != [("InService", "Healthy")] * group["DesiredCapacity"]:
+            return False
+    sqs = place.client("sqs")
+    counts = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+    names = [*counts, "QueueArn", "RedrivePolicy"]
+    queues = [
+        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        for url in sqs.list_queues().get("QueueUrls", ())
+    ]
+    # Nobody takes what lies in a dead-letter queue.
+    dead = {json.loads(queue["RedrivePolicy"])["deadLetterTargetArn"] for queue in queues if "RedrivePolicy" in queue}
+    return all(int(queue[name]) == 0 for queue in queues if queue["QueueArn"] not in dead for name in counts)
+
+
+def _read_generation(fleet: Fleet, instance_id: str) -> int:
+    try:
+        path = fleet.disk(instance_id) / MEMBERSHIP_FILE.lstrip("/")
+        return int(json.loads(path.read_text(encoding="utf-8"))["generation"])
+    except (OSError, ValueError, KeyError, RehearsalError):
+        return 0  # it has none yet, or was powered off just now

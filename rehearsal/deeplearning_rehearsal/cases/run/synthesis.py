@@ -1,4 +1,4 @@
-"""What a case brings: its stack, synthesized with the user's app as the CDK command line does, and an elastic job."""
+"""The stack of a case, synthesized with the user's app as the CDK command line does, and its elastic job."""
 
 import json
 import os
@@ -23,26 +23,14 @@ LOGIN_USER_ID = 1000
 """Of the first user of an image, which is its login user."""
 _ENVIRONMENT = "software.environment"
 _WORDS = ("horovod", "none")
-"""What an environment may be without a file."""
+"""Values of an environment that name no file."""
 
 
 def synthesize_case(case: Case, app: str, folder: Path) -> Path:
     """
-    Run the app with the case's context.
+    Run the app with the context of this folder's `cdk.json` and the case's on top; return the cloud assembly.
 
-    The app gets the context of this folder's `cdk.json`, as from the CDK command line, with the case's on top.
-
-    Args:
-        case: Which case.
-        app: Command line of the app; no shell reads it.
-        folder: Of the case's results; the assembly becomes its `cdk.out`.
-
-    Returns:
-        The cloud assembly.
-
-    Raises:
-        UnavailableError: The command does not exist.
-        PromiseError: The app failed.
+    Raises UnavailableError if the command does not exist, and PromiseError if the app fails.
     """
     assembly = folder / "cdk.out"
     shutil.rmtree(assembly, ignore_errors=True)
@@ -64,12 +52,9 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
 
 def prepare_machines(case: Case | None, lab: "Lab", digits: Callable[[], Path]) -> "Callable[[Machine], None] | None":
     """
-    Return what is done before a machine boots: for an elastic job its program goes to the shared file system.
+    Return what an elastic job needs before a machine boots: its program on the shared file system.
 
     The file system then belongs to the login user, as it must where a user has put files on it before.
-
-    Args:
-        digits: Returns what the program trains on.
     """
     if case is None or not case.is_elastic:
         return None

@@ -19,7 +19,7 @@ from deeplearning_rehearsal.cases.verdict.results import Result, merge_result, r
 from deeplearning_rehearsal.options import RehearsalOptions
 
 LOG = "run.log"
-"""What the rehearsal of a case printed, in the case's folder."""
+"""Output of a case's rehearsal, in the case's folder."""
 COMMAND = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "deeplearning_rehearsal.cases.run.one_case")
 """Rehearses a case; however this process ends, so does that one, and with it the rehearsal."""
 _POLL_SECONDS = 0.2
@@ -42,10 +42,8 @@ class SuiteRun:
     One command that rehearses several cases.
 
     Attributes:
-        chosen: The cases, each with its file.
         app: Command that synthesizes each case's stack. None: the assembly of the options is deployed.
-        options: What else the command line says.
-        jobs: How many cases may run at once.
+        jobs: Cases that may run at once.
         results: Entries of the cases that ended.
         skipped: Cases that passed on the same sources before.
     """
@@ -59,10 +57,7 @@ class SuiteRun:
 
     def carry_out(self, *, again: bool) -> None:
         """
-        Rehearse the cases and write the result of each when it has ended.
-
-        Args:
-            again: Whether cases that passed on the same sources are repeated.
+        Rehearse the cases, those that passed on the same sources only if `again`; write each result when it is known.
         """
         before = read_results(self.options.out)
         if not again:
@@ -171,13 +166,9 @@ class SuiteRun:
 
 def rehearse_one(chosen: Chosen, app: str | None, options: RehearsalOptions) -> tuple[int, Result]:
     """
-    Rehearse one case in this process, which shows it while it runs, and write its result.
+    Rehearse one case in this process, with progress; write its result, and return exit status and entry.
 
-    Returns:
-        Exit status of the rehearsal, and the case's entry.
-
-    Raises:
-        RehearsalError: It cannot be tried on this machine.
+    Raises RehearsalError if it cannot be tried on this machine.
     """
     file, case = chosen
     suite = SuiteRun([chosen], app, options, jobs=1)

@@ -1,4 +1,4 @@
-"""Which case starts next, by cores, memory and time; plain values in and out."""
+"""Choice of the case that starts next, by cores, memory and time; plain values in and out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.verdict.results import Result
 
 _SPARE_MIB = 2048
-"""What is left to the machine itself."""
+"""Left for the machine itself."""
 _NODE_MIB = 1900
 _CLOUD_MIB = 700
 _UNKNOWN_SECONDS = 60.0
@@ -17,14 +17,8 @@ _UNKNOWN_NODES = 4
 @dataclass(frozen=True)
 class Wanted:
     """
-    A case that is to be rehearsed.
-
-    Attributes:
-        name: The case.
-        seconds: How long it is likely to take.
-        memory_mib: What it is likely to take at most.
-        is_alone: Whether nothing may run beside it.
-        after: Case that has to end before, if it is rehearsed too; empty for none.
+    A case that is to be rehearsed, with estimates of its time and its most memory; `after` names one that must end
+    first.
     """
 
     name: str
@@ -35,13 +29,7 @@ class Wanted:
 
 
 def estimate(case: Case, last: Result | None) -> Wanted:
-    """
-    Say what a case needs: what it took when it was rehearsed last, or what such a case usually takes.
-
-    Args:
-        case: The case.
-        last: Its last result.
-    """
+    """Return what a case needs: what it took last, or what such a case usually takes."""
     nodes = 0 if case.expect == "failed" else case.asked_nodes or _UNKNOWN_NODES
     usual = {"seconds": _UNKNOWN_SECONDS, "peak_memory_mib": _CLOUD_MIB + nodes * _NODE_MIB}
     known = usual | ({} if last is None else {name: last[name] for name in usual if last.get(name)})
@@ -50,16 +38,9 @@ def estimate(case: Case, last: Result | None) -> Wanted:
 
 def choose_next(waiting: Sequence[Wanted], running: Sequence[Wanted], jobs: int, free_mib: int) -> Wanted | None:
     """
-    Return the case that starts now: the longest that fits; those that run alone come last.
+    Return the case that starts now, the longest that fits, or None if none may; those that run alone come last.
 
-    Args:
-        waiting: Cases that have not begun.
-        running: Cases that run.
-        jobs: How many may run at once.
-        free_mib: Memory that was free when nothing ran.
-
-    Returns:
-        None when none may start now.
+    `free_mib` is the memory that was free when nothing ran.
     """
     if len(running) >= jobs or any(wanted.is_alone for wanted in running):
         return None

@@ -31,16 +31,11 @@ _TEXT = (".py", ".json", ".toml", ".lock", ".txt", ".sh", ".yaml", ".yml", ".cfg
 
 def digest_sources(folder: Path, out: Path, words: Sequence[str]) -> str:
     """
-    Digest the project's packages, the files of the app's folder, this Python and the options.
+    Digest the project's packages, the files of the app's folder, this Python, and further `words` that decide.
 
     Files of the app count when a program may read them: Python, JSON, TOML, YAML, shell, locks and texts, whether git
-    knows them or not. Hidden folders, virtual environments, `build`, `cdk.out`, `docs`, `node_modules` and `tests` do
-    not. Nor do case files of the package, see `digest_case`.
-
-    Args:
-        folder: Where the app is started.
-        out: Folder of the reports, which is no source.
-        words: What else decides: the command line of the app, the assembly.
+    knows them or not. Hidden folders, virtual environments, `build`, `cdk.out`, `docs`, `node_modules`, `tests` and the
+    folder of reports, `out`, do not. Nor do case files of the package, see `digest_case`.
     """
     found = hashlib.sha256(repr((platform.python_version(), *words)).encode())
     own = [path for name in PACKAGES for path in _find_package(name)]

@@ -45,12 +45,7 @@ def parse_steps(text: str) -> tuple[Step, ...]:
 
 
 class ElasticJob:
-    """
-    Follows the job from outside, through the files that it writes on the shared file system.
-
-    Args:
-        folders: Returns the folders behind the cluster's file systems.
-    """
+    """The job as its files on the shared file systems show it; `folders` returns the folders behind those."""
 
     def __init__(self, folders: Callable[[], Iterable[Path]]) -> None:
         self._folders = folders
@@ -86,13 +81,11 @@ class ElasticJob:
 @dataclass(frozen=True)
 class Recovery:
     """
-    What the progress tells about one fault.
+    The effect of one fault on training.
 
     Attributes:
-        seconds: From the fault to the first progress beyond the last commit before it, made by a new world of ranks;
-            None when there was none.
-        lost_commits: Commits before the fault that the new world did not go on from; None when there is no new world.
-        size_before: Ranks before the fault.
+        seconds: From the fault to the first progress of a new world beyond the last commit before it. None: none came.
+        lost_commits: Commits before the fault that the new world did not go on from. None: there is no new world.
         sizes_after: Ranks of the worlds after it, in order.
     """
 
@@ -103,17 +96,13 @@ class Recovery:
 
     @property
     def has_regained_size(self) -> bool:
-        """Whether a later world had all ranks again, after a smaller one or at once."""
+        """True if a later world had all ranks again, after a smaller one or at once."""
         return self.size_before > 0 and self.size_before in self.sizes_after
 
 
 def measure_recovery(steps: Sequence[Step], epoch: float) -> Recovery:
     """
-    Measure what a fault did to training.
-
-    Args:
-        steps: The progress, oldest first.
-        epoch: Wall-clock time of the fault, in seconds.
+    Return what a fault did to training; `epoch` is its time in seconds of the wall clock, `steps` the oldest first.
     """
     worlds = [index for index, step in enumerate(steps) if step.time >= epoch and step.event in {"start", "reset"}]
     before = [step for step in steps if step.time < epoch]

@@ -13,12 +13,7 @@ Result = dict[str, Any]
 
 
 def summarize_report(document: Mapping[str, Any]) -> Result:
-    """
-    Return a case's entry: verdict, seconds, and the figures that there are.
-
-    Args:
-        document: The report, as `report.json` holds it.
-    """
+    """Return a case's entry, given the document of `report.json`: verdict, seconds, and the figures that there are."""
     case, cluster, training = document["case"], document["cluster"], document["training"]
     ends = [phase["start"] + phase["seconds"] for phase in document["phases"]]
     figures = {
@@ -50,14 +45,7 @@ def read_results(out: Path) -> dict[str, Result]:
 
 
 def merge_result(out: Path, name: str, result: Result) -> None:
-    """
-    Write a case's entry beside those of other cases, whole or not at all.
-
-    Args:
-        out: Folder of the file.
-        name: The case.
-        result: Its entry.
-    """
+    """Write a case's entry beside those of other cases, whole or not at all."""
     merged = dict(sorted((read_results(out) | {name: result}).items()))
     unfinished = out / f".{RESULTS_FILE}.{os.getpid()}"
     unfinished.write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")

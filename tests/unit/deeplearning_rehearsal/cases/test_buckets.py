@@ -16,7 +16,7 @@ from deeplearning_rehearsal.cases.format.account import AccountBucket, fill_acco
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
-from deeplearning_rehearsal.cases.verdict.user_view import await_status, run_commands
+from deeplearning_rehearsal.cases.verdict.observations import await_status, run_commands
 
 CASE = """
 title = "The cache is of no use"

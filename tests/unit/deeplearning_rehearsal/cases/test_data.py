@@ -21,7 +21,7 @@ from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Seen, Sight, judge_seen
 from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
-from deeplearning_rehearsal.cases.verdict.needs_sight import list_sources, look_at_needs
+from deeplearning_rehearsal.cases.verdict.observations import list_sources, look_at_needs
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 OBJECT = DataObject("bucket", "coco.tar", files=10, file_bytes=100)

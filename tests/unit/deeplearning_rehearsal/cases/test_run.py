@@ -14,11 +14,10 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.triggers import Target, parse_target
-from deeplearning_rehearsal.cases.run import settling, synthesis
+from deeplearning_rehearsal.cases.run import situation, synthesis
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.injector import Injected
-from deeplearning_rehearsal.cases.run.settling import is_at_rest, is_settled
-from deeplearning_rehearsal.cases.run.situation import LiveSituation
+from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
 from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Step
 from deeplearning_rehearsal.checks.contract_check import Roster
@@ -138,7 +137,7 @@ def test_a_short_quiet_is_enough_where_nothing_is_to_come(
 ) -> None:
     _settled(run, None)  # which writes the nodes' generation
     fleet: Any = replace(run.fleet, spoke_at=time.monotonic() - quiet, running=running)
-    found = settling.is_settled(_state(Phase.FORMED, "i-0", "i-1"), fleet, 2, lambda: bool(is_done))
+    found = situation.is_settled(_state(Phase.FORMED, "i-0", "i-1"), fleet, 2, lambda: bool(is_done))
     assert found is is_settled
 
 

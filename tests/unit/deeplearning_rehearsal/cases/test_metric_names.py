@@ -4,7 +4,7 @@ import pytest
 
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.metrics import METRICS, NAMESPACE
-from deeplearning_rehearsal.checks.metric_names import require_known_metric
+from deeplearning_rehearsal.cases.run.cloud_faults import require_known_metric
 
 
 def test_takes_every_metric_that_is_written_and_all_of_other_namespaces():

@@ -1,8 +1,8 @@
-"""What was seen of the data and the environment that jobs need, and what a case expects of them."""
+"""Observations for the expectations of a case: data and environment, `deeplearning-cdk status`, shell lines."""
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,15 +10,19 @@ from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.names import DATA_DIRECTORY, PROVISION_FILE
 from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.expectations import ABSENT, NeedsSight
+from deeplearning_rehearsal.cases.format.expectations import ABSENT, NeedsSight, join_lines
 from deeplearning_rehearsal.checks.contract_check import Nodes
+from deeplearning_rehearsal.checks.training import last_lines
 
 _INTERVAL_SECONDS = 0.5
 _DIGEST_SECONDS = 120.0
+_STATUS_SECONDS = 120.0
+"""Agents look for troubles of their node once a minute, and ship what they say every ten seconds."""
+_COMMAND_SECONDS = 120.0
 
 
 class NodesWithDisks(Nodes, Protocol):
-    """What is needed of the lab."""
+    """The part of the lab that is used here."""
 
     def disk(self, instance_id: str) -> Path:
         """Return the folder under which a machine's files can be read."""
@@ -48,15 +52,7 @@ def await_needs(case: Case, nodes: NodesWithDisks, ids: Sequence[str], give_up: 
 
 
 def look_at_needs(case: Case, nodes: NodesWithDisks, ids: Sequence[str], user: str) -> NeedsSight:
-    """
-    Look at what is in place on each node, as the login user sees it.
-
-    Args:
-        case: The case.
-        nodes: The lab.
-        ids: Instance ids of the nodes.
-        user: The login user.
-    """
+    """Return what is in place on each node, as the login user sees it."""
     sources = list_sources(case)
     failed = (step.partition("data:")[2] for step in case.seen.needs_failed)
     names = [*case.seen.data_complete, *(name for name in failed if name)]
@@ -65,6 +61,28 @@ def look_at_needs(case: Case, nodes: NodesWithDisks, ids: Sequence[str], user: s
         trees={name: {node: _digest(nodes, node, user, name) for node in ids} for name in names},
         expected={name: digest_tree(sources[name].make_tree()) for name in names if name in sources},
     )
+
+
+def await_status(ask: Callable[[], str], texts: Iterable[str], seconds: float = _STATUS_SECONDS) -> str:
+    """Fetch the page until it has all of the texts, for so many seconds at most, and return the last one."""
+    needed = tuple(texts)
+    give_up = time.monotonic() + seconds
+    while True:
+        page = ask()
+        words = join_lines(page)
+        if all(text in words for text in needed) or time.monotonic() > give_up:
+            return page
+        time.sleep(min(_INTERVAL_SECONDS, seconds))
+
+
+def run_commands(nodes: Nodes, master: str, user: str, lines: Iterable[str]) -> Mapping[str, str]:
+    """Run each shell line on the master in a login shell; return line -> why it did not succeed, empty where it did."""
+    found = {}
+    for line in lines:
+        answer = nodes.run(master, ["bash", "-c", line], user=user, login_shell=True, timeout=_COMMAND_SECONDS)
+        said = last_lines(answer.stdout + answer.stderr)
+        found[line] = f"status {answer.returncode}: {said}" if answer.returncode else ""
+    return found
 
 
 def _digest(nodes: Nodes, node: str, user: str, name: str) -> str:
