@@ -132,6 +132,9 @@ def render_table(rows: Sequence[Row], trials: Sequence[Trial], outcomes: Mapping
         "\n## Defects of the predecessor\n",
         "| row | defect | tried by | result |\n|---|---|---|---|",
         *defects,
+        "\n## Cases of the rehearsal\n",
+        "| `CASE=` | what it shows | rows | result |\n|---|---|---|---|",
+        *(_describe_case(trial, outcomes) for trial in trials if trial.kind == "case"),
     ]
     return "\n".join(parts) + "\n"
 
@@ -139,6 +142,11 @@ def render_table(rows: Sequence[Row], trials: Sequence[Trial], outcomes: Mapping
 def blank_results(page: str) -> str:
     """Return a page without its results, which depend on where it was made."""
     return _LAST_CELL.sub("", page)
+
+
+def _describe_case(case: Trial, outcomes: Mapping[str, str]) -> str:
+    rows = ", ".join(map(str, sorted(case.faults, key=str))) or "-"
+    return f"| [{case.key}](../{case.path}) | {_escape(case.title)} | {rows} | {outcomes.get(case.key, _NOT_RUN)} |"
 
 
 def _expect(row: Row) -> str:

@@ -64,7 +64,7 @@ def find_trials(root: Path) -> list[Trial]:
         ValueError: A mark cannot be read; the message names its file and line.
     """
     tests = [trial for path in sorted((root / "tests").rglob("test_*.py")) for trial in read_tests(root, path)]
-    return tests + [trial for path in sorted((root / CASES).glob("*.toml")) for trial in read_cases(root, path)]
+    return tests + [read_case(root, path) for path in sorted((root / CASES).glob("*.toml"))]
 
 
 def read_tests(root: Path, path: Path) -> Iterator[Trial]:
@@ -84,13 +84,11 @@ def read_tests(root: Path, path: Path) -> Iterator[Trial]:
             yield Trial(key, place, title, faults, defects, "injector" if place.startswith(STAND_INS) else "test")
 
 
-def read_cases(root: Path, path: Path) -> Iterator[Trial]:
-    """Return the case of a file, if it tries a row."""
+def read_case(root: Path, path: Path) -> Trial:
+    """Return the case of a file."""
     case = tomllib.loads(path.read_text())
-    if case.get("faults") or case.get("defects"):
-        faults, defects = frozenset(case.get("faults", [])), frozenset(case.get("defects", []))
-        place = path.relative_to(root).as_posix()
-        yield Trial(path.stem, place, str(case.get("title", path.stem)), faults, defects, "case")
+    rows = frozenset(case.get("faults", []))
+    return Trial(path.stem, path.relative_to(root).as_posix(), case["title"], rows, frozenset(), "case")
 
 
 def _read_pytestmark(statement: ast.stmt) -> Iterator[ast.expr]:
