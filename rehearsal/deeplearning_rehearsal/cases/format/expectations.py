@@ -140,10 +140,7 @@ class Need(str, Enum):
 
 @dataclass(frozen=True)
 class Expectation:
-    """
-    A row of `EXPECTATIONS`: judges a value of the case file (of a list or table each entry), and the need it makes
-    sense with.
-    """
+    """A row of `EXPECTATIONS`: the judge of a value, of a list or table each entry, and the need of the case."""
 
     judge: Callable[[Any, Sight], Finding]
     need: Need = Need.NOTHING
