@@ -21,6 +21,9 @@ from cdk_rehearsal.lab.node import CGROUP
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
 _FIRST_PROCESS = "cdk_rehearsal.run.first_process"
 _TERMINATED = 128 + signal.SIGTERM
+_INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+_INOTIFY_INSTANCES = 8192
+"""For 1,000 machines: systemd and its services take five each, and the kernel's default of 128 is for 28 of them."""
 
 
 def require_namespaces() -> None:
@@ -54,7 +57,11 @@ def run_enclosed(entry: str, argument: str) -> int:
 
     Returns:
         The exit status that the function returns; 143 after SIGTERM.
+
+    Raises:
+        UnavailableError: A limit of the kernel is too low for many machines, and cannot be raised.
     """
+    raise_inotify_limit(_INOTIFY_LIMIT)
     host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     # --pdeathsig covers this process, --kill-child covers unshare: SIGKILL of either ends the lab.
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, sys.executable, "-m", _FIRST_PROCESS]
@@ -76,6 +83,26 @@ def run_enclosed(entry: str, argument: str) -> int:
         process.wait()
         _remove_cgroups()
     return _TERMINATED if is_terminated else status
+
+
+def raise_inotify_limit(limit: Path) -> None:
+    """
+    Raise the kernel's limit of inotify instances where it is low; no namespace has a limit of its own.
+
+    It stays raised, because other rehearsals may run. Without it the systemd of the 29th machine does not start.
+
+    Raises:
+        UnavailableError: The limit cannot be raised.
+    """
+    if int(limit.read_text()) >= _INOTIFY_INSTANCES:
+        return
+    try:
+        limit.write_text(str(_INOTIFY_INSTANCES))
+    except OSError as error:
+        raise UnavailableError(
+            f"fs.inotify.max_user_instances must be {_INOTIFY_INSTANCES}, and cannot be raised here: {error}; "
+            f"run on the host: sysctl -w fs.inotify.max_user_instances={_INOTIFY_INSTANCES}"
+        ) from error
 
 
 def end_enclosure(status: int) -> NoReturn:
