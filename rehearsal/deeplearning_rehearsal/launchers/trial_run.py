@@ -18,7 +18,7 @@ from deeplearning_rehearsal.checks.training import (
     read_result,
 )
 from deeplearning_rehearsal.launchers.trial import Attempt, Trial, Way, judge_attempt
-from deeplearning_rehearsal.report.launcher_report import LauncherReport, WayReport
+from deeplearning_rehearsal.report.parts import LauncherReport, WayReport
 
 _TRIAL_SECONDS = 120.0
 _GRACE_SECONDS = 20.0

@@ -8,9 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplearning_contract.names import NodeRole
-from deeplearning_rehearsal.report.environment_report import describe_environment
-from deeplearning_rehearsal.report.launcher_report import describe_way
-from deeplearning_rehearsal.report.report import Report, summarize_checks
+from deeplearning_rehearsal.report.report import Document, list_details, list_sections
 
 _WIDTH = 1000.0
 _ROW = 26
@@ -37,7 +35,7 @@ class _Lane:
         return round(self.dots[-1][0] - self.start, 1)
 
 
-def render_page(report: Report, *, dashboard: str = "") -> str:
+def render_page(report: Document, *, dashboard: str = "") -> str:
     """
     Render the page; it needs no network and no other file.
 
@@ -49,11 +47,11 @@ def render_page(report: Report, *, dashboard: str = "") -> str:
         loader=PackageLoader("deeplearning_rehearsal.report", "templates"), autoescape=True, undefined=StrictUndefined
     )
     end = max(
-        [happening["at"] for happening in report.timeline]
-        + [span["start"] + span["seconds"] for span in report.phases]
+        [happening["at"] for happening in report["timeline"]]
+        + [span["start"] + span["seconds"] for span in report["phases"]]
         + [1.0]
     )
-    lanes = _lanes(report.timeline, end)
+    lanes = _lanes(report["timeline"], end)
     return environment.get_template("report.html.j2").render(
         report=report,
         dashboard=dashboard,
@@ -61,16 +59,16 @@ def render_page(report: Report, *, dashboard: str = "") -> str:
         row=_ROW,
         lane_row=_NARROW_ROW if len(lanes) > _MANY_LANES else _ROW,
         lanes=lanes,
-        summarize_checks=summarize_checks,
-        describe_environment=describe_environment,
-        describe_way=describe_way,
+        sections=list_sections(report),
+        details=list_details(report),
         injections=[
             (_x(entry["at"], end), f"{entry['at']:.1f} s: {entry['what']}")
-            for entry in (report.case.injections if report.case else ())
+            for entry in (report["case"]["injections"] if report["case"] else ())
         ],
         ticks=[(seconds, _x(seconds, end)) for seconds in _tick_seconds(end)],
         phases=[
-            (span["name"], _x(span["start"], end), _x(span["seconds"], end), span["seconds"]) for span in report.phases
+            (span["name"], _x(span["start"], end), _x(span["seconds"], end), span["seconds"])
+            for span in report["phases"]
         ],
     )
 

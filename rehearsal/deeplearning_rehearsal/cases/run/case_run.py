@@ -20,8 +20,8 @@ from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
-from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.report.outside_view import describe_outside
+from deeplearning_rehearsal.report.parts import CaseReport
 
 _INTERVAL_SECONDS = 0.5
 _LAST_INJECTION_SECONDS = 20.0
