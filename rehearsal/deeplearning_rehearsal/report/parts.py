@@ -39,12 +39,14 @@ class CaseReport:
         name: Its name.
         title: What it shows.
         faults: Rows of the fault catalogue.
-        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`, `problem`.
+        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`, `problem`,
+            `recovery_seconds` as below, for this one.
         findings: Each expectation: `expectation`, `held`, `found`.
         failure_seconds: From the cause to the stack's failure; None where it did not fail, or without a cause.
         recovery_seconds: From the fault to new progress of training, the longest; None when there was none to measure.
         lost_commits: The most commits that one fault cost; None when there was none to measure.
         problems: What does not hold.
+        progress: What the elastic job told: `at` in seconds since the beginning, `event`, `batch`, `size` in ranks.
     """
 
     name: str
@@ -56,6 +58,7 @@ class CaseReport:
     recovery_seconds: float | None
     lost_commits: int | None
     problems: Sequence[str]
+    progress: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

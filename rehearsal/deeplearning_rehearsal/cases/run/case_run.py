@@ -185,6 +185,8 @@ class CaseRun(ClusterRun):
         problems = [f"{f.expectation} is expected, found: {f.found}" for f in findings if not f.is_held]
         problems += [f"{item.injection} was injected, but {item.problem}" for item in injected if item.problem]
         problems += [f"{item} was never injected: {item.when.text!r} never came" for item in self.injector.missing]
+        began = time.time() - self.timeline.now()  # progress is told by the wall clock
+        steps = self.job.steps() if case.is_elastic else ()
         return CaseReport(
             name=case.name,
             title=case.title,
@@ -195,6 +197,9 @@ class CaseRun(ClusterRun):
             recovery_seconds=sight.recovery_seconds,
             lost_commits=sight.lost_commits,
             problems=tuple(problems),
+            progress=tuple(
+                {"at": round(s.time - began, 2), "event": s.event, "batch": s.batch, "size": s.size} for s in steps
+            ),
         )
 
     def _look(self, evidence: Evidence, injected: list[Injected]) -> Sight:
@@ -244,10 +249,12 @@ class CaseRun(ClusterRun):
         return {machine.instance_id for machine in later if self.fleet.booted_at[machine.instance_id] > begin}
 
     def _describe(self, item: Injected) -> dict[str, object]:
+        recoveries = self._measure_recoveries([item])
         return {
             "at": round(self.timeline.at(item.at), 1),
             "when": item.injection.when.text,
             "what": str(item.injection),
             "instance_id": item.instance_id,
             "problem": item.problem,
+            "recovery_seconds": recoveries[0].seconds if recoveries else None,
         }

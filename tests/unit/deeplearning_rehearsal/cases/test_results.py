@@ -46,7 +46,14 @@ def report() -> Document:
             title="A worker <b>falls</b> silent",
             faults=(45,),
             injections=(
-                {"at": 3.0, "when": "formed", "what": "silence worker 2", "instance_id": "i-2", "problem": "no link"},
+                {
+                    "at": 3.0,
+                    "when": "formed",
+                    "what": "silence worker 2",
+                    "instance_id": "i-2",
+                    "problem": "no link",
+                    "recovery_seconds": 8.25,
+                },
             ),
             findings=(
                 {"expectation": "the generation is at least 2", "held": False, "found": "1"},
@@ -134,8 +141,9 @@ def test_the_page_shows_the_case_and_marks_injections_on_the_timeline(report: Do
     page = render_page(report)
     assert "A worker &lt;b&gt;falls&lt;/b&gt; silent" in page
     assert "<dt>NOT SEEN</dt><dd><p>the generation is at least 2: 1</p></dd>" in page
-    assert page.count("stroke-dasharray") == 1
-    assert "stroke-dasharray" not in render_page(report | {"case": None})
+    assert page.count('class="fault"/>') == 1
+    assert "silence worker 2: training went on after 8.2 s" in page
+    assert 'class="fault"/>' not in render_page(report | {"case": None})
 
 
 def _case(**values: Any) -> Case:

@@ -1,7 +1,5 @@
 """The report: its text and its page."""
 
-import re
-
 import pytest
 
 from cdk_rehearsal.report.report import render_text
@@ -129,22 +127,6 @@ def test_page_shows_more_than_the_text_folded(report: Document) -> None:
     ):
         assert detail in page
         assert detail not in _render(report)
-
-
-def test_page_orders_lanes_as_a_cluster_comes_up(report: Document) -> None:
-    lanes = ("worker 10", "adjuster", "i-0123", "worker 9", "stack", "master 30")
-    timeline = [{"at": float(at), "lane": lane, "text": "runs"} for at, lane in enumerate(lanes)]
-    page = render_page(report | {"timeline": timeline})
-    shown = re.findall(r'text-anchor="end">([^<]+)<', page)
-    assert shown == ["stack", "adjuster", "master 30", "worker 9", "worker 10", "i-0123"]
-
-
-def test_page_draws_a_bar_from_the_first_to_the_last_event_of_a_lane(report: Document) -> None:
-    timeline = [{"at": at, "lane": "stack", "text": "runs"} for at in (10.0, 2.0, 5.0)]
-    page = render_page(report | {"timeline": timeline, "phases": []})
-    (start, width), *others = re.findall(r'class="bar" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)"', page)
-    assert others == []
-    assert (float(start) + float(width) / 2, float(width) > 800) == (600, True)
 
 
 def test_page_of_a_stack_that_never_formed_renders(report: Document) -> None:
