@@ -20,7 +20,7 @@ from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
-from cdk_rehearsal.report.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
+from cdk_rehearsal.report.dashboard_page import read_dashboard
 from cdk_rehearsal.report.report import render_text
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
@@ -38,7 +38,7 @@ from deeplearning_rehearsal.cluster_fleet import make_fleet
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import judge
-from deeplearning_rehearsal.report.outside_view import describe_outside, write_status
+from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_sections
 from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.digits import prepare_digits
@@ -105,7 +105,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
             if report["verdict"] == "pass":
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
-            _publish(report, options, status, read_dashboards(aws))
+            _publish(report, options, status, read_dashboard(aws))
             name = "" if case is None else case.name
             write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
             if options.keep:
@@ -140,15 +140,15 @@ def _record(options: RehearsalOptions, lab_pid: int) -> None:
     )
 
 
-def _publish(report: Document, options: RehearsalOptions, status: str, dashboards: Mapping[str, str]) -> None:
-    text, document = render_text(list_sections(report)), json.dumps(report, indent=2)
-    page = render_page(report, dashboard=PAGE_NAME if dashboards else "")
+def _publish(report: Document, options: RehearsalOptions, status: str, dashboard: str) -> None:
+    text, document = render_text(list_sections(report)) + "\n", json.dumps(report, indent=2) + "\n"
+    files = {"report.json": document, "report.txt": text, "status.txt": f"{status}\n"}
+    files |= {"dashboard.html": dashboard} if dashboard else {}
+    files["report.html"] = render_page(report, dashboard="dashboard.html" if dashboard else "")
     options.folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("report.json", f"{document}\n"), ("report.txt", f"{text}\n"), ("report.html", page)):
-        (options.folder / name).write_text(content)
-    write_dashboards(dashboards, options.folder)
-    write_status(status, options.folder)
-    sys.stdout.write((document if options.json else text) + "\n")
+    for name, content in files.items():
+        (options.folder / name).write_text(content, encoding="utf-8")
+    sys.stdout.write(document if options.json else text)
     sys.stdout.flush()
     if report["verdict"] == "fail" or report["stack"]["status"] != "CREATE_COMPLETE":
         sys.stderr.write(f"what `deeplearning-cdk status` says of it:\n{status}\n")

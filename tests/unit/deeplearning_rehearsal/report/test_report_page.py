@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deeplearning_rehearsal.report.report import Document
-from deeplearning_rehearsal.report.timeline_picture import Picture, draw_timeline, read_lanes
+from deeplearning_rehearsal.report.report_page import Picture, draw_timeline, read_lanes
 
 
 def _tell(*happenings: tuple[float, str, str]) -> list[dict[str, Any]]:
@@ -68,6 +68,7 @@ def test_the_bar_of_a_machine_shows_its_states_and_ends_with_it() -> None:
         ("master 7", "published generation 2 with 3 members", "generation 2: 3 members"),
         ("training", "reset at batch 20 with 3 ranks", "goes on, 3 ranks"),
         ("training", "mpi (seed) trained as promised", "trained"),
+        ("training", "mpi (seed) it ended with status 1: no route", "failed"),
         ("injected", "power_off worker 2 (training commit 4 with 4 ranks) worker 6 i-1", "power_off worker 2"),
         ("injected", "EC2 finds worker 6 i-1 dead", "EC2 finds worker 6 dead"),
     ],
