@@ -20,7 +20,8 @@ from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
-from cdk_rehearsal.report.dashboard_page import PAGE_NAME, read_dashboards, write_dashboards
+from cdk_rehearsal.report.dashboard_page import read_dashboard
+from cdk_rehearsal.report.report import render_text
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import Fleet
@@ -37,8 +38,8 @@ from deeplearning_rehearsal.cluster_fleet import make_fleet
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import judge
-from deeplearning_rehearsal.report.outside_view import describe_outside, write_status
-from deeplearning_rehearsal.report.report import Report, render_text, write_report
+from deeplearning_rehearsal.report.outside_view import describe_outside
+from deeplearning_rehearsal.report.report import Document, list_sections
 from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.digits import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
@@ -102,14 +103,14 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
                 evidence = run.gather()
             status = describe_outside(aws)
             report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
-            if report.verdict == "pass":
+            if report["verdict"] == "pass":
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
-            _publish(report, options, status, read_dashboards(aws))
+            _publish(report, options, status, read_dashboard(aws))
             name = "" if case is None else case.name
             write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
             if options.keep:
                 _keep(lab, fleet, lab_pid, options)
-            end_enclosure(0 if report.verdict == "pass" else 1)
+            end_enclosure(0 if report["verdict"] == "pass" else 1)
 
 
 def _open_kept(options: RehearsalOptions, case: Case | None, template: Mapping[str, Any]) -> KeptEnvironments:
@@ -139,13 +140,17 @@ def _record(options: RehearsalOptions, lab_pid: int) -> None:
     )
 
 
-def _publish(report: Report, options: RehearsalOptions, status: str, dashboards: Mapping[str, str]) -> None:
-    write_report(report, options.folder, render_page(report, dashboard=PAGE_NAME if dashboards else ""))
-    write_dashboards(dashboards, options.folder)
-    write_status(status, options.folder)
-    sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else render_text(report)) + "\n")
+def _publish(report: Document, options: RehearsalOptions, status: str, dashboard: str) -> None:
+    text, document = render_text(list_sections(report)) + "\n", json.dumps(report, indent=2) + "\n"
+    files = {"report.json": document, "report.txt": text, "status.txt": f"{status}\n"}
+    files |= {"dashboard.html": dashboard} if dashboard else {}
+    files["report.html"] = render_page(report, dashboard="dashboard.html" if dashboard else "")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (options.folder / name).write_text(content, encoding="utf-8")
+    sys.stdout.write(document if options.json else text)
     sys.stdout.flush()
-    if report.verdict == "fail" or report.stack.status != "CREATE_COMPLETE":
+    if report["verdict"] == "fail" or report["stack"]["status"] != "CREATE_COMPLETE":
         sys.stderr.write(f"what `deeplearning-cdk status` says of it:\n{status}\n")
     sys.stderr.write(f"report     {options.folder / 'report.html'} (also .json and .txt)\n")
 

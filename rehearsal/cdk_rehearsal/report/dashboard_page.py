@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,7 +12,6 @@ from cdk_rehearsal.embedded_aws import EmbeddedAws
 from cdk_rehearsal.report.dashboard_panels import HEIGHT, WIDTH, Curve, Panel, draw_panels
 from cdk_rehearsal.report.written_metrics import WrittenMetrics, read_written_metrics
 
-PAGE_NAME = "dashboard.html"
 _MOST_LOG_ROWS = 12
 _HALF = 2
 _ROUNDING = 1 - 1e-9
@@ -53,30 +51,17 @@ class Frame:
         return [(self.x(at), f"{at - self.begin:.0f} s") for at in moments]
 
 
-def read_dashboards(aws: EmbeddedAws) -> dict[str, str]:
-    """
-    Render the dashboards of the account as it is now.
-
-    Args:
-        aws: The account.
-
-    Returns:
-        Name -> HTML page; none where the stack has made none.
-    """
+def read_dashboard(aws: EmbeddedAws) -> str:
+    """Render the account's dashboard as it is now, the first where there are several; empty without one."""
     client = aws.place.client("cloudwatch")
     alarms = {
         alarm["AlarmArn"]: alarm.get("AlarmDescription", "") for alarm in client.describe_alarms()["MetricAlarms"]
     }
-    written = read_written_metrics(aws)
-    return {
-        entry["DashboardName"]: render_dashboard(
-            entry["DashboardName"],
-            json.loads(client.get_dashboard(DashboardName=entry["DashboardName"])["DashboardBody"]),
-            written,
-            alarms,
-        )
-        for entry in client.list_dashboards()["DashboardEntries"]
-    }
+    for entry in client.list_dashboards()["DashboardEntries"]:
+        name = entry["DashboardName"]
+        body = json.loads(client.get_dashboard(DashboardName=name)["DashboardBody"])
+        return render_dashboard(name, body, read_written_metrics(aws), alarms)
+    return ""
 
 
 def render_dashboard(name: str, body: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[str, str]) -> str:
@@ -101,12 +86,6 @@ def render_dashboard(name: str, body: Mapping[str, Any], written: WrittenMetrics
         most_rows=_MOST_LOG_ROWS,
         highest=_highest,
     )
-
-
-def write_dashboards(pages: Mapping[str, str], folder: Path) -> None:
-    """Write the first dashboard's page beside the report; a stack of ours has one."""
-    for page in list(pages.values())[:1]:
-        (folder / PAGE_NAME).write_text(page)
 
 
 def _highest(panel: Panel) -> float:

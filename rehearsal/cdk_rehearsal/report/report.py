@@ -1,12 +1,12 @@
 """The report of a rehearsal of any stack: a verdict, and sections of rows that text and JSON both show."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-_LABEL = 12
-_WIDTH = 120
+_LABEL = 11
+_WIDTH = 110
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class StackReport:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report: a title and its rows, each a text."""
+    """A part of the report: a title and its rows, each a text; empty rows are not shown."""
 
     title: str
     rows: tuple[str, ...]
@@ -70,21 +70,29 @@ class Report:
         )
 
     def to_text(self) -> str:
-        """Return the report as lines of at most 120 characters."""
-        stack = f"{self.stack.name}  {self.stack.status}"
-        parts = [
-            Section("verdict", (f"{self.verdict.upper()} (expected: {self.expected})",)),
-            Section("problem", self.problems),
-            Section("stack", (stack, *([self.stack.reason] if self.stack.reason else []))),
-            *self.sections,
-        ]
-        return "\n".join(line for part in parts for line in _list_lines(part))
+        """Return the report as lines for a terminal."""
+        return render_text(
+            (
+                Section("verdict", (f"{self.verdict.upper()} (expected: {self.expected})", *self.problems)),
+                Section("stack", (f"{self.stack.name}  {self.stack.status}", self.stack.reason)),
+                *self.sections,
+            )
+        )
 
 
-def _list_lines(section: Section) -> Sequence[str]:
-    lines = [
-        line
-        for row in section.rows
-        for line in textwrap.wrap(row, _WIDTH - _LABEL, subsequent_indent="  ", break_on_hyphens=False)
-    ]
-    return [f"{section.title if index == 0 else '':<{_LABEL}}{line}" for index, line in enumerate(lines)]
+def render_text(sections: Iterable[Section]) -> str:
+    """Render sections for a terminal, about as wide as one; words stay whole, so that names can be copied."""
+    lines = []
+    for section in sections:
+        label = section.title
+        for row in filter(None, section.rows):
+            lines += textwrap.wrap(
+                row,
+                _WIDTH,
+                initial_indent=f"{label:<{_LABEL}}",
+                subsequent_indent=" " * (_LABEL + 2),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            label = ""
+    return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cdk_rehearsal.errors import PromiseError
 from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.report.report import TrainingReport
+from deeplearning_rehearsal.report.parts import TrainingReport
 
 LAUNCHER = "horovod"
 """Of `deeplearning run`, where none is asked for."""

@@ -27,7 +27,7 @@ from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.launchers.trials import Trial, Way, choose_trials
 from deeplearning_rehearsal.report.assessment import Evidence
-from deeplearning_rehearsal.report.launcher_report import LauncherReport, WayReport
+from deeplearning_rehearsal.report.parts import LauncherReport, WayReport
 
 _LANE = "training"
 _PROVISION_SECONDS = 1800.0

@@ -14,10 +14,9 @@ from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.checks.training import judge_training
 from deeplearning_rehearsal.options import Expectation
-from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
-from deeplearning_rehearsal.report.launcher_report import LauncherReport
-from deeplearning_rehearsal.report.report import ClusterReport, NodeReport, Report, StackReport, TrainingReport
+from deeplearning_rehearsal.report.parts import CaseReport, LauncherReport, NodeReport, TrainingReport
+from deeplearning_rehearsal.report.report import Document
 
 
 @dataclass
@@ -95,9 +94,9 @@ def count_log_calls(calls: CallCounts) -> int:
 
 def judge(
     expect: Expectation, evidence: Evidence, timeline: Timeline, stand_ins: Sequence[StandIn], peak_memory_mib: int
-) -> Report:
+) -> Document:
     """
-    Write the report of a rehearsal.
+    Return the report of a rehearsal.
 
     Args:
         expect: What was expected.
@@ -108,29 +107,29 @@ def judge(
     """
     problems = find_problems(expect, evidence)
     outcome = evidence.outcome
-    return Report(
-        verdict="fail" if problems else "pass",
-        expected=expect,
-        reasons=problems,
-        stack=StackReport(
-            name=evidence.stack,
-            status=outcome.status,
-            reason=outcome.reason,
-            resources=dict(sorted(Counter(resource.resource_type for resource in outcome.resources).items())),
-            outputs=dict(outcome.outputs),
-            overrides=dict(evidence.overrides),
-        ),
-        cluster=_describe_cluster(evidence),
-        nodes=evidence.nodes,
-        training=evidence.training,
-        phases=tuple(asdict(span) for span in timeline.spans),
-        stand_ins=tuple({"name": s.name, "replaces": s.replaces, "does": s.behaviour} for s in stand_ins),
-        peak_memory_mib=peak_memory_mib,
-        timeline=tuple(asdict(happening) for happening in timeline.happenings),
-        case=evidence.case,
-        launchers=dict(evidence.launchers),
-        environment=evidence.environment,
-    )
+    return {
+        "verdict": "fail" if problems else "pass",
+        "expected": expect,
+        "reasons": problems,
+        "stack": {
+            "name": evidence.stack,
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "resources": dict(sorted(Counter(resource.resource_type for resource in outcome.resources).items())),
+            "outputs": dict(outcome.outputs),
+            "overrides": dict(evidence.overrides),
+        },
+        "cluster": _describe_cluster(evidence),
+        "nodes": [asdict(node) for node in evidence.nodes],
+        "training": evidence.training and asdict(evidence.training),
+        "phases": [asdict(span) for span in timeline.spans],
+        "stand_ins": [{"name": s.name, "replaces": s.replaces, "does": s.behaviour} for s in stand_ins],
+        "peak_memory_mib": peak_memory_mib,
+        "timeline": [asdict(happening) for happening in timeline.happenings],
+        "case": evidence.case and asdict(evidence.case),
+        "launchers": {name: asdict(launcher) for name, launcher in evidence.launchers.items()},
+        "environment": evidence.environment and asdict(evidence.environment),
+    }
 
 
 def find_problems(expect: Expectation, evidence: Evidence) -> tuple[str, ...]:
@@ -205,21 +204,23 @@ def _find_training_problems(evidence: Evidence) -> Sequence[str]:
     return judge_training(evidence.training, len(training), slots)
 
 
-def _describe_cluster(evidence: Evidence) -> ClusterReport:
-    formed = 0 if evidence.roster is None else len(evidence.roster.hosts)
+def _describe_cluster(evidence: Evidence) -> Document:
+    """Nodes count the master; what an unformed cluster has not is 0 or None. `log_calls` are among `aws_calls`."""
+    roster, log, calls = evidence.roster or Roster(0, ()), evidence.log or LogReport({}, {}), evidence.calls
+    formed = len(roster.hosts)
     seconds = evidence.formation_seconds if formed else None
-    return ClusterReport(
-        requested=evidence.requested,
-        formed=formed,
-        generation=0 if evidence.roster is None else evidence.roster.generation,
-        formation_seconds=seconds,
-        aws_calls=evidence.calls.total,
-        aws_calls_by_name=dict(sorted(evidence.calls.by_operation.items())),
-        aws_calls_by_kind=dict(sorted(evidence.calls.by_kind.items())),
-        aws_call_bound=None if seconds is None else bound_calls(formed, seconds),
-        reason="" if evidence.state is None else evidence.state.reason,
-        log_calls=count_log_calls(evidence.calls),
-        log_call_bound=None if seconds is None else bound_log_calls(formed, seconds),
-        log_lines={} if evidence.log is None else evidence.log.lines,
-        metrics={} if evidence.log is None else evidence.log.metrics,
-    )
+    return {
+        "requested": evidence.requested,
+        "formed": formed,
+        "generation": roster.generation,
+        "formation_seconds": seconds,
+        "aws_calls": calls.total,
+        "aws_calls_by_name": dict(sorted(calls.by_operation.items())),
+        "aws_calls_by_kind": dict(sorted(calls.by_kind.items())),
+        "aws_call_bound": None if seconds is None else bound_calls(formed, seconds),
+        "reason": "" if evidence.state is None else evidence.state.reason,
+        "log_calls": count_log_calls(calls),
+        "log_call_bound": None if seconds is None else bound_log_calls(formed, seconds),
+        "log_lines": dict(log.lines),
+        "metrics": dict(log.metrics),
+    }

@@ -65,18 +65,6 @@ def read_environment(disk: Path, brought: set[str]) -> EnvironmentReport:
     )
 
 
-def describe_environment(environment: EnvironmentReport) -> str:
-    """Say it in a line."""
-    if not environment.key:
-        return f"{environment.state}: {environment.detail or 'nothing was said of it'}"
-    came = "of an earlier rehearsal, from the cache" if environment.state == "kept" else "made in this rehearsal"
-    parts = "".join(f"; {part} from {origin}" for part, origin in environment.origins.items())
-    return (
-        f"{environment.key}, {came}, by {environment.built_by} in {environment.build_seconds:.0f} s{parts}; "
-        f"the master says: {environment.detail}"
-    )
-
-
 def _find_origins(manifest: Mapping[str, Any], disk: Path) -> dict[str, str]:
     frameworks = manifest.get("recipe", {}).get("frameworks", {})
     origins = {f"{name} {version}": "the image" for name, version in frameworks.items()}

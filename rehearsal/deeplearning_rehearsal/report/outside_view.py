@@ -1,15 +1,12 @@
 """What `deeplearning-cdk status` says of the rehearsed cluster, looked at before the lab ends."""
 
 from datetime import datetime, timezone
-from pathlib import Path
 
 from cdk_rehearsal.embedded_aws import EmbeddedAws
 from deeplearning_view.aws_reader import read_responses
 from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.rendering import render_text
 from deeplearning_view.view_builder import make_view
-
-STATUS_FILE = "status.txt"
 
 
 def describe_outside(aws: EmbeddedAws) -> str:
@@ -20,9 +17,3 @@ def describe_outside(aws: EmbeddedAws) -> str:
     except ViewError as error:
         return f"status cannot be told: {error}"
     return render_text(make_view(responses, datetime.now(timezone.utc)))
-
-
-def write_status(page: str, folder: Path) -> None:
-    """Write the page beside the report."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / STATUS_FILE).write_text(page + "\n", encoding="utf-8")

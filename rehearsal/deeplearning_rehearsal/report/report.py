@@ -1,222 +1,130 @@
 """
-The report of a rehearsal: JSON for programs, text for a terminal.
+The report of a rehearsal: JSON for programs, and sections of rows that a terminal and the page show.
 
 Its schema is public; keys are added, never renamed. `requested` and `formed` count the master; contract values are the
 strings that the nodes' shells print.
 """
 
-import json
-import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from deeplearning_rehearsal.report.case_report import CaseReport
-from deeplearning_rehearsal.report.environment_report import EnvironmentReport, describe_environment
-from deeplearning_rehearsal.report.launcher_report import (
-    LauncherReport,
-    describe_way,
-)
+from cdk_rehearsal.report.report import Section
 
-_WIDTH = 110
-_LABEL = 11
+Document = dict[str, Any]
+"""The report as `report.json` holds it."""
 
 
-@dataclass(frozen=True)
-class StackReport:
-    """
-    The stack as CloudFormation described it at the end.
-
-    Resources are counted by type; overrides are what the rehearsal changed in the template, or assumed of the account.
-    """
-
-    name: str
-    status: str
-    reason: str
-    resources: Mapping[str, int]
-    outputs: Mapping[str, str]
-    overrides: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class ClusterReport:
-    """
-    The cluster that formed.
-
-    Attributes:
-        requested: Nodes asked for, master included.
-        formed: Nodes in the membership, master included; 0 when none formed.
-        generation: Generation of the membership; 0 when none formed.
-        formation_seconds: From the first instance's launch to the success signal; None when none formed.
-        aws_calls: Calls that nodes and Lambda made until the cluster formed.
-        aws_calls_by_name: The same by `service.Operation`.
-        aws_calls_by_kind: The same by who called.
-        aws_call_bound: The most calls that nodes may make for this size and time.
-        reason: Why the cluster is smaller than asked for; else empty.
-        log_calls: Of the calls, those by which nodes shipped their logs and events; `aws_call_bound` is without them.
-        log_call_bound: The most of these for this size and time.
-        log_lines: Instance id -> lines that it shipped.
-        metrics: Metric -> values in those lines.
-    """
-
-    requested: int
-    formed: int
-    generation: int
-    formation_seconds: float | None
-    aws_calls: int
-    aws_calls_by_name: Mapping[str, int]
-    aws_calls_by_kind: Mapping[str, int]
-    aws_call_bound: int | None
-    reason: str
-    log_calls: int = 0
-    log_call_bound: int | None = None
-    log_lines: Mapping[str, int] = field(default_factory=dict)
-    metrics: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class NodeReport:
-    """One node, with the contract as its own shells see it."""
-
-    host: str
-    role: str
-    instance_id: str
-    address: str
-    contract: Mapping[str, str]
-    checks: Mapping[str, bool]
-
-
-@dataclass(frozen=True)
-class TrainingReport:
-    """The training job's own result, and how it was launched."""
-
-    launcher: str
-    framework: str
-    ranks: int
-    hosts: Sequence[str]
-    dataset: str
-    accuracy: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """Everything that a rehearsal found out."""
-
-    verdict: Literal["pass", "fail"]
-    expected: str
-    reasons: Sequence[str]
-    stack: StackReport
-    cluster: ClusterReport
-    nodes: Sequence[NodeReport]
-    training: TrainingReport | None
-    phases: Sequence[Mapping[str, Any]]
-    stand_ins: Sequence[Mapping[str, str]]
-    peak_memory_mib: int
-    timeline: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    case: CaseReport | None = None
-    launchers: Mapping[str, LauncherReport] = field(default_factory=dict)
-    environment: EnvironmentReport | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return asdict(self)
-
-
-def write_report(report: Report, folder: Path, page: str) -> None:
-    """
-    Write `report.json`, `report.txt` and `report.html`.
-
-    Args:
-        report: What was found out.
-        folder: Where the files go; made when absent.
-        page: The HTML page.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(json.dumps(report.to_document(), indent=2) + "\n")
-    (folder / "report.txt").write_text(render_text(report) + "\n")
-    (folder / "report.html").write_text(page)
-
-
-def render_text(report: Report) -> str:
-    """Render the report for a terminal, about as wide as one."""
-    lines = [
-        *_row("verdict", f"{report.verdict.upper()} (expected: {report.expected})"),
-        *(line for reason in report.reasons for line in _row("", reason)),
-        *(_render_case(report.case) if report.case else ()),
-        *_row(
-            "stack",
-            f"{report.stack.name}  {report.stack.status}  {sum(report.stack.resources.values())} resources",
+def list_sections(report: Document) -> tuple[Section, ...]:
+    """Return what a reader wants to know, in the order in which it is shown."""
+    stack, cluster, environment, training = (report[name] for name in ("stack", "cluster", "environment", "training"))
+    stand_ins = [f"{each['name']} for {each['replaces']}: {each['does']}" for each in report["stand_ins"]]
+    status = f"{stack['name']}  {stack['status']}  {sum(stack['resources'].values())} resources"
+    return (
+        Section("verdict", (f"{report['verdict'].upper()} (expected: {report['expected']})", *report["reasons"])),
+        *(_list_case(report["case"]) if report["case"] else ()),
+        Section("stack", (status, stack["reason"])),
+        Section("changed", tuple(f"{what}: {value}" for what, value in stack["overrides"].items())),
+        Section("cluster", (_describe_cluster(cluster), cluster["reason"])),
+        Section("node", tuple(map(_describe_node, report["nodes"]))),
+        Section("software", (describe_environment(environment),) if environment else ()),
+        Section("training", (_describe_training(training),) if training else ()),
+        Section(
+            "launcher",
+            tuple(describe_way(name, way) for name, tried in report["launchers"].items() for way in tried["ways"]),
         ),
-        *(_row("", report.stack.reason) if report.stack.reason else ()),
-        *(line for what, value in report.stack.overrides.items() for line in _row("changed", f"{what}: {value}")),
-        *_row("cluster", _describe_cluster(report.cluster)),
-        *(_row("", report.cluster.reason) if report.cluster.reason else ()),
-        *(line for node in report.nodes for line in _row("node", _describe_node(node))),
-        *(_row("software", describe_environment(report.environment)) if report.environment else ()),
-        *(_row("training", _describe_training(report.training)) if report.training else ()),
-        *(line for name, tried in report.launchers.items() for line in _render_launcher(name, tried)),
-        *_row("phases", "  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report.phases)),
-        *_row("memory", f"at most {report.peak_memory_mib} MiB for the whole lab"),
+        Section("phases", ("  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report["phases"]),)),
+        Section("memory", (f"at most {report['peak_memory_mib']} MiB for the whole lab",)),
+        Section("stand-ins", ("what was not the real thing", *stand_ins) if stand_ins else ()),
+    )
+
+
+def list_details(report: Document) -> tuple[Section, ...]:
+    """Return what only the page shows, folded."""
+    nodes, calls = report["nodes"], report["cluster"]["aws_calls_by_name"]
+    ways = [way for tried in report["launchers"].values() for way in tried["ways"]]
+    checks = [
+        f"{node['host']} ({node['instance_id']}): "
+        + ", ".join(f"{'✓' if held else '✗'} {name}" for name, held in node["checks"].items())
+        for node in nodes
     ]
-    if report.stand_ins:
-        lines += _row("stand-ins", "what was not the real thing")
-    for row in report.stand_ins:
-        lines += _row("", f"{row['name']} for {row['replaces']}: {row['does']}", hanging="  ")
-    return "\n".join(lines)
+    return (
+        Section("Checks of each node", tuple(checks)),
+        Section(
+            "The contract",
+            tuple(f"{node['host']}: {'  '.join(map('='.join, node['contract'].items()))}" for node in nodes),
+        ),
+        Section("Commands of launchers", tuple(way["command"] for way in ways)),
+        Section("AWS calls until the cluster formed", tuple(f"{name}: {count}" for name, count in calls.items())),
+        Section(
+            "Everything that happened",
+            tuple(f"{entry['at']:.1f} s  {entry['lane']}  {entry['text']}" for entry in report["timeline"]),
+        ),
+    )
 
 
-def summarize_checks(checks: Mapping[str, bool]) -> str:
-    """Say how many checks of a node hold, and by name which do not."""
+def describe_environment(environment: Mapping[str, Any]) -> str:
+    """Say in a line what jobs run in."""
+    if not environment["key"]:
+        return f"{environment['state']}: {environment['detail'] or 'nothing was said of it'}"
+    came = "of an earlier rehearsal, from the cache" if environment["state"] == "kept" else "made in this rehearsal"
+    parts = "".join(f"; {part} from {origin}" for part, origin in environment["origins"].items())
+    return (
+        f"{environment['key']}, {came}, by {environment['built_by']} in {environment['build_seconds']:.0f} s{parts}; "
+        f"the master says: {environment['detail']}"
+    )
+
+
+def describe_way(name: str, way: Mapping[str, Any]) -> str:
+    """Say in a line how a launcher did one way."""
+    begin, seconds = f"{name} ({way['kind']})", f"{way['seconds']:.1f} s"
+    if way["problems"]:
+        return f"{begin} FAILED after {seconds}: {'; '.join(way['problems'])}"
+    if way["kind"] == "look":
+        return f"{begin}: as promised, {seconds}: {way['command']}"
+    return f"{begin}: {way['result']['framework']}, {_describe_job(way['result'])}, {seconds}"
+
+
+def _list_case(case: Mapping[str, Any]) -> Iterator[Section]:
+    yield Section("case", (f"{case['name']}: {case['title']}",))
+    injections = [
+        f"{entry['at']:.1f} s: {entry['what']} ({entry['when']}) {entry['instance_id']}".rstrip()
+        + (f", but {entry['problem']}" if entry["problem"] else "")
+        for entry in case["injections"]
+    ]
+    yield Section("injected", tuple(injections))
+    for title, held in (("NOT SEEN", False), ("seen", True)):
+        found = [f"{entry['expectation']}: {entry['found']}" for entry in case["findings"] if entry["held"] is held]
+        yield Section(title, tuple(found))
+
+
+def _describe_cluster(cluster: Mapping[str, Any]) -> str:
+    seconds, bound, calls, logs = (
+        cluster[name] for name in ("formation_seconds", "aws_call_bound", "aws_calls", "log_calls")
+    )
+    formed = "not formed" if seconds is None else f"formed in {seconds:.1f} s"
+    function = cluster["aws_calls_by_kind"].get("lambda", 0)
+    of_nodes = f"nodes {calls - function - logs}" + ("" if bound is None else f", bound {bound}")
+    return (
+        f"{cluster['formed']} of {cluster['requested']} nodes, generation {cluster['generation']}, {formed}, "
+        f"{calls} AWS calls ({of_nodes}; logs {logs}; Lambda {function})"
+    )
+
+
+def _describe_node(node: Mapping[str, Any]) -> str:
+    checks = node["checks"]
     failed = [name for name, held in checks.items() if not held]
-    if not failed:
-        return f"all {len(checks)} checks hold"
-    return f"{len(failed)} of {len(checks)} checks FAILED: {', '.join(failed)}"
+    found = f"{len(failed)} of {len(checks)} checks FAILED: {', '.join(failed)}"
+    kept = found if failed else f"all {len(checks)} checks hold"
+    return f"{node['host']:<22} {node['role']:<7} {node['address']:<15} {kept}"
 
 
-def _render_case(case: CaseReport) -> list[str]:
-    lines = _row("case", f"{case.name}: {case.title}")
-    for entry in case.injections:
-        what = f"{entry['at']:.1f} s: {entry['what']} ({entry['when']}) {entry['instance_id']}".rstrip()
-        lines += _row("injected", what + (f", but {entry['problem']}" if entry["problem"] else ""))
-    for entry in case.findings:
-        lines += _row("seen" if entry["held"] else "NOT SEEN", f"{entry['expectation']}: {entry['found']}")
-    return lines
-
-
-def _render_launcher(name: str, launcher: LauncherReport) -> list[str]:
-    return [line for way in launcher.ways for line in _row("launcher", describe_way(name, way))]
-
-
-def _row(label: str, text: str, hanging: str = "") -> list[str]:
-    """Wrap a text behind a label; words are never broken, so that names and commands can be copied."""
-    return textwrap.wrap(
-        text or "-",
-        _WIDTH,
-        initial_indent=f"{label:<{_LABEL}}",
-        subsequent_indent=" " * _LABEL + hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _describe_cluster(cluster: ClusterReport) -> str:
-    formed = "not formed" if cluster.formation_seconds is None else f"formed in {cluster.formation_seconds:.1f} s"
-    bound = "" if cluster.aws_call_bound is None else f", bound {cluster.aws_call_bound}"
-    calls, logs, function = cluster.aws_calls, cluster.log_calls, cluster.aws_calls_by_kind.get("lambda", 0)
+def _describe_training(training: Mapping[str, Any]) -> str:
     return (
-        f"{cluster.formed} of {cluster.requested} nodes, generation {cluster.generation}, {formed}, "
-        f"{calls} AWS calls (nodes {calls - function - logs}{bound}; logs {logs}; Lambda {function})"
+        f"{training['launcher']} with {training['framework']}: {_describe_job(training, training['dataset'])}, "
+        f"{training['seconds']:.1f} s"
     )
 
 
-def _describe_node(node: NodeReport) -> str:
-    return f"{node.host:<22} {node.role:<7} {node.address:<15} {summarize_checks(node.checks)}"
-
-
-def _describe_training(training: TrainingReport) -> str:
-    return (
-        f"{training.launcher} with {training.framework}: {training.ranks} ranks on {len(set(training.hosts))} hosts, "
-        f"{training.dataset}, held-out accuracy {training.accuracy:.3f}, {training.seconds:.1f} s"
-    )
+def _describe_job(result: Mapping[str, Any], *more: str) -> str:
+    hosts = f"{result['ranks']} ranks on {len(set(result['hosts']))} hosts"
+    return ", ".join((hosts, *more, f"held-out accuracy {result['accuracy']:.3f}"))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from deeplearning_rehearsal.checks.training import list_examples
 from deeplearning_rehearsal.launchers.trial_run import Attempt, TrialRun, judge_attempt
 from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, Trial, Way, choose_trials
-from deeplearning_rehearsal.report.launcher_report import WayReport, describe_way
+from deeplearning_rehearsal.report.parts import WayReport
+from deeplearning_rehearsal.report.report import describe_way
 
 RESULT = {
     "framework": "PyTorch",
@@ -89,14 +91,16 @@ def test_a_launcher_holds_when_each_of_its_ways_does() -> None:
     report = run.reports["mpi"]
     assert report.held
     assert [way.result for way in report.ways] == [RESULT, RESULT]
-    assert describe_way("mpi", report.ways[0]).startswith("mpi (run): PyTorch, 2 ranks on 2 hosts, held-out accuracy")
+    assert describe_way("mpi", asdict(report.ways[0])).startswith(
+        "mpi (run): PyTorch, 2 ranks on 2 hosts, held-out accuracy"
+    )
 
     broken = _run(Master(lambda command: (1, "", "no route\n") if "mpirun" in command else _trained(command)))
     broken.carry_out(trial)
     report = broken.reports["mpi"]
     assert not report.held
     assert report.ways[1].problems == ("it ended with status 1: no route",)
-    assert "mpi (seed) FAILED" in describe_way("mpi", report.ways[1])
+    assert "mpi (seed) FAILED" in describe_way("mpi", asdict(report.ways[1]))
 
 
 def test_a_job_that_prints_no_result_does_not_pass_for_trained() -> None:
@@ -119,7 +123,7 @@ def test_a_look_at_what_a_job_left_must_end_well_and_needs_no_result(status: int
     attempt = Attempt(Way("look", "curl"), status, {}, 1.0, "refused")
     problems = judge_attempt(attempt, hosts=2, ranks=2)
     assert len(problems) == count
-    line = describe_way("tf-ps", WayReport("look", "curl", status, 1.0, {"accuracy": 0.97}, problems))
+    line = describe_way("tf-ps", asdict(WayReport("look", "curl", status, 1.0, {"accuracy": 0.97}, problems)))
     assert line.startswith("tf-ps (look) FAILED" if count else "tf-ps (look): as promised, 1.0 s: curl")
 
 

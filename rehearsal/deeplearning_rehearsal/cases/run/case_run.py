@@ -18,8 +18,8 @@ from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
-from deeplearning_rehearsal.report.case_report import CaseReport
 from deeplearning_rehearsal.report.outside_view import describe_outside
+from deeplearning_rehearsal.report.parts import CaseReport
 
 _INTERVAL_SECONDS = 0.5
 _LAST_INJECTION_SECONDS = 20.0
@@ -175,6 +175,8 @@ class CaseRun(ClusterRun):
         problems = [f"{f.expectation} is expected, found: {f.found}" for f in findings if not f.is_held]
         problems += [f"{item.injection} was injected, but {item.problem}" for item in injected if item.problem]
         problems += [f"{item} was never injected: {item.when.text!r} never came" for item in self.injector.missing]
+        began = time.time() - self.timeline.now()  # progress is told by the wall clock
+        steps = self.job.steps() if case.is_elastic else ()
         return CaseReport(
             name=case.name,
             title=case.title,
@@ -185,6 +187,9 @@ class CaseRun(ClusterRun):
             recovery_seconds=sight.recovery_seconds,
             lost_commits=sight.lost_commits,
             problems=tuple(problems),
+            progress=tuple(
+                {"at": round(s.time - began, 2), "event": s.event, "batch": s.batch, "size": s.size} for s in steps
+            ),
         )
 
     def _look(self, evidence: Evidence, injected: list[Injected]) -> Sight:
@@ -234,10 +239,12 @@ class CaseRun(ClusterRun):
         return {machine.instance_id for machine in later if self.fleet.booted_at[machine.instance_id] > begin}
 
     def _describe(self, item: Injected) -> dict[str, object]:
+        recoveries = self._measure_recoveries([item])
         return {
             "at": round(self.timeline.at(item.at), 1),
             "when": item.injection.when.text,
             "what": str(item.injection),
             "instance_id": item.instance_id,
             "problem": item.problem,
+            "recovery_seconds": recoveries[0].seconds if recoveries else None,
         }

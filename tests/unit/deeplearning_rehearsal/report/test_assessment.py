@@ -1,5 +1,6 @@
 """The verdict: every broken promise has its line."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
-from deeplearning_rehearsal.report.report import NodeReport, TrainingReport
+from deeplearning_rehearsal.report.parts import NodeReport, TrainingReport
 
 HOSTS = (("deeplearning-worker1", "i-1", "10.0.0.5"), ("deeplearning-worker2", "i-2", "10.0.0.6"))
 STATE = ClusterState("c", 3, 1, Phase.FORMED, 2, ("i-1", "i-2"))
@@ -43,10 +44,14 @@ def evidence() -> Evidence:
 
 def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
     report = judge("trained", evidence, Timeline(), [StandIn("a", "b", "c")], 900)
-    assert (report.verdict, report.reasons) == ("pass", ())
-    assert (report.cluster.requested, report.cluster.formed, report.cluster.generation) == (2, 2, 1)
-    assert report.stack.resources == {"AWS::SQS::Queue": 1}
-    assert report.stand_ins == ({"name": "a", "replaces": "b", "does": "c"},)
+    assert (report["verdict"], report["reasons"]) == ("pass", ())
+    assert [report["cluster"][name] for name in ("requested", "formed", "generation")] == [2, 2, 1]
+    assert report["stack"]["resources"] == {"AWS::SQS::Queue": 1}
+    assert report["stand_ins"] == [{"name": "a", "replaces": "b", "does": "c"}]
+    assert json.loads(json.dumps(report)).keys() == {
+        *("verdict", "expected", "reasons", "stack", "cluster", "nodes", "training", "phases", "stand_ins"),
+        *("peak_memory_mib", "timeline", "case", "launchers", "environment"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_a_broken_promise_is_the_one_reason_of_the_verdict(
     evidence: Evidence, changes: dict[str, object], problem: str
 ) -> None:
     report = judge("trained", replace(evidence, **changes), Timeline(), [], 0)
-    assert (report.verdict, report.reasons) == ("fail", (problem,))
+    assert (report["verdict"], report["reasons"]) == ("fail", (problem,))
 
 
 def test_slots_are_the_gpus_of_all_nodes_and_one_on_a_node_without(evidence: Evidence) -> None:

@@ -1,12 +1,14 @@
 """What the report says of the environment that jobs ran in."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.report.environment_report import EnvironmentReport, describe_environment, read_environment
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
+from deeplearning_rehearsal.report.report import describe_environment
 
 MANIFEST = {
     "key": "k1",
@@ -54,7 +56,7 @@ def test_one_that_a_node_built_names_where_its_parts_came_from(tmp_path: Path) -
             "its compiler": "the Debian archive",
         },
     )
-    assert "k1, made in this rehearsal, by i-1 in 251 s; 2 packages" in describe_environment(report)
+    assert "k1, made in this rehearsal, by i-1 in 251 s; 2 packages" in describe_environment(asdict(report))
 
 
 def test_a_framework_and_a_compiler_of_the_image_are_named_so(tmp_path: Path) -> None:
@@ -76,14 +78,14 @@ def test_an_image_that_brings_everything_is_not_taken_for_a_build(tmp_path: Path
 def test_one_of_an_earlier_rehearsal_is_named_as_kept(tmp_path: Path) -> None:
     report = read_environment(_disk(tmp_path, "done"), {"k1"})
     assert (report.state, report.origins) == ("kept", {})
-    assert "of an earlier rehearsal, from the cache, by i-1 in 251 s" in describe_environment(report)
+    assert "of an earlier rehearsal, from the cache, by i-1 in 251 s" in describe_environment(asdict(report))
 
 
 @pytest.mark.parametrize(("state", "shown"), [("done", "image"), ("failed", "failed"), ("running", "running")])
 def test_without_one_it_is_said_why(tmp_path: Path, state: str, shown: str) -> None:
     report = read_environment(_disk(tmp_path, state, None), set())
-    assert describe_environment(report) == f"{shown}: what the node says"
+    assert describe_environment(asdict(report)) == f"{shown}: what the node says"
 
 
 def test_a_node_that_has_said_nothing_is_waited_for(tmp_path: Path) -> None:
-    assert describe_environment(read_environment(tmp_path, set())) == "waiting: nothing was said of it"
+    assert describe_environment(asdict(read_environment(tmp_path, set()))) == "waiting: nothing was said of it"
