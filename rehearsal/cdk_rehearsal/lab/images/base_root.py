@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,23 +98,43 @@ def _build(work: Path, tell: Callable[[str], None]) -> Path:
     made.mkdir()
     # mmdebstrap runs it at the end, in a shell whose first argument is the root.
     finish = ["sh", str(_FINISH), '"$1"', str(made / "archive"), *ARCHIVE_PACKAGES]
-    command = [
-        *ENCLOSED,
-        *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--keyring={ARCHIVE_KEYRING}"),
-        f"--include={','.join(IMAGE_PACKAGES)}",
-        *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
-        f"--customize-hook={' '.join(finish)}",
-        SUITE,
-        str(made / "root"),
-    ]
-    _run_mmdebstrap(command, read_host_sources(), work.parent / "build.log", tell)
+    options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD]
+    options += [f"--customize-hook={' '.join(finish)}"]
+    sources, log = read_host_sources(), work.parent / "build.log"
+    bootstrap_root(made / "root", SUITE, IMAGE_PACKAGES, *options, sources=sources, log=log, tell=tell)
     write_index(made / "archive")
     tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
     return made
 
 
-def _run_mmdebstrap(command: list[str], sources: str | None, log: Path, tell: Callable[[str], None]) -> None:
-    """Run mmdebstrap with sources on standard input, or with its own default; pass on its lines of progress."""
+def bootstrap_root(
+    root: Path,
+    suite: str,
+    packages: Sequence[str],
+    *options: str,
+    log: Path,
+    tell: Callable[[str], None],
+    keyring: Path = ARCHIVE_KEYRING,
+    sources: str | None = None,
+) -> None:
+    """
+    Make a root file system with mmdebstrap; its lines of progress are passed on.
+
+    Args:
+        root: The folder, which does not exist.
+        suite: Code name of the release.
+        packages: Packages beside the essential ones.
+        options: Further options of mmdebstrap.
+        log: File for its output.
+        tell: Called with each line of progress.
+        keyring: Keys of the archive. Default: Debian's.
+        sources: Package sources in apt's form. Default: mmdebstrap's own for the suite.
+
+    Raises:
+        UnavailableError: It failed; the message ends with its last lines.
+    """
+    command = [*ENCLOSED, "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory"]
+    command += [f"--keyring={keyring}", f"--include={','.join(packages)}", *options, suite, str(root)]
     stdin = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, the child has its own descriptor
     if sources is not None:
         command = [*command, "-"]
