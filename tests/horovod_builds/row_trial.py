@@ -14,8 +14,7 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.images.base_root import ENCLOSED, bootstrap_root
-from cdk_rehearsal.lab.images.host_programs import ARCHIVE_KEYRING, install_missing_packages
+from cdk_rehearsal.lab.images.base_root import ARCHIVE_KEYRING, ENCLOSED, bootstrap_root, install_missing_packages
 from tests.horovod_builds import build_program
 from tests.horovod_builds.build_program import RESULT
 from tests.horovod_builds.build_rows import HOROVOD, BuildOutcome, BuildRow

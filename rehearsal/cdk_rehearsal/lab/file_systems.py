@@ -1,4 +1,4 @@
-"""The lab's EFS and FSx for Lustre: the folders behind file systems, and what a node may mount of them."""
+"""The lab's EFS and FSx for Lustre: the folders behind file systems, and a node's mount targets among them."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,7 @@ from cdk_rehearsal.machine import AccessPoint, LustreTarget, Machine
 
 
 class FileSystems:
-    """
-    Keeps the folders of all file systems.
-
-    Args:
-        folder: Where they are; made when the first one is asked for.
-    """
+    """Folders of all file systems, each made on demand."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

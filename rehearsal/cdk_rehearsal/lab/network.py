@@ -24,14 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class NodeLink:
-    """
-    A node's place in the network.
-
-    Attributes:
-        namespace: Descriptor of its network namespace.
-        interface: The end of its link on the bridge.
-        metadata_socket: Listens inside the namespace on the metadata address.
-    """
+    """A node's network namespace by its descriptor, its interface on the bridge, and its metadata listener."""
 
     namespace: int
     interface: str
@@ -42,18 +35,16 @@ class NodeLink:
         """Path by which other programs enter the namespace, while this process lives."""
         return f"/proc/{os.getpid()}/fd/{self.namespace}"
 
+    def set_up(self, *, up: bool) -> None:
+        """Let the node's packets through, or drop them all."""
+        run_ip([f"link set {self.interface} {'up' if up else 'down'}"])
+
 
 class Network:
     """
-    The bridge and its router address.
+    The bridge and its router, through which nodes in other subnets are reached, as in a VPC.
 
-    Nodes in other subnets are reached through the router, as in a VPC.
-
-    Args:
-        gateway: The router's address; also the one where nodes reach this process.
-
-    Raises:
-        RehearsalError: The gateway is not an IPv4 address.
+    Nodes reach this process at the router's address. RehearsalError when that is no IPv4 address.
     """
 
     def __init__(self, gateway: str) -> None:
@@ -80,10 +71,6 @@ class Network:
         """
         Make a node's namespace with its interface up, and a listening socket on the metadata address.
 
-        Args:
-            address: The node's private address.
-            prefix_length: Length of its subnet's prefix.
-
         Raises:
             RehearsalError: The kernel refused.
         """
@@ -107,10 +94,6 @@ class Network:
         link.metadata_socket.close()
         os.close(link.namespace)
 
-    def set_up(self, link: NodeLink, *, up: bool) -> None:
-        """Let a node's packets through, or drop them all without a word."""
-        run_ip([f"link set {link.interface} {'up' if up else 'down'}"])
-
 
 def mac_address(address: str) -> str:
     """Return the hardware address of the interface with an IPv4 address."""
@@ -118,12 +101,7 @@ def mac_address(address: str) -> str:
 
 
 def run_ip(lines: list[str]) -> None:
-    """
-    Run lines of iproute2 as one batch.
-
-    Raises:
-        RehearsalError: A line failed.
-    """
+    """Run lines of iproute2 as one batch; RehearsalError when one failed."""
     text = "\n".join(lines) + "\n"
     answer = subprocess.run(["ip", "-batch", "-"], input=text, capture_output=True, text=True, check=False)
     if answer.returncode != 0:

@@ -13,12 +13,7 @@ _ATTEMPTS = 10
 
 
 class NodeDisk:
-    """
-    The disk of one node.
-
-    Args:
-        folder: Holds the disk and the root file system that is made of it.
-    """
+    """Disk of one node, and the root file system that is made of it."""
 
     def __init__(self, folder: Path) -> None:
         self._disk = folder / "disk"
@@ -30,7 +25,7 @@ class NodeDisk:
 
         Args:
             lower: The image's layers, the uppermost first.
-            files: What is on the disk already: path -> text.
+            files: Path -> text of what is on the disk already.
             size_bytes: Its size. None: half of this machine's memory.
 
         Raises:
@@ -39,7 +34,7 @@ class NodeDisk:
         for folder in (self._disk, self.root):
             folder.mkdir(parents=True)
         size = str(size_bytes or _DEFAULT_SIZE)
-        _check(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "disk", str(self._disk)])
+        check_run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "disk", str(self._disk)])
         upper, scratch = self._disk / "upper", self._disk / "scratch"
         for folder in (upper, scratch):
             folder.mkdir()
@@ -48,14 +43,11 @@ class NodeDisk:
             (upper / path).write_text(text)
         layers = ":".join(str(layer) for layer in lower)
         options = f"lowerdir={layers},upperdir={upper},workdir={scratch}"
-        _check(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
+        check_run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
 
-    def fill(self, free_bytes: int) -> None:
+    def fill(self, free_bytes: int = 0) -> None:
         """
-        Shrink the disk around what it holds.
-
-        Args:
-            free_bytes: What is left; less than a page counts as nothing.
+        Shrink the disk around what it holds, but for some bytes; less than a page counts as nothing.
 
         Raises:
             RehearsalError: The kernel refused, or the node wrote faster than its disk could shrink.
@@ -81,10 +73,11 @@ class NodeDisk:
             subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
 
     def _resize(self, size: str) -> None:
-        _check(["mount", "-o", f"remount,size={size}", str(self._disk)])
+        check_run(["mount", "-o", f"remount,size={size}", str(self._disk)])
 
 
-def _check(command: list[str]) -> None:
+def check_run(command: list[str]) -> None:
+    """Run a program; RehearsalError when it fails."""
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
-from cdk_rehearsal.lab.images.image_software import SOFTWARE, prepare_layers
+from cdk_rehearsal.lab.images.image_parts import SOFTWARE, prepare_layers
 from deeplearning_rehearsal.software.digits import prepare_digits
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
 from deeplearning_rehearsal.template.environment_override import TORCH

@@ -7,6 +7,7 @@ with it, and served to them as an archive. Made once, then only read: the nodes 
 
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -16,9 +17,8 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.images.host_programs import ARCHIVE_KEYRING, install_missing_packages
+from cdk_rehearsal.lab.debian_archive import write_index
 from cdk_rehearsal.lab.images.package_sources import SUITE, read_host_sources
-from cdk_rehearsal.lab.packages.debian_archive import write_index
 
 IMAGE_PACKAGES = (
     *("openssh-server", "openssh-client", "sudo", "curl", "ca-certificates", "iproute2", "procps", "mount", "hostname"),
@@ -43,18 +43,16 @@ UNREAD = ("doc", "info", "locale", "man")
 _NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 ENCLOSED = ("setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES)
 """Before a command: its mounts and processes are gone with it, however it is interrupted."""
+ARCHIVE_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_HOST_PACKAGES = {"mmdebstrap": "mmdebstrap", "iproute2": "ip"}
+_KEYRING_PACKAGE = "debian-archive-keyring"
+"""What this machine itself must have for the lab: small packages, each with a program of it, and the keyring."""
 _FINISH = Path(__file__).with_name("finish_root.sh")
 
 
 @dataclass(frozen=True)
 class BaseRoot:
-    """
-    The base of all images.
-
-    Attributes:
-        root: The root file system.
-        archive: Folder of an archive of Debian packages that go with it.
-    """
+    """The base of all images: its root file system, and a folder of Debian packages that go with it."""
 
     root: Path
     archive: Path
@@ -74,14 +72,9 @@ def recipe_key() -> str:
 
 def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> BaseRoot:
     """
-    Return the base root, made first when the cache does not hold it.
+    Return the base root, made when the cache does not hold it, with packages that this machine lacks for it.
 
-    It takes about a minute and 190 MB of downloads. Host packages are installed when missing, see
-    `install_missing_packages`.
-
-    Args:
-        cache: Folder that keeps base roots; made when absent.
-        tell: Told a line for every slow step.
+    It takes about a minute and 190 MB of downloads.
 
     Raises:
         UnavailableError: This machine cannot make it; the message says what is missing or what failed.
@@ -118,7 +111,7 @@ def bootstrap_root(
     sources: str | None = None,
 ) -> None:
     """
-    Make a root file system with mmdebstrap; its lines of progress are passed on.
+    Make a root file system with mmdebstrap, whose lines of progress are passed on.
 
     Args:
         root: The folder, which does not exist.
@@ -150,3 +143,34 @@ def bootstrap_root(
     if status != 0:
         last = " | ".join(log.read_text(errors="replace").splitlines()[-8:])
         raise UnavailableError(f"the base root could not be made, see {log}: {last}")
+
+
+def find_missing_packages() -> tuple[str, ...]:
+    """Return the packages that this machine lacks."""
+    missing = [package for package, program in _HOST_PACKAGES.items() if shutil.which(program) is None]
+    return (*missing, *(() if ARCHIVE_KEYRING.exists() else (_KEYRING_PACKAGE,)))
+
+
+def install_missing_packages(tell: Callable[[str], None]) -> None:
+    """Install with apt-get what this machine lacks; UnavailableError names the remedy when it cannot."""
+    missing = find_missing_packages()
+    if not missing:
+        return
+    line = f"apt-get install --yes {' '.join(missing)}"
+    if shutil.which("apt-get") is None:
+        raise UnavailableError(f"missing: {', '.join(missing)}; install them with this machine's package manager")
+    if os.geteuid() != 0:
+        raise UnavailableError(f"missing: {', '.join(missing)}; run: sudo {line}")
+    tell(f"installing on this machine: {' '.join(missing)}")
+    command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *missing]
+    if _apt_get(command).returncode == 0:
+        return
+    _apt_get(["apt-get", "update", "--quiet"])
+    answer = _apt_get(command)
+    if answer.returncode != 0:
+        raise UnavailableError(f"missing: {', '.join(missing)}; run: {line}\n{answer.stderr.strip()[-400:]}")
+
+
+def _apt_get(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

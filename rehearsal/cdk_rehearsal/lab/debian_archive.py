@@ -1,5 +1,5 @@
 """
-A Debian archive for the nodes: an HTTP server over a folder of packages with the index that apt reads.
+A Debian archive for the nodes: a folder of packages with the index that apt reads, served by `PackageServer`.
 
 It is a flat repository (https://wiki.debian.org/DebianRepository/Format): `Packages` describes the packages beside it,
 `Release` has the digest of `Packages`. Nobody signs it, hence `trusted=yes` in the nodes' list of sources.
@@ -8,22 +8,14 @@ It is a flat repository (https://wiki.debian.org/DebianRepository/Format): `Pack
 import hashlib
 import subprocess
 from email.utils import formatdate
-from functools import partial
-from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
-from cdk_rehearsal.lab.packages.http_service import HttpService, QuietHandler
-
 _EPOCH = "%3a"
-"""How apt writes the colon of a version in a file's name; a server would take it for a colon."""
+"""The colon of a version in the name of apt's files; a server would take it for a colon."""
 
 
 def write_index(folder: Path) -> None:
-    """
-    Write `Packages` and `Release` for the packages of a folder; dpkg-deb reads what each says of itself.
-
-    Effects: renames packages whose name holds an epoch.
-    """
+    """Write `Packages` and `Release` for the packages of a folder; renames those whose name holds an epoch."""
     packages = "\n".join(_describe(path) for path in sorted(folder.glob("*.deb")))
     (folder / "Packages").write_text(packages, encoding="utf-8")
     content = packages.encode()
@@ -33,7 +25,7 @@ def write_index(folder: Path) -> None:
 
 
 def source_line(url: str) -> str:
-    """Return the line with which apt's list of sources names the archive."""
+    """Return the line of apt's list of sources for the archive."""
     return f"deb [trusted=yes] {url} ./\n"
 
 
@@ -44,14 +36,3 @@ def _describe(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return f"{fields}\nFilename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {digest}\n"
-
-
-class DebianArchive(HttpService):
-    """Serves a folder with the index of `write_index`; its `url` is what a list of sources names."""
-
-    def __init__(self, address: str, port: int, folder: Path) -> None:
-        super().__init__(address, port, partial(_Handler, directory=str(folder)), "/")
-
-
-class _Handler(QuietHandler, SimpleHTTPRequestHandler):
-    """Answers with the files of the folder."""
