@@ -23,13 +23,8 @@ class ForbiddenCall:
     A call that must be denied.
 
     Attributes:
-        name: What it would be.
-        reason: What it would make possible.
         roles: Parts of logical ids of the roles to which it is forbidden; empty for all roles.
-        action: `service:Action`.
         resource: ARN, `*`, or `kind:part of a logical id` in braces for a resource of the cluster itself.
-        context: Condition keys.
-        is_secure: Whether it comes over TLS.
     """
 
     name: str
@@ -43,7 +38,7 @@ class ForbiddenCall:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a forbidden call of one role."""
+    """Decision about a forbidden call of one role."""
 
     call: ForbiddenCall
     role: str
@@ -57,12 +52,7 @@ def list_forbidden_calls() -> tuple[ForbiddenCall, ...]:
 
 
 def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
-    """
-    Try every forbidden call as every role that it is forbidden to.
-
-    Raises:
-        RehearsalError: A role or resource of the list is not in the stack.
-    """
+    """Try every forbidden call as every role that it names; RehearsalError when the stack lacks one, or its resource."""
     return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls()))
 
 
@@ -79,12 +69,7 @@ def _read(entry: Mapping[str, Any]) -> ForbiddenCall:
 
 
 def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
-    """
-    Try a call as every role that it names.
-
-    Raises:
-        RehearsalError: A role or resource of the call is not in the stack.
-    """
+    """Try a call as every role that it names; RehearsalError when the stack lacks one of them or its resource."""
     roles = {arn: rights.names.get(arn.rpartition("/")[2], arn) for arn in rights.roles}
     chosen = {arn: name for arn, name in roles.items() if not call.roles or any(part in name for part in call.roles)}
     if not chosen:

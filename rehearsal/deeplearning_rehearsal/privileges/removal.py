@@ -1,4 +1,4 @@
-"""Takes one grant out of a synthesized template, and leaves all others."""
+"""Removal of one grant from a synthesized template."""
 
 import itertools
 import json
@@ -16,16 +16,7 @@ _POLICIES = {"AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"}
 
 
 def remove_grant(assembly: Path, grant: Grant) -> None:
-    """
-    Rewrite the template of an assembly's only stack.
-
-    Args:
-        assembly: Folder of the cloud assembly.
-        grant: What is taken away, by its names.
-
-    Raises:
-        RehearsalError: No policy of the template has it.
-    """
+    """Rewrite the template of an assembly's only stack; RehearsalError when no policy of it has the grant."""
     source = read_stack(assembly, None)
     (file,) = assembly.glob(f"{source.name}.template.json")
     template = json.loads(file.read_text(encoding="utf-8"))
@@ -35,7 +26,7 @@ def remove_grant(assembly: Path, grant: Grant) -> None:
 
 
 def strip_grant(template: dict[str, Any], grant: Grant, stack_name: str) -> bool:
-    """Take a grant out of a template in place, and tell whether it was there."""
+    """Take a grant out of a template in place, and return whether it was there."""
     scope, rights = TemplateScope(template, stack_name), read_template_rights(template, stack_name)
     is_found = False
     for resource in template["Resources"].values():

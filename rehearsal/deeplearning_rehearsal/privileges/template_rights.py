@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
@@ -37,6 +37,8 @@ _PROPERTIES = frozenset(
 )
 """Properties that have to do with rights; others may refer to what has no value here."""
 _OWN: Mapping[str, str] = {"AWS::KMS::Key": "KeyPolicy", "AWS::EFS::FileSystem": "FileSystemPolicy"}
+_ROLE_POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
+_KINDS = {"AWS::IAM::Role", *_ROLE_POLICIES, *_ATTACHED, *_OWN}
 
 
 class TemplateScope:
@@ -90,72 +92,34 @@ class TemplateScope:
 
 
 def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample") -> Rights:
-    """
-    Return the rights that a template gives.
-
-    Args:
-        template: The template.
-        stack_name: Name of the stack. Default: `sample`.
-    """
+    """Return the rights that a template gives."""
     scope = TemplateScope(template, stack_name)
     roles: dict[str, dict[str, Any]] = defaultdict(dict)
     policies: dict[str, Any] = {}
     for logical_id, resource in scope.resources.items():
-        if (read := _READERS.get(resource["Type"])) is not None:
-            given = resource.get("Properties", {})
-            properties = evaluate({name: given[name] for name in _PROPERTIES & given.keys()}, scope)
-            read(scope, logical_id, properties, roles, policies)
+        kind, given = resource["Type"], resource.get("Properties", {})
+        if kind not in _KINDS:
+            continue
+        properties = evaluate({name: given[name] for name in _PROPERTIES & given.keys()}, scope)
+        if kind == "AWS::IAM::Role":
+            roles[scope.attribute(logical_id, "Arn")] |= dict(_list_role_policies(properties))
+        elif kind in _ROLE_POLICIES:
+            for role in properties.get("Roles", []):
+                roles[f"{_ARNS['AWS::IAM::Role']}{role}"][logical_id] = properties["PolicyDocument"]
+        elif kind in _ATTACHED:
+            listed, target = _ATTACHED[kind]
+            for name in properties[listed]:
+                arn = _ARNS[target] + str(name).replace(":", "/").rpartition("/")[2]
+                policies[arn] = properties["PolicyDocument"]
+        elif _OWN[kind] in properties:
+            policies[scope.attribute(logical_id, "Arn")] = properties[_OWN[kind]]
     names = {scope.name(logical_id): logical_id for logical_id in scope.resources}
     return Rights(_ACCOUNT, _REGION, dict(roles), policies, names)
 
 
-_Reader = Callable[[TemplateScope, str, Mapping[str, Any], dict[str, dict[str, Any]], dict[str, Any]], None]
-
-
-def _read_role(
-    scope: TemplateScope,
-    logical_id: str,
-    properties: Mapping[str, Any],
-    roles: dict[str, dict[str, Any]],
-    _resources: dict[str, Any],
-) -> None:
-    own = roles[scope.attribute(logical_id, "Arn")]
-    own |= {policy["PolicyName"]: policy["PolicyDocument"] for policy in properties.get("Policies", [])}
+def _list_role_policies(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for policy in properties.get("Policies", []):
+        yield policy["PolicyName"], policy["PolicyDocument"]
     for arn in properties.get("ManagedPolicyArns", []):
         if ":aws:policy/" in arn:
-            own[arn] = json.loads(read_managed_policy(arn.rpartition("/")[2]))
-
-
-def _read_policy(
-    _scope: TemplateScope,
-    logical_id: str,
-    properties: Mapping[str, Any],
-    roles: dict[str, dict[str, Any]],
-    _resources: dict[str, Any],
-) -> None:
-    for role in properties.get("Roles", []):
-        roles[f"{_ARNS['AWS::IAM::Role']}{role}"][logical_id] = properties["PolicyDocument"]
-
-
-def _read_resource_policy(
-    scope: TemplateScope,
-    logical_id: str,
-    properties: Mapping[str, Any],
-    _roles: dict[str, dict[str, Any]],
-    resources: dict[str, Any],
-) -> None:
-    kind = scope.resources[logical_id]["Type"]
-    if kind in _OWN and _OWN[kind] in properties:
-        resources[scope.attribute(logical_id, "Arn")] = properties[_OWN[kind]]
-    elif kind in _ATTACHED:
-        listed, target = _ATTACHED[kind]
-        for name in properties[listed]:
-            resources[_ARNS[target] + str(name).replace(":", "/").rpartition("/")[2]] = properties["PolicyDocument"]
-
-
-_READERS: Mapping[str, _Reader] = {
-    "AWS::IAM::Role": _read_role,
-    "AWS::IAM::Policy": _read_policy,
-    "AWS::IAM::ManagedPolicy": _read_policy,
-    **dict.fromkeys((*_ATTACHED, *_OWN), _read_resource_policy),
-}
+            yield arn, json.loads(read_managed_policy(arn.rpartition("/")[2]))

@@ -105,6 +105,7 @@ class Case:
         fresh_environment: Whether the nodes find no environment that an earlier rehearsal made.
         alone: Whether it takes the whole machine, or is long beside another case.
         after: Case that leaves what this one needs; rehearsed together, it goes first. Empty for none.
+        proves_rights: Whether `make privileges` rehearses it; such cases together use every right.
         name: Name of its file.
     """
 
@@ -127,6 +128,7 @@ class Case:
     fresh_environment: bool = False
     alone: bool = False
     after: str = ""
+    proves_rights: bool = False
     name: str = ""
 
     @property
