@@ -1,4 +1,4 @@
-"""What the embedded AWS tells the lab about an instance, and what it asks of the lab."""
+"""Instances as the embedded AWS describes them to the lab, and the lab as it sees it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,7 @@ class LustreTarget:
     """
     An FSx for Lustre file system, as an instance finds it.
 
-    Attributes:
-        dns_name: Name of its server.
-        mount_name: Its mount name.
-        files: Path from its root -> content: what the linked buckets held when the instance was launched.
+    `files` has path from its root -> content: the objects of the linked buckets when the instance was launched.
     """
 
     dns_name: str
@@ -26,14 +23,7 @@ class LustreTarget:
 
 @dataclass(frozen=True)
 class RootOwner:
-    """
-    Owner of a directory that EFS makes.
-
-    Attributes:
-        uid: User.
-        gid: Group.
-        mode: Permission bits.
-    """
+    """User, group and permission bits of a directory that EFS makes."""
 
     uid: int
     gid: int
@@ -42,14 +32,7 @@ class RootOwner:
 
 @dataclass(frozen=True)
 class AccessPoint:
-    """
-    An EFS access point.
-
-    Attributes:
-        file_system_id: Its file system.
-        path: Its root directory.
-        owner: Owner of a root directory that does not exist yet; without one, EFS makes none.
-    """
+    """An EFS access point with its root directory; without an owner, EFS makes none that does not exist yet."""
 
     file_system_id: str
     path: str

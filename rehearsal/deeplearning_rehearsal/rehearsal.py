@@ -32,14 +32,13 @@ from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
-from deeplearning_rehearsal.cluster_fleet import make_fleet
-from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside, write_status
 from deeplearning_rehearsal.report.report import Report, render_text, write_report
 from deeplearning_rehearsal.report.report_page import render_page
-from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.template.environment_override import override_environment

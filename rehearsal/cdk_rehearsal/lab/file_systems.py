@@ -30,10 +30,9 @@ class FileSystems:
 
     def describe_targets(self, machine: Machine) -> dict[str, object]:
         """
-        Return what the mount helpers of a machine may mount.
+        Return the mount targets for the mount helpers of a machine.
 
-        Roots of access points are made where EFS would make them, and files that linked buckets hold are written where
-        nobody has written one.
+        Roots of access points are made where EFS would, and files of linked buckets where nobody has written one.
         """
         addresses = machine.mount_targets
         points = {name: point for name, point in machine.access_points.items() if point.file_system_id in addresses}

@@ -90,12 +90,7 @@ class Lab:
         return (*self._image.stand_ins, *(PART_STAND_INS[part] for part in sorted(self._parts)))
 
     def boot(self, machine: Machine, faults: NodeFaults | None = None) -> None:
-        """
-        Start a machine; returns when it runs, which is before its user data ends.
-
-        Raises:
-            RehearsalError: The machine exists, or the kernel refused.
-        """
+        """Start a machine that the lab does not have yet; returns when it runs, which is before its user data ends."""
         faults = faults or NodeFaults()
         with self._lock:
             if missing := machine.image_parts - set(self._layers):

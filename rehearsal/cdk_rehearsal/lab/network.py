@@ -44,7 +44,7 @@ class Network:
     """
     The bridge and its router, through which nodes in other subnets are reached, as in a VPC.
 
-    Nodes reach this process at the router's address. RehearsalError when that is no IPv4 address.
+    RehearsalError when the gateway, the router's address and where nodes reach this process, is not an IPv4 address.
     """
 
     def __init__(self, gateway: str) -> None:
@@ -68,12 +68,7 @@ class Network:
         Path(f"/proc/sys/net/ipv4/conf/{_BRIDGE}/send_redirects").write_text("0")
 
     def add_node(self, address: str, prefix_length: int) -> NodeLink:
-        """
-        Make a node's namespace with its interface up, and a listening socket on the metadata address.
-
-        Raises:
-            RehearsalError: The kernel refused.
-        """
+        """Return a node's link: a namespace with its interface up, and a listening socket on the metadata address."""
         interface = f"node{next(self._numbers)}"
         inside = [
             "link set lo up",

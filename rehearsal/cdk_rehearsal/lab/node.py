@@ -90,16 +90,7 @@ class Node:
         write_faults(self.root, faults)
 
     def start(self, targets: Mapping[str, object], file_systems: Sequence[Path]) -> None:
-        """
-        Power the node on; returns when its first process has its own root, before anything else runs.
-
-        Args:
-            targets: Mount targets for its mount helpers.
-            file_systems: The folders behind them.
-
-        Raises:
-            RehearsalError: The node could not be set up.
-        """
+        """Power the node on; returns when its first process has its own root, before anything else runs."""
         (self.folder / "targets.json").write_text(json.dumps(targets))
         command = ["nsenter", f"--net={self.link.namespace_path}", "--", "unshare", *_NAMESPACES]
         cgroup = f"{CGROUP}/{Path('/proc/self/ns/pid').stat().st_ino}-{self.machine.instance_id}"

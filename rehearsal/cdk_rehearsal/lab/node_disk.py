@@ -20,17 +20,7 @@ class NodeDisk:
         self.root = folder / "root"
 
     def make(self, lower: Sequence[Path], files: Mapping[str, str], size_bytes: int | None) -> None:
-        """
-        Mount the disk over the layers of the image.
-
-        Args:
-            lower: The image's layers, the uppermost first.
-            files: Path -> text of what is on the disk already.
-            size_bytes: Its size. None: half of this machine's memory.
-
-        Raises:
-            RehearsalError: The kernel refused.
-        """
+        """Mount the disk over the image's layers, the uppermost first. Default size: half of this machine's memory."""
         for folder in (self._disk, self.root):
             folder.mkdir(parents=True)
         size = str(size_bytes or _DEFAULT_SIZE)
@@ -49,8 +39,7 @@ class NodeDisk:
         """
         Shrink the disk around what it holds, but for some bytes; less than a page counts as nothing.
 
-        Raises:
-            RehearsalError: The kernel refused, or the node wrote faster than its disk could shrink.
+        RehearsalError when the kernel refused, or the node wrote faster than its disk could shrink.
         """
         for attempt in range(_ATTEMPTS):
             status = os.statvfs(self._disk)

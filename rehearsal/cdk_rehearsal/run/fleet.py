@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from cdk_rehearsal.embedded_aws import Observation, StackEvent
@@ -36,15 +35,13 @@ class Fleet:
     Passes machines on to the lab and what happens to them on to the timeline.
 
     Args:
-        lab: Where machines boot.
-        timeline: Told what happens.
-        prepare: Is called with each machine before it boots. Default: nothing is done.
+        prepare: Called with each machine before it boots. Default: nothing is done.
         follow: Returns further lines of a machine's track, by its instance id and its files. Default: none.
         log_file: The log of every machine that the timeline shows. Default: the output of user data.
         log_part: Matches the part of the log that it shows, in its first group. Default: shows all.
         name: Returns the track of a machine, in front of the end of its address. Default: `machine`.
-        order: Returns by what machines are sorted. Default: by their address.
-        events_lane: The track of what groups, topics and functions do. Default: `aws`.
+        order: Returns the key by which machines are sorted. Default: their address.
+        events_lane: The track of groups, topics and functions. Default: `aws`.
     """
 
     def __init__(
@@ -85,9 +82,7 @@ class Fleet:
         self._reader.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._reader.join()
 
@@ -109,12 +104,7 @@ class Fleet:
             self._end(instance_id, "is powered off")
 
     def cut_power(self, instance_id: str) -> None:
-        """
-        End a machine of the lab, while EC2 goes on taking it for running.
-
-        Raises:
-            PromiseError: It does not run.
-        """
+        """End a machine of the lab, while EC2 goes on taking it for running; PromiseError when it does not run."""
         if instance_id not in self._machines:
             raise PromiseError(f"{instance_id} must run to lose its power, it does not")
         self._end(instance_id, "loses its power")

@@ -7,8 +7,7 @@ from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_rehearsal.checks.provision_watch import ProvisionWatch, name_steps
 from deeplearning_rehearsal.checks.training import make_training_report
-from deeplearning_rehearsal.cluster_fleet import find_master
-from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trial_run import TrialRun
 from deeplearning_rehearsal.launchers.trials import choose_trials
 from deeplearning_rehearsal.report.assessment import Evidence

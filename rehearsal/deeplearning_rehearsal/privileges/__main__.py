@@ -23,7 +23,7 @@ from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.privileges.grants import Grant
 from deeplearning_rehearsal.privileges.proof import Proof, prove, render_proof
-from deeplearning_rehearsal.privileges.removal import remove_grant
+from deeplearning_rehearsal.privileges.template_rights import remove_grant
 
 _INCOMPLETE, _UNAVAILABLE = 1, 2
 

@@ -52,7 +52,7 @@ def list_forbidden_calls() -> tuple[ForbiddenCall, ...]:
 
 
 def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
-    """Try every forbidden call as every role that it names; RehearsalError when the stack lacks one, or its resource."""
+    """Try every forbidden call as every role that it names; RehearsalError when the stack lacks one or its resource."""
     return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls()))
 
 

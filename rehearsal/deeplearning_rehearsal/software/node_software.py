@@ -1,19 +1,21 @@
 """Software of a rehearsal's nodes: content of their images and packages to install, made or downloaded first."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack, read_stack
+from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import BaseRoot, prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import PYTORCH, prepare_layers
 from cdk_rehearsal.lab.package_index import prepare_index
 from cdk_rehearsal.machine import ImagePart
-from deeplearning_rehearsal.software.digits import prepare_digits
-from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
-from deeplearning_rehearsal.software.job_packages import prepare_job_packages
-from deeplearning_rehearsal.template.environment_override import TORCH
+from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_digits, prepare_horovod, prepare_packages
+from deeplearning_rehearsal.template.environment_override import TORCH, choose_framework
+from deeplearning_rehearsal.template.user_data import find_environment
 
 
 @dataclass(frozen=True)
@@ -41,3 +43,31 @@ def prepare_software(assembly: Path, stack_name: str | None, cache: Path, tell: 
     layers = prepare_layers(parts, base, wheels, cache, tell)
     packages = prepare_job_packages(stack, cache, tell)
     return NodeSoftware(base, layers, prepare_index(cache, packages, tell) if packages else None)
+
+
+def prepare_job_packages(stack: AssemblyStack, cache: Path, tell: Callable[[str], None]) -> tuple[Path, ...]:
+    """
+    Return the folders with the packages of the stack's environment, downloaded when the cache has them not.
+
+    None for a stack without an environment. UnavailableError when nodes of the rehearsal could not make such one.
+    """
+    environment = find_environment(stack.template)
+    if environment is None:
+        return ()
+    if environment.kind == "horovod":
+        return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, tell),)
+    wheels = prepare_packages(cache, _find_requirements(stack, environment), tell)
+    return (wheels, prepare_horovod(cache, "", environment.horovod, tell)) if environment.horovod else (wheels,)
+
+
+def _find_requirements(stack: AssemblyStack, environment: EnvironmentSettings) -> Path:
+    if environment.kind != "requirements" or environment.file is None:
+        raise UnavailableError(
+            f"environment must be Horovod's or a requirements file in the rehearsal, got {environment.kind}; "
+            "its nodes have neither conda nor containers"
+        )
+    digest = environment.file.sha256
+    for asset in stack.assets:
+        if asset.packaging == "file" and hashlib.sha256(asset.path.read_bytes()).hexdigest() == digest:
+            return asset.path
+    raise UnavailableError(f"environment must be an asset of the assembly, got SHA-256 {digest}; synthesize again")

@@ -64,7 +64,7 @@ class BaseRoot:
 
 
 def recipe_key() -> str:
-    """Name the recipe by its content: another recipe is another folder in the cache."""
+    """Return the name of the recipe by its content: another recipe is another folder in the cache."""
     packages = (IMAGE_PACKAGES, ARCHIVE_PACKAGES)
     recipe = (SUITE, packages, UNREAD, _FINISH.read_text(), os.uname().machine)
     return f"{SUITE}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
@@ -72,12 +72,9 @@ def recipe_key() -> str:
 
 def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> BaseRoot:
     """
-    Return the base root, made when the cache does not hold it, with packages that this machine lacks for it.
+    Return the base root, made when the cache does not hold it: a minute, and 190 MB of downloads.
 
-    It takes about a minute and 190 MB of downloads.
-
-    Raises:
-        UnavailableError: This machine cannot make it; the message says what is missing or what failed.
+    UnavailableError when this machine cannot make it; the message says what is missing or what failed.
     """
     install_missing_packages(tell)
     folder = fill_once(cache, recipe_key(), lambda work: _build(work, tell), tell)
@@ -111,20 +108,9 @@ def bootstrap_root(
     sources: str | None = None,
 ) -> None:
     """
-    Make a root file system with mmdebstrap, whose lines of progress are passed on.
+    Make a root file system with mmdebstrap, whose lines of progress are passed on and logged.
 
-    Args:
-        root: The folder, which does not exist.
-        suite: Code name of the release.
-        packages: Packages beside the essential ones.
-        options: Further options of mmdebstrap.
-        log: File for its output.
-        tell: Called with each line of progress.
-        keyring: Keys of the archive. Default: Debian's.
-        sources: Package sources in apt's form. Default: mmdebstrap's own for the suite.
-
-    Raises:
-        UnavailableError: It failed; the message ends with its last lines.
+    UnavailableError when it failed; the message ends with the last lines. Without sources, the suite's default is used.
     """
     command = [*ENCLOSED, "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory"]
     command += [f"--keyring={keyring}", f"--include={','.join(packages)}", *options, suite, str(root)]

@@ -100,15 +100,7 @@ def prepare_layers(
     """
     Return the layers of the parts that are software, each made when the cache has it not.
 
-    Args:
-        parts: Parts of a cluster's images; those that are no software have none of these layers.
-        base: The base below them.
-        wheels: Folder with PyTorch and what it needs; None where no image has it.
-        cache: Folder that keeps layers.
-        tell: Called with a line for every slow step.
-
-    Raises:
-        UnavailableError: One could not be made; the message ends with what failed.
+    The wheels are PyTorch and what it needs; None where no image has it. UnavailableError when a layer cannot be made.
     """
     layers: dict[ImagePart, Path] = {}
     if SOFTWARE & set(parts):

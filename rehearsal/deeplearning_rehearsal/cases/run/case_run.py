@@ -16,8 +16,7 @@ from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Recovery, m
 from deeplearning_rehearsal.cases.verdict.needs_sight import await_needs, look_at_needs
 from deeplearning_rehearsal.cases.verdict.user_view import await_status, run_commands
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
-from deeplearning_rehearsal.cluster_fleet import find_master
-from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.cluster_trials import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.report.case_report import CaseReport
