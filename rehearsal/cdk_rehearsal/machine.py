@@ -1,5 +1,6 @@
 """Instances as the embedded AWS describes them to the lab, and the lab as it sees it."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -97,3 +98,8 @@ class MachineHost(Protocol):
 
     def power_off(self, instance_id: str) -> None:
         """End a machine at once, as EC2 does on termination; an unknown or ended one is not an error."""
+
+
+def make_machine_id(instance_id: str) -> str:
+    """Return the machine id of an instance, which no other has."""
+    return hashlib.sha256(instance_id.encode()).hexdigest()[:32]

@@ -10,7 +10,7 @@ import itertools
 import os
 import socket
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,29 +103,18 @@ def run_ip(lines: list[str]) -> None:
         raise RehearsalError(f"ip failed: {answer.stderr.strip()}; batch: {'; '.join(lines)}")
 
 
-def _leave_network_namespace() -> None:
-    """Give the calling thread, and it alone, an empty network namespace."""
-    if _libc.unshare(_CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
-
-
 def _make_namespace(inside: list[str]) -> tuple[int, socket.socket]:
     """Make a network namespace in a thread of its own, so that no other thread ever leaves the lab's."""
-    made: list[tuple[int, socket.socket]] = []
-    failed: list[BaseException] = []
 
-    def make() -> None:
-        try:
-            _leave_network_namespace()
-            run_ip(inside)
-            listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
-            made.append((os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener))
-        except (OSError, RehearsalError) as error:
-            failed.append(error)
+    def make() -> tuple[int, socket.socket]:
+        if _libc.unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
+        run_ip(inside)
+        listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener
 
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    if failed:
-        raise RehearsalError(f"a node's network namespace could not be made: {failed[0]}") from failed[0]
-    return made[0]
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(make).result()
+    except (OSError, RehearsalError) as error:
+        raise RehearsalError(f"a node's network namespace could not be made: {error}") from error

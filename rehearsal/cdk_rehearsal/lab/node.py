@@ -1,6 +1,5 @@
 """One node: an overlay of the base root, processes in namespaces of their own, and entry into them; its faults."""
 
-import hashlib
 import json
 import math
 import os
@@ -27,7 +26,7 @@ from cdk_rehearsal.lab.node_faults import (
     write_gpus,
     write_mount_fault,
 )
-from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.machine import Machine, make_machine_id
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START = Path(__file__).with_name("start_node.sh")
@@ -75,7 +74,7 @@ class Node:
 
     def make_disk(self, lower: Sequence[Path], faults: NodeFaults) -> None:
         """Mount its disk over the layers of the image, the uppermost first; RehearsalError when the kernel refused."""
-        machine_id = hashlib.sha256(self.machine.instance_id.encode()).hexdigest()[:32]
+        machine_id = make_machine_id(self.machine.instance_id)
         name = host_name(self.machine)
         hosts = f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{self.machine.address} "
         files = {

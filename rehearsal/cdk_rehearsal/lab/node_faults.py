@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -100,18 +100,7 @@ def write_gpus(root: Path, gpus: Gpus) -> None:
     """Write the state that a node's `nvidia-smi` reads; RehearsalError when the lab's nodes have none."""
     if not (root / "usr/bin/nvidia-smi").exists():
         raise RehearsalError("gpus_per_node must be at least 1 where a node's GPUs are set, got 0; give the lab GPUs")
-    _replace(root / GPU_STATE, json.dumps(describe_gpus(gpus)))
-
-
-def describe_gpus(gpus: Gpus) -> dict[str, object]:
-    """Return the state of GPUs as `nvidia-smi` reads it."""
-    return {
-        "count": gpus.count,
-        "ecc_errors": gpus.ecc_errors,
-        "pending_pages": gpus.has_pending_pages,
-        "row_failure": gpus.has_row_failure,
-        "answer_seconds": gpus.answer_seconds,
-    }
+    _replace(root / GPU_STATE, json.dumps(asdict(gpus)))
 
 
 def write_mount_fault(root: Path, fault: MountFault | None) -> None:

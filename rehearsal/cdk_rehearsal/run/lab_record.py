@@ -5,7 +5,6 @@ The file is removed with the lab. Only SIGKILL of the command leaves it, and the
 """
 
 import ctypes
-import hashlib
 import json
 import os
 import re
@@ -15,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.machine import make_machine_id
 
 LAB_FILE = "lab.json"
 _NEW_NETWORK = 0x40000000
 """CLONE_NEWNET of sched.h."""
-_MACHINE_ID_CHARACTERS = 32
 
 
 @dataclass(frozen=True)
@@ -106,11 +105,6 @@ def read_network() -> int:
 def read_login_user(pid: int) -> str:
     """Return the login user of a node's image."""
     return Path(f"/proc/{pid}/root/usr/lib/lab/login-user").read_text(encoding="utf-8").strip()
-
-
-def make_machine_id(instance_id: str) -> str:
-    """Return the machine id of an instance, which no other has."""
-    return hashlib.sha256(instance_id.encode()).hexdigest()[:_MACHINE_ID_CHARACTERS]
 
 
 def _enter(descriptor: int) -> None:

@@ -1,6 +1,6 @@
 """The calls that no role of a cluster may make, each with the reason."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -29,9 +29,9 @@ class ForbiddenCall:
 
     name: str
     reason: str
-    roles: tuple[str, ...]
     action: str
     resource: str
+    roles: Sequence[str] = ()
     context: Mapping[str, str] = field(default_factory=dict)
     is_secure: bool = True
 
@@ -48,24 +48,12 @@ class Verdict:
 def list_forbidden_calls() -> tuple[ForbiddenCall, ...]:
     """Return the calls of the list, in its order."""
     entries = tomllib.loads(FILE.read_text(encoding="utf-8"))["call"]
-    return tuple(_read(entry) for entry in entries)
+    return tuple(ForbiddenCall(**entry) for entry in entries)
 
 
 def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
     """Try every forbidden call as every role that it names; RehearsalError when the stack lacks one or its resource."""
     return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls()))
-
-
-def _read(entry: Mapping[str, Any]) -> ForbiddenCall:
-    return ForbiddenCall(
-        name=entry["name"],
-        reason=entry["reason"],
-        roles=tuple(entry.get("roles", ())),
-        action=entry["action"],
-        resource=entry["resource"],
-        context=dict(entry.get("context", {})),
-        is_secure=entry.get("secure", True),
-    )
 
 
 def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:

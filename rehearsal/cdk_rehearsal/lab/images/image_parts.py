@@ -48,7 +48,6 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
 PACKAGES = "usr/lib/lab/packages"
 """Below it each package that dnf can install, as a tree of files."""
 
-_INTERPRETER = "/usr/bin/python3"
 COMPILERS: ImagePart = "compilers"
 PYTORCH: ImagePart = "pytorch"
 SOFTWARE = frozenset({COMPILERS, PYTORCH})
@@ -73,7 +72,8 @@ def write_image_part(folder: Path, part: ImagePart) -> None:
     """Write the layer of a part that is no software to a folder, made when absent."""
     folder.mkdir(parents=True, exist_ok=True)
     if part == "python3.12":
-        _link(folder / "usr/bin/python3.12", _INTERPRETER)
+        (folder / "usr/bin").mkdir(parents=True, exist_ok=True)
+        (folder / "usr/bin/python3.12").symlink_to("/usr/bin/python3")
     elif part == "amazon-linux":
         _write_amazon_linux(folder)
 
@@ -87,11 +87,6 @@ def _write_amazon_linux(folder: Path) -> None:
     write_files(folder, make_launchers(launchers))
     # A whiteout: overlayfs shows nothing where an upper layer has this device.
     os.mknod(folder / "usr/bin/apt-get", stat.S_IFCHR, os.makedev(0, 0))
-
-
-def _link(path: Path, target: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(target)
 
 
 def prepare_layers(

@@ -7,12 +7,12 @@ machine-wide environment says where it is, as an image for a private cloud would
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from cdk_rehearsal.lab.debian_archive import source_line
-from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpus
+from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus
 
 _PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"
@@ -142,7 +142,7 @@ class Image:
         if self.has_lustre_client:
             launchers["usr/sbin/mount.lustre"] = ("mount_helper", '"mount.lustre", sys.argv[1:]')
         files |= make_launchers(launchers)
-        files[GPU_STATE] = json.dumps(describe_gpus(Gpus(self.gpus_per_node)))
+        files[GPU_STATE] = json.dumps(asdict(Gpus(self.gpus_per_node)))
         environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={self.endpoint_url}"\n'
         files["etc/systemd/system.conf.d/10-image.conf"] = environment
         files["etc/environment"] = f"AWS_ENDPOINT_URL={self.endpoint_url}\n"

@@ -73,9 +73,9 @@ FIELDS: Mapping[str, _Field] = {
     "uuid": lambda _, machine_id, index: name_gpu(machine_id, index),
     "ecc.errors.uncorrected.volatile.total": _ecc_errors,
     "ecc.errors.uncorrected.aggregate.total": _ecc_errors,
-    "retired_pages.pending": _yes("pending_pages"),
-    "remapped_rows.pending": _yes("pending_pages"),
-    "remapped_rows.failure": _yes("row_failure"),
+    "retired_pages.pending": _yes("has_pending_pages"),
+    "remapped_rows.pending": _yes("has_pending_pages"),
+    "remapped_rows.failure": _yes("has_row_failure"),
 }
 
 
