@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cdk_rehearsal.lab import Image, Lab
-from cdk_rehearsal.lab.package_index import PackageServer
+from cdk_rehearsal.lab.packages import PackageServer
 from cdk_rehearsal.machine import AccessPoint, ImagePart, Machine, RootOwner
 
 GATEWAY = "10.0.0.1"

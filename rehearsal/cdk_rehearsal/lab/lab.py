@@ -22,10 +22,9 @@ from cdk_rehearsal.lab.images.base_root import BaseRoot
 from cdk_rehearsal.lab.images.image_parts import PART_STAND_INS, SOFTWARE, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import Image, StandIn
 from cdk_rehearsal.lab.network import Network
-from cdk_rehearsal.lab.node import Node
-from cdk_rehearsal.lab.node_disk import check_run
+from cdk_rehearsal.lab.node import Node, check_run
 from cdk_rehearsal.lab.node_faults import MetadataFault, NodeFaults
-from cdk_rehearsal.lab.package_index import PackageServer
+from cdk_rehearsal.lab.packages import PackageServer
 from cdk_rehearsal.machine import ImagePart, Machine
 
 ROUTER, PORT = "100.64.0.1", 4566

@@ -16,7 +16,6 @@ from typing import Any, Literal
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.metadata_service import MetadataServer, MetadataSession, host_name, private_dns_name
 from cdk_rehearsal.lab.network import NodeLink
-from cdk_rehearsal.lab.node_disk import NodeDisk
 from cdk_rehearsal.lab.node_faults import (
     Gpus,
     MountFault,
@@ -47,7 +46,63 @@ system_info:
     shell: /bin/bash
 """
 """Of cloud-init, as images for EC2 have it: the data source and the login user. The lab has set the network up."""
+_DEFAULT_SIZE = "50%"
+"""Of this machine's memory; what is not written takes none."""
+_ATTEMPTS = 10
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
+
+
+class NodeDisk:
+    """Disk of one node, and the root file system that is made of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._disk = folder / "disk"
+        self.root = folder / "root"
+
+    def make(self, lower: Sequence[Path], files: Mapping[str, str], size_bytes: int | None) -> None:
+        """Mount the disk over the image's layers, the uppermost first. Default size: half of this machine's memory."""
+        for folder in (self._disk, self.root):
+            folder.mkdir(parents=True)
+        size = str(size_bytes or _DEFAULT_SIZE)
+        check_run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "disk", str(self._disk)])
+        upper, scratch = self._disk / "upper", self._disk / "scratch"
+        for folder in (upper, scratch):
+            folder.mkdir()
+        for path, text in files.items():
+            (upper / path).parent.mkdir(parents=True, exist_ok=True)
+            (upper / path).write_text(text)
+        layers = ":".join(str(layer) for layer in lower)
+        options = f"lowerdir={layers},upperdir={upper},workdir={scratch}"
+        check_run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
+
+    def fill(self, free_bytes: int = 0) -> None:
+        """
+        Shrink the disk around what it holds, but for some bytes; less than a page counts as nothing.
+
+        RehearsalError when the kernel refused, or the node wrote faster than its disk could shrink.
+        """
+        for attempt in range(_ATTEMPTS):
+            status = os.statvfs(self._disk)
+            used = (status.f_blocks - status.f_bfree) * status.f_frsize
+            try:
+                self._resize(str(used + free_bytes))
+            except RehearsalError:
+                if attempt + 1 == _ATTEMPTS:  # the node has written meanwhile
+                    raise
+            else:
+                return
+
+    def free(self) -> None:
+        """Let the disk have its usual size again."""
+        self._resize(_DEFAULT_SIZE)
+
+    def remove(self) -> None:
+        """Unmount and forget the disk; its memory is free when the node's last process has ended."""
+        for folder in (self.root, self._disk):
+            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+
+    def _resize(self, size: str) -> None:
+        check_run(["mount", "-o", f"remount,size={size}", str(self._disk)])
 
 
 class Node:
@@ -205,3 +260,10 @@ def _kill(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def check_run(command: list[str]) -> None:
+    """Run a program; RehearsalError when it fails."""
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

@@ -10,7 +10,7 @@ from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import BaseRoot, prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import PYTORCH, prepare_layers
-from cdk_rehearsal.lab.package_index import prepare_index
+from cdk_rehearsal.lab.packages import prepare_index
 from cdk_rehearsal.machine import ImagePart
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_digits, prepare_horovod, prepare_packages

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.debian_archive import write_index
 from cdk_rehearsal.lab.images.package_sources import SUITE, read_host_sources
+from cdk_rehearsal.lab.packages import write_archive
 
 IMAGE_PACKAGES = (
     *("openssh-server", "openssh-client", "sudo", "curl", "ca-certificates", "iproute2", "procps", "mount", "hostname"),
@@ -92,7 +92,7 @@ def _build(work: Path, tell: Callable[[str], None]) -> Path:
     options += [f"--customize-hook={' '.join(finish)}"]
     sources, log = read_host_sources(), work.parent / "build.log"
     bootstrap_root(made / "root", SUITE, IMAGE_PACKAGES, *options, sources=sources, log=log, tell=tell)
-    write_index(made / "archive")
+    write_archive(made / "archive")
     tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
     return made
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cdk_rehearsal.lab.debian_archive import source_line
 from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus
+from cdk_rehearsal.lab.packages import source_line
 
 _PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"

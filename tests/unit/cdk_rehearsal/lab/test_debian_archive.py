@@ -4,8 +4,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from cdk_rehearsal.lab.debian_archive import source_line, write_index
-from cdk_rehearsal.lab.package_index import PackageServer
+from cdk_rehearsal.lab.packages import PackageServer, source_line, write_archive
 
 CONTROL = """Package: tiny-thing
 Version: 2:1.0-1
@@ -39,7 +38,7 @@ def _apt(folder: Path, sources: Path, *command: str) -> "subprocess.CompletedPro
 
 def test_apt_finds_a_package_and_refuses_one_that_was_changed(tmp_path: Path) -> None:
     packages = _write_package(tmp_path)
-    write_index(packages)
+    write_archive(packages)
     (path,) = packages.glob("*.deb")
     assert ":" not in path.name
     assert "%" not in path.name

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cdk_rehearsal.lab.package_index import PackageServer, find_projects, prepare_index, write_index
+from cdk_rehearsal.lab.packages import PackageServer, find_projects, prepare_index, write_index
 
 METADATA = "Metadata-Version: 2.1\nName: Tiny.Thing\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -1,17 +1,22 @@
 """
-A package index for the nodes as static files, and the HTTP server for it, as an image for a private network names one.
+Packages for the nodes as static files, and the HTTP server for them, as an image for a private network names them.
 
-The simple index (PEP 503) with digests: `simple/<name>/` lists the files of a project, `files/<file>` is one. A wheel's
-metadata is at its own path with `.metadata` behind (PEP 658, PEP 714), so that pip can choose versions before it
-fetches hundreds of megabytes.
+For apt a flat repository (https://wiki.debian.org/DebianRepository/Format): `Packages` describes the packages beside
+it, `Release` has the digest of `Packages`. Nobody signs it, hence `trusted=yes` in the nodes' list of sources.
+
+For pip a simple index (PEP 503) with digests: `simple/<name>/` lists the files of a project, `files/<file>` is one. A
+wheel's metadata is at its own path with `.metadata` behind (PEP 658, PEP 714), so that pip can choose versions before
+it fetches hundreds of megabytes.
 """
 
 import hashlib
 import html
 import re
+import subprocess
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +29,9 @@ from cdk_rehearsal.cache import fill_once
 _SEPARATORS = re.compile(r"[-_.]+")
 _WHEEL = re.compile(r"(?P<name>[^-]+)-[^-]+(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+\.whl")
 _SOURCE = re.compile(r"(?P<name>.+)-\d[^-]*\.(?:tar\.gz|zip)")
+
+_EPOCH = "%3a"
+"""The colon of a version in the name of apt's files; a server would take it for a colon."""
 
 
 class PackageServer:
@@ -59,6 +67,28 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Log nothing."""
+
+
+def write_archive(folder: Path) -> None:
+    """Write `Packages` and `Release` for the packages of a folder; renames those whose name holds an epoch."""
+    packages = "\n".join(_describe_debian(path) for path in sorted(folder.glob("*.deb")))
+    (folder / "Packages").write_text(packages, encoding="utf-8")
+    content = packages.encode()
+    digest = f"{hashlib.sha256(content).hexdigest()} {len(content)} Packages"
+    release = f"Suite: rehearsal\nDate: {formatdate(usegmt=True)}\nSHA256:\n {digest}\n"
+    (folder / "Release").write_text(release, encoding="utf-8")
+
+
+def source_line(url: str) -> str:
+    """Return the line of apt's list of sources for the archive."""
+    return f"deb [trusted=yes] {url} ./\n"
+
+
+def _describe_debian(path: Path) -> str:
+    command = ["dpkg-deb", "--field", str(path)]
+    fields = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    path = path.rename(path.with_name(path.name.replace(_EPOCH, "_")))
+    return f"{fields}\nFilename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {_digest(path)}\n"
 
 
 def prepare_index(cache: Path, folders: Sequence[Path], tell: Callable[[str], None]) -> Path:
@@ -113,6 +143,9 @@ def _add_file(files: Path, path: Path) -> str:
             metadata = archive.read(name)
         (files / f"{path.name}.metadata").write_bytes(metadata)
         attributes = f' data-core-metadata="sha256={hashlib.sha256(metadata).hexdigest()}"'
+    return f'<a href="/files/{quote(path.name)}#sha256={_digest(path)}"{attributes}>{html.escape(path.name)}</a>'
+
+
+def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return f'<a href="/files/{quote(path.name)}#sha256={digest}"{attributes}>{html.escape(path.name)}</a>'
+        return hashlib.file_digest(file, "sha256").hexdigest()
