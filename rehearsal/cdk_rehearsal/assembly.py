@@ -10,7 +10,7 @@ from cdk_rehearsal.errors import AssemblyError
 
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
-"""Where a stack is deployed whose assembly leaves it open."""
+"""Account and region of a stack whose assembly leaves them open."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ INTERRUPTED = 130
 @dataclass(frozen=True)
 class Plan:
     """
-    What is rehearsed and what is expected of it.
+    A stack to rehearse, and its expected end.
 
     Attributes:
         assembly: Folder of the cloud assembly, as `cdk synth` writes it.

@@ -28,7 +28,7 @@ from cdk_rehearsal.run.timeline import Timeline
 
 PROGRAM = "cdk-rehearse"
 _BOOT_SECONDS = 120.0
-"""What cloud-init may take after the stack is complete; user data may signal before it ends."""
+"""Limit of cloud-init after the stack is complete; user data may signal before it ends."""
 _ENDS = {"CREATE_COMPLETE": "complete", "ROLLBACK_COMPLETE": "rolled-back"}
 _AGENT_ACTIONS = ("ssm:UpdateInstanceInformation", "ssmmessages:")
 _BOOT_RESULT = "/run/cloud-init/result.json"

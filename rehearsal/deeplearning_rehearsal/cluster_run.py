@@ -31,7 +31,7 @@ from deeplearning_rehearsal.template.capacity import count_requested, require_wo
 from deeplearning_rehearsal.template.overrides import apply_overrides
 
 BUILD_SECONDS = 1200.0
-"""What an environment may take to be built, on a machine that shares its cores with the nodes."""
+"""Limit of building an environment, on a machine that shares its cores with the nodes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ClusterRun:
 
     @property
     def last_moment(self) -> float:
-        """When a job is given up: a first rehearsal compiles Horovod before, while `deeplearning run` waits."""
+        """Moment when a job is given up: a first rehearsal compiles Horovod before, while `deeplearning run` waits."""
         return self.give_up + (BUILD_SECONDS if self.kept.wanted is not None else 0.0)
 
     def gather(self) -> Evidence:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 Expectation = Literal["trained", "formed", "failed", "stopped"]
-"""What a rehearsal is judged by; `stopped` is a cluster that forms and then ends by itself, in cases only."""
+"""Expected end of a rehearsal; `stopped` is a cluster that forms and then ends by itself, in cases only."""
 
 
 @dataclass(frozen=True)

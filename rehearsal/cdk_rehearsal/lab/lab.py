@@ -28,7 +28,7 @@ from cdk_rehearsal.lab.packages import PackageServer
 from cdk_rehearsal.machine import ImagePart, Machine
 
 ROUTER, PORT = "100.64.0.1", 4566
-"""Where nodes reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
+"""Address of the embedded AWS for nodes, of the range that no VPC may have (RFC 6598)."""
 ENDPOINT = f"http://{ROUTER}:{PORT}"
 _INDEX_PORT, _ARCHIVE_PORT = 3141, 3142
 
@@ -85,7 +85,7 @@ class Lab:
 
     @property
     def stand_ins(self) -> tuple[StandIn, ...]:
-        """What of the nodes is not the real thing; of images that were booted only."""
+        """Parts of the nodes that are not the real thing; of images that were booted only."""
         return (*self._image.stand_ins, *(PART_STAND_INS[part] for part in sorted(self._parts)))
 
     def boot(self, machine: Machine, faults: NodeFaults | None = None) -> None:

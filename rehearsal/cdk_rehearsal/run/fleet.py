@@ -23,7 +23,7 @@ USER_DATA_LOG = "/var/log/cloud-init-output.log"
 USER_DATA_PART = re.compile(
     r"running 'modules:final'[^\n]*\n(.*?)(?:^Cloud-init v|^ci-info:|\Z)", re.DOTALL | re.MULTILINE
 )
-"""Where cloud-init writes what user data prints, and the part of that file that does not come from cloud-init."""
+"""File of cloud-init with the output of user data, and the part of it that does not come from cloud-init."""
 _TELLING_TYPES = (
     "AWS::AutoScaling::AutoScalingGroup",
     "AWS::CloudFormation::Stack",

@@ -15,7 +15,7 @@ _ROUTINE = re.compile(
     r"|\S+ CREATE_IN_PROGRESS: Resource creation Initiated"
     r"|(?!WARNING |ERROR ).*: done in 0\.\d s"
 )
-"""What says nothing to a user: calls of the function and steps that went well at once, and what is said twice."""
+"""Routine: calls of the function and steps that went well at once, and lines that repeat another."""
 
 
 def tell(line: str) -> None:

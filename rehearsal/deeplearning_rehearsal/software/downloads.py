@@ -21,7 +21,7 @@ HOROVOD_NEEDS = (
     *("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "pycparser"),
     *("setuptools<81", "wheel", "cmake<4"),
 )
-"""What Horovod imports, and what builds it on a node; its collectives of objects go through NumPy."""
+"""Imports of Horovod and programs that build it on a node; its collectives of objects go through NumPy."""
 
 _CPU = "+cpu"
 """The local version of PyTorch's builds for the CPU."""

@@ -24,7 +24,7 @@ PLACE = Path(".deeplearning/environments")
 
 _FOLDER = "environments"
 _NOTE = re.compile(r"[0-9a-f]{24}\.json")
-"""Which environment a recipe led to; the master's own notes, beside these, have the cluster's name."""
+"""Notes of the environment that a recipe led to; the master's own, beside these, have the cluster's name."""
 
 _COMPLETE = "complete.json"
 _ARCHIVE = "environment.tar"

@@ -36,7 +36,7 @@ NODE_PYTHON = "3.11"
 COMPILER_PACKAGES = ("g++", "make", "python3-dev", "python3-pip", "python3-venv")
 MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
 ARCHIVE_PACKAGES = (*COMPILER_PACKAGES, *MPI_PACKAGES)
-"""What nodes may install, or another image brings; what these need comes with them."""
+"""Packages that nodes may install, or another image brings; their dependencies come with them."""
 
 UNREAD = ("doc", "info", "locale", "man")
 """Folders of documentation that no node has."""
@@ -46,7 +46,7 @@ ENCLOSED = ("setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES)
 ARCHIVE_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _HOST_PACKAGES = {"mmdebstrap": "mmdebstrap", "iproute2": "ip"}
 _KEYRING_PACKAGE = "debian-archive-keyring"
-"""What this machine itself must have for the lab: small packages, each with a program of it, and the keyring."""
+"""Needs of the lab on this machine: small packages, each with a program of it, and the keyring."""
 _FINISH = Path(__file__).with_name("finish_root.sh")
 
 

@@ -43,7 +43,7 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
         "TLS and IAM; cfn-signal signals resources and wait conditions; all else is the base root's Debian",
     ),
 }
-"""What each part is instead."""
+"""Stand-in of each part."""
 
 PACKAGES = "usr/lib/lab/packages"
 """Below it each package that dnf can install, as a tree of files."""

@@ -18,7 +18,7 @@ _PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"
 FI_INFO = "opt/amazon/efa/bin/fi_info"
 NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
-"""Where AWS's EFA installer puts them."""
+"""Paths of AWS's EFA installer."""
 _LAUNCHER = """#!/usr/bin/python3 -I
 import sys
 
@@ -121,7 +121,7 @@ class Image:
 
     @property
     def stand_ins(self) -> tuple[StandIn, ...]:
-        """What of nodes with the image is not the real thing."""
+        """Parts of nodes with the image that are not the real thing."""
         extras = (
             (self.archive_url, DEBIAN_ARCHIVE),
             (self.index_url, PACKAGE_INDEX),
