@@ -87,7 +87,7 @@ privileges: setup ## Rehearse cases that use every right, and prove that no role
 
 .PHONY: horovod-builds
 horovod-builds: setup ## Build Horovod with each compiler, framework and CUDA toolkit that nodes meet, and try it (root; an hour; ONLY=name)
-	@$(BIN)/python -m deeplearning_rehearsal.horovod_builds $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python -m tests.horovod_builds $(if $(ONLY),--only $(ONLY))
 
 .PHONY: test
 test: setup ## Run every test in parts beside one another, and say where the time went (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)

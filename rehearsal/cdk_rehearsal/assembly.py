@@ -1,4 +1,4 @@
-"""Reads a stack of a cloud assembly, as `cdk deploy` does."""
+"""Stacks of a cloud assembly, as `cdk deploy` reads them."""
 
 import json
 from collections.abc import Mapping
@@ -10,19 +10,15 @@ from cdk_rehearsal.errors import AssemblyError
 
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
-"""Where a stack is deployed whose assembly leaves it open."""
+"""Account and region of a stack whose assembly leaves them open."""
 
 
 @dataclass(frozen=True)
 class FileAsset:
     """
-    A file asset with its destination.
+    A file asset with its destination, whose bucket and key may hold placeholders.
 
-    Attributes:
-        path: File or folder in the assembly.
-        packaging: `file`, or `zip` for a folder that is zipped on upload.
-        bucket: Name of the bucket, placeholders included.
-        key: Object key, placeholders included.
+    `packaging` is `file`, or `zip` for a folder that is zipped on upload.
     """
 
     path: Path
@@ -34,14 +30,9 @@ class FileAsset:
 @dataclass(frozen=True)
 class AssemblyStack:
     """
-    A stack of a cloud assembly.
+    A stack of a cloud assembly with its file assets.
 
-    Attributes:
-        name: Name of the stack.
-        account: Account that it is for; a stand-in where the assembly leaves it open.
-        region: Region that it is for; us-east-1 where the assembly leaves it open.
-        template: The template.
-        assets: File assets that it needs.
+    Where the assembly leaves them open, the account is a stand-in and the region us-east-1.
     """
 
     name: str
@@ -53,14 +44,9 @@ class AssemblyStack:
 
 def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
     """
-    Read a stack of a cloud assembly.
+    Read a stack by its name or artifact id; None for the only one.
 
-    Args:
-        assembly: Folder of the cloud assembly.
-        name: Name or artifact id of the stack. None: the only one.
-
-    Raises:
-        AssemblyError: The folder is no assembly, or has not exactly the one stack.
+    AssemblyError when the folder is no assembly, or has not exactly the one stack.
     """
     artifacts = _read_json(assembly / "manifest.json").get("artifacts", {})
     stacks = {key: entry for key, entry in artifacts.items() if entry.get("type") == "aws:cloudformation:stack"}

@@ -16,16 +16,10 @@ _REMEDY = "give --cache another folder, or set XDG_CACHE_HOME"
 
 def find_cache(environment: Mapping[str, str] = os.environ) -> Path:
     """
-    Return where this user's caches are: below `XDG_CACHE_HOME`, or below `~/.cache`.
+    Return the folder of this user's caches: below `XDG_CACHE_HOME`, or below `~/.cache`.
 
     A relative `XDG_CACHE_HOME` counts as none, as the XDG Base Directory Specification has it
-    (https://specifications.freedesktop.org/basedir-spec/latest/).
-
-    Args:
-        environment: The variables of the process. Default: this one's.
-
-    Raises:
-        UnavailableError: The user has no home.
+    (https://specifications.freedesktop.org/basedir-spec/latest/). UnavailableError when the user has no home.
     """
     named = Path(environment.get("XDG_CACHE_HOME", ""))
     if named.is_absolute():
@@ -37,12 +31,7 @@ def find_cache(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def require_cache(cache: Path) -> None:
-    """
-    Make the cache when it is absent, and make sure that this process may write into it.
-
-    Raises:
-        UnavailableError: It may not.
-    """
+    """Make the cache when it is absent; UnavailableError when this process may not write into it."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache):
@@ -55,16 +44,8 @@ def fill_once(cache: Path, key: str, fill: Callable[[Path], Path], tell: Callabl
     """
     Return a folder of the cache, made first when it is not there.
 
-    An interrupted attempt leaves nothing that a later one would take for a whole one.
-
-    Args:
-        cache: The cache; made when absent.
-        key: Name of the folder.
-        fill: Is given an empty folder, and returns the one in it that becomes the cache's; the rest is removed.
-        tell: Told a line when another process makes the same folder and is waited for.
-
-    Raises:
-        UnavailableError: The cache cannot be written.
+    `fill` gets an empty folder, and returns the one in it that becomes the cache's; the rest is removed. An interrupted
+    attempt leaves nothing that a later one would take for a whole one. UnavailableError when the cache is not writable.
     """
     folder = cache.resolve() / key
     if folder.is_dir():
@@ -79,11 +60,7 @@ def fill_once(cache: Path, key: str, fill: Callable[[Path], Path], tell: Callabl
 
 @contextmanager
 def make_work_folder(cache: Path, key: str) -> Iterator[Path]:
-    """
-    Make an empty folder beside what is whole, and remove what is left of it; needs the lock of its key.
-
-    What an interrupted process left of the same key is removed first.
-    """
+    """Make an empty folder without what an interrupted process left of it; needs the lock of its key."""
     for left in cache.glob(f"building-{key}-*"):
         shutil.rmtree(left)
     work = Path(tempfile.mkdtemp(prefix=f"building-{key}-", dir=cache.resolve()))
@@ -93,15 +70,7 @@ def make_work_folder(cache: Path, key: str) -> Iterator[Path]:
 
 @contextmanager
 def lock_cache(cache: Path, key: str, tell: Callable[[str], None], *, is_shared: bool = False) -> Iterator[None]:
-    """
-    Keep other processes from a part of the cache.
-
-    Args:
-        cache: The cache, which exists.
-        key: The part; each has a lock of its own.
-        tell: Told a line when another process has the part and is waited for.
-        is_shared: Whether others may hold it at the same time, if they share it too: to read. Default: nobody may.
-    """
+    """Keep other processes from a part of the cache; with `is_shared` those alone that do not share it, too."""
     kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
     with (cache / f".{key}.lock").open("w") as lock:
         try:

@@ -1,4 +1,4 @@
-"""The report of a command that could not be carried out: one line for people, one object for programs."""
+"""Report of a command that could not be carried out: one line for people, one object for programs."""
 
 import json
 import sys
@@ -8,17 +8,7 @@ UNAVAILABLE = 2
 
 
 def report_error(error: Exception, *, as_json: bool = False, program: str = "deeplearning-cdk") -> int:
-    """
-    Report an error on standard error; with `--json` on standard output too, so that it always holds JSON.
-
-    Args:
-        error: Its text names the cause and the remedy.
-        as_json: The user gave `--json`. Default: no.
-        program: The command, which begins the line.
-
-    Returns:
-        The exit status.
-    """
+    """Report an error on standard error, with `--json` on standard output too, and return the exit status."""
     sys.stderr.write(f"{program}: {error}\n")
     if as_json:
         sys.stdout.write(json.dumps({"error": {"message": str(error), "exit_status": UNAVAILABLE}}) + "\n")

@@ -38,12 +38,7 @@ class UnknownOperationError(RehearsalError):
 
 
 class UnsupportedError(AssemblyError):
-    """
-    The template holds what the rehearsal does not implement.
-
-    Attributes:
-        findings: One line each: logical id, type and property.
-    """
+    """The template holds what the rehearsal does not implement: logical id, type and property of each finding."""
 
     def __init__(self, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)

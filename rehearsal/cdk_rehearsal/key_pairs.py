@@ -1,4 +1,4 @@
-"""What the rehearsed account is assumed to hold already, because the user's own does and a template only names it."""
+"""Key pairs that the rehearsed account holds already, because the user's own does and a template only names them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,15 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 
 def assume_key_pairs(template: Mapping[str, Any]) -> dict[str, str]:
-    """
-    Make up the EC2 key pairs that a template's launch templates name.
-
-    Args:
-        template: The template.
-
-    Returns:
-        Name -> OpenSSH public key, whose private key nobody has.
-    """
+    """Return name -> OpenSSH public key of the key pairs that launch templates name; nobody has the private keys."""
     names = [
         resource["Properties"]["LaunchTemplateData"].get("KeyName")
         for resource in template["Resources"].values()

@@ -1,5 +1,6 @@
-"""What the embedded AWS tells the lab about an instance, and what it asks of the lab."""
+"""Instances as the embedded AWS describes them to the lab, and the lab as it sees it."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -13,10 +14,7 @@ class LustreTarget:
     """
     An FSx for Lustre file system, as an instance finds it.
 
-    Attributes:
-        dns_name: Name of its server.
-        mount_name: Its mount name.
-        files: Path from its root -> content: what the linked buckets held when the instance was launched.
+    `files` has path from its root -> content: the objects of the linked buckets when the instance was launched.
     """
 
     dns_name: str
@@ -26,14 +24,7 @@ class LustreTarget:
 
 @dataclass(frozen=True)
 class RootOwner:
-    """
-    Owner of a directory that EFS makes.
-
-    Attributes:
-        uid: User.
-        gid: Group.
-        mode: Permission bits.
-    """
+    """User, group and permission bits of a directory that EFS makes."""
 
     uid: int
     gid: int
@@ -42,14 +33,7 @@ class RootOwner:
 
 @dataclass(frozen=True)
 class AccessPoint:
-    """
-    An EFS access point.
-
-    Attributes:
-        file_system_id: Its file system.
-        path: Its root directory.
-        owner: Owner of a root directory that does not exist yet; without one, EFS makes none.
-    """
+    """An EFS access point with its root directory; without an owner, EFS makes none that does not exist yet."""
 
     file_system_id: str
     path: str
@@ -114,3 +98,8 @@ class MachineHost(Protocol):
 
     def power_off(self, instance_id: str) -> None:
         """End a machine at once, as EC2 does on termination; an unknown or ended one is not an error."""
+
+
+def make_machine_id(instance_id: str) -> str:
+    """Return the machine id of an instance, which no other has."""
+    return hashlib.sha256(instance_id.encode()).hexdigest()[:32]

@@ -12,7 +12,7 @@ from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
-from cdk_rehearsal.lab.images.image_software import prepare_layers
+from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.progress import tell
@@ -27,7 +27,7 @@ INTERRUPTED = 130
 @dataclass(frozen=True)
 class Plan:
     """
-    What is rehearsed and what is expected of it.
+    A stack to rehearse, and its expected end.
 
     Attributes:
         assembly: Folder of the cloud assembly, as `cdk synth` writes it.

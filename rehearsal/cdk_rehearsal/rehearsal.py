@@ -4,8 +4,6 @@ import importlib.util
 import json
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
@@ -14,10 +12,10 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.key_pairs import assume_key_pairs
-from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.lab import open_lab
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
-from cdk_rehearsal.lab.images.image_software import prepare_layers
-from cdk_rehearsal.lab.packages.debian_archive import DebianArchive
+from cdk_rehearsal.lab.images.image_parts import prepare_layers
+from cdk_rehearsal.lab.lab import PORT, ROUTER
 from cdk_rehearsal.plan import REPORT, Expectation, Plan
 from cdk_rehearsal.report.report import Report, Section, StackReport
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
@@ -29,23 +27,15 @@ from cdk_rehearsal.run.run import Run
 from cdk_rehearsal.run.timeline import Timeline
 
 PROGRAM = "cdk-rehearse"
-ROUTER = "100.64.0.1"
-"""Where machines reach the embedded AWS: an address of the range that no VPC may have (RFC 6598)."""
-_PORT, _ARCHIVE_PORT = 4566, 3142
 _BOOT_SECONDS = 120.0
-"""What cloud-init may take after the stack is complete; user data may signal before it ends."""
+"""Limit of cloud-init after the stack is complete; user data may signal before it ends."""
 _ENDS = {"CREATE_COMPLETE": "complete", "ROLLBACK_COMPLETE": "rolled-back"}
 _AGENT_ACTIONS = ("ssm:UpdateInstanceInformation", "ssmmessages:")
 _BOOT_RESULT = "/run/cloud-init/result.json"
 
 
 def carry_out(argument: str, _lab_pid: int) -> int:
-    """
-    Rehearse a plan, write its report, and end this process; return the status of what could not be rehearsed.
-
-    Args:
-        argument: The plan as JSON.
-    """
+    """Rehearse a plan of JSON, write its report, and end this process; return the status when that is not possible."""
     try:
         _rehearse(Plan.from_json(argument), Timeline())
     except RehearsalError as error:
@@ -56,10 +46,13 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 def _rehearse(plan: Plan, timeline: Timeline) -> None:
     template = read_stack(Path(plan.assembly), plan.stack).template
     options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults)
-    with _open_lab(plan) as lab, MemoryWatch(plan.work) as memory:
+    cache = Path(plan.cache or "")
+    base = prepare_base_root(cache, tell)
+    layers = prepare_layers(find_template_parts(template), base, None, cache, tell)
+    with open_lab(plan.work, base, layers) as lab, MemoryWatch(plan.work) as memory:
         fleet = Fleet(lab, timeline, log_part=USER_DATA_PART)
         with (
-            EmbeddedAws(address=ROUTER, port=_PORT, machines=fleet, observer=fleet.observe, options=options) as aws,
+            EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=options) as aws,
             fleet,
             show_progress(timeline),
         ):
@@ -82,24 +75,6 @@ def _rehearse(plan: Plan, timeline: Timeline) -> None:
         )
         _publish(report, Path(plan.out))
         end_enclosure(len(problems) > 0)
-
-
-@contextmanager
-def _open_lab(plan: Plan) -> Iterator[Lab]:
-    cache = Path(plan.cache or "")
-    base = prepare_base_root(cache, tell)
-    parts = find_template_parts(read_stack(Path(plan.assembly), plan.stack).template)
-    lab = Lab(
-        base_root=base.root,
-        layers=prepare_layers(parts, base, None, cache, tell),
-        work=plan.work,
-        endpoint_url=f"http://{ROUTER}:{_PORT}",
-        gateway=ROUTER,
-        gpus_per_node=0,
-        archive_url=f"http://{ROUTER}:{_ARCHIVE_PORT}/",
-    )
-    with lab, DebianArchive(ROUTER, _ARCHIVE_PORT, base.archive):
-        yield lab
 
 
 def _judge_stack(expect: Expectation, outcome: StackOutcome) -> list[str]:

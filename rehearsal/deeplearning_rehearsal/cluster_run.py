@@ -1,30 +1,31 @@
 """One run of a cluster: deploy, wait, look at the nodes, train."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws import EmbeddedAws
-from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.fleet import Fleet
 from cdk_rehearsal.run.progress import tell
-from cdk_rehearsal.run.session_check import check_sessions
+from cdk_rehearsal.run.run import check_sessions
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
-from deeplearning_contract.names import SETTINGS_FILE
+from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, SETTINGS_FILE, NodeRole
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.node_log import await_node_log
+from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.checks.training import train
-from deeplearning_rehearsal.cluster_fleet import find_master
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
-from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.template.capacity import count_requested, require_worker_minimum
 from deeplearning_rehearsal.template.overrides import apply_overrides
@@ -48,7 +49,7 @@ class ClusterRun:
 
     @property
     def last_moment(self) -> float:
-        """When a job is given up: a first rehearsal compiles Horovod before, while `deeplearning run` waits."""
+        """Moment when a job is given up: a first rehearsal compiles Horovod before, while `deeplearning run` waits."""
         return self.give_up + (BUILD_SECONDS if self.kept.wanted is not None else 0.0)
 
     def gather(self) -> Evidence:
@@ -80,23 +81,13 @@ class ClusterRun:
         return evidence
 
     def examine(self, evidence: Evidence) -> None:
-        """
-        Look at the cluster that formed: its state, its nodes, and what it trains.
-
-        Raises:
-            RehearsalError: Something is missing; what was found until then is in the evidence.
-        """
+        """Look at the cluster that formed: its state, its nodes and its training; an error keeps what was found."""
         self.check(evidence)
         if self.options.expect == "trained":
             self.train(evidence)
 
     def check(self, evidence: Evidence) -> None:
-        """
-        Hold every node against the contract.
-
-        Raises:
-            RehearsalError: There is no master, or it has no membership.
-        """
+        """Hold every node against the contract; RehearsalError when there is no master, or it has no membership."""
         master, lane = find_master(self.fleet), self.fleet.lane
         settings = self.read_settings()
         database = self.aws.place.client("dynamodb")
@@ -118,12 +109,7 @@ class ClusterRun:
             check_sessions(self.aws.place.client("ssm"), ends)
 
     def train(self, evidence: Evidence) -> None:
-        """
-        Run the example job.
-
-        Raises:
-            RehearsalError: It failed.
-        """
+        """Run the example job; RehearsalError when it failed."""
         master, login_user = find_master(self.fleet).instance_id, self.read_settings().login_user
         lane = self.fleet.lane(master)
         with self.timeline.phase("train"):
@@ -148,3 +134,29 @@ class ClusterRun:
     def read_settings(self) -> NodeSettings:
         """Return the settings of the master."""
         return NodeSettings.from_json(self.lab.read_file(find_master(self.fleet).instance_id, SETTINGS_FILE).decode())
+
+
+def make_fleet(lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None]) -> Fleet:
+    """Return the fleet of a cluster, the master first; what groups do is what the adjuster acts on."""
+    return Fleet(
+        lab,
+        timeline,
+        prepare,
+        ProvisionProgress().describe,
+        log_file=AGENT_LOG,
+        name=lambda machine: machine.tags.get(ROLE_TAG, "node"),
+        order=lambda machine: (not _is_master(machine), machine.address),
+        events_lane="adjuster",
+    )
+
+
+def find_master(fleet: Fleet) -> Machine:
+    """Return the master; PromiseError when none runs."""
+    for machine in fleet.machines():
+        if _is_master(machine):
+            return machine
+    raise PromiseError("no master is running")
+
+
+def _is_master(machine: Machine) -> bool:
+    return machine.tags.get(ROLE_TAG) == NodeRole.MASTER.value

@@ -12,34 +12,32 @@ Expectation = Literal["trained", "formed", "failed", "stopped"]
 @dataclass(frozen=True)
 class RehearsalOptions:
     """
-    The questions that the command line answers.
+    Options of a rehearsal, as the command line has them.
 
     Attributes:
-        assembly: Folder of the cloud assembly.
-        stack: Name of the stack. None: the only one of the assembly.
-        nodes: Nodes in all, master included. None: as the template says.
-        gpus_per_node: GPUs that the `nvidia-smi` stand-in shows; 0 leaves the program out.
-        expect: What is waited for and judged.
-        minutes: Time after which the rehearsal gives up.
-        keep: Keep the cluster running after the verdict, until it is interrupted.
-        json: Print the report as JSON on standard output.
+        stack: Name of the stack. Default: the only one of the assembly.
+        nodes: Nodes in all, master included. Default: as the template says.
+        gpus_per_node: GPUs that the `nvidia-smi` stand-in shows; 0 leaves the program out. Default: 1.
+        minutes: Time after which the rehearsal gives up. Default: 10.
+        keep: Whether the cluster runs on after the verdict, until it is interrupted. Default: it ends.
+        json: Whether standard output has the report as JSON. Default: as text.
         out: Folder for the reports.
         cache: Folder that keeps what is made or downloaded once, for all rehearsals.
-        lustre_client: Whether the nodes' image has a client of FSx for Lustre.
-        verbose: Show routine too while it runs.
-        case: File of the fault case whose faults are injected; its report goes to a folder of its own. None: no fault.
+        lustre_client: Whether the nodes' image has a client of FSx for Lustre. Default: it has none.
+        verbose: Whether progress shows routine, too. Default: it does not.
+        case: File of the fault case whose faults are injected; its report goes to a folder of its own. Default: none.
     """
 
     assembly: Path
-    stack: str | None
-    nodes: int | None
-    gpus_per_node: int
-    expect: Expectation
-    minutes: float
-    keep: bool
-    json: bool
     out: Path
     cache: Path
+    stack: str | None = None
+    nodes: int | None = None
+    gpus_per_node: int = 1
+    expect: Expectation = "trained"
+    minutes: float = 10.0
+    keep: bool = False
+    json: bool = False
     lustre_client: bool = False
     verbose: bool = False
     case: Path | None = None

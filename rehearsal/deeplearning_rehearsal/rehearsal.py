@@ -3,11 +3,9 @@
 import json
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, NoReturn
 
@@ -18,7 +16,8 @@ from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
-from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.lab import Lab, open_lab
+from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.report.dashboard_page import read_dashboard
 from cdk_rehearsal.report.report import render_text
@@ -34,33 +33,21 @@ from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
-from deeplearning_rehearsal.cluster_fleet import make_fleet
-from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_sections
 from deeplearning_rehearsal.report.report_page import render_page
-from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.template.environment_override import override_environment
 from deeplearning_rehearsal.template.user_data import find_environment
 
-ROUTER = "100.64.0.1"
-"""Address of the embedded AWS for nodes, out of the range that no VPC may have (RFC 6598)."""
-
-PORT = 4566
-
 
 def carry_out(argument: str, lab_pid: int) -> int:
-    """
-    Rehearse, report, and end this process; return the exit status of what could not be rehearsed.
-
-    Args:
-        argument: The options as JSON.
-        lab_pid: This process's id outside its namespaces, where the user is.
-    """
+    """Rehearse with options of JSON, report, and end this process; return the status when that is not possible."""
     options = RehearsalOptions.from_json(argument)
     try:
         rehearse(options, Timeline(), lab_pid)
@@ -75,15 +62,26 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     Ends this process with status 0, or 1 when something was not as promised, which the report says.
 
     Args:
-        options: What to do.
-        timeline: Told everything that happens.
-        lab_pid: This process's id outside its namespaces.
+        options: The command line's options.
+        timeline: Timeline of all that happens.
+        lab_pid: This process's id outside its namespaces, where the user is.
 
     Raises:
         RehearsalError: The rehearsal itself could not be carried out.
     """
     case = None if options.case is None else read_case(options.case)
-    with _open_lab(options, timeline) as lab, MemoryWatch(options.work) as memory:
+    software = prepare_software(
+        options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
+    )
+    lab_parts = open_lab(
+        options.work,
+        software.base,
+        software.layers,
+        index=software.index,
+        gpus_per_node=options.gpus_per_node,
+        has_lustre_client=options.lustre_client,
+    )
+    with lab_parts as lab, MemoryWatch(options.work) as memory:
         template = read_stack(options.assembly, options.stack).template
         kept = _open_kept(options, case, template)
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
@@ -134,10 +132,8 @@ def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, la
 def _record(options: RehearsalOptions, lab_pid: int) -> None:
     """Write where the lab is, for commands that look at it while it forms and while it is kept."""
     source = read_stack(options.assembly, options.stack)
-    endpoint = f"http://{ROUTER}:{PORT}"
-    LabRecord(lab_pid, read_network(), endpoint, source.region, source.name, OPERATOR_KEY, OPERATOR_SECRET).write(
-        options.out
-    )
+    record = LabRecord(lab_pid, read_network(), ENDPOINT, source.region, source.name, OPERATOR_KEY, OPERATOR_SECRET)
+    record.write(options.out)
 
 
 def _publish(report: Document, options: RehearsalOptions, status: str, dashboard: str) -> None:
@@ -160,34 +156,10 @@ def _keep(lab: Lab, fleet: Fleet, lab_pid: int, options: RehearsalOptions) -> No
     interrupted = threading.Event()
     signal.signal(signal.SIGINT, lambda _number, _frame: interrupted.set())
     for machine in fleet.machines():
-        inner = f"nsenter {lab.entry(machine.instance_id)} -- su --login {machine.login_user}"
+        inner = f"nsenter {' '.join(lab.node(machine.instance_id).entry())} -- su --login {machine.login_user}"
         name = fleet.lane(machine.instance_id)
         sys.stderr.write(f"enter {name:<10} nsenter --target {lab_pid} --all -- {inner}\n")
     sys.stderr.write(f"look       deeplearning-cdk status --rehearsal {options.out} (also logs and ssh)\n")
     sys.stderr.write("the cluster keeps running; Ctrl-C ends it\n")
     sys.stderr.flush()
     interrupted.wait()
-
-
-@contextmanager
-def _open_lab(options: RehearsalOptions, timeline: Timeline) -> Iterator[Lab]:
-    software = prepare_software(
-        options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
-    )
-    lab = Lab(
-        base_root=software.base.root,
-        layers=software.layers,
-        work=options.work,
-        endpoint_url=f"http://{ROUTER}:{PORT}",
-        gateway=ROUTER,
-        gpus_per_node=options.gpus_per_node,
-        with_lustre_client=options.lustre_client,
-        package_index_url=software.index_url(ROUTER),
-        archive_url=software.archive_url(ROUTER),
-    )
-    with lab, software.serve(ROUTER):
-        # The lab's folder is in memory and in this mount namespace only: not even SIGKILL leaves a temporary file.
-        temporary = options.work / "tmp"
-        temporary.mkdir()
-        tempfile.tempdir = str(temporary)
-        yield lab

@@ -13,7 +13,7 @@ from pathlib import Path
 from lab_observer import ADDRESSES, BOOT_ENDED, GATEWAY, IDS, NFS, Observer
 
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.lab import Gpus, Lab, MetadataFault, MountFault, NodeFaults
+from cdk_rehearsal.lab import Gpus, Image, Lab, MetadataFault, MountFault, NodeFaults
 
 NEVER = 3600.0
 DISK_BYTES = 64 * 2**20
@@ -43,93 +43,93 @@ class FaultObserver(Observer):
 
 
 def observe_announcements(observer):
-    lab, read = observer.lab, observer.metadata
+    node, read = observer.lab.node(IDS[0]), observer.metadata
     action, at, rebalance = (
         "meta-data/spot/instance-action",
         "meta-data/spot/termination-time",
         "meta-data/events/recommendations/rebalance",
     )
     seen = {"nothing announced": [read(0, path)[1] for path in (action, at, rebalance)]}
-    lab.announce_interruption(IDS[0], 120)
-    lab.announce_rebalance(IDS[0])
+    node.metadata.announce_interruption(120)
+    node.metadata.announce_rebalance()
     seen["announced"] = [read(0, path) for path in (action, at, rebalance)]
     seen["announced at"] = time.time()
     seen["announced to another"] = read(1, action)[1]
-    lab.clear_announcements(IDS[0])
+    node.metadata.clear_announcements()
     seen["announcement cleared"] = [read(0, path)[1] for path in (action, at, rebalance)]
     return seen
 
 
 def observe_metadata(observer):
-    lab, read = observer.lab, observer.metadata
+    node, read = observer.lab.node(IDS[0]), observer.metadata
     path = "meta-data/instance-id"
-    lab.set_metadata_fault(IDS[0], MetadataFault(is_refusing=True))
+    node.metadata.fault = MetadataFault(is_refusing=True)
     seen = {"metadata late from the beginning": read(1, path, limit=0.2)[0], "metadata refused": read(0, path)[1]}
-    lab.set_metadata_fault(IDS[0], MetadataFault(delay_seconds=20))
+    node.metadata.fault = MetadataFault(delay_seconds=20)
     seen["metadata late"] = read(0, path, limit=1)[0]
-    lab.set_metadata_fault(IDS[0], None)
+    node.metadata.fault = MetadataFault()
     return seen | {"metadata mended": read(0, path)}
 
 
 def observe_gpus(observer):
-    ask, lab = observer.ask, observer.lab
+    ask, node = observer.ask, observer.lab.node(IDS[0])
     query = f"nvidia-smi --query-gpu={QUERY} --format=csv,noheader,nounits"
     seen = {"gpus": ask(0, query), "gpus from the beginning": ask(1, query)}
-    lab.set_gpus(IDS[0], 1, ecc_errors=7, has_pending_pages=True, has_row_failure=True)
+    node.set_gpus(1, ecc_errors=7, has_pending_pages=True, has_row_failure=True)
     seen["sick gpus"] = ask(0, query)
     seen["listed gpus"] = ask(0, "nvidia-smi -L | wc -l")[1]
     seen["an unknown field"] = ask(0, "nvidia-smi --query-gpu=bogus --format=csv")
-    lab.set_gpus(IDS[0], 0)
+    node.set_gpus(0)
     seen["no gpus"] = ask(0, "nvidia-smi -L")
     return seen
 
 
 def observe_mounts(observer):
-    lab, mount = observer.lab, observer.mount
+    node, mount = observer.lab.node(IDS[0]), observer.mount
     seen = {"mount from the beginning": mount(1, "first")}
-    lab.mend_mounts(IDS[1])
+    observer.lab.node(IDS[1]).mend_mounts()
     seen["mount mended"] = mount(1, "second")
-    lab.break_mounts(IDS[0], "unresolvable")
+    node.break_mounts("unresolvable")
     seen["mount unresolvable"] = mount(0, "first")
-    lab.break_mounts(IDS[0], "hang")
+    node.break_mounts("hang")
     seen["mount hangs"] = mount(0, "second", limit=1)
-    lab.break_mounts(IDS[0], "hang", 0.5)
+    node.break_mounts("hang", 0.5)
     return seen | {"mount hung for a time": mount(0, "third")}
 
 
 def observe_disk(observer):
-    ask, lab = observer.ask, observer.lab
+    ask, node = observer.ask, observer.lab.node(IDS[0])
     fill = "dd if=/dev/zero of=/root/big bs=64k count=1024 status=none"
     ask(0, "echo old > /root/file")
     seen = {"disk of a size": ask(1, "df --output=size --block-size=1 / | tail -1")[1]}
-    lab.fill_disk(IDS[0])
+    node.disk.fill()
     seen["disk full"] = ask(0, "echo new > /root/new")
     seen["old file"] = ask(0, "cat /root/file; df --output=avail / | tail -1")[1].split()
     seen["another's disk"] = ask(2, fill)[0]
-    lab.free_disk(IDS[0])
+    node.disk.free()
     seen["disk freed"] = ask(0, "echo new > /root/new")[0]
-    lab.fill_disk(IDS[0], 2**20)
+    node.disk.fill(2**20)
     seen["disk nearly full"] = [ask(0, "head -c 500000 /dev/zero > /root/fits")[0], ask(0, fill)[0]]
-    lab.free_disk(IDS[0])
+    node.disk.free()
     return seen
 
 
 def observe_sshd(observer):
-    ask, lab = observer.ask, observer.lab
+    ask, node = observer.ask, observer.lab.node(IDS[0])
     reach = f"timeout 25 bash -c '</dev/tcp/{ADDRESSES[0]}/22'"
     seen = {"sshd never": ask(1, "systemctl is-active ssh delayed-sshd")[1].split()}
     observer.wait(2, "systemctl is-active ssh")
-    lab.stop_sshd(IDS[0])
+    node.control_sshd("stop")
     seen["sshd stopped"] = ask(2, reach)[0]
-    lab.start_sshd(IDS[0])
+    node.control_sshd("start")
     observer.wait(2, reach)
     return seen
 
 
 def main() -> None:
     base_root, work = Path(sys.argv[1]), Path(sys.argv[2])
-    url = f"http://{GATEWAY}:5000"
-    lab = Lab(base_root=base_root, work=work / "lab", endpoint_url=url, gateway=GATEWAY, gpus_per_node=2)
+    image = Image(f"http://{GATEWAY}:5000", 2)
+    lab = Lab(base_root=base_root, work=work / "lab", gateway=GATEWAY, image=image)
     broken = NodeFaults(
         gpus=Gpus(1, ecc_errors=3),
         mount=MountFault("unresolvable"),
@@ -154,7 +154,7 @@ def main() -> None:
             seen |= observe(observer)
         lab.power_off(IDS[2])
         try:
-            lab.announce_interruption(IDS[2])
+            lab.node(IDS[2])
         except RehearsalError as error:
             seen["a machine that is gone"] = str(error)
     sys.stdout.write(json.dumps(seen) + "\n")

@@ -11,8 +11,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cdk_rehearsal.lab import Lab
-from cdk_rehearsal.lab.packages.debian_archive import DebianArchive
+from cdk_rehearsal.lab import Image, Lab
+from cdk_rehearsal.lab.packages import PackageServer
 from cdk_rehearsal.machine import AccessPoint, ImagePart, Machine, RootOwner
 
 GATEWAY = "10.0.0.1"
@@ -89,7 +89,7 @@ class Observer:
         give_up = time.monotonic() + 60
         while self.ask(index, script)[0] != 0:
             if time.monotonic() > give_up:
-                raise SystemExit(f"{script} never held on {IDS[index]}: {self.lab.console(IDS[index])}")
+                raise SystemExit(f"{script} never held on {IDS[index]}: {self.lab.node(IDS[index]).console()}")
 
     def write_unit(self, index, name, command):
         unit = f"[Service]\nType=oneshot\nExecStart=/bin/sh -c '{command}'\n"
@@ -196,9 +196,9 @@ def observe_services(observer: Observer):
 def observe_silence(observer: Observer):
     reach = f"timeout 2 bash -c '</dev/tcp/{ADDRESSES[2]}/22'"
     before = observer.ask(0, reach)[0]
-    observer.lab.silence(IDS[2])
+    observer.lab.node(IDS[2]).link.set_up(up=False)
     during = observer.ask(0, reach)[0]
-    observer.lab.restore(IDS[2])
+    observer.lab.node(IDS[2]).link.set_up(up=True)
     observer.wait(0, reach)
     return [before, during]
 
@@ -216,13 +216,11 @@ def main() -> None:
     lab = Lab(
         base_root=base / "root",
         layers={part: Path(layer) for part, layer in json.loads(sys.argv[4]).items()},
-        archive_url=f"http://{GATEWAY}:{ARCHIVE_PORT}/",
         work=work / "lab",
-        endpoint_url=f"http://{GATEWAY}:5000",
         gateway=GATEWAY,
-        gpus_per_node=2,
+        image=Image(f"http://{GATEWAY}:5000", 2, archive_url=f"http://{GATEWAY}:{ARCHIVE_PORT}/"),
     )
-    with lab, DebianArchive(GATEWAY, ARCHIVE_PORT, base / "archive"):
+    with lab, PackageServer(GATEWAY, ARCHIVE_PORT, base / "archive"):
         observer = Observer(lab)
         observer.key = (work / "login.pub").read_text()
         observer.boot_all()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cdk_rehearsal.cache import find_cache
-from cdk_rehearsal.lab import prepare_base_root
+from cdk_rehearsal.lab.images.base_root import prepare_base_root
 
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
 OBSERVER = Path(__file__).with_name("lab_fault_observer.py")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cdk_rehearsal.cache import find_cache
-from cdk_rehearsal.lab import prepare_base_root
-from cdk_rehearsal.lab.images.image_software import prepare_layers
+from cdk_rehearsal.lab.images.base_root import prepare_base_root
+from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
 from deeplearning_rehearsal.template.environment_override import TORCH
 

@@ -1,4 +1,4 @@
-"""The lab's EFS and FSx for Lustre: the folders behind file systems, and what a node may mount of them."""
+"""The lab's EFS and FSx for Lustre: the folders behind file systems, and a node's mount targets among them."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,7 @@ from cdk_rehearsal.machine import AccessPoint, LustreTarget, Machine
 
 
 class FileSystems:
-    """
-    Keeps the folders of all file systems.
-
-    Args:
-        folder: Where they are; made when the first one is asked for.
-    """
+    """Folders of all file systems, each made on demand."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,10 +30,9 @@ class FileSystems:
 
     def describe_targets(self, machine: Machine) -> dict[str, object]:
         """
-        Return what the mount helpers of a machine may mount.
+        Return the mount targets for the mount helpers of a machine.
 
-        Roots of access points are made where EFS would make them, and files that linked buckets hold are written where
-        nobody has written one.
+        Roots of access points are made where EFS would, and files of linked buckets where nobody has written one.
         """
         addresses = machine.mount_targets
         points = {name: point for name, point in machine.access_points.items() if point.file_system_id in addresses}

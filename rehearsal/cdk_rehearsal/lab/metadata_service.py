@@ -11,18 +11,23 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from cdk_rehearsal.lab.metadata_documents import build_documents, find_document, render_time
+from cdk_rehearsal.identity_document import sign_document
+from cdk_rehearsal.lab.network import mac_address
 from cdk_rehearsal.lab.node_faults import MetadataFault
 from cdk_rehearsal.machine import Machine
 
+CREDENTIALS_LIFETIME = timedelta(hours=6)
 LONGEST_TOKEN_SECONDS = 21_600
+_MINIMUM_KEY_PARTS = 2
 _TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 _TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105 - the name of a header
+INTERRUPTION_SECONDS = 120.0
+"""EC2 warns of a spot interruption two minutes ahead."""
 _VERSIONED = re.compile(r"/(latest|\d{4}-\d\d-\d\d)(/.*)?")
 
 
@@ -32,16 +37,7 @@ def utc_now() -> datetime:
 
 
 class MetadataSession:
-    """
-    One machine's metadata and the tokens given out for it.
-
-    Args:
-        machine: The instance.
-        now: The clock, UTC.
-
-    Attributes:
-        fault: What is wrong with the service; may be set at any time.
-    """
+    """One machine's metadata and the tokens given out for it; `fault` may be set at any time, `now` is UTC."""
 
     def __init__(self, machine: Machine, now: Callable[[], datetime] = utc_now) -> None:
         self._machine = machine
@@ -50,8 +46,8 @@ class MetadataSession:
         self._announced: dict[str, bytes] = {}
         self.fault = MetadataFault()
 
-    def announce_interruption(self, seconds: float) -> None:
-        """Say that EC2 terminates the instance after a time, in seconds; without it the paths do not exist."""
+    def announce_interruption(self, seconds: float = INTERRUPTION_SECONDS) -> None:
+        """Announce that EC2 terminates the instance in so many seconds; without it the paths do not exist."""
         at = render_time(self._now() + timedelta(seconds=seconds))
         action = json.dumps({"action": "terminate", "time": at})
         spot = {"instance-action": action.encode(), "termination-time": at.encode()}
@@ -67,13 +63,7 @@ class MetadataSession:
         self._announced = {}
 
     def issue_token(self, seconds: str | None, forwarded_for: str | None) -> tuple[HTTPStatus, bytes]:
-        """
-        Answer `PUT /latest/api/token`.
-
-        Args:
-            seconds: The asked lifetime, from 1 to 21,600 s, as its header says.
-            forwarded_for: The `X-Forwarded-For` header: the service gives no token to a proxy.
-        """
+        """Answer `PUT /latest/api/token` for a lifetime of 1 to 21,600 s; a proxy, which forwards, gets no token."""
         if forwarded_for is not None:
             return HTTPStatus.FORBIDDEN, b""
         if seconds is None or not seconds.isdigit() or not 1 <= int(seconds) <= LONGEST_TOKEN_SECONDS:
@@ -83,13 +73,7 @@ class MetadataSession:
         return HTTPStatus.OK, token.encode()
 
     def get(self, path: str, token: str | None) -> tuple[HTTPStatus, bytes]:
-        """
-        Answer a GET.
-
-        Args:
-            path: The request's path, version included.
-            token: The token header.
-        """
+        """Answer a GET of a path, version included."""
         expires = self._tokens.get(token or "")
         if expires is None or expires <= self._now() or self.fault.is_refusing:
             return HTTPStatus.UNAUTHORIZED, b""
@@ -102,16 +86,7 @@ class MetadataSession:
 
 
 class MetadataServer:
-    """
-    Serves one machine on a socket that already listens.
-
-    Args:
-        listener: The socket, in the node's network namespace.
-        machine: The instance.
-
-    Attributes:
-        session: What is served.
-    """
+    """HTTP server of one machine on a socket that listens in the node's network namespace already."""
 
     def __init__(self, listener: socket.socket, machine: Machine) -> None:
         session = self.session = MetadataSession(machine)
@@ -162,3 +137,95 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
         """Keep quiet: agents poll."""
+
+
+def build_documents(machine: Machine, now: datetime) -> Mapping[str, bytes]:
+    """Return path below `/latest/` -> content; credentials are shown as refreshed at `now`, UTC."""
+    texts = {f"meta-data/{path}": text for path, text in _metadata(machine).items()}
+    texts |= {f"meta-data/tags/instance/{name}": value for name, value in machine.tags.items()}
+    if machine.role_name:
+        texts[f"meta-data/iam/security-credentials/{machine.role_name}"] = _credentials(machine, now)
+    if machine.public_key:
+        # The name of the pair is the key's comment, which EC2 sets; a listing shows `<index>=<name>`.
+        texts["meta-data/public-keys/0/openssh-key"] = machine.public_key.strip() + "\n"
+    texts["dynamic/instance-identity/document"] = _identity(machine)
+    texts["dynamic/instance-identity/signature"] = sign_document(_identity(machine))
+    documents = {path: text.encode() for path, text in texts.items()}
+    return documents | ({"user-data": machine.user_data} if machine.user_data else {})
+
+
+def find_document(documents: Mapping[str, bytes], path: str) -> bytes | None:
+    """Return the document or the listing of the folder at a path below `/latest/`; None where there is nothing."""
+    if path in documents:
+        return documents[path]
+    prefix = path.rstrip("/") + "/" if path.strip("/") else ""
+    below = [name.removeprefix(prefix) for name in documents if name.startswith(prefix)]
+    if not below:
+        return None
+    if prefix == "meta-data/public-keys/":
+        key = documents["meta-data/public-keys/0/openssh-key"].decode().split(maxsplit=2)
+        return b"0=" + (key[2].strip() if len(key) > _MINIMUM_KEY_PARTS else "key").encode()
+    entries = sorted({name.split("/", 1)[0] + ("/" if "/" in name else "") for name in below})
+    return "\n".join(entries).encode()
+
+
+def private_dns_name(machine: Machine) -> str:
+    """Return the name that the VPC's DNS gives to the instance."""
+    zone = "ec2.internal" if machine.region == "us-east-1" else f"{machine.region}.compute.internal"
+    return f"{host_name(machine)}.{zone}"
+
+
+def host_name(machine: Machine) -> str:
+    """Return the instance's host name, made from its address."""
+    return f"ip-{machine.address.replace('.', '-')}"
+
+
+def _metadata(machine: Machine) -> dict[str, str]:
+    mac = mac_address(machine.address)
+    return {
+        "ami-id": machine.image_id,
+        "hostname": private_dns_name(machine),
+        "instance-id": machine.instance_id,
+        "instance-type": machine.instance_type,
+        "local-hostname": private_dns_name(machine),
+        "local-ipv4": machine.address,
+        "mac": mac,
+        "network/interfaces/macs/" + mac + "/local-ipv4s": machine.address,
+        "network/interfaces/macs/" + mac + "/vpc-ipv4-cidr-blocks": "\n".join(machine.vpc_networks),
+        "placement/availability-zone": machine.zone,
+        "placement/region": machine.region,
+        "services/domain": "amazonaws.com",
+        "services/partition": "aws",
+    }
+
+
+def _credentials(machine: Machine, now: datetime) -> str:
+    document = {
+        "Code": "Success",
+        "LastUpdated": render_time(now),
+        "Type": "AWS-HMAC",
+        "AccessKeyId": machine.access_key_id,
+        "SecretAccessKey": machine.secret_access_key,
+        "Token": machine.session_token,
+        "Expiration": render_time(now + CREDENTIALS_LIFETIME),
+    }
+    return json.dumps(document, indent=2)
+
+
+def _identity(machine: Machine) -> str:
+    document = {
+        "architecture": "x86_64",
+        "availabilityZone": machine.zone,
+        "imageId": machine.image_id,
+        "instanceId": machine.instance_id,
+        "instanceType": machine.instance_type,
+        "privateIp": machine.address,
+        "region": machine.region,
+        "version": "2017-09-30",
+    }
+    return json.dumps(document, indent=2)
+
+
+def render_time(moment: datetime) -> str:
+    """Render a time as the service does."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

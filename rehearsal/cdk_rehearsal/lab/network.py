@@ -10,7 +10,7 @@ import itertools
 import os
 import socket
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class NodeLink:
-    """
-    A node's place in the network.
-
-    Attributes:
-        namespace: Descriptor of its network namespace.
-        interface: The end of its link on the bridge.
-        metadata_socket: Listens inside the namespace on the metadata address.
-    """
+    """A node's network namespace by its descriptor, its interface on the bridge, and its metadata listener."""
 
     namespace: int
     interface: str
@@ -42,18 +35,16 @@ class NodeLink:
         """Path by which other programs enter the namespace, while this process lives."""
         return f"/proc/{os.getpid()}/fd/{self.namespace}"
 
+    def set_up(self, *, up: bool) -> None:
+        """Let the node's packets through, or drop them all."""
+        run_ip([f"link set {self.interface} {'up' if up else 'down'}"])
+
 
 class Network:
     """
-    The bridge and its router address.
+    The bridge and its router, through which nodes in other subnets are reached, as in a VPC.
 
-    Nodes in other subnets are reached through the router, as in a VPC.
-
-    Args:
-        gateway: The router's address; also the one where nodes reach this process.
-
-    Raises:
-        RehearsalError: The gateway is not an IPv4 address.
+    RehearsalError when the gateway, the router's address and where nodes reach this process, is not an IPv4 address.
     """
 
     def __init__(self, gateway: str) -> None:
@@ -77,16 +68,7 @@ class Network:
         Path(f"/proc/sys/net/ipv4/conf/{_BRIDGE}/send_redirects").write_text("0")
 
     def add_node(self, address: str, prefix_length: int) -> NodeLink:
-        """
-        Make a node's namespace with its interface up, and a listening socket on the metadata address.
-
-        Args:
-            address: The node's private address.
-            prefix_length: Length of its subnet's prefix.
-
-        Raises:
-            RehearsalError: The kernel refused.
-        """
+        """Return a node's link: a namespace with its interface up, and a listening socket on the metadata address."""
         interface = f"node{next(self._numbers)}"
         inside = [
             "link set lo up",
@@ -107,10 +89,6 @@ class Network:
         link.metadata_socket.close()
         os.close(link.namespace)
 
-    def set_up(self, link: NodeLink, *, up: bool) -> None:
-        """Let a node's packets through, or drop them all without a word."""
-        run_ip([f"link set {link.interface} {'up' if up else 'down'}"])
-
 
 def mac_address(address: str) -> str:
     """Return the hardware address of the interface with an IPv4 address."""
@@ -118,41 +96,25 @@ def mac_address(address: str) -> str:
 
 
 def run_ip(lines: list[str]) -> None:
-    """
-    Run lines of iproute2 as one batch.
-
-    Raises:
-        RehearsalError: A line failed.
-    """
+    """Run lines of iproute2 as one batch; RehearsalError when one failed."""
     text = "\n".join(lines) + "\n"
     answer = subprocess.run(["ip", "-batch", "-"], input=text, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise RehearsalError(f"ip failed: {answer.stderr.strip()}; batch: {'; '.join(lines)}")
 
 
-def _leave_network_namespace() -> None:
-    """Give the calling thread, and it alone, an empty network namespace."""
-    if _libc.unshare(_CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
-
-
 def _make_namespace(inside: list[str]) -> tuple[int, socket.socket]:
     """Make a network namespace in a thread of its own, so that no other thread ever leaves the lab's."""
-    made: list[tuple[int, socket.socket]] = []
-    failed: list[BaseException] = []
 
-    def make() -> None:
-        try:
-            _leave_network_namespace()
-            run_ip(inside)
-            listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
-            made.append((os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener))
-        except (OSError, RehearsalError) as error:
-            failed.append(error)
+    def make() -> tuple[int, socket.socket]:
+        if _libc.unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
+        run_ip(inside)
+        listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener
 
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    if failed:
-        raise RehearsalError(f"a node's network namespace could not be made: {failed[0]}") from failed[0]
-    return made[0]
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(make).result()
+    except (OSError, RehearsalError) as error:
+        raise RehearsalError(f"a node's network namespace could not be made: {error}") from error

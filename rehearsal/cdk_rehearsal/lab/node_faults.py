@@ -1,9 +1,9 @@
-"""What can be wrong with one node: its GPUs, its mounts, its metadata service, its disk, its sshd."""
+"""Faults of one node: its GPUs, its mounts, its metadata service, its disk, its sshd."""
 
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -26,15 +26,15 @@ WantedBy=multi-user.target
 @dataclass(frozen=True)
 class Gpus:
     """
-    What `nvidia-smi` says of a node's GPUs; the troubles are those of GPU 0.
+    GPUs as a node's `nvidia-smi` shows them; the troubles are those of GPU 0.
 
     Attributes:
-        count: How many there are; with 0 the driver finds none.
+        count: With 0 the driver finds none.
         ecc_errors: Uncorrected ECC errors, since the driver was loaded and in all.
         has_pending_pages: Whether a page waits for a reboot to be retired.
         has_row_failure: Whether a row could not be remapped.
-        answer_seconds: How much later it answers, with persistence mode too. In truth more than 25 s with eight GPUs
-            and without that mode (Azure/aks-gpu#105, Azure/AgentBaker#2829).
+        answer_seconds: Delay of each answer, with persistence mode too. In truth more than 25 s with eight GPUs and
+            without that mode (Azure/aks-gpu#105, Azure/AgentBaker#2829).
     """
 
     count: int
@@ -46,13 +46,7 @@ class Gpus:
 
 @dataclass(frozen=True)
 class MountFault:
-    """
-    What the mount helpers do instead of mounting.
-
-    Attributes:
-        trouble: `hang`: the server does not answer; `unresolvable`: its name does not resolve.
-        seconds: For how long from now on. Default: until it is mended.
-    """
+    """Mounts that `hang`, or whose server is `unresolvable`, for so many seconds from now on."""
 
     trouble: MountTrouble
     seconds: float = math.inf
@@ -60,13 +54,7 @@ class MountFault:
 
 @dataclass(frozen=True)
 class MetadataFault:
-    """
-    What the metadata service does to each request.
-
-    Attributes:
-        delay_seconds: How much later it answers.
-        is_refusing: Whether it answers every GET with 401, whatever its token.
-    """
+    """Metadata service that answers each request later, or each GET with 401, whatever its token."""
 
     delay_seconds: float = 0.0
     is_refusing: bool = False
@@ -75,12 +63,11 @@ class MetadataFault:
 @dataclass(frozen=True)
 class NodeFaults:
     """
-    What is wrong with a node from its first boot on.
+    Faults of a node from its first boot on; None for none.
 
     Attributes:
         gpus: Its GPUs. Default: as many as the lab's nodes have, and sound.
-        mount: What its mount helpers do. Default: they mount.
-        metadata: What its metadata service does, to cloud-init already. Default: it answers.
+        metadata: Fault of its metadata service, which cloud-init meets already.
         disk_bytes: Size of its disk, for what it writes over its image. Default: half of this machine's memory.
         sshd_delay: Seconds after which its SSH server starts; nothing else waits for it. Default: 0.
     """
@@ -93,13 +80,7 @@ class NodeFaults:
 
 
 def write_faults(root: Path, faults: NodeFaults) -> None:
-    """
-    Write to a disk what its node is to find there.
-
-    Args:
-        root: The node's root file system.
-        faults: What is wrong with it.
-    """
+    """Write the faults to the root file system of a node."""
     if faults.gpus is not None:
         write_gpus(root, faults.gpus)
     if faults.mount is not None:
@@ -116,30 +97,14 @@ def write_faults(root: Path, faults: NodeFaults) -> None:
 
 
 def write_gpus(root: Path, gpus: Gpus) -> None:
-    """
-    Tell a node's `nvidia-smi` what there is.
-
-    Raises:
-        RehearsalError: The lab's nodes have none.
-    """
+    """Write the state that a node's `nvidia-smi` reads; RehearsalError when the lab's nodes have none."""
     if not (root / "usr/bin/nvidia-smi").exists():
         raise RehearsalError("gpus_per_node must be at least 1 where a node's GPUs are set, got 0; give the lab GPUs")
-    _replace(root / GPU_STATE, json.dumps(describe_gpus(gpus)))
-
-
-def describe_gpus(gpus: Gpus) -> dict[str, object]:
-    """Return the state of GPUs as `nvidia-smi` reads it."""
-    return {
-        "count": gpus.count,
-        "ecc_errors": gpus.ecc_errors,
-        "pending_pages": gpus.has_pending_pages,
-        "row_failure": gpus.has_row_failure,
-        "answer_seconds": gpus.answer_seconds,
-    }
+    _replace(root / GPU_STATE, json.dumps(asdict(gpus)))
 
 
 def write_mount_fault(root: Path, fault: MountFault | None) -> None:
-    """Tell a node's mount helpers what to do instead of mounting; None mends them."""
+    """Write what a node's mount helpers do instead of mounting; None mends them, but for mounts that hang."""
     if fault is None:
         (root / MOUNT_STATE).unlink(missing_ok=True)
         return

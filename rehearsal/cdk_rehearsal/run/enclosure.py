@@ -27,12 +27,7 @@ _INOTIFY_INSTANCES = 8192
 
 
 def require_namespaces() -> None:
-    """
-    Make sure that this process may create the lab's namespaces.
-
-    Raises:
-        UnavailableError: It may not; the message says why.
-    """
+    """Make sure that this process may create the lab's namespaces; UnavailableError says why it may not."""
     if not sys.platform.startswith("linux"):
         raise UnavailableError(f"a rehearsal needs Linux, this is {sys.platform}; run it in a Linux virtual machine")
     if os.geteuid() != 0:
@@ -49,14 +44,9 @@ def require_namespaces() -> None:
 
 def run_enclosed(entry: str, argument: str) -> int:
     """
-    Call a function in the first process of new namespaces, and wait for its end.
+    Call a function `module:function` in the first process of new namespaces, and return the status that it returns.
 
-    Args:
-        entry: `module:function`, which takes the argument and the id of its process on this machine.
-        argument: The argument.
-
-    Returns:
-        The exit status that the function returns; 143 after SIGTERM.
+    The function takes the argument and the id of its process on this machine. The status is 143 after SIGTERM.
 
     Raises:
         UnavailableError: A limit of the kernel is too low for many machines, and cannot be raised.
@@ -107,12 +97,9 @@ def raise_inotify_limit(limit: Path) -> None:
 
 def end_enclosure(status: int) -> NoReturn:
     """
-    End the first process of the namespaces, and with it all that is in them.
+    End the first process of the namespaces with a status, and with it all that is in them.
 
     To close servers and mounts one by one would take seconds; the kernel removes them in any case.
-
-    Args:
-        status: The exit status.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -18,10 +18,8 @@ def main(entry: str, argument: str, host_proc: int) -> int:
     """
     Call a function with its argument and the id that this process has outside, and return its exit status.
 
-    Args:
-        entry: `module:function`; the module is loaded here, since that is slow and an interrupt is answered by then.
-        argument: The argument.
-        host_proc: Descriptor of the `/proc` that was mounted when this process was started.
+    The module of `module:function` is loaded here, since that is slow and an interrupt is answered by then. `host_proc`
+    is a descriptor of the `/proc` that was mounted when this process was started.
     """
     signal.signal(signal.SIGINT, end_at_once)
     lab_pid = int(os.readlink("self", dir_fd=host_proc))

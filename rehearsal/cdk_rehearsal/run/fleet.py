@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from cdk_rehearsal.embedded_aws import Observation, StackEvent
@@ -23,7 +23,7 @@ USER_DATA_LOG = "/var/log/cloud-init-output.log"
 USER_DATA_PART = re.compile(
     r"running 'modules:final'[^\n]*\n(.*?)(?:^Cloud-init v|^ci-info:|\Z)", re.DOTALL | re.MULTILINE
 )
-"""Where cloud-init writes what user data prints, and the part of that file that does not come from cloud-init."""
+"""File of cloud-init with the output of user data, and the part of it that does not come from cloud-init."""
 _TELLING_TYPES = (
     "AWS::AutoScaling::AutoScalingGroup",
     "AWS::CloudFormation::Stack",
@@ -31,47 +31,35 @@ _TELLING_TYPES = (
 )
 
 
+@dataclass(eq=False)
 class Fleet:
     """
     Passes machines on to the lab and what happens to them on to the timeline.
 
-    Args:
-        lab: Where machines boot.
-        timeline: Told what happens.
-        prepare: Is called with each machine before it boots. Default: nothing is done.
+    Attributes:
+        prepare: Called with each machine before it boots. Default: nothing is done.
         follow: Returns further lines of a machine's track, by its instance id and its files. Default: none.
         log_file: The log of every machine that the timeline shows. Default: the output of user data.
         log_part: Matches the part of the log that it shows, in its first group. Default: shows all.
         name: Returns the track of a machine, in front of the end of its address. Default: `machine`.
-        order: Returns by what machines are sorted. Default: by their address.
-        events_lane: The track of what groups, topics and functions do. Default: `aws`.
+        order: Returns the key by which machines are sorted. Default: their address.
+        events_lane: The track of groups, topics and functions. Default: `aws`.
     """
 
-    def __init__(
-        self,
-        lab: Lab,
-        timeline: Timeline,
-        prepare: Callable[[Machine], None] | None = None,
-        follow: Callable[[str, Path], Iterable[str]] = lambda _id, _root: (),
-        *,
-        log_file: str = USER_DATA_LOG,
-        log_part: re.Pattern[str] | None = None,
-        name: Callable[[Machine], str] = lambda _machine: "machine",
-        order: Callable[[Machine], Any] = lambda machine: machine.address,
-        events_lane: str = "aws",
-    ) -> None:
-        self._lab = lab
-        self._timeline = timeline
-        self._prepare = prepare
+    lab: Lab
+    timeline: Timeline
+    prepare: Callable[[Machine], None] = lambda _machine: None
+    follow: Callable[[str, Path], Iterable[str]] = lambda _id, _root: ()
+    log_file: str = USER_DATA_LOG
+    log_part: re.Pattern[str] | None = None
+    name: Callable[[Machine], str] = lambda _machine: "machine"
+    order: Callable[[Machine], Any] = lambda machine: machine.address
+    events_lane: str = "aws"
+
+    def __post_init__(self) -> None:
         self._machines: dict[str, Machine] = {}
         self._launched: dict[str, Machine] = {}
         self._logs: dict[str, list[str]] = {}
-        self._follow = follow
-        self._log_file = log_file
-        self._log_part = log_part
-        self._name = name
-        self._order = order
-        self._events_lane = events_lane
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.launched_at: float | None = None
@@ -85,21 +73,18 @@ class Fleet:
         self._reader.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._reader.join()
 
     def boot(self, machine: Machine) -> None:
         """Start a machine in the lab; what is prepared for it costs it no time."""
-        if self._prepare is not None:
-            self._prepare(machine)
+        self.prepare(machine)
         with self._lock:
             self._machines[machine.instance_id] = self._launched[machine.instance_id] = machine
             self.launched_at = self.launched_at or time.monotonic()
-        self._timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
-        self._lab.boot(machine)
+        self.timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
+        self.lab.boot(machine)
         with self._lock:
             self.booted_at[machine.instance_id] = time.monotonic()
 
@@ -109,12 +94,7 @@ class Fleet:
             self._end(instance_id, "is powered off")
 
     def cut_power(self, instance_id: str) -> None:
-        """
-        End a machine of the lab, while EC2 goes on taking it for running.
-
-        Raises:
-            PromiseError: It does not run.
-        """
+        """End a machine of the lab, while EC2 goes on taking it for running; PromiseError when it does not run."""
         if instance_id not in self._machines:
             raise PromiseError(f"{instance_id} must run to lose its power, it does not")
         self._end(instance_id, "loses its power")
@@ -128,8 +108,8 @@ class Fleet:
         if not _is_telling(observation):
             return
         is_machine = observation.subject in self._launched
-        lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, self._events_lane)
-        self._timeline.tell(lane, self._shorten(observation))
+        lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, self.events_lane)
+        self.timeline.tell(lane, self._shorten(observation))
 
     def formation_seconds(self) -> float | None:
         """Return the time from the first launch to the first signal; None while one of them is missing."""
@@ -141,7 +121,7 @@ class Fleet:
         """Return the machines that run, sorted by the order of this fleet."""
         with self._lock:
             machines = tuple(self._machines.values())
-        return tuple(sorted(machines, key=self._order))
+        return tuple(sorted(machines, key=self.order))
 
     def launched(self) -> tuple[Machine, ...]:
         """Return every machine that has begun to run, whether it still does or not, in that order."""
@@ -150,7 +130,7 @@ class Fleet:
 
     def disk(self, instance_id: str) -> Path:
         """Return the folder under which a machine's files can be read."""
-        return self._lab.disk(instance_id)
+        return self.lab.disk(instance_id)
 
     def count_lines(self, instance_id: str) -> int:
         """Return how many lines a machine has logged, as far as they were read."""
@@ -165,23 +145,23 @@ class Fleet:
         machine = self._launched.get(instance_id)
         if machine is None:
             return instance_id
-        return f"{self._name(machine)} {machine.address.rsplit('.', 1)[1]}"
+        return f"{self.name(machine)} {machine.address.rsplit('.', 1)[1]}"
 
     def _follow_logs(self) -> None:
         while not self._stop.wait(_INTERVAL_SECONDS):
             for machine in self.machines():
-                lines = self._lines(machine.instance_id, self._log_file)
+                lines = self._lines(machine.instance_id, self.log_file)
                 for line in lines[self.count_lines(machine.instance_id) :]:
                     self.spoke_at = time.monotonic()
-                    self._timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
+                    self.timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
                 self._logs[machine.instance_id] = lines
                 with suppress(RehearsalError):  # powered off just now
-                    for text in self._follow(machine.instance_id, self.disk(machine.instance_id)):
-                        self._timeline.tell(self.lane(machine.instance_id), text)
+                    for text in self.follow(machine.instance_id, self.disk(machine.instance_id)):
+                        self.timeline.tell(self.lane(machine.instance_id), text)
 
     def _end(self, instance_id: str, text: str) -> None:
-        self._timeline.tell(self.lane(instance_id), text)
-        self._lab.power_off(instance_id)
+        self.timeline.tell(self.lane(instance_id), text)
+        self.lab.power_off(instance_id)
         with self._lock:
             self._machines.pop(instance_id, None)
 
@@ -190,16 +170,16 @@ class Fleet:
         if observation.topic == "message":
             return f"event {observation.text.removeprefix('autoscaling:')}"
         if observation.topic == "invocation":
-            return observation.text.replace(observation.subject, self._events_lane)
+            return observation.text.replace(observation.subject, self.events_lane)
         return observation.text
 
     def _lines(self, instance_id: str, path: str) -> list[str]:
         try:
-            text = (self._lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
+            text = (self.lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
         except (OSError, RehearsalError):
             return []  # not there yet, or powered off just now
-        if self._log_part is not None:
-            part = self._log_part.search(text)
+        if self.log_part is not None:
+            part = self.log_part.search(text)
             text = part[1] if part else ""
         return text[: text.rfind("\n") + 1].splitlines()
 

@@ -5,7 +5,6 @@ The file is removed with the lab. Only SIGKILL of the command leaves it, and the
 """
 
 import ctypes
-import hashlib
 import json
 import os
 import re
@@ -15,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.machine import make_machine_id
 
 LAB_FILE = "lab.json"
 _NEW_NETWORK = 0x40000000
 """CLONE_NEWNET of sched.h."""
-_MACHINE_ID_CHARACTERS = 32
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,7 @@ class LabRecord:
         pid: Its first process, as this machine numbers it.
         network: Inode of its network namespace, by which a number that was given to another process is known.
         endpoint: URL of its embedded AWS, inside that namespace.
-        region: Region of the stack.
-        stack: Name of the stack.
         access_key_id: The operator's credentials, which open nothing but this lab.
-        secret_access_key: The same.
     """
 
     pid: int
@@ -54,12 +50,7 @@ class LabRecord:
 
     @classmethod
     def read(cls, folder: Path) -> "LabRecord":
-        """
-        Read the record of a lab that runs.
-
-        Raises:
-            UnavailableError: There is none, or its lab has ended.
-        """
+        """Read the record of a lab that runs; UnavailableError when there is none, or its lab has ended."""
         file = folder / LAB_FILE
         try:
             record = cls(**json.loads(file.read_text(encoding="utf-8")))
@@ -79,8 +70,7 @@ class LabRecord:
         """
         Let this process use the lab's network, and no other; its files and processes stay this machine's.
 
-        Raises:
-            UnavailableError: This process may not.
+        UnavailableError when it may not.
         """
         try:
             with Path(f"/proc/{self.pid}/ns/net").open("rb") as namespace:
@@ -91,12 +81,7 @@ class LabRecord:
             ) from error
 
     def find_node(self, instance_id: str) -> int:
-        """
-        Return the first process of a node, as this machine numbers it.
-
-        Raises:
-            UnavailableError: The node does not run.
-        """
+        """Return the first process of a node, as this machine numbers it; UnavailableError when there is none."""
         wanted = make_machine_id(instance_id)
         for pid in _find_children(self.pid):
             with suppress(OSError):  # it ended meanwhile
@@ -120,11 +105,6 @@ def read_network() -> int:
 def read_login_user(pid: int) -> str:
     """Return the login user of a node's image."""
     return Path(f"/proc/{pid}/root/usr/lib/lab/login-user").read_text(encoding="utf-8").strip()
-
-
-def make_machine_id(instance_id: str) -> str:
-    """Return the machine id of an instance, which no other has."""
-    return hashlib.sha256(instance_id.encode()).hexdigest()[:_MACHINE_ID_CHARACTERS]
 
 
 def _enter(descriptor: int) -> None:

@@ -1,10 +1,9 @@
-"""Measures how much memory the lab takes at most."""
+"""Peak memory of the lab."""
 
 import contextlib
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 _INTERVAL_SECONDS = 1.0
@@ -16,12 +15,8 @@ class MemoryWatch:
     """
     Samples the memory of every process in this pid namespace, and of the lab's files, once a second and at the end.
 
-    Shared pages count once (proportional set size). Files in memory, which hold the nodes' disks, count in full. What
-    another rehearsal on this machine takes is not counted.
-
-    Args:
-        work: Folder of the lab; file systems in memory that are mounted there or below it are the lab's.
-        proc: Where the kernel tells of processes. Default: of this pid namespace.
+    Shared pages count once (proportional set size), files in memory below the lab's folder, which hold disks, in full.
+    Another rehearsal on this machine is not counted.
     """
 
     def __init__(self, work: Path, proc: Path = Path("/proc")) -> None:
@@ -35,9 +30,7 @@ class MemoryWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._sample()

@@ -1,4 +1,4 @@
-"""Shows a rehearsal while it runs: live in a terminal, plain lines elsewhere."""
+"""Progress of a rehearsal while it runs: live in a terminal, plain lines elsewhere."""
 
 import re
 import sys
@@ -15,24 +15,17 @@ _ROUTINE = re.compile(
     r"|\S+ CREATE_IN_PROGRESS: Resource creation Initiated"
     r"|(?!WARNING |ERROR ).*: done in 0\.\d s"
 )
-"""What says nothing to a user: calls of the function and steps that went well at once, and what is said twice."""
+"""Routine: calls of the function and steps that went well at once, and lines that repeat another."""
 
 
 def tell(line: str) -> None:
-    """Write a line about what is done before the rehearsal begins, to standard error."""
+    """Write a line of progress before the rehearsal begins, to standard error."""
     _write(sys.stderr, line)
 
 
 @contextmanager
 def show_progress(timeline: Timeline, stream: TextIO | None = None, *, verbose: bool = False) -> Iterator[None]:
-    """
-    Show what happens until the block ends.
-
-    Args:
-        timeline: Whose happenings are shown.
-        stream: Where to. Default: standard error.
-        verbose: Show routine too, such as each call of the function that went well. Default: leave it to the report.
-    """
+    """Show what happens until the block ends, on standard error by default; `verbose` shows routine, too."""
     stream = stream or sys.stderr
     with (_live if stream.isatty() else _plain)(stream) as (show, begin):
 

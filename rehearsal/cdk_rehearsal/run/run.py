@@ -1,11 +1,14 @@
-"""What a check sees of a rehearsal: the machines, the stack, and clients of the embedded AWS."""
+"""A rehearsal as a check sees it: the machines, the stack, and clients of the embedded AWS."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from cdk_rehearsal.embedded_aws import EmbeddedAws, StackOutcome
+from cdk_rehearsal.errors import PromiseError
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.fleet import Fleet
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
 _PAUSE_SECONDS = 0.5
+_CONNECT_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -90,4 +94,18 @@ class Run:
         while not condition():
             if time.monotonic() >= deadline:
                 raise AssertionError(f"{getattr(condition, '__name__', 'the condition')} did not hold in {seconds:g} s")
+            time.sleep(_PAUSE_SECONDS)
+
+
+def check_sessions(session_manager: Any, instance_ids: Iterable[str]) -> None:
+    """Start a session on each machine as people do who log in; PromiseError when its agent does not answer."""
+    for instance_id in instance_ids:
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        while True:
+            try:
+                session_manager.start_session(Target=instance_id)
+                break
+            except ClientError as error:  # the agent of a node that just booted may still be connecting
+                if time.monotonic() > deadline:
+                    raise PromiseError(f"{instance_id} must be reached through Session Manager: {error}") from error
             time.sleep(_PAUSE_SECONDS)

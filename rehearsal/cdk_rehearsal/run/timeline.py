@@ -1,4 +1,4 @@
-"""What happened when, as one list that progress, verdict and report are made from."""
+"""The timeline: all that happened, as one list that progress, verdict and report are made from."""
 
 import threading
 import time
@@ -9,14 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Happening:
-    """
-    One thing that happened.
-
-    Attributes:
-        at: Seconds since the rehearsal began.
-        lane: Whose line of the timeline it belongs to: `stack`, `adjuster`, `master`, an instance id, …
-        text: What happened, in a few words.
-    """
+    """Something that happened so many seconds after the beginning, on a lane such as `stack` or `adjuster`."""
 
     at: float
     lane: str
@@ -33,12 +26,7 @@ class Span:
 
 
 class Timeline:
-    """
-    Collects what happens, from several threads.
-
-    Args:
-        clock: Returns monotonic seconds.
-    """
+    """All that happens, from several threads; the clock returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -23,8 +23,7 @@ from deeplearning_rehearsal.checks.training import (
     make_training_report,
     read_result,
 )
-from deeplearning_rehearsal.cluster_fleet import find_master
-from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trials import Trial, Way, choose_trials
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.parts import LauncherReport, WayReport

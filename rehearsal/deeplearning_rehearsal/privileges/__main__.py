@@ -14,29 +14,17 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
-from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
+from cdk_rehearsal.run.enclosure import require_namespaces
 from cdk_rehearsal.run.progress import tell
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.case_file import find_case, read_case
+from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
+from deeplearning_rehearsal.cases.run.one_case import CaseTask, choose_options, rehearse_case
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.privileges.grants import Grant
 from deeplearning_rehearsal.privileges.proof import Proof, prove, render_proof
-from deeplearning_rehearsal.privileges.removal import remove_grant
-from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.privileges.template_rights import remove_grant
 
-CASES = (
-    "capacity-one-of-three",
-    "worker-killed",
-    "capacity-none",
-    "function-answers-lost",
-    "gpu-missing",
-    "gpu-missing-needed",
-    "data-staged",
-    "stop-after",
-    "stop-when-idle",
-)
-"""Cases whose calls together need every grant."""
 _INCOMPLETE, _UNAVAILABLE = 1, 2
 
 
@@ -63,13 +51,14 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--app", default="python app.py", help="command that synthesizes the stack")
     parser.add_argument("--out", type=Path, default=Path("build/rehearsal/privileges"), help="folder of the rehearsals")
     parser.add_argument("--report", type=Path, default=Path("build/privileges.json"), help="the JSON report")
-    parser.add_argument("--cases", nargs="+", default=list(CASES), help="cases to rehearse")
+    parser.add_argument("--cases", nargs="+", help="cases to rehearse (default: those that prove rights)")
     parser.add_argument("--recorded", action="store_true", help="read what earlier rehearsals recorded")
     parser.add_argument("--prove", type=int, default=0, metavar="N", help="rehearse N cases without a grant they need")
     parser.add_argument("--seed", type=int, default=0, help="which grants --prove takes")
     parser.add_argument("--without", action="append", default=[], metavar="ROLE:ACTION", help="take this grant out too")
     arguments = parser.parse_args(words)
     arguments.out = arguments.out.resolve()
+    arguments.cases = arguments.cases or [file.stem for file in list_cases() if read_case(file).proves_rights]
     return arguments
 
 
@@ -83,30 +72,15 @@ def _rehearse_all(arguments: argparse.Namespace) -> None:
 
 
 def _rehearse(arguments: argparse.Namespace, case: Case, out: Path, without: Grant | None) -> int:
-    file = find_case(case.name)
-    options = RehearsalOptions(
-        assembly=out / case.name / "cdk.out",
-        stack=None,
-        nodes=case.nodes,
-        gpus_per_node=case.gpus_per_node,
-        expect=case.expect,
-        minutes=case.minutes,
-        keep=False,
-        json=False,
-        out=out,
-        cache=find_cache(),
-        lustre_client=case.lustre_client,
-        case=file,
-    )
-    synthesize_case(case, arguments.app, options.folder)
+    assembly = synthesize_case(case, arguments.app, out / case.name)
     if without is not None:
-        remove_grant(options.assembly, without)
-    prepare_software(options.assembly, options.stack, options.cache, tell)
-    return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
+        remove_grant(assembly, without)
+    options = choose_options(case, find_case(case.name), RehearsalOptions(assembly, out=out, cache=find_cache()))
+    return rehearse_case(case, CaseTask(options, app=None))[0]
 
 
 def _prove_by_removal(arguments: argparse.Namespace, proof: Proof) -> bool:
-    """Rehearse cases without a grant that they need, and tell whether each failed for it."""
+    """Rehearse cases without a grant that they need, and return whether each failed for it."""
     needed = sorted((grant, case) for grant, cases in proof.grants.items() for case in cases)
     chosen = [
         next((pair for pair in needed if pair[0].role.startswith(role) and pair[0].action == action), None)
@@ -120,7 +94,6 @@ def _prove_by_removal(arguments: argparse.Namespace, proof: Proof) -> bool:
         tell(f"=== {case} without {grant}")
         out = arguments.out.with_name(f"{arguments.out.name}-without")
         out.mkdir(exist_ok=True)
-        (out / case / "report.json").unlink(missing_ok=True)
         status = _rehearse(arguments, read_case(find_case(case)), out, grant)
         is_felt = status == _INCOMPLETE and _names_denial(out / case, grant)
         sys.stdout.write(f"{'fails' if is_felt else 'DOES NOT FAIL'}  {case} without {grant}\n")

@@ -26,15 +26,7 @@ _SERVICE_ROLE = "/AWSServiceRoleForAutoScaling"
 
 @dataclass(frozen=True, order=True)
 class Grant:
-    """
-    One grant, in names that are the same in every stack.
-
-    Attributes:
-        role: Logical id of the role.
-        action: The action, or a pattern of actions.
-        resource: Pattern of resources.
-        condition: The conditions as JSON; empty without any.
-    """
+    """One grant, in names that are the same in every stack; `condition` is JSON, empty without any."""
 
     role: str
     action: str
@@ -104,14 +96,7 @@ def expand_conditions(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[d
 def find_needed(
     rights: Rights, held: tuple[HeldGrant, ...], calls: Mapping[RecordedCall, int]
 ) -> dict[Grant, RecordedCall]:
-    """
-    Return the grants without which a call would be denied, each with such a call.
-
-    Args:
-        rights: The stack's policies.
-        held: Its grants.
-        calls: What was recorded.
-    """
+    """Return the grants without which a call would be denied, each with such a call."""
     needed: dict[Grant, RecordedCall] = {}
     for call in calls:
         own = [grant for grant in held if grant.role_arn == call.role_arn]

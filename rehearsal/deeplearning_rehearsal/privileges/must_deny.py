@@ -1,6 +1,6 @@
 """The calls that no role of a cluster may make, each with the reason."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -23,27 +23,22 @@ class ForbiddenCall:
     A call that must be denied.
 
     Attributes:
-        name: What it would be.
-        reason: What it would make possible.
         roles: Parts of logical ids of the roles to which it is forbidden; empty for all roles.
-        action: `service:Action`.
         resource: ARN, `*`, or `kind:part of a logical id` in braces for a resource of the cluster itself.
-        context: Condition keys.
-        is_secure: Whether it comes over TLS.
     """
 
     name: str
     reason: str
-    roles: tuple[str, ...]
     action: str
     resource: str
+    roles: Sequence[str] = ()
     context: Mapping[str, str] = field(default_factory=dict)
     is_secure: bool = True
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a forbidden call of one role."""
+    """Decision about a forbidden call of one role."""
 
     call: ForbiddenCall
     role: str
@@ -53,38 +48,16 @@ class Verdict:
 def list_forbidden_calls() -> tuple[ForbiddenCall, ...]:
     """Return the calls of the list, in its order."""
     entries = tomllib.loads(FILE.read_text(encoding="utf-8"))["call"]
-    return tuple(_read(entry) for entry in entries)
+    return tuple(ForbiddenCall(**entry) for entry in entries)
 
 
 def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
-    """
-    Try every forbidden call as every role that it is forbidden to.
-
-    Raises:
-        RehearsalError: A role or resource of the list is not in the stack.
-    """
+    """Try every forbidden call as every role that it names; RehearsalError when the stack lacks one or its resource."""
     return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls()))
 
 
-def _read(entry: Mapping[str, Any]) -> ForbiddenCall:
-    return ForbiddenCall(
-        name=entry["name"],
-        reason=entry["reason"],
-        roles=tuple(entry.get("roles", ())),
-        action=entry["action"],
-        resource=entry["resource"],
-        context=dict(entry.get("context", {})),
-        is_secure=entry.get("secure", True),
-    )
-
-
 def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
-    """
-    Try a call as every role that it names.
-
-    Raises:
-        RehearsalError: A role or resource of the call is not in the stack.
-    """
+    """Try a call as every role that it names; RehearsalError when the stack lacks one of them or its resource."""
     roles = {arn: rights.names.get(arn.rpartition("/")[2], arn) for arn in rights.roles}
     chosen = {arn: name for arn, name in roles.items() if not call.roles or any(part in name for part in call.roles)}
     if not chosen:

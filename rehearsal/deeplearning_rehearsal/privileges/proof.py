@@ -1,4 +1,4 @@
-"""What the recorded calls of several rehearsals say about the grants of a cluster's roles."""
+"""Proof by the recorded calls of several rehearsals that each grant of a cluster's roles is needed."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -20,12 +20,10 @@ class Proof:
     The proof in both directions.
 
     Attributes:
-        recorded: Calls that were recorded, each as often as it was made.
+        recorded: Number of recorded calls, each as often as it was made.
         allowed: Those of them that the policies allow.
-        distinct: Distinct calls, in the names of their stacks.
         grants: Every grant of every rehearsed stack; for each case that fails without it, a call that is denied then.
-        verdicts: What became of the forbidden calls.
-        denials: What was denied in a rehearsal, by case.
+        denials: Calls that were denied in a rehearsal, by case.
     """
 
     recorded: int = 0
@@ -68,15 +66,7 @@ class Proof:
 
 
 def prove(folders: Iterable[Path]) -> Proof:
-    """
-    Merge what several rehearsals recorded.
-
-    Args:
-        folders: Their reports' folders.
-
-    Raises:
-        UnavailableError: A rehearsal left no record.
-    """
+    """Merge the records in the folders of several rehearsals; UnavailableError when one left none."""
     proof = Proof()
     for folder in folders:
         file = folder / RIGHTS_FILE

@@ -26,11 +26,9 @@ _KINDS: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Rights:
     """
-    Who may do what in an account.
+    Rights of the roles and resources of an account.
 
     Attributes:
-        account: Account id.
-        region: Region.
         roles: Role ARN -> name of a policy -> its document.
         resources: ARN -> its own policy's document.
         names: Physical name -> logical id.
@@ -49,12 +47,7 @@ class Rights:
 
     @property
     def cluster(self) -> str:
-        """
-        The cluster's name, by whose tag roles know its groups.
-
-        Raises:
-            RehearsalError: No role asks for the tag.
-        """
+        """The cluster's name, by whose tag roles know its groups; RehearsalError when no role asks for the tag."""
         found = re.search(rf'ResourceTag/{re.escape(CLUSTER_TAG)}": "([^"]+)"', json.dumps(self.roles))
         if found is None:
             raise RehearsalError(f"a role must ask for the tag {CLUSTER_TAG}, got none; is this a cluster's stack?")
@@ -66,7 +59,7 @@ class Rights:
 
         Args:
             kind: One of `queue`, `table`, `topic`, `key`, `function`, `log_group`, `role`.
-            fragment: How its logical id ends, but for CDK's digest.
+            fragment: End of its logical id, but for CDK's digest.
 
         Raises:
             RehearsalError: There is none, or there are several.

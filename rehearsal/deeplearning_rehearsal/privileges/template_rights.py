@@ -1,12 +1,17 @@
-"""Reads the rights of a stack from its template, with made-up names where CloudFormation would make some up."""
+"""Rights of a stack in its template, with made-up names where CloudFormation would make some up; takes a grant out."""
 
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate
+from cdk_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.privileges.grants import Grant, expand_conditions, name_grant
 from deeplearning_rehearsal.privileges.rights import Rights
 
 _ACCOUNT, _REGION = "123456789012", "us-east-1"
@@ -37,6 +42,8 @@ _PROPERTIES = frozenset(
 )
 """Properties that have to do with rights; others may refer to what has no value here."""
 _OWN: Mapping[str, str] = {"AWS::KMS::Key": "KeyPolicy", "AWS::EFS::FileSystem": "FileSystemPolicy"}
+_ROLE_POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
+_KINDS = {"AWS::IAM::Role", *_ROLE_POLICIES, *_ATTACHED, *_OWN}
 
 
 class TemplateScope:
@@ -90,72 +97,83 @@ class TemplateScope:
 
 
 def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample") -> Rights:
-    """
-    Return the rights that a template gives.
-
-    Args:
-        template: The template.
-        stack_name: Name of the stack. Default: `sample`.
-    """
+    """Return the rights that a template gives."""
     scope = TemplateScope(template, stack_name)
     roles: dict[str, dict[str, Any]] = defaultdict(dict)
     policies: dict[str, Any] = {}
     for logical_id, resource in scope.resources.items():
-        if (read := _READERS.get(resource["Type"])) is not None:
-            given = resource.get("Properties", {})
-            properties = evaluate({name: given[name] for name in _PROPERTIES & given.keys()}, scope)
-            read(scope, logical_id, properties, roles, policies)
+        kind, given = resource["Type"], resource.get("Properties", {})
+        if kind not in _KINDS:
+            continue
+        properties = evaluate({name: given[name] for name in _PROPERTIES & given.keys()}, scope)
+        if kind == "AWS::IAM::Role":
+            roles[scope.attribute(logical_id, "Arn")] |= dict(_list_role_policies(properties))
+        elif kind in _ROLE_POLICIES:
+            for role in properties.get("Roles", []):
+                roles[f"{_ARNS['AWS::IAM::Role']}{role}"][logical_id] = properties["PolicyDocument"]
+        elif kind in _ATTACHED:
+            listed, target = _ATTACHED[kind]
+            for name in properties[listed]:
+                arn = _ARNS[target] + str(name).replace(":", "/").rpartition("/")[2]
+                policies[arn] = properties["PolicyDocument"]
+        elif _OWN[kind] in properties:
+            policies[scope.attribute(logical_id, "Arn")] = properties[_OWN[kind]]
     names = {scope.name(logical_id): logical_id for logical_id in scope.resources}
     return Rights(_ACCOUNT, _REGION, dict(roles), policies, names)
 
 
-_Reader = Callable[[TemplateScope, str, Mapping[str, Any], dict[str, dict[str, Any]], dict[str, Any]], None]
-
-
-def _read_role(
-    scope: TemplateScope,
-    logical_id: str,
-    properties: Mapping[str, Any],
-    roles: dict[str, dict[str, Any]],
-    _resources: dict[str, Any],
-) -> None:
-    own = roles[scope.attribute(logical_id, "Arn")]
-    own |= {policy["PolicyName"]: policy["PolicyDocument"] for policy in properties.get("Policies", [])}
+def _list_role_policies(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for policy in properties.get("Policies", []):
+        yield policy["PolicyName"], policy["PolicyDocument"]
     for arn in properties.get("ManagedPolicyArns", []):
         if ":aws:policy/" in arn:
-            own[arn] = json.loads(read_managed_policy(arn.rpartition("/")[2]))
+            yield arn, json.loads(read_managed_policy(arn.rpartition("/")[2]))
 
 
-def _read_policy(
-    _scope: TemplateScope,
-    logical_id: str,
-    properties: Mapping[str, Any],
-    roles: dict[str, dict[str, Any]],
-    _resources: dict[str, Any],
-) -> None:
-    for role in properties.get("Roles", []):
-        roles[f"{_ARNS['AWS::IAM::Role']}{role}"][logical_id] = properties["PolicyDocument"]
+def remove_grant(assembly: Path, grant: Grant) -> None:
+    """Rewrite the template of an assembly's only stack; RehearsalError when no policy of it has the grant."""
+    source = read_stack(assembly, None)
+    (file,) = assembly.glob(f"{source.name}.template.json")
+    template = json.loads(file.read_text(encoding="utf-8"))
+    if not strip_grant(template, grant, source.name):
+        raise RehearsalError(f"the grant must be in the template, got none like {grant}; synthesize the same case")
+    file.write_text(json.dumps(template, indent=1), encoding="utf-8")
 
 
-def _read_resource_policy(
-    scope: TemplateScope,
-    logical_id: str,
-    properties: Mapping[str, Any],
-    _roles: dict[str, dict[str, Any]],
-    resources: dict[str, Any],
-) -> None:
-    kind = scope.resources[logical_id]["Type"]
-    if kind in _OWN and _OWN[kind] in properties:
-        resources[scope.attribute(logical_id, "Arn")] = properties[_OWN[kind]]
-    elif kind in _ATTACHED:
-        listed, target = _ATTACHED[kind]
-        for name in properties[listed]:
-            resources[_ARNS[target] + str(name).replace(":", "/").rpartition("/")[2]] = properties["PolicyDocument"]
+def strip_grant(template: dict[str, Any], grant: Grant, stack_name: str) -> bool:
+    """Take a grant out of a template in place, and return whether it was there."""
+    scope, rights = TemplateScope(template, stack_name), read_template_rights(template, stack_name)
+    is_found = False
+    for resource in template["Resources"].values():
+        properties = resource.get("Properties", {})
+        if resource["Type"] not in _ROLE_POLICIES or {"Ref": grant.role} not in properties.get("Roles", []):
+            continue
+        kept: list[Any] = []
+        for entry in properties["PolicyDocument"]["Statement"]:
+            parts = _split(entry)
+            evaluated = [evaluate(part, scope) for part in parts]
+            left = [
+                part
+                for part, plain in zip(parts, evaluated, strict=True)
+                if name_grant(rights, grant.role, plain["Action"], plain["Resource"], plain.get("Condition", {}))
+                != grant
+            ]
+            is_found |= len(left) < len(parts)
+            kept += [entry] if len(left) == len(parts) else left
+        properties["PolicyDocument"]["Statement"] = kept
+    return is_found
 
 
-_READERS: Mapping[str, _Reader] = {
-    "AWS::IAM::Role": _read_role,
-    "AWS::IAM::Policy": _read_policy,
-    "AWS::IAM::ManagedPolicy": _read_policy,
-    **dict.fromkeys((*_ATTACHED, *_OWN), _read_resource_policy),
-}
+def _split(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Split a statement of a template into statements with one grant each, references as they are."""
+    if entry["Effect"] != "Allow":
+        return [dict(entry)]
+    return [
+        {"Effect": "Allow", "Action": action, "Resource": resource, **({"Condition": conditions} if conditions else {})}
+        for action, resource in itertools.product(_list(entry["Action"]), _list(entry["Resource"]))
+        for conditions in expand_conditions(entry.get("Condition", {}))
+    ]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,10 +1,11 @@
-"""What the host downloads with pip: the source of Horovod, and the packages of a cluster's environment."""
+"""Downloads of the host with pip: Horovod's source, packages of environments, and the digits that jobs train on."""
 
 import hashlib
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ HOROVOD_NEEDS = (
     *("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "pycparser"),
     *("setuptools<81", "wheel", "cmake<4"),
 )
-"""What Horovod imports, and what builds it on a node; its collectives of objects go through NumPy."""
+"""Imports of Horovod and programs that build it on a node; its collectives of objects go through NumPy."""
 
 _CPU = "+cpu"
 """The local version of PyTorch's builds for the CPU."""
@@ -30,23 +31,43 @@ _GLIBC = 36
 _OLDEST_GLIBC = 5
 _OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 _FETCHED = re.compile(r"^\s*Downloading (?:\S*/)?([^/\s]+\.whl)(?:\.metadata)? \(([^)]*)\)")
+DIGITS = "digits.csv.gz"
+_DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
+_DIGITS_MEMBER = f"sklearn/datasets/data/{DIGITS}"
+"""A file of scikit-learn's wheel, so that no node needs scikit-learn."""
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+
+
+def prepare_digits(cache: Path, tell: Callable[[str], None]) -> Path:
+    """Return the file of digits, downloaded when the cache does not hold it; UnavailableError when that fails."""
+
+    def fill(work: Path) -> Path:
+        tell("downloading scikit-learn's wheel for its digits (9 MB), once")
+        command = [*_PIP, "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(work)]
+        answer = subprocess.run([*command, "scikit-learn"], capture_output=True, text=True, check=False)
+        wheels = list(work.glob("*.whl"))
+        if answer.returncode != 0 or len(wheels) != 1:
+            raise UnavailableError(f"scikit-learn's digits could not be downloaded: {answer.stderr.strip()[-600:]}")
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            content = wheel.read(_DIGITS_MEMBER)
+        if (found := hashlib.sha256(content).hexdigest()) != _DIGITS_SHA256:
+            raise UnavailableError(
+                f"SHA-256 of {_DIGITS_MEMBER} must be {_DIGITS_SHA256}, got {found} in {wheels[0].name}"
+            )
+        folder = work / "digits"
+        folder.mkdir()
+        (folder / DIGITS).write_bytes(content)
+        return folder
+
+    return fill_once(cache, f"digits-{_DIGITS_SHA256[:16]}", fill, tell) / DIGITS
 
 
 def prepare_packages(cache: Path, requirements: Path, tell: Callable[[str], None]) -> Path:
     """
-    Return a folder with the wheels of an environment, downloaded first when the cache does not hold them.
+    Return a folder with the wheels of an environment's requirements, downloaded when the cache does not hold them.
 
-    They are for the nodes' Python, whatever the host's is.
-
-    Args:
-        cache: Folder that keeps them; made when absent.
-        requirements: The environment's file. With hashes it is taken to name every package; else pip adds what the
-            named ones need.
-        tell: Told a line for every package.
-
-    Raises:
-        UnavailableError: They cannot be had; the message ends with pip's.
+    They are for the nodes' Python, whatever the host's is. A file with hashes is taken to name every package; else pip
+    adds what the named ones need. UnavailableError ends with pip's message.
     """
 
     def fill(folder: Path) -> None:
@@ -61,16 +82,8 @@ def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[s
     """
     Return a folder with a framework, Horovod's source and what builds it, downloaded when the cache does not hold them.
 
-    PyTorch is taken as its build for the CPU where this machine's pip knows an index that has it.
-
-    Args:
-        cache: Folder that keeps them; made when absent.
-        framework: Requirement of the framework, such as `torch==2.13.0`; empty for none.
-        horovod: Version of Horovod that nodes build.
-        tell: Told a line for every package.
-
-    Raises:
-        UnavailableError: They cannot be had; the message ends with pip's.
+    The framework is a requirement such as `torch==2.13.0`, or empty for none. PyTorch is taken as its build for the CPU
+    where this machine's pip knows an index that has it. UnavailableError ends with pip's message.
     """
     if horovod != HOROVOD_VERSION:
         raise UnavailableError(f"environment's horovod must be {HOROVOD_VERSION} in the rehearsal, got {horovod}")

@@ -24,7 +24,7 @@ PLACE = Path(".deeplearning/environments")
 
 _FOLDER = "environments"
 _NOTE = re.compile(r"[0-9a-f]{24}\.json")
-"""Which environment a recipe led to; the master's own notes, beside these, have the cluster's name."""
+"""Notes of the environment that a recipe led to; the master's own, beside these, have the cluster's name."""
 
 _COMPLETE = "complete.json"
 _ARCHIVE = "environment.tar"
@@ -36,9 +36,7 @@ class KeptEnvironments:
     The environments in the cache.
 
     Attributes:
-        cache: The cache's folder.
-        wanted: What the rehearsed cluster asks for; None for no environment, which takes and leaves nothing.
-        tell: Told a line about what is kept, and why something is not.
+        wanted: Environment of the rehearsed cluster; None for none, which takes and leaves nothing.
         is_fresh: Whether the cluster is to find nothing.
         brought: Keys of those that were put on file systems of this rehearsal.
     """
@@ -52,13 +50,9 @@ class KeptEnvironments:
 
     def put(self, roots: Sequence[Path]) -> None:
         """
-        Copy what the cluster may use to file systems that have no environments yet.
+        Copy what the cluster may use to file systems that have no environments yet; RehearsalError without room.
 
-        Args:
-            roots: Folders that nodes mount; two of one file system may be among them.
-
-        Raises:
-            RehearsalError: There is no room.
+        Two of the folders, which nodes mount, may be of one file system.
         """
         kept = self.cache / _FOLDER / PLACE
         if self.wanted is None or self.is_fresh or not kept.is_dir():
@@ -74,7 +68,7 @@ class KeptEnvironments:
         """
         Copy what nodes made to the cache, and forget there what no recipe leads to any more.
 
-        A cache that takes nothing is told of, and is no fault of the cluster.
+        That a cache takes nothing is logged, and is no fault of the cluster.
         """
         if self.wanted is None:
             return
@@ -90,8 +84,7 @@ class KeptEnvironments:
         """
         Yield key and content of what a cache in a bucket would hold of what the cluster may use, each archive damaged.
 
-        Raises:
-            RehearsalError: None is kept, or the cluster has no cache.
+        RehearsalError when none is kept, or the cluster has no cache.
         """
         cache = None if self.wanted is None else self.wanted.cache
         kept = self.cache / _FOLDER / PLACE

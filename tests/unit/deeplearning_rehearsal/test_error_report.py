@@ -16,9 +16,7 @@ def test_what_cannot_be_rehearsed_ends_with_status_2_and_json_only_when_asked_fo
         raise UnavailableError("missing: a disk; make room")
 
     monkeypatch.setattr(rehearsal, "rehearse", refuse)
-    options = RehearsalOptions(
-        Path("cdk.out"), None, None, 1, "trained", 15.0, keep=False, json=as_json, out=Path("o"), cache=Path("c")
-    )
+    options = RehearsalOptions(Path("cdk.out"), Path("o"), Path("c"), json=as_json)
     assert rehearsal.carry_out(options.to_json(), 1) == 2
     printed = capsys.readouterr()
     assert printed.err == "deeplearning-cdk: missing: a disk; make room\n"

@@ -45,13 +45,7 @@ def test_options_survive_the_way_into_the_enclosed_process() -> None:
 def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache() -> None:
     options = RehearsalOptions(
         assembly=Path("/a/cdk.out"),
-        stack=None,
-        nodes=None,
-        gpus_per_node=1,
         expect="failed",
-        minutes=1,
-        keep=False,
-        json=False,
         out=Path("/a/out"),
         cache=Path("/cache"),
         case=Path("/cases/quota.toml"),

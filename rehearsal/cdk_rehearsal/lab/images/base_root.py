@@ -7,18 +7,18 @@ with it, and served to them as an archive. Made once, then only read: the nodes 
 
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.images.host_programs import ARCHIVE_KEYRING, install_missing_packages
 from cdk_rehearsal.lab.images.package_sources import SUITE, read_host_sources
-from cdk_rehearsal.lab.packages.debian_archive import write_index
+from cdk_rehearsal.lab.packages import write_archive
 
 IMAGE_PACKAGES = (
     *("openssh-server", "openssh-client", "sudo", "curl", "ca-certificates", "iproute2", "procps", "mount", "hostname"),
@@ -36,25 +36,23 @@ NODE_PYTHON = "3.11"
 COMPILER_PACKAGES = ("g++", "make", "python3-dev", "python3-pip", "python3-venv")
 MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
 ARCHIVE_PACKAGES = (*COMPILER_PACKAGES, *MPI_PACKAGES)
-"""What nodes may install, or another image brings; what these need comes with them."""
+"""Packages that nodes may install, or another image brings; their dependencies come with them."""
 
 UNREAD = ("doc", "info", "locale", "man")
 """Folders of documentation that no node has."""
 _NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 ENCLOSED = ("setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES)
 """Before a command: its mounts and processes are gone with it, however it is interrupted."""
+ARCHIVE_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_HOST_PACKAGES = {"mmdebstrap": "mmdebstrap", "iproute2": "ip"}
+_KEYRING_PACKAGE = "debian-archive-keyring"
+"""Needs of the lab on this machine: small packages, each with a program of it, and the keyring."""
 _FINISH = Path(__file__).with_name("finish_root.sh")
 
 
 @dataclass(frozen=True)
 class BaseRoot:
-    """
-    The base of all images.
-
-    Attributes:
-        root: The root file system.
-        archive: Folder of an archive of Debian packages that go with it.
-    """
+    """The base of all images: its root file system, and a folder of Debian packages that go with it."""
 
     root: Path
     archive: Path
@@ -66,7 +64,7 @@ class BaseRoot:
 
 
 def recipe_key() -> str:
-    """Name the recipe by its content: another recipe is another folder in the cache."""
+    """Return the name of the recipe by its content: another recipe is another folder in the cache."""
     packages = (IMAGE_PACKAGES, ARCHIVE_PACKAGES)
     recipe = (SUITE, packages, UNREAD, _FINISH.read_text(), os.uname().machine)
     return f"{SUITE}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
@@ -74,17 +72,9 @@ def recipe_key() -> str:
 
 def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> BaseRoot:
     """
-    Return the base root, made first when the cache does not hold it.
+    Return the base root, made when the cache does not hold it: a minute, and 190 MB of downloads.
 
-    It takes about a minute and 190 MB of downloads. Host packages are installed when missing, see
-    `install_missing_packages`.
-
-    Args:
-        cache: Folder that keeps base roots; made when absent.
-        tell: Told a line for every slow step.
-
-    Raises:
-        UnavailableError: This machine cannot make it; the message says what is missing or what failed.
+    UnavailableError when this machine cannot make it; the message says what is missing or what failed.
     """
     install_missing_packages(tell)
     folder = fill_once(cache, recipe_key(), lambda work: _build(work, tell), tell)
@@ -98,23 +88,32 @@ def _build(work: Path, tell: Callable[[str], None]) -> Path:
     made.mkdir()
     # mmdebstrap runs it at the end, in a shell whose first argument is the root.
     finish = ["sh", str(_FINISH), '"$1"', str(made / "archive"), *ARCHIVE_PACKAGES]
-    command = [
-        *ENCLOSED,
-        *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--keyring={ARCHIVE_KEYRING}"),
-        f"--include={','.join(IMAGE_PACKAGES)}",
-        *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
-        f"--customize-hook={' '.join(finish)}",
-        SUITE,
-        str(made / "root"),
-    ]
-    _run_mmdebstrap(command, read_host_sources(), work.parent / "build.log", tell)
-    write_index(made / "archive")
+    options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD]
+    options += [f"--customize-hook={' '.join(finish)}"]
+    sources, log = read_host_sources(), work.parent / "build.log"
+    bootstrap_root(made / "root", SUITE, IMAGE_PACKAGES, *options, sources=sources, log=log, tell=tell)
+    write_archive(made / "archive")
     tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
     return made
 
 
-def _run_mmdebstrap(command: list[str], sources: str | None, log: Path, tell: Callable[[str], None]) -> None:
-    """Run mmdebstrap with sources on standard input, or with its own default; pass on its lines of progress."""
+def bootstrap_root(
+    root: Path,
+    suite: str,
+    packages: Sequence[str],
+    *options: str,
+    log: Path,
+    tell: Callable[[str], None],
+    keyring: Path = ARCHIVE_KEYRING,
+    sources: str | None = None,
+) -> None:
+    """
+    Make a root file system with mmdebstrap, whose lines of progress are passed on and logged.
+
+    UnavailableError when it failed; the message ends with the last lines. Without sources, the suite's default is used.
+    """
+    command = [*ENCLOSED, "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory"]
+    command += [f"--keyring={keyring}", f"--include={','.join(packages)}", *options, suite, str(root)]
     stdin = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, the child has its own descriptor
     if sources is not None:
         command = [*command, "-"]
@@ -130,3 +129,34 @@ def _run_mmdebstrap(command: list[str], sources: str | None, log: Path, tell: Ca
     if status != 0:
         last = " | ".join(log.read_text(errors="replace").splitlines()[-8:])
         raise UnavailableError(f"the base root could not be made, see {log}: {last}")
+
+
+def find_missing_packages() -> tuple[str, ...]:
+    """Return the packages that this machine lacks."""
+    missing = [package for package, program in _HOST_PACKAGES.items() if shutil.which(program) is None]
+    return (*missing, *(() if ARCHIVE_KEYRING.exists() else (_KEYRING_PACKAGE,)))
+
+
+def install_missing_packages(tell: Callable[[str], None]) -> None:
+    """Install with apt-get what this machine lacks; UnavailableError names the remedy when it cannot."""
+    missing = find_missing_packages()
+    if not missing:
+        return
+    line = f"apt-get install --yes {' '.join(missing)}"
+    if shutil.which("apt-get") is None:
+        raise UnavailableError(f"missing: {', '.join(missing)}; install them with this machine's package manager")
+    if os.geteuid() != 0:
+        raise UnavailableError(f"missing: {', '.join(missing)}; run: sudo {line}")
+    tell(f"installing on this machine: {' '.join(missing)}")
+    command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *missing]
+    if _apt_get(command).returncode == 0:
+        return
+    _apt_get(["apt-get", "update", "--quiet"])
+    answer = _apt_get(command)
+    if answer.returncode != 0:
+        raise UnavailableError(f"missing: {', '.join(missing)}; run: {line}\n{answer.stderr.strip()[-400:]}")
+
+
+def _apt_get(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,15 +1,25 @@
 """
-What some images have and others have not, as layers over the one of all images.
+Parts that some images have and others have not, as layers over the one of all images.
 
-An interpreter or a program that an image is not known to have is not there, as on AWS. What is large is in
-`image_software`.
+An interpreter or a program that an image is not known to have is not there, as on AWS. Software is made once over the
+base root, the rest is written for each lab; no image has Horovod.
+
+| software | images | content |
+|---|---|---|
+| compilers | every Deep Learning AMI | g++, make, Python's headers, pip, venv; OpenMPI, which EFA's installer brings |
+| pytorch | the Deep Learning AMI with PyTorch | the virtual environment /opt/pytorch, with PyTorch for the CPU |
 """
 
+import hashlib
 import os
 import stat
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from cdk_rehearsal.cache import fill_once
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.lab.images.base_root import COMPILER_PACKAGES, ENCLOSED, MPI_PACKAGES, NODE_PYTHON, BaseRoot
 from cdk_rehearsal.lab.images.stand_in_layer import StandIn, make_launchers, write_files
 from cdk_rehearsal.machine import ImagePart
 
@@ -33,25 +43,37 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
         "TLS and IAM; cfn-signal signals resources and wait conditions; all else is the base root's Debian",
     ),
 }
-"""What each part is instead."""
+"""Stand-in of each part."""
 
 PACKAGES = "usr/lib/lab/packages"
 """Below it each package that dnf can install, as a tree of files."""
 
-_INTERPRETER = "/usr/bin/python3"
+COMPILERS: ImagePart = "compilers"
+PYTORCH: ImagePart = "pytorch"
+SOFTWARE = frozenset({COMPILERS, PYTORCH})
+
+_SCRIPT = Path(__file__).with_name("make_layer.sh")
+_APT = ("apt-get", "--quiet", "-o", "Dir::Etc::SourceList=/tmp/sources.list")
+_INSTALL = f"""
+echo 'deb [trusted=yes] file:/srv/archive ./' > /tmp/sources.list
+{" ".join(_APT)} update
+{" ".join(_APT)} install --yes --no-install-recommends {" ".join((*COMPILER_PACKAGES, *MPI_PACKAGES))}
+find /var/lib/apt/lists /var/cache/apt -type f -delete
+"""
+_ENVIRONMENT = """
+python3 -m venv /opt/pytorch
+/opt/pytorch/bin/pip install --quiet --no-index --find-links /srv/wheels --disable-pip-version-check torch numpy
+/opt/pytorch/bin/python -c 'import numpy, torch'
+"""
+"""As the image has it: at the release notes' `python_location`, /opt/pytorch/bin/python, with packages of its own."""
 
 
 def write_image_part(folder: Path, part: ImagePart) -> None:
-    """
-    Write the layer of a part that is none of `image_software`'s.
-
-    Args:
-        folder: Where to; made when absent.
-        part: Which part.
-    """
+    """Write the layer of a part that is no software to a folder, made when absent."""
     folder.mkdir(parents=True, exist_ok=True)
     if part == "python3.12":
-        _link(folder / "usr/bin/python3.12", _INTERPRETER)
+        (folder / "usr/bin").mkdir(parents=True, exist_ok=True)
+        (folder / "usr/bin/python3.12").symlink_to("/usr/bin/python3")
     elif part == "amazon-linux":
         _write_amazon_linux(folder)
 
@@ -67,6 +89,52 @@ def _write_amazon_linux(folder: Path) -> None:
     os.mknod(folder / "usr/bin/apt-get", stat.S_IFCHR, os.makedev(0, 0))
 
 
-def _link(path: Path, target: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(target)
+def prepare_layers(
+    parts: Collection[ImagePart], base: BaseRoot, wheels: Path | None, cache: Path, tell: Callable[[str], None]
+) -> dict[ImagePart, Path]:
+    """
+    Return the layers of the parts that are software, each made when the cache has it not.
+
+    The wheels are PyTorch and what it needs; None where no image has it. UnavailableError when a layer cannot be made.
+    """
+    layers: dict[ImagePart, Path] = {}
+    if SOFTWARE & set(parts):
+        what = "installing what Deep Learning AMIs have beside their driver: compilers and OpenMPI"
+        layers[COMPILERS] = _prepare(
+            COMPILERS, what, _INSTALL, (base.root,), {"archive": base.archive}, cache=cache, tell=tell
+        )
+    if PYTORCH in parts and wheels is not None:
+        what, lower = "making the environment of the images with PyTorch", (layers[COMPILERS], base.root)
+        layers[PYTORCH] = _prepare(PYTORCH, what, _ENVIRONMENT, lower, {"wheels": wheels}, cache=cache, tell=tell)
+    return layers
+
+
+def _prepare(
+    part: ImagePart,
+    what: str,
+    script: str,
+    lower: tuple[Path, ...],
+    folders: Mapping[str, Path],
+    *,
+    cache: Path,
+    tell: Callable[[str], None],
+) -> Path:
+    """Return a layer, made by a shell script over lower layers, which finds folders in /srv."""
+
+    def fill(work: Path) -> Path:
+        tell(f"{what}, once (a minute)")
+        made, srv = work / "layer", work / "srv"
+        made.mkdir()
+        srv.mkdir()
+        for name, folder in folders.items():
+            (srv / name).symlink_to(folder)
+        command = [*ENCLOSED, "sh", str(_SCRIPT), str(made), ":".join(map(str, lower)), str(srv), script]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            last = " | ".join((answer.stdout + answer.stderr).splitlines()[-8:])
+            raise UnavailableError(f"the layer {part} of the nodes' image could not be made: {last}")
+        return made
+
+    below = [(path.parent.name, path.name) for path in (*lower, *folders.values())]
+    recipe = (script, below, NODE_PYTHON, _SCRIPT.read_text())
+    return fill_once(cache, f"{part}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill, tell)

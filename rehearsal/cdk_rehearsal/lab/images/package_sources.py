@@ -14,11 +14,7 @@ def read_host_sources(etc: Path = Path("/etc")) -> str | None:
     """
     Return the host's own Debian sources, in apt's deb822 form.
 
-    Args:
-        etc: Where the host's configuration is. Default: `/etc`.
-
-    Returns:
-        None when the host is another distribution or release, or has none that fit: mmdebstrap's default is right then.
+    None when the host is another distribution or release, or has none that fit: mmdebstrap's default is right then.
     """
     if parse_os_release((etc / "os-release").read_text()).get("VERSION_CODENAME") != SUITE:
         return None

@@ -7,18 +7,18 @@ machine-wide environment says where it is, as an image for a private cloud would
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus, describe_gpus
-from cdk_rehearsal.lab.packages.debian_archive import source_line
+from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus
+from cdk_rehearsal.lab.packages import source_line
 
 _PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"
 FI_INFO = "opt/amazon/efa/bin/fi_info"
 NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
-"""Where AWS's EFA installer puts them."""
+"""Paths of AWS's EFA installer."""
 _LAUNCHER = """#!/usr/bin/python3 -I
 import sys
 
@@ -39,14 +39,7 @@ Restart=always
 
 @dataclass(frozen=True)
 class StandIn:
-    """
-    Something of the nodes that is not the real thing.
-
-    Attributes:
-        name: What it is called.
-        replaces: What it stands for.
-        behaviour: What it does instead.
-    """
+    """Something of the nodes that is not the real thing, what it replaces, and what it does instead."""
 
     name: str
     replaces: str
@@ -107,55 +100,61 @@ LUSTRE_CLIENT = StandIn(
 """Only where the image has a Lustre client."""
 
 
-def list_stand_ins(archive_url: str, package_index_url: str, *, with_lustre_client: bool) -> tuple[StandIn, ...]:
-    """Return what is not the real thing on nodes whose image has been written with these arguments."""
-    extras = (
-        (archive_url, DEBIAN_ARCHIVE),
-        (package_index_url, PACKAGE_INDEX),
-        (with_lustre_client, LUSTRE_CLIENT),
-    )
-    return (*STAND_INS, *(extra for is_there, extra in extras if is_there))
-
-
-def write_image_layer(
-    folder: Path,
-    endpoint_url: str,
-    gpu_count: int,
-    *,
-    with_lustre_client: bool = False,
-    package_index_url: str = "",
-    archive_url: str = "",
-) -> None:
+@dataclass(frozen=True)
+class Image:
     """
-    Write the layer.
+    The layer of all images over the base root.
 
-    Args:
-        folder: Where to; made when absent.
-        endpoint_url: The embedded AWS.
-        gpu_count: GPUs that `nvidia-smi` lists; 0 leaves the program, and EFA's software, out.
-        with_lustre_client: Whether the image has `mount.lustre`. Default: it has not.
-        package_index_url: What pip installs from; empty for an image that says nothing of it. Default: nothing.
-        archive_url: What apt installs from; empty for an image that says nothing of it. Default: nothing.
+    Attributes:
+        endpoint_url: The embedded AWS, as nodes reach it.
+        gpus_per_node: GPUs that `nvidia-smi` lists. Default: 0, which leaves the program, and EFA's software, out.
+        has_lustre_client: Whether the image has `mount.lustre`. Default: it has not, like Ubuntu's.
+        index_url: Package index in pip's configuration. Default: none.
+        archive_url: Debian archive in apt's. Default: none.
     """
-    files: dict[str, str] = {
-        f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))
-    }
-    files |= _launchers(has_gpus=gpu_count > 0)
-    if gpu_count:
-        files[NCCL_PLUGIN] = "A stand-in: no NCCL is there to load it.\n"
-    if with_lustre_client:
-        files |= make_launchers({"usr/sbin/mount.lustre": ("mount_helper", '"mount.lustre", sys.argv[1:]')})
-    files[GPU_STATE] = json.dumps(describe_gpus(Gpus(gpu_count)))
-    environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={endpoint_url}"\n'
-    files["etc/systemd/system.conf.d/10-image.conf"] = environment
-    files["etc/environment"] = f"AWS_ENDPOINT_URL={endpoint_url}\n"
-    files["usr/lib/systemd/system/amazon-ssm-agent.service"] = _SESSION_AGENT
-    files["etc/systemd/system/multi-user.target.d/10-image.conf"] = "[Unit]\nWants=amazon-ssm-agent.service\n"
-    if package_index_url:
-        files["etc/pip.conf"] = _pip_configuration(package_index_url)
-    if archive_url:
-        files["etc/apt/sources.list"] = source_line(archive_url)
-    write_files(folder, files)
+
+    endpoint_url: str
+    gpus_per_node: int = 0
+    has_lustre_client: bool = False
+    index_url: str = ""
+    archive_url: str = ""
+
+    @property
+    def stand_ins(self) -> tuple[StandIn, ...]:
+        """Parts of nodes with the image that are not the real thing."""
+        extras = (
+            (self.archive_url, DEBIAN_ARCHIVE),
+            (self.index_url, PACKAGE_INDEX),
+            (self.has_lustre_client, LUSTRE_CLIENT),
+        )
+        return (*STAND_INS, *(extra for is_there, extra in extras if is_there))
+
+    def write(self, folder: Path) -> None:
+        """Write the layer to a folder, made when absent."""
+        files = {f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in sorted(_PROGRAMS.glob("*.py"))}
+        launchers = {
+            f"{_LIBRARY}/session-agent": ("session_agent", ""),
+            "usr/sbin/mount.nfs4": ("mount_helper", '"mount.nfs4", sys.argv[1:]'),
+        }
+        if self.gpus_per_node:
+            launchers |= {"usr/bin/nvidia-smi": ("nvidia_smi", "sys.argv[1:]"), FI_INFO: ("fi_info", "sys.argv[1:]")}
+            files[NCCL_PLUGIN] = "A stand-in: no NCCL is there to load it.\n"
+        if self.has_lustre_client:
+            launchers["usr/sbin/mount.lustre"] = ("mount_helper", '"mount.lustre", sys.argv[1:]')
+        files |= make_launchers(launchers)
+        files[GPU_STATE] = json.dumps(asdict(Gpus(self.gpus_per_node)))
+        environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={self.endpoint_url}"\n'
+        files["etc/systemd/system.conf.d/10-image.conf"] = environment
+        files["etc/environment"] = f"AWS_ENDPOINT_URL={self.endpoint_url}\n"
+        files["usr/lib/systemd/system/amazon-ssm-agent.service"] = _SESSION_AGENT
+        files["etc/systemd/system/multi-user.target.d/10-image.conf"] = "[Unit]\nWants=amazon-ssm-agent.service\n"
+        if self.index_url:
+            # Plain HTTP to a host of the private network: pip wants to be told that it is meant.
+            host = urlsplit(self.index_url).hostname
+            files["etc/pip.conf"] = f"[global]\nindex-url = {self.index_url}\ntrusted-host = {host}\n"
+        if self.archive_url:
+            files["etc/apt/sources.list"] = source_line(self.archive_url)
+        write_files(folder, files)
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -167,22 +166,6 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
         path.chmod(0o755 if text.startswith("#!") else 0o644)
     for parent in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         parent.chmod(0o755)
-
-
-def _pip_configuration(index_url: str) -> str:
-    # Plain HTTP to a host of the private network: pip wants to be told that it is meant.
-    return f"[global]\nindex-url = {index_url}\ntrusted-host = {urlsplit(index_url).hostname}\n"
-
-
-def _launchers(*, has_gpus: bool) -> Mapping[str, str]:
-    launchers = {
-        f"{_LIBRARY}/session-agent": ("session_agent", ""),
-        "usr/sbin/mount.nfs4": ("mount_helper", '"mount.nfs4", sys.argv[1:]'),
-    }
-    if has_gpus:
-        launchers["usr/bin/nvidia-smi"] = ("nvidia_smi", "sys.argv[1:]")
-        launchers[FI_INFO] = ("fi_info", "sys.argv[1:]")
-    return make_launchers(launchers)
 
 
 def make_launchers(launchers: Mapping[str, tuple[str, str]]) -> Mapping[str, str]:

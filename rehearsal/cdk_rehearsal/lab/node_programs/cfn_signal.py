@@ -25,9 +25,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         instance_id = options.id or read_metadata("/latest/meta-data/instance-id")
         if options.url:
-            _put(
-                options.url, {"Status": status, "UniqueId": instance_id, "Reason": options.reason, "Data": options.data}
-            )
+            signal = {"Status": status, "UniqueId": instance_id, "Reason": options.reason, "Data": options.data}
+            _send("PUT", options.url, {"Content-Type": ""}, json.dumps(signal))
         else:
             _signal(options.stack, options.resource, instance_id, status)
     except (OSError, http.client.HTTPException) as error:
@@ -38,21 +37,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("cfn-signal")
-    add = parser.add_argument
-    add("url", nargs="?", default="")
-    add("--stack", default="")
-    add("--resource", default="")
-    add("--region", default="")
-    add("-e", "--exit-code", type=int, default=0)
-    add("-s", "--success", choices=("true", "false"), default="true")
-    add("-r", "--reason", default="")
-    add("-d", "--data", default="")
-    add("-i", "--id", default="")
+    parser.add_argument("url", nargs="?", default="")
+    for names in (["--stack"], ["--resource"], ["--region"], ["-r", "--reason"], ["-d", "--data"], ["-i", "--id"]):
+        parser.add_argument(*names, default="")
+    parser.add_argument("-e", "--exit-code", type=int, default=0)
+    parser.add_argument("-s", "--success", choices=("true", "false"), default="true")
     return parser
-
-
-def _put(url: str, signal: "dict[str, str]") -> None:
-    _send("PUT", url, {"Content-Type": ""}, json.dumps(signal))
 
 
 def _signal(stack: str, resource: str, instance_id: str, status: str) -> None:

@@ -10,17 +10,7 @@ _FAILED = 1
 
 
 def main(arguments: Sequence[str], packages: Path = PACKAGES, root: Path = Path("/")) -> int:
-    """
-    Serve `dnf install --assumeyes PACKAGE...`.
-
-    Args:
-        arguments: Of the command line.
-        packages: Name -> tree of files. Default: the image's.
-        root: Where to install. Default: the node's root.
-
-    Returns:
-        0, or dnf's status for a failure, which installs nothing.
-    """
+    """Serve `dnf install --assumeyes PACKAGE...`; return 0, or dnf's status for a failure, which installs nothing."""
     names = [word for word in arguments[1:] if not word.startswith("-")]
     if arguments[:1] != ["install"] or not names:
         sys.stderr.write(f"dnf stand-in: only install is implemented, got {' '.join(arguments)}\n")

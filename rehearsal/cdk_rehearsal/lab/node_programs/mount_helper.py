@@ -1,7 +1,7 @@
 """
-Stands in for `mount.nfs4`, `mount.efs` and `mount.lustre`: checks what it is asked for, then binds the lab's folder.
+Stands in for `mount.nfs4`, `mount.efs` and `mount.lustre`: checks the call, then binds the lab's folder.
 
-The kernel of the lab need not know NFS or Lustre. What is checked: the server's name (for EFS a file system that has a
+The kernel of the lab need not know NFS or Lustre. Checked are the server's name (for EFS a file system that has a
 mount target in the node's zone, for FSx one of the VPC), the options, the path. Locking and caching are not alike.
 """
 
@@ -39,15 +39,7 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class Mount:
-    """
-    A mount that may be made.
-
-    Attributes:
-        file_system_id: EFS or FSx file system.
-        path: Path inside it, from its root.
-        access_point: Id of an access point; empty for the file system's root.
-        is_read_only: Whether `ro` was asked for.
-    """
+    """A mount that may be made, of a path from the file system's root; the access point is empty for none."""
 
     file_system_id: str
     path: str
@@ -56,17 +48,7 @@ class Mount:
 
 
 def check_nfs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
-    """
-    Check a mount over NFS 4.1.
-
-    Args:
-        source: `<id>.efs.<region>.amazonaws.com:/<path>`, or `<address of the mount target>:/<path>`.
-        options: Mount options, comma-separated.
-        targets: What the lab says: `region` and `addresses`.
-
-    Raises:
-        MountError: `mount.nfs4` or EFS would refuse it.
-    """
+    """Check a mount over NFS 4.1 of `<id>.efs.<region>.amazonaws.com:/<path>`, or of a mount target's address."""
     server, separator, path = source.partition(":")
     if not separator or not path.startswith("/"):
         raise MountError(f"mount.nfs4: remote share not in 'host:dir' format: {source}")
@@ -81,17 +63,7 @@ def check_nfs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
 
 
 def check_efs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
-    """
-    Check a mount by efs-utils.
-
-    Args:
-        source: `<id>` or `<id>:/<path>`.
-        options: Mount options, comma-separated.
-        targets: What the lab says: `addresses` and `access_points`.
-
-    Raises:
-        MountError: `mount.efs` or EFS would refuse it.
-    """
+    """Check a mount by efs-utils of `<id>` or `<id>:/<path>`."""
     file_system_id, _, path = source.partition(":")
     given = [option for option in options.split(",") if option]
     access_points = [option.partition("=")[2] for option in given if option.startswith("accesspoint=")]
@@ -113,17 +85,7 @@ def check_efs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
 
 
 def check_lustre(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
-    """
-    Check a mount of FSx for Lustre; its one server is reached from every zone.
-
-    Args:
-        source: `<DNS name>@tcp:/<mount name>`.
-        options: Mount options, comma-separated.
-        targets: What the lab says: `lustre`.
-
-    Raises:
-        MountError: `mount.lustre` or FSx would refuse it.
-    """
+    """Check a mount of FSx for Lustre, `<DNS name>@tcp:/<mount name>`; its one server is reached from every zone."""
     match = _LUSTRE_SOURCE.fullmatch(source)
     if match is None:
         raise MountError(f"mount.lustre: {source} is not in the form <server>@tcp:/<mount name>")
@@ -144,16 +106,7 @@ def check_lustre(source: str, options: str, targets: Mapping[str, Any]) -> Mount
 
 
 def suffer(source: str, fault: Path = FAULT) -> None:
-    """
-    Do what the lab wants to go wrong with mounts: hang until it does so no more, or resolve no name.
-
-    Args:
-        source: What is to be mounted.
-        fault: Where the lab says so; nothing is wrong without it.
-
-    Raises:
-        MountError: The name does not resolve.
-    """
+    """Apply the fault that the lab has written, if any: hang until it is over, or resolve no name."""
     while True:
         try:
             state = json.loads(fault.read_text())
@@ -168,12 +121,7 @@ def suffer(source: str, fault: Path = FAULT) -> None:
 
 
 def bind(mount: Mount, mount_point: str) -> None:
-    """
-    Bind the lab's folder to the mount point.
-
-    Raises:
-        MountError: The path does not exist in the file system, or the kernel refused.
-    """
+    """Bind the lab's folder to the mount point; MountError when the path does not exist or the kernel refused."""
     folder = FILE_SYSTEMS / mount.file_system_id / mount.path.lstrip("/")
     if mount.access_point and not folder.is_dir():
         # EFS makes it only with CreationInfo (EFS API, RootDirectory); the words are from aws/efs-utils#132.
@@ -190,12 +138,7 @@ def bind(mount: Mount, mount_point: str) -> None:
 
 
 def main(program: str, arguments: Sequence[str]) -> int:
-    """
-    Serve one call by mount(8): `SOURCE DIRECTORY [-sfnvw] [-o OPTIONS]`.
-
-    Returns:
-        0, or mount's status for a failure.
-    """
+    """Serve one call by mount(8), `SOURCE DIRECTORY [-sfnvw] [-o OPTIONS]`; return the status of mount."""
     words, options = _split(arguments)
     if len(words) != 2:  # noqa: PLR2004
         sys.stderr.write(f"{program}: usage: {program} SOURCE DIRECTORY [-o OPTIONS]\n")

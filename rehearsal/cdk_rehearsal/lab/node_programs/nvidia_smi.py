@@ -73,9 +73,9 @@ FIELDS: Mapping[str, _Field] = {
     "uuid": lambda _, machine_id, index: name_gpu(machine_id, index),
     "ecc.errors.uncorrected.volatile.total": _ecc_errors,
     "ecc.errors.uncorrected.aggregate.total": _ecc_errors,
-    "retired_pages.pending": _yes("pending_pages"),
-    "remapped_rows.pending": _yes("pending_pages"),
-    "remapped_rows.failure": _yes("row_failure"),
+    "retired_pages.pending": _yes("has_pending_pages"),
+    "remapped_rows.pending": _yes("has_pending_pages"),
+    "remapped_rows.failure": _yes("has_row_failure"),
 }
 
 
@@ -85,29 +85,12 @@ def name_gpu(machine_id: str, index: int) -> str:
 
 
 def list_gpus(count: int, machine_id: str) -> str:
-    """
-    Return what `nvidia-smi -L` prints.
-
-    Args:
-        count: GPUs of the node.
-        machine_id: Seeds the UUIDs.
-    """
+    """Return the output of `nvidia-smi -L`; the machine id seeds the UUIDs."""
     return "".join(f"GPU {index}: Stand-in GPU (UUID: {name_gpu(machine_id, index)})\n" for index in range(count))
 
 
 def query_gpus(fields: Sequence[str], formats: Sequence[str], state: Mapping[str, Any], machine_id: str) -> str:
-    """
-    Return what `nvidia-smi --query-gpu=… --format=…` prints.
-
-    Args:
-        fields: What is asked for, in order.
-        formats: Words of the format; no field here has a unit.
-        state: What the lab says of the GPUs.
-        machine_id: Seeds the UUIDs.
-
-    Raises:
-        UsageError: A field or a word is not known.
-    """
+    """Return the output of `nvidia-smi --query-gpu=… --format=…`; no field here has a unit."""
     for field in fields:
         if field not in FIELDS:
             raise UsageError(f'Field "{field}" is not a valid field to query.')
@@ -119,14 +102,7 @@ def query_gpus(fields: Sequence[str], formats: Sequence[str], state: Mapping[str
 
 
 def turn_on_persistence(count: int, *, is_root: bool) -> str:
-    """
-    Return what `nvidia-smi -pm 1` prints, with a bus address of its own for each GPU.
-
-    Effects: the mode is on until the next boot.
-
-    Raises:
-        UsageError: The caller is not root.
-    """
+    """Turn persistence mode on until the next boot, and return the output of `nvidia-smi -pm 1`; root alone may."""
     buses = [f"00000000:00:{0x1B + index:02X}.0" for index in range(count)]
     if not is_root:
         refusal = f"Unable to set persistence mode for GPU {buses[0]}: Insufficient Permissions"
@@ -136,12 +112,7 @@ def turn_on_persistence(count: int, *, is_root: bool) -> str:
 
 
 def answer_call(arguments: Sequence[str], state: Mapping[str, Any], machine_id: str) -> str:
-    """
-    Return what a call prints on a node with GPUs.
-
-    Raises:
-        UsageError: The call is not implemented.
-    """
+    """Return the output of a call on a node with GPUs; UsageError when it is not implemented."""
     if list(arguments) in (["-L"], ["--list-gpus"]):
         return list_gpus(state["count"], machine_id)
     if list(arguments) in (["-pm", "1"], ["--persistence-mode=1"]):

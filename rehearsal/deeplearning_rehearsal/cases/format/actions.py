@@ -139,7 +139,7 @@ def _power_off(on: Actions, node: str, found_dead_after: float | None) -> None:
 
 
 def _announce_interruption(on: Actions, node: str, seconds: float) -> None:
-    on.lab.announce_interruption(node, seconds)
+    on.lab.node(node).metadata.announce_interruption(seconds)
     on.later(seconds, lambda: _take_back(on, node))
 
 
@@ -151,7 +151,7 @@ def _take_back(on: Actions, node: str) -> None:
 def _slow_metadata(on: Actions, node: str, seconds: float) -> None:
     from cdk_rehearsal.lab.node_faults import MetadataFault  # noqa: PLC0415 - see above
 
-    on.lab.set_metadata_fault(node, MetadataFault(delay_seconds=seconds))
+    on.lab.node(node).metadata.fault = MetadataFault(delay_seconds=seconds)
 
 
 def _send_poison(on: Actions) -> None:
@@ -180,10 +180,10 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "silence": Action(
         "all packets of the machine are dropped, while it goes on running",
-        lambda on, node: on.lab.silence(node),
+        lambda on, node: on.lab.node(node).link.set_up(up=False),
         stops_ranks=True,
     ),
-    "restore": Action("a silenced machine is heard again", lambda on, node: on.lab.restore(node)),
+    "restore": Action("a silenced machine is heard again", lambda on, node: on.lab.node(node).link.set_up(up=True)),
     "reboot": Action(
         "the machine loses power and starts again with its disk",
         lambda on, node: on.await_agent(node, lambda: on.lab.reboot(node)),
@@ -206,22 +206,22 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "set_gpus": Action(
         "nvidia-smi shows so many GPUs and uncorrected ECC errors, so much later",
-        lambda on, node, **gpus: on.lab.set_gpus(node, **gpus),
+        lambda on, node, **gpus: on.lab.node(node).set_gpus(**gpus),
         {"count": Option(int), "ecc_errors": Option(int, 0), "answer_seconds": Option(float, 0.0)},
     ),
     "break_mounts": Action(
         "mounts that begin now hang, or do not resolve their server, for a time",
-        lambda on, node, trouble, seconds: on.lab.break_mounts(node, trouble, seconds),
+        lambda on, node, trouble, seconds: on.lab.node(node).break_mounts(trouble, seconds),
         {"trouble": Option(Literal["hang", "unresolvable"]), "seconds": Option(float)},
     ),
     "fill_disk": Action(
         "the machine's disk is full, but for a rest",
-        lambda on, node, free_mib: on.lab.fill_disk(node, free_mib << 20),
+        lambda on, node, free_mib: on.lab.node(node).disk.fill(free_mib << 20),
         {"free_mib": Option(int, 0)},
     ),
     "slow_metadata": Action("the metadata service answers so much later", _slow_metadata, {"seconds": Option(float)}),
-    "stop_sshd": Action("the machine's SSH server stops", lambda on, node: on.lab.stop_sshd(node)),
-    "start_sshd": Action("it starts again", lambda on, node: on.lab.start_sshd(node)),
+    "stop_sshd": Action("the machine's SSH server stops", lambda on, node: on.lab.node(node).control_sshd("stop")),
+    "start_sshd": Action("it starts again", lambda on, node: on.lab.node(node).control_sshd("start")),
     "run": Action(
         "a shell line runs as root on the machine",
         lambda on, node, line: on.run(node, line),

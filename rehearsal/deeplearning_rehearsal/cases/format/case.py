@@ -91,6 +91,7 @@ class Case:
         fresh_environment: Whether nodes find no environment of an earlier rehearsal.
         alone: Whether it takes the whole machine, or is slow beside another case.
         after: Case that must go first where both are rehearsed. Empty: none.
+        proves_rights: Whether `make privileges` rehearses it; such cases together use every right.
     """
 
     title: str
@@ -112,6 +113,7 @@ class Case:
     fresh_environment: bool = False
     alone: bool = False
     after: str = ""
+    proves_rights: bool = False
     name: str = ""
 
     @property

@@ -14,8 +14,7 @@ from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest
 from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Recovery, measure_recovery
 from deeplearning_rehearsal.cases.verdict.observations import await_needs, await_status, look_at_needs, run_commands
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
-from deeplearning_rehearsal.cluster_fleet import find_master
-from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.report.outside_view import describe_outside

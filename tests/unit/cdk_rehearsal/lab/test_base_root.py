@@ -3,7 +3,7 @@
 import pytest
 
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.images import base_root, host_programs
+from cdk_rehearsal.lab.images import base_root
 
 NOT_IN_AN_IMAGE = {"awscli", "python3-boto3", "amazon-efs-utils", "nfs-common", "cmake", "python3-torch", "horovod"}
 
@@ -32,20 +32,20 @@ def test_a_cached_root_is_taken_as_it_is(tmp_path, monkeypatch):
 
 def test_what_the_machine_lacks_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(host_programs, "ARCHIVE_KEYRING", tmp_path / "absent.gpg")
-    assert host_programs.find_missing_packages() == ("mmdebstrap", "iproute2", "debian-archive-keyring")
+    monkeypatch.setattr(base_root, "ARCHIVE_KEYRING", tmp_path / "absent.gpg")
+    assert base_root.find_missing_packages() == ("mmdebstrap", "iproute2", "debian-archive-keyring")
 
 
 def test_without_apt_get_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match=r"missing: mmdebstrap, .*package manager"):
-        host_programs.install_missing_packages(lambda line: None)
+        base_root.install_missing_packages(lambda line: None)
 
 
 def test_without_root_the_error_is_the_line_to_run(tmp_path, monkeypatch):
     (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(host_programs.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(base_root.os, "geteuid", lambda: 1000)
     with pytest.raises(UnavailableError, match="run: sudo apt-get install --yes mmdebstrap iproute2"):
-        host_programs.install_missing_packages(lambda line: None)
+        base_root.install_missing_packages(lambda line: None)

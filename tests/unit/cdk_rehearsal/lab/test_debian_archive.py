@@ -4,7 +4,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from cdk_rehearsal.lab.packages.debian_archive import DebianArchive, source_line, write_index
+from cdk_rehearsal.lab.packages import PackageServer, source_line, write_archive
 
 CONTROL = """Package: tiny-thing
 Version: 2:1.0-1
@@ -38,12 +38,12 @@ def _apt(folder: Path, sources: Path, *command: str) -> "subprocess.CompletedPro
 
 def test_apt_finds_a_package_and_refuses_one_that_was_changed(tmp_path: Path) -> None:
     packages = _write_package(tmp_path)
-    write_index(packages)
+    write_archive(packages)
     (path,) = packages.glob("*.deb")
     assert ":" not in path.name
     assert "%" not in path.name
     sources = tmp_path / "sources.list"
-    with DebianArchive("127.0.0.1", 0, packages) as archive:
+    with PackageServer("127.0.0.1", 0, packages) as archive:
         sources.write_text(source_line(archive.url))
         assert _apt(tmp_path, sources, "update").returncode == 0
         answer = _apt(tmp_path, sources, "download", "tiny-thing")

@@ -3,7 +3,7 @@
 import pytest
 
 from cdk_rehearsal.lab.file_systems import FileSystems
-from cdk_rehearsal.lab.images.stand_in_layer import write_image_layer
+from cdk_rehearsal.lab.images.stand_in_layer import Image
 from cdk_rehearsal.lab.node_programs import mount_helper
 from cdk_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_lustre
 from cdk_rehearsal.machine import LustreTarget, Machine
@@ -81,7 +81,7 @@ def test_linked_objects_are_files_and_what_a_node_has_written_stays(tmp_path):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_an_image_has_a_client_only_when_asked(tmp_path, *, is_there):
-    write_image_layer(tmp_path, "http://10.0.0.1", 0, with_lustre_client=is_there)
+    Image("http://10.0.0.1", has_lustre_client=is_there).write(tmp_path)
     program = tmp_path / "usr/sbin/mount.lustre"
     assert program.exists() is is_there
     if is_there:

@@ -11,8 +11,13 @@ import pytest
 from botocore.credentials import InstanceMetadataProvider
 from botocore.utils import InstanceMetadataFetcher
 
-from cdk_rehearsal.lab.metadata_documents import build_documents, find_document, private_dns_name
-from cdk_rehearsal.lab.metadata_service import MetadataServer, MetadataSession
+from cdk_rehearsal.lab.metadata_service import (
+    MetadataServer,
+    MetadataSession,
+    build_documents,
+    find_document,
+    private_dns_name,
+)
 from cdk_rehearsal.lab.node_faults import MetadataFault
 from cdk_rehearsal.machine import Machine
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.lab import Lab
+from cdk_rehearsal.lab import Image, Lab
 from cdk_rehearsal.lab.network import Network, mac_address
 
 
@@ -19,6 +19,5 @@ def test_a_gateway_is_one_address(gateway):
 
 @pytest.mark.parametrize("name", ["a:b", "a,b"])
 def test_paths_that_an_overlay_cannot_take_are_refused(tmp_path, name):
-    options = {"endpoint_url": "http://10.0.0.1:5000", "gateway": "10.0.0.1", "gpus_per_node": 1}
     with pytest.raises(RehearsalError, match="work must not have ':'"):
-        Lab(base_root=tmp_path, work=tmp_path / name, **options)
+        Lab(base_root=tmp_path, work=tmp_path / name, gateway="10.0.0.1", image=Image("http://10.0.0.1:5000"))

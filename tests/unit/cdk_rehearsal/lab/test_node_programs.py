@@ -101,7 +101,7 @@ def test_nvidia_smi_lists_gpus_that_stay_the_same():
 
 
 def ask_gpus(*arguments, **state):
-    sound = {"count": 2, "ecc_errors": 0, "pending_pages": False, "row_failure": False}
+    sound = {"count": 2, "ecc_errors": 0, "has_pending_pages": False, "has_row_failure": False}
     return answer_call(arguments, sound | state, "machine")
 
 
@@ -109,7 +109,7 @@ def ask_gpus(*arguments, **state):
 def test_nvidia_smi_tells_the_health_of_each_gpu():
     query = "--query-gpu=index,ecc.errors.uncorrected.volatile.total, retired_pages.pending,remapped_rows.failure"
     assert ask_gpus(query, "--format=csv,noheader,nounits") == "0, 0, No, No\n1, 0, No, No\n"
-    sick = ask_gpus(query, "--format=csv,noheader", ecc_errors=2, pending_pages=True, row_failure=True)
+    sick = ask_gpus(query, "--format=csv,noheader", ecc_errors=2, has_pending_pages=True, has_row_failure=True)
     assert sick == "0, 2, Yes, Yes\n1, 0, No, No\n"
 
 

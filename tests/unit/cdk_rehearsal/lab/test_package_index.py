@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cdk_rehearsal.lab.packages.package_index import PackageIndex, find_projects
+from cdk_rehearsal.lab.packages import PackageServer, find_projects, prepare_index, write_index
 
 METADATA = "Metadata-Version: 2.1\nName: Tiny.Thing\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -28,13 +28,14 @@ def _write_wheel(folder: Path) -> Path:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[PackageIndex]:
+def index(tmp_path: Path) -> Iterator[str]:
     folder = tmp_path / "packages"
     folder.mkdir()
     _write_wheel(folder)
     (folder / "notes.txt").write_text("no package")
-    with PackageIndex("127.0.0.1", 0, [folder]) as served:
-        yield served
+    write_index(tmp_path / "index", [folder])
+    with PackageServer("127.0.0.1", 0, tmp_path / "index") as served:
+        yield f"{served.url}simple/"
 
 
 def _get(url: str, method: str = "GET") -> tuple[int, str]:
@@ -49,31 +50,29 @@ def _ask(url: str, method: str) -> http.client.HTTPResponse:
     return connection.getresponse()
 
 
-def test_a_project_is_listed_under_its_normalized_name_with_the_digest_of_each_file(
-    index: PackageIndex, tmp_path: Path
-) -> None:
+def test_a_project_is_listed_under_its_normalized_name_with_the_digest_of_each_file(index: str, tmp_path: Path) -> None:
     digest = hashlib.sha256((tmp_path / "packages" / "tiny_thing-1.0-py3-none-any.whl").read_bytes()).hexdigest()
-    assert 'href="/simple/tiny-thing/"' in _get(index.url)[1]
-    status, page = _get(f"{index.url}tiny-thing/")
+    assert 'href="/simple/tiny-thing/"' in _get(index)[1]
+    status, page = _get(f"{index}tiny-thing/")
     assert status == 200
     assert f'href="/files/tiny_thing-1.0-py3-none-any.whl#sha256={digest}"' in page
 
 
-def test_a_question_by_head_gets_the_length_and_no_body(index: PackageIndex) -> None:
+def test_a_question_by_head_gets_the_length_and_no_body(index: str) -> None:
     for path in ("simple/tiny-thing/", "files/tiny_thing-1.0-py3-none-any.whl"):
-        url = index.url.removesuffix("simple/") + path
+        url = index.removesuffix("simple/") + path
         answer = _ask(url, "HEAD")
         assert (answer.status, answer.read()) == (200, b"")
         assert int(answer.headers["Content-Length"]) > 0
-    assert _get(index.url + "other/", "HEAD")[0] == 404
+    assert _get(index + "other/", "HEAD")[0] == 404
 
 
-def test_a_wheels_metadata_comes_without_the_wheel(index: PackageIndex) -> None:
+def test_a_wheels_metadata_comes_without_the_wheel(index: str) -> None:
     digest = hashlib.sha256(METADATA.encode()).hexdigest()
-    page = _get(f"{index.url}tiny-thing/")[1]
+    page = _get(f"{index}tiny-thing/")[1]
     assert f'data-core-metadata="sha256={digest}"' in page
     assert "data-dist-info-metadata" not in page
-    files = index.url.removesuffix("simple/") + "files/"
+    files = index.removesuffix("simple/") + "files/"
     assert _get(f"{files}tiny_thing-1.0-py3-none-any.whl.metadata") == (200, METADATA)
     assert _get(f"{files}notes.txt.metadata")[0] == 404
 
@@ -81,9 +80,10 @@ def test_a_wheels_metadata_comes_without_the_wheel(index: PackageIndex) -> None:
 def test_a_name_with_a_plus_is_found_as_it_is_and_quoted(tmp_path: Path) -> None:
     """Of local versions, such as PyTorch's `+cpu`."""
     wheel = _write_wheel(tmp_path).rename(tmp_path / "tiny_thing-1.0+cpu-py3-none-any.whl")
-    with PackageIndex("127.0.0.1", 0, [tmp_path]) as index:
-        files = index.url.removesuffix("simple/") + "files/"
-        assert "/files/tiny_thing-1.0%2Bcpu-py3-none-any.whl#" in _get(f"{index.url}tiny-thing/")[1]
+    write_index(tmp_path / "index", [tmp_path])
+    with PackageServer("127.0.0.1", 0, tmp_path / "index") as server:
+        files = f"{server.url}files/"
+        assert "/files/tiny_thing-1.0%2Bcpu-py3-none-any.whl#" in _get(f"{server.url}simple/tiny-thing/")[1]
         for name in (wheel.name, wheel.name.replace("+", "%2B")):
             assert _ask(files + name, "GET").read() == wheel.read_bytes()
 
@@ -96,16 +96,25 @@ def test_of_a_package_in_two_folders_the_first_is_served(tmp_path: Path) -> None
     assert path.parent.name == "one"
 
 
+def test_an_index_is_written_once_for_its_folders(tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    _write_wheel(tmp_path / "packages")
+    index = prepare_index(tmp_path / "cache", [tmp_path / "packages"], print)
+    (tmp_path / "packages/other-1.0.tar.gz").touch()
+    assert prepare_index(tmp_path / "cache", [tmp_path / "packages"], print) == index
+    assert [path.name for path in (index / "simple").glob("*/")] == ["tiny-thing"]
+
+
 @pytest.mark.parametrize("path", ["simple/other/", "files/notes.txt", "files/../notes.txt", "etc/passwd", ""])
-def test_what_is_no_package_of_the_folder_is_not_served(index: PackageIndex, path: str) -> None:
-    assert _get(index.url.removesuffix("simple/") + path)[0] == 404
+def test_what_is_no_package_of_the_folder_is_not_served(index: str, path: str) -> None:
+    assert _get(index.removesuffix("simple/") + path)[0] == 404
 
 
-def test_pip_installs_from_it_and_refuses_a_package_with_another_hash(index: PackageIndex, tmp_path: Path) -> None:
+def test_pip_installs_from_it_and_refuses_a_package_with_another_hash(index: str, tmp_path: Path) -> None:
     def install(digest: str) -> subprocess.CompletedProcess[str]:
         requirements = tmp_path / "requirements.txt"
         requirements.write_text(f"Tiny.Thing==1.0 --hash=sha256:{digest}\n")
-        command = [sys.executable, "-m", "pip", "install", "--isolated", "--index-url", index.url, "--no-deps"]
+        command = [sys.executable, "-m", "pip", "install", "--isolated", "--index-url", index, "--no-deps"]
         command += ["--require-hashes", "--target", str(tmp_path / "to"), "--requirement", str(requirements)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.run.lab_record import LAB_FILE, LabRecord, make_machine_id, read_network, remove_record
+from cdk_rehearsal.machine import make_machine_id
+from cdk_rehearsal.run.lab_record import LAB_FILE, LabRecord, read_network, remove_record
 
 RECORD = LabRecord(os.getpid(), read_network(), "http://100.64.0.1:4566", "us-east-1", "training", "key", "secret")
 

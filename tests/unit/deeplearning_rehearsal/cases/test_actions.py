@@ -18,6 +18,19 @@ from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_tri
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
 
 
+class RecordedNode:
+    """Plays a node with its link, its disk and its metadata service."""
+
+    def __init__(self, recorder: "Recorder", instance_id: str) -> None:
+        vars(self).update(recorder=recorder, instance_id=instance_id, link=self, disk=self, metadata=self)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments, **options: self.__setattr__(name, *arguments, *options.values())
+
+    def __setattr__(self, name: str, *values: Any) -> None:
+        vars(self)["recorder"].asked.append((name, vars(self)["instance_id"], *values))
+
+
 class Recorder:
     """Plays lab, fleet, embedded AWS and its clients, and keeps what was asked of them."""
 
@@ -31,6 +44,9 @@ class Recorder:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *arguments, **options: self.asked.append((name, *arguments, *options.values()))
+
+    def node(self, instance_id: str) -> RecordedNode:
+        return RecordedNode(self, instance_id)
 
     def fail_instance(self, instance_id: str) -> bool:
         self.asked.append(("fail_instance", instance_id))
@@ -84,8 +100,8 @@ def _injection(do: str, **options: Any) -> Injection:
     ("do", "options", "asked"),
     [
         ("power_off", {"found_dead_after": None}, [("cut_power", "i-2")]),
-        ("silence", {}, [("silence", "i-2")]),
-        ("restore", {}, [("restore", "i-2")]),
+        ("silence", {}, [("set_up", "i-2", False)]),
+        ("restore", {}, [("set_up", "i-2", True)]),
         ("reboot", {}, [("reboot", "i-2")]),
         ("fail_instance", {}, [("fail_instance", "i-2")]),
         ("run_user_data_again", {}, [("run", "i-2", "/var/lib/cloud/instance/scripts/part-001")]),
@@ -95,10 +111,10 @@ def _injection(do: str, **options: Any) -> Injection:
             [("set_gpus", "i-2", 3, 1, 25.0)],
         ),
         ("break_mounts", {"trouble": "hang", "seconds": 9.0}, [("break_mounts", "i-2", "hang", 9.0)]),
-        ("fill_disk", {"free_mib": 2}, [("fill_disk", "i-2", 2 << 20)]),
-        ("slow_metadata", {"seconds": 2.0}, [("set_metadata_fault", "i-2", MetadataFault(delay_seconds=2.0))]),
-        ("stop_sshd", {}, [("stop_sshd", "i-2")]),
-        ("start_sshd", {}, [("start_sshd", "i-2")]),
+        ("fill_disk", {"free_mib": 2}, [("fill", "i-2", 2 << 20)]),
+        ("slow_metadata", {"seconds": 2.0}, [("fault", "i-2", MetadataFault(delay_seconds=2.0))]),
+        ("stop_sshd", {}, [("control_sshd", "i-2", "stop")]),
+        ("start_sshd", {}, [("control_sshd", "i-2", "start")]),
         ("run", {"line": "kill -STOP 1"}, [("run", "i-2", "kill -STOP 1")]),
         ("set_workers", {"count": 3}, [("set_desired_capacity", "workers", 3)]),
         ("age_groups", {"seconds": 900.0}, [("age_groups", 900.0)]),

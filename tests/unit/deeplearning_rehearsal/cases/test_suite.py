@@ -137,7 +137,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def rehearse(out: Path, tmp_path: Path) -> Run:
-    options = RehearsalOptions(tmp_path, None, None, 1, "trained", 15, keep=False, json=False, out=out, cache=tmp_path)
+    options = RehearsalOptions(tmp_path, out, tmp_path, minutes=15)
 
     def run(*names: str, jobs: int = 2, again: bool = False) -> int:
         chosen = []

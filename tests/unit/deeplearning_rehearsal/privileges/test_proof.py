@@ -11,8 +11,7 @@ from cdk_rehearsal.iam.request import Caller, Request
 from deeplearning_rehearsal.privileges import proof as proof_module
 from deeplearning_rehearsal.privileges.grants import expand_roles, find_needed
 from deeplearning_rehearsal.privileges.proof import prove, render_proof
-from deeplearning_rehearsal.privileges.removal import strip_grant
-from deeplearning_rehearsal.privileges.template_rights import read_template_rights
+from deeplearning_rehearsal.privileges.template_rights import read_template_rights, strip_grant
 
 VIA = ["dynamodb.us-east-1.amazonaws.com", "sqs.us-east-1.amazonaws.com"]
 QUEUE = {"Fn::GetAtt": ["QueueABCDEF01", "Arn"]}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cdk_rehearsal.errors import UnavailableError
-from deeplearning_rehearsal.software import digits
-from deeplearning_rehearsal.software.digits import prepare_digits
+from deeplearning_rehearsal.software import downloads
+from deeplearning_rehearsal.software.downloads import prepare_digits
 
 PIP = """
 import sys, zipfile
@@ -23,11 +23,11 @@ with zipfile.ZipFile(folder / "scikit_learn-1.0-py3-none-any.whl", "w") as wheel
 
 @pytest.fixture
 def use_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digits, "_SHA256", hashlib.sha256(b"the digits").hexdigest())
+    monkeypatch.setattr(downloads, "_DIGITS_SHA256", hashlib.sha256(b"the digits").hexdigest())
 
     def use(status: int = 0) -> None:
         (tmp_path / "pip.py").write_text(PIP.format(status=status))
-        monkeypatch.setattr(digits, "_PIP", (*digits._PIP[:1], str(tmp_path / "pip.py")))
+        monkeypatch.setattr(downloads, "_PIP", (*downloads._PIP[:1], str(tmp_path / "pip.py")))
 
     return use
 
@@ -43,7 +43,7 @@ def test_they_are_downloaded_once(tmp_path: Path, use_pip) -> None:
 
 def test_other_digits_are_refused_and_kept_nowhere(tmp_path: Path, use_pip, monkeypatch) -> None:
     use_pip()
-    monkeypatch.setattr(digits, "_SHA256", "00")
+    monkeypatch.setattr(downloads, "_DIGITS_SHA256", "00")
     with pytest.raises(UnavailableError, match=r"SHA-256 of .* must be 00, got"):
         prepare_digits(tmp_path / "cache", lambda _: None)
     assert not list((tmp_path / "cache").glob("digits-*"))

@@ -9,9 +9,8 @@ from moto import mock_aws
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.image_families import find_template_parts
-from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, write_image_part
-from cdk_rehearsal.lab.images.image_software import SOFTWARE
-from cdk_rehearsal.lab.images.stand_in_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, write_image_layer
+from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, SOFTWARE, write_image_part
+from cdk_rehearsal.lab.images.stand_in_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, Image
 from cdk_rehearsal.lab.node_programs import dnf, fi_info
 from deeplearning_cdk import NodeImage
 from deeplearning_node.health.network import count_devices
@@ -79,7 +78,7 @@ def test_user_data_finds_its_interpreter_on_every_image_of_the_library(catalogue
 
 
 def test_the_layer_of_all_images_has_none_of_the_parts(tmp_path):
-    write_image_layer(tmp_path / "image", "http://10.0.0.1", 1)
+    Image("http://10.0.0.1", 1).write(tmp_path / "image")
     of_all = _list(tmp_path / "image")
     for part in PART_STAND_INS.keys() - SOFTWARE:
         write_image_part(tmp_path / part, part)
@@ -137,7 +136,7 @@ def _list(folder: Path) -> set[Path]:
 
 @pytest.mark.parametrize(("gpus", "is_there"), [(1, True), (0, False)])
 def test_nodes_with_gpus_are_said_to_have_one_efa_and_others_nothing_of_it(tmp_path, gpus, is_there):
-    write_image_layer(tmp_path, "http://127.0.0.1:1", gpus)
+    Image("http://127.0.0.1:1", gpus).write(tmp_path)
     found = [(tmp_path / path).exists() for path in (FI_INFO, NCCL_PLUGIN)]
     assert found == [is_there] * 2
     assert any(entry.name.startswith("fi_info") for entry in STAND_INS)

@@ -1,7 +1,7 @@
-"""The builds: distribution, framework and GPUs of each, and what must come of it."""
+"""Builds: distribution, framework and GPUs of each, and the expected outcome."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 HOROVOD = "0.28.1"
@@ -12,15 +12,14 @@ CPU, PYPI, UBUNTU = "", "pypi", "ubuntu"
 @dataclass(frozen=True)
 class BuildRow:
     """
-    One build.
+    One build; `toolkit` and `standard` are expected of it.
 
     Attributes:
-        name: What it is called.
-        suite: Release of Debian or Ubuntu by its code name.
-        frameworks: Requirements of the framework, the first that pip finds.
+        suite: Code name of a release of Debian or Ubuntu.
+        frameworks: Requirements of the framework; pip installs the first that it finds.
         capability: Compute capability of the GPUs; empty for CPUs.
-        toolkit: Expected: where nvcc comes from; empty for none.
-        standard: Expected: the C++ standard that compilers are told.
+        toolkit: Source of nvcc; empty for none.
+        standard: C++ standard of the compilers.
         compiler: C++ compiler that `g++` is. Default: the distribution's.
         has_host_python: Whether jobs run in this machine's Python. Default: in the distribution's.
         has_partial_cuda: Whether /usr/local/cuda has a part of a toolkit, whose nvcc does not run. Default: no.
@@ -35,10 +34,6 @@ class BuildRow:
     compiler: str = ""
     has_host_python: bool = False
     has_partial_cuda: bool = False
-
-    def to_document(self) -> dict[str, object]:
-        """Return it as JSON."""
-        return asdict(self)
 
 
 def _cpu(name: str, suite: str, frameworks: tuple[str, ...], standard: str = "17", **more: Any) -> BuildRow:
@@ -62,15 +57,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class BuildOutcome:
-    """
-    What came of a build.
-
-    Attributes:
-        facts: What the build says of itself; empty where it failed.
-        failure: Why it failed; empty where it did not.
-        is_unavailable: Whether this machine cannot have what it takes.
-        seconds: Of CPU, of Horovod's build.
-    """
+    """Outcome of a build: its facts and CPU seconds, or its failure, which may be that this machine lacks something."""
 
     facts: Mapping[str, Any]
     failure: str = ""

@@ -1,5 +1,6 @@
-"""Carries out one build in a root of its own."""
+"""Build in a root of its own: a distribution with nothing but Python and apt, as a stock image has them."""
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -8,35 +9,48 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
+from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-from deeplearning_rehearsal.horovod_builds.build_program import CONTRACT, PRODUCT, PROGRAM, RESULT
-from deeplearning_rehearsal.horovod_builds.build_rows import HOROVOD, BuildOutcome, BuildRow
-from deeplearning_rehearsal.horovod_builds.distribution_root import prepare_root
+from cdk_rehearsal.lab.images.base_root import ARCHIVE_KEYRING, ENCLOSED, bootstrap_root, install_missing_packages
+from tests.horovod_builds import build_program
+from tests.horovod_builds.build_program import RESULT
+from tests.horovod_builds.build_rows import HOROVOD, BuildOutcome, BuildRow
 
+PRODUCT, CONTRACT = "/opt/product", "/opt/contract"
+"""Folders of the root with the modules of node programs, and with the contract that they import."""
 _ENTER = Path(__file__).with_name("enter_root.sh")
-_NAMESPACES = ("--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc")
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _PARTIAL_CUDA = ("bin/nvcc", "include/cuda_runtime.h")
-_TOLD_LINES = 6
+_LAST_LINES = 6
 _NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
 """As pip writes it."""
+_UBUNTU, _KEYRING_SUITE = "noble", "trixie"
+_KEYRING_PACKAGE, _KEYRING = "ubuntu-archive-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg"
+"""Of Debian 13: brings the keys of Ubuntu's archive, which Debian's signature vouches for."""
+
+
+def prepare_root(cache: Path, suite: str, tell: Callable[[str], None]) -> Path:
+    """Return the root of a release, made when the cache does not hold it: some 100 MB of downloads."""
+    install_missing_packages(tell)
+    keyring = prepare_root(cache, _KEYRING_SUITE, tell) / _KEYRING if suite == _UBUNTU else ARCHIVE_KEYRING
+    packages = ("apt", "python3", "ca-certificates", *((_KEYRING_PACKAGE,) if suite == _KEYRING_SUITE else ()))
+    components = "main,universe,multiverse" if suite == _UBUNTU else "main"
+
+    def fill(work: Path) -> Path:
+        root, log = work / "root", cache / "build.log"
+        bootstrap_root(root, suite, packages, f"--components={components}", keyring=keyring, log=log, tell=tell)
+        return root
+
+    key = f"{suite}-{hashlib.sha256(repr((packages, components)).encode()).hexdigest()[:16]}"
+    return fill_once(cache, key, fill, tell)
 
 
 def try_row(row: BuildRow, cache: Path, out: Path, tell: Callable[[str], None]) -> BuildOutcome:
-    """
-    Build and try.
-
-    Effects: `NAME.log` in `out` and, while it runs, a folder of up to 8 GB beside it.
-
-    Args:
-        row: What.
-        cache: Keeps roots and what pip downloads.
-        out: Where the log stays.
-        tell: Told a line for every slow step.
-    """
+    """Build and try; leaves `NAME.log` in `out` and, while it runs, has a folder of up to 8 GB beside it."""
     work = out / f"{row.name}.work"
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -57,7 +71,8 @@ def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[s
     if row.has_host_python and sys.base_prefix != "/usr":
         python = f"{sys.base_prefix}/bin/python3"
         binds[sys.base_prefix] = sys.base_prefix
-    document = json.dumps(row.to_document() | {"python": python, "horovod": HOROVOD})
+    program = Path(build_program.__file__).read_text()
+    document = json.dumps(asdict(row) | {"python": python, "horovod": HOROVOD})
     variables = {
         name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")
     }
@@ -65,28 +80,13 @@ def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[s
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": f"{PRODUCT}:{CONTRACT}",
     }
     words = [f"{source}={target}" for source, target in binds.items()]
     work.mkdir(parents=True, exist_ok=True)
-    command = [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        "unshare",
-        *_NAMESPACES,
-        "sh",
-        str(_ENTER),
-        str(root),
-        str(work),
-        *words,
-    ]
-    inside = [*("--", "env", "-i"), *(f"{name}={value}" for name, value in variables.items())]
-    process = subprocess.Popen(
-        [*command, *inside, _SYSTEM_PYTHON, "-c", PROGRAM, document],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [*ENCLOSED, "--uts", "sh", str(_ENTER), str(root), str(work), *words, "--", "env", "-i"]
+    command += [*(f"{name}={value}" for name, value in variables.items()), _SYSTEM_PYTHON, "-c", program, document]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = []
     for line in process.stdout or ():
         lines.append(line.rstrip())
@@ -104,7 +104,7 @@ def read_outcome(row: BuildRow, status: int, lines: list[str]) -> BuildOutcome:
     """
     results = [json.loads(line.removeprefix(RESULT)) for line in lines if line.startswith(RESULT)]
     if status != 0 or not results:
-        return BuildOutcome({}, f"ended with status {status}: {' | '.join(lines[-_TOLD_LINES:])}")
+        return BuildOutcome({}, f"ended with status {status}: {' | '.join(lines[-_LAST_LINES:])}")
     facts = results[-1]
     failure = facts.get("failure", "")
     if failure and (absent := _NO_WHEEL.search(failure)) and absent[1] in row.frameworks:

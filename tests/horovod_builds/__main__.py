@@ -1,5 +1,5 @@
 """
-`python -m deeplearning_rehearsal.horovod_builds`: builds Horovod with each compiler and framework, and tries it.
+`python -m tests.horovod_builds`: builds Horovod with each compiler and framework, and tries it.
 
 Exit status: 0 when every build that this machine can carry out is as expected, 1 when one is not, 2 when none could be
 tried.
@@ -16,8 +16,8 @@ from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.run.enclosure import require_namespaces
 from cdk_rehearsal.run.progress import tell
-from deeplearning_rehearsal.horovod_builds.build_rows import ROWS, BuildOutcome, BuildRow, judge_outcome
-from deeplearning_rehearsal.horovod_builds.row_trial import try_row
+from tests.horovod_builds.build_rows import ROWS, BuildOutcome, BuildRow, judge_outcome
+from tests.horovod_builds.row_trial import try_row
 
 _DIFFERENT, _UNAVAILABLE = 1, 2
 
@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def keep_outcome(row: BuildRow, outcome: BuildOutcome, out: Path) -> None:
     """Write what came of a row beside its log, so that an end before the last row loses nothing."""
-    document = {"row": row.to_document(), "outcome": asdict(outcome), "result": _describe(row, outcome)}
+    document = {"row": asdict(row), "outcome": asdict(outcome), "result": _describe(row, outcome)}
     (out / f"{row.name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -75,7 +75,7 @@ def _describe(row: BuildRow, outcome: BuildOutcome) -> str:
 
 
 def _parse(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m deeplearning_rehearsal.horovod_builds", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.horovod_builds", description=__doc__)
     names = [row.name for row in ROWS]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
     parser.add_argument("--cache", type=Path, help="keeps roots and downloads; default: the user's cache folder")

@@ -1,40 +1,41 @@
 """
-The program that builds in a root: the product's own modules, which this room only names in a text.
+Build in a root of its own, with the product's modules on the path.
 
-It installs what builds Horovod as a node does, then a framework, plans, builds, tries, and reduces over two ranks.
+Installs what builds Horovod as a node does, then a framework, plans, builds, tries, and reduces over two ranks.
 """
 
-PRODUCT = "/opt/product"
-"""Where the root has the modules of node programs."""
-CONTRACT = "/opt/contract"
-"""The same of the contract, which they import."""
-RESULT = "RESULT "
-"""How the line with the facts begins."""
-
-PROGRAM = """
-import json, resource, subprocess, sys
+import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
-row = json.loads(sys.argv[1])
-sys.path[:0] = ["/opt/product", "/opt/contract"]
 from deeplearning_node.programs import Programs
-from deeplearning_provision.horovod.cuda_toolkit import parse_nvcc_version
-from deeplearning_provision.python.interpreter import ask_interpreter
 from deeplearning_provision.horovod.build import NEEDS, build_horovod, try_horovod
+from deeplearning_provision.horovod.cuda_toolkit import parse_nvcc_version
 from deeplearning_provision.horovod.plan import plan_horovod
+from deeplearning_provision.program_log import Transcript
+from deeplearning_provision.python.interpreter import ask_interpreter
 from deeplearning_provision.python.pip import Pip
 from deeplearning_provision.steps import ProvisionFailure, describe_failure
 from deeplearning_provision.system_packages import (
-    COMPILER, ENSUREPIP, HEADERS, MAKE, install_system_packages, name_packages,
+    COMPILER,
+    ENSUREPIP,
+    HEADERS,
+    MAKE,
+    install_system_packages,
+    name_packages,
 )
-from deeplearning_provision.program_log import Transcript
 
-TWO_RANKS = '''
+RESULT = "RESULT "
+"""Prefix of the line with the facts."""
+
+TWO_RANKS = """
 import sys, {module} as framework, horovod.{module} as hvd
 hvd.init()
 total = hvd.allreduce(framework.ones(2) * (hvd.rank() + 1), op=hvd.Sum).numpy().tolist()
 sys.exit(0 if hvd.size() == 2 and total == [3.0, 3.0] else f"{{hvd.size()}} ranks reduced to {{total}}")
-'''
+"""
 
 
 def tell(line):
@@ -54,17 +55,19 @@ def describe_compilers(plan, programs):
     return {name: version.strip() for name, version in found.items()}
 
 
-def install_framework(pip):
+def install_framework(row, pip):
     for number, framework in enumerate(row["frameworks"], 1):
         tell(f"installing {framework}")
         try:
-            return pip.run("install", framework, *NEEDS)
+            pip.run("install", framework, *NEEDS)
         except ProvisionFailure:
             if number == len(row["frameworks"]):
                 raise
+        else:
+            return
 
 
-def build():
+def build(row):
     folder, programs = Path("/build"), Programs()
     transcript = Transcript(folder / "build.log", programs, {"HOME": "/root"})
     packages = name_packages((COMPILER, MAKE, HEADERS, ENSUREPIP), programs)
@@ -74,7 +77,7 @@ def build():
     subprocess.run([row["python"], "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
     pip = Pip(python, transcript, {}, programs)
-    install_framework(pip)
+    install_framework(row, pip)
     interpreter = ask_interpreter(python, programs)
     plan = plan_horovod(row["horovod"], interpreter, Path("/"), programs, capability=row["capability"])
     (folder / "scratch").mkdir()
@@ -109,9 +112,13 @@ def reduce_over_two_ranks(python, module, transcript):
     transcript.run(command, timeout_seconds=300, environment={"CUDA_VISIBLE_DEVICES": ""})
 
 
-try:
-    facts = build()
-except ProvisionFailure as error:
-    facts = {"failure": str(describe_failure(error)), "may_pass": not error.is_final}
-print("RESULT " + json.dumps(facts), flush=True)
-"""
+def main():
+    try:
+        facts = build(json.loads(sys.argv[1]))
+    except ProvisionFailure as error:
+        facts = {"failure": str(describe_failure(error)), "may_pass": not error.is_final}
+    print(RESULT + json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    main()
