@@ -15,21 +15,20 @@ from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling import requests as scaling_requests
 from cdk_rehearsal.embedded_aws.autoscaling.group import HealthCheck
 from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
-from cdk_rehearsal.embedded_aws.cloud_services import close_services, install, open_services
 from cdk_rehearsal.embedded_aws.cloudformation.asset_upload import upload_assets
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import PRESIGNED_PREFIX, CustomResources, answer_either
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
+from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
+from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitConditionHandles
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.observation import Observations, Observer
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
+from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.machine import MachineHost
 
@@ -72,8 +71,7 @@ class EmbeddedAws:
         self._observations = Observations(observer)
         self._calls = CallLog()
         self._principals = PrincipalRegistry()
-        self._handles = WaitConditionHandles(self._observations)
-        self._custom_resources = CustomResources()
+        self._presigned = PresignedUrls(self._observations)
         self._services: Services | None = None
         self._stack: Stack | None = None
         self._server = Server(
@@ -81,8 +79,7 @@ class EmbeddedAws:
             port,
             principals=self._principals,
             calls=self._calls,
-            signals=answer_either(self._handles.answer, self._custom_resources.answer),
-            signal_prefix=PRESIGNED_PREFIX,
+            presigned=self._presigned,
             object_seconds=self._options.object_seconds,
         )
         self.assets: tuple[str, ...] = ()
@@ -150,15 +147,23 @@ class EmbeddedAws:
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
         require_support(template)
         place = Place(source.account, source.region, self.endpoint)
-        services = self._services = self._open(place)
+        services = self._services = Services(
+            place,
+            self._machines,
+            principals=self._principals,
+            presigned=self._presigned,
+            observations=self._observations,
+            options=self._options,
+        )
         self._server.gatekeeper = services.gatekeeper
         arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
         bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
         bound.require_order()
         self._options.prepare(place)
         self.assets = upload_assets(source, place)
-        self._stack = Stack(source.name, arn, bound, services, self._observations)
-        install(services, self._stack)
+        self._stack = Stack(source.name, arn, bound, services)
+        services.install()
+        install_stack_api(self._stack)
         self._stack.start()
 
     def wait(self, seconds: float, on_event: Callable[[StackEvent], None] | None = None) -> StackOutcome:
@@ -230,20 +235,9 @@ class EmbeddedAws:
         if self._stack is not None:
             self._stack.close()
         if self._services is not None:
-            close_services(self._services)
+            self._services.close()
         self._server.stop()
         self._taken.release()
-
-    def _open(self, place: Place) -> Services:
-        return open_services(
-            place,
-            self._machines,
-            principals=self._principals,
-            handles=self._handles,
-            custom_resources=self._custom_resources,
-            observations=self._observations,
-            options=self._options,
-        )
 
     def _deployed(self) -> Services:
         if self._services is None:

@@ -1,14 +1,37 @@
-"""How the embedded AWS behaves, where AWS leaves a choice or a test wants another pace."""
+"""Options of the embedded AWS, where AWS leaves a choice or a test wants another pace."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
-from cdk_rehearsal.embedded_aws.dashboards import MetricCheck
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.functions.runner import ASYNCHRONOUS_RETRY_SECONDS
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.place import Place
+
+MetricCheck = Callable[[str, str, Collection[str]], None]
+"""Raises AssemblyError for a metric that nothing writes, by its namespace, name and names of dimensions."""
+
+
+@dataclass(frozen=True)
+class ScalingPace:
+    """
+    How fast groups act, in seconds.
+
+    Attributes:
+        reaction: From a change of capacity to the activities that follow.
+        launch: Shortest time from an activity's start to an instance in service.
+        failure: From an activity's start to its failure.
+        termination: From the order to terminate to the end of the activity.
+        retries: Pauses before a failed launch is tried again; the last one repeats for ever.
+        notification_gap: From the creation of a group to the set-up of its notifications.
+    """
+
+    reaction: float = 0.3
+    launch: float = 1.0
+    failure: float = 0.1
+    termination: float = 0.3
+    retries: Sequence[float] = (20.0, 40.0, 80.0, 160.0, 300.0)
+    notification_gap: float = 0.6
 
 
 @dataclass(frozen=True)

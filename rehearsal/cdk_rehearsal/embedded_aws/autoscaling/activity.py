@@ -3,7 +3,7 @@
 import time
 
 from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, HealthCheck, ScalingGroup, now, stamp
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 
 SHUT_DOWN = "Client.InstanceInitiatedShutdown: Instance initiated shutdown"

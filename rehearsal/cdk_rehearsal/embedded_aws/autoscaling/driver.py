@@ -4,17 +4,18 @@ Drives Auto Scaling groups: instances are launched and terminated behind the API
 moto launches within the API call; AWS does not, and everything that forms a cluster lives off the difference.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.autoscaling import activity as scaling_activity
 from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, ScalingGroup, now
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
-from cdk_rehearsal.embedded_aws.autoscaling.pace import JobQueue, ScalingPace
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.cloud_options import ScalingPace
+from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.observation import Observations
@@ -22,6 +23,44 @@ from cdk_rehearsal.machine import Machine, MachineHost
 
 _LAUNCH_THREADS = 8
 _LAUNCH_SECONDS, _POLL_SECONDS = 60.0, 0.05
+_log = logging.getLogger(__name__)
+
+
+class JobQueue:
+    """Runs jobs when they are due, as many at a time as there are workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._lock = threading.Lock()
+        self._free = threading.Semaphore(workers)
+        self._timers: list[threading.Timer] = []
+        self._closing = False
+
+    def after(self, seconds: float, job: Callable[[], None]) -> None:
+        """Run a job once, a time from now; jobs given after `close` are dropped."""
+        timer = threading.Timer(seconds, self._run, [job])
+        timer.daemon = True
+        with self._lock:
+            if not self._closing:
+                self._timers = [entry for entry in self._timers if entry.is_alive()] + [timer]
+                timer.start()
+
+    def close(self) -> None:
+        """Drop what is not due and wait for what runs."""
+        with self._lock:
+            self._closing = True
+        for timer in self._timers:
+            timer.cancel()
+        for timer in self._timers:
+            timer.join()
+
+    def _run(self, job: Callable[[], None]) -> None:
+        with self._free:
+            if self._closing:
+                return
+            try:
+                job()
+            except Exception:  # noqa: BLE001 - a defect of one job must not end the others
+                _log.exception("a job of the embedded AWS failed")
 
 
 class ScalingDriver:

@@ -81,7 +81,7 @@ def _build_group(creation: Creation) -> ScalingGroup:
         min_size=low,
         max_size=high,
         desired=desired,
-        awaited=desired if creation.services.waits_for_desired else low,
+        awaited=desired if creation.services.options.waits_for_desired else low,
         launch_template_id=template["LaunchTemplateId"],
         launch_template_name=template["LaunchTemplateName"],
         launch_template_version=str(properties["LaunchTemplate"]["Version"]),

@@ -1,23 +1,16 @@
 """Creates Lambda functions, their permissions, and the rules that invoke them."""
 
 import json
-import time
-import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator, Properties
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import CUSTOM_RESOURCE
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters, FunctionLog, Permission
 from cdk_rehearsal.embedded_aws.place import Place
 
 _DEFAULT_TIMEOUT = 3
-_POLL_SECONDS = 0.05
 _DEFAULT_MEMORY = 128
 _MOST_ERROR_CHARACTERS = 1024
 """Lambda writes the first KiB of the error into a dead letter (Lambda Developer Guide)."""
@@ -157,85 +150,8 @@ def _create_rule(creation: Creation) -> Created:
     return Created(name, {"Arn": arn}, delete=delete)
 
 
-def create_custom_resource(resource_type: str, creation: Creation) -> Created:
-    """
-    Create a custom resource of any type: its function acts on all properties and returns the attributes.
-
-    Public image parameters that the properties name become readable for the function.
-    """
-    for value in creation.properties.values():
-        if isinstance(value, str) and value.startswith("/aws/service/"):
-            creation.services.images.seed_parameter(value)
-    resource = _invoke_for(resource_type, creation, "Create")
-    attributes: dict[str, Any] = {}
-
-    def settle() -> Verdict | None:
-        verdict = resource.settle()
-        attributes.update(resource.data)
-        return verdict
-
-    def update(properties: Mapping[str, Any], former: Mapping[str, Any]) -> Verdict:
-        changed = replace(creation, properties=Properties(properties))
-        answer = _invoke_for(resource_type, changed, "Update", resource.physical_id, former)
-        verdict = _wait_for(answer)
-        if not verdict.reason:
-            resource.physical_id = answer.physical_id  # the id that it replaces is not deleted
-            attributes.clear()
-            attributes.update(answer.data)
-        return verdict
-
-    def delete() -> None:
-        _wait_for(_invoke_for(resource_type, creation, "Delete", resource.physical_id))
-
-    return Created(creation.logical_id, attributes, settle=settle, delete=delete, update=update)
-
-
-def _wait_for(resource: CustomResource) -> Verdict:
-    while (verdict := resource.settle()) is None:
-        time.sleep(_POLL_SECONDS)
-    return verdict
-
-
-def _invoke_for(
-    resource_type: str,
-    creation: Creation,
-    request_type: str,
-    physical_id: str = "",
-    former: Mapping[str, Any] | None = None,
-) -> CustomResource:
-    """Invoke the function of a custom resource, as CloudFormation does; return what its answer goes to."""
-    properties, services = creation.properties, creation.services
-    token = str(properties.get("ServiceToken", ""))
-    if ":function:" not in token:
-        raise ValueError(f"ServiceToken must be the ARN of a function of this stack, got {token!r}")
-    resource = CustomResource(creation.logical_id, float(properties.get("ServiceTimeout", SERVICE_TIMEOUT_SECONDS)))
-    event = {
-        "RequestType": request_type,
-        "ResponseURL": services.custom_resources.open(services.place, creation.stack_arn, resource),
-        "StackId": creation.stack_arn,
-        "RequestId": str(uuid.uuid4()),
-        "ResourceType": resource_type,
-        "LogicalResourceId": creation.logical_id,
-        **({"PhysicalResourceId": physical_id} if physical_id else {}),
-        "ResourceProperties": _as_texts(dict(properties)),
-        **({"OldResourceProperties": _as_texts(dict(former))} if former is not None else {}),
-    }
-    services.functions.invoke_for_operator(token, event, source="cloudformation")
-    return resource
-
-
-def _as_texts(value: Any) -> Any:
-    """Return properties as CloudFormation gives them to a function: numbers and truth values as texts."""
-    if isinstance(value, dict):
-        return {name: _as_texts(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_as_texts(entry) for entry in value]
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 CREATORS: dict[str, Creator] = {
     "AWS::Lambda::Function": _create_function,
     "AWS::Lambda::Permission": _create_permission,
     "AWS::Events::Rule": _create_rule,
-    CUSTOM_RESOURCE: partial(create_custom_resource, CUSTOM_RESOURCE),
 }

@@ -10,7 +10,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
@@ -21,6 +21,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, PrincipalRegistry, caller
+from cdk_rehearsal.embedded_aws.cloudformation.signals import PRESIGNED_PREFIX, PresignedUrls
 from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
 from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
@@ -69,8 +70,6 @@ _SIGNAL_SCOPE = (
 )
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
-SignalEndpoint = Callable[[str, str, str, Mapping[str, str], bytes], tuple[int, str]]
-"""Takes method, path, query, headers by lower-case name and body; gives status and text."""
 
 
 class _QuietHandler(MotoRequestHandler):
@@ -80,19 +79,9 @@ class _QuietHandler(MotoRequestHandler):
 
 class Server:
     """
-    Serves AWS on one address.
+    Serves AWS on one address and port (0: a free one).
 
-    Args:
-        address: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        principals: Who may call.
-        calls: Where calls are recorded.
-        signals: Answers requests for presigned wait-condition URLs.
-        signal_prefix: First characters of the path of those URLs.
-        object_seconds: How much later than at once S3 gives an object, in seconds. Default: no later.
-
-    Attributes:
-        gatekeeper: Decides calls by the deployed policies; None until a stack is deployed.
+    S3 returns objects `object_seconds` late. `gatekeeper` is None until a stack is deployed.
     """
 
     def __init__(
@@ -102,14 +91,12 @@ class Server:
         *,
         principals: PrincipalRegistry,
         calls: CallLog,
-        signals: SignalEndpoint,
-        signal_prefix: str,
+        presigned: PresignedUrls,
         object_seconds: float = 0.0,
     ) -> None:
         self._principals = principals
         self._calls = calls
-        self._signals = signals
-        self._signal_prefix = signal_prefix
+        self._presigned = presigned
         self._object_seconds = object_seconds
         self.gatekeeper: Gatekeeper | None = None
         self._sessions = session_manager.SessionManager()
@@ -138,8 +125,10 @@ class Server:
 
     def _serve(self, environ: _Environ, start_response: _StartResponse) -> Iterable[bytes]:
         request = _read_request(environ)
-        if request.path.startswith(self._signal_prefix):
-            status, text = self._signals(request.method, request.path, request.query, request.headers, request.body)
+        if request.path.startswith(PRESIGNED_PREFIX):
+            status, text = self._presigned.answer(
+                request.method, request.path, request.query, request.headers, request.body
+            )
             return _answer(start_response, status, text)
         if request.headers.get("authorization", "").startswith(SCHEME):
             return self._answer_signal(environ, start_response, request)
