@@ -16,7 +16,7 @@ from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironmen
 from cdk_rehearsal.embedded_aws.messaging.event_bus import parse_rate
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
+from cdk_rehearsal.embedded_aws.server.request import SignedRequest, name_operation
 from cdk_rehearsal.errors import AssemblyError
 
 
@@ -42,7 +42,9 @@ from cdk_rehearsal.errors import AssemblyError
     ],
 )
 def test_names_the_operation_of_a_request(request_parts, name):
-    assert name_operation(*request_parts) == name
+    service, method, path, query, target, body = request_parts
+    headers = {"x-amz-target": target} if target else {}
+    assert name_operation(service, SignedRequest(method, path, query, headers, body)) == name
 
 
 @pytest.fixture

@@ -5,49 +5,24 @@ from typing import Any, ClassVar
 
 import moto.autoscaling.urls
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
-from moto.core.common_types import TYPE_RESPONSE
-from moto.core.responses import ActionResult, BaseResponse, EmptyResult
+from moto.core.responses import ActionResult, EmptyResult
 
 from cdk_rehearsal.embedded_aws.autoscaling import requests as scaling_requests
-from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
+from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver, describe_activities
 from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
 from cdk_rehearsal.embedded_aws.autoscaling.requests import find_group
+from cdk_rehearsal.embedded_aws.server.stand_in_api import StandInApi
 
 _MAX_PAGE = 100
 
 
-class ScalingApi(BaseResponse):
-    """Answers the operations of Auto Scaling that a cluster uses."""
+class ScalingApi(StandInApi):
+    """Operations of Auto Scaling that a cluster uses."""
 
-    OPERATIONS: ClassVar = frozenset(
-        {
-            "DescribeAutoScalingGroups",
-            "DescribeAutoScalingInstances",
-            "DescribeScalingActivities",
-            "SetDesiredCapacity",
-            "UpdateAutoScalingGroup",
-            "SuspendProcesses",
-            "ResumeProcesses",
-            "TerminateInstanceInAutoScalingGroup",
-            "SetInstanceHealth",
-        }
-    )
+    service = "autoscaling"
     driver: ClassVar[ScalingDriver]
 
-    def __init__(self) -> None:
-        super().__init__(service_name="autoscaling")
-        self.automated_parameter_parsing = True
-
-    def call_action(self) -> TYPE_RESPONSE:
-        """Answer one call."""
-        operation = self._get_action()
-        if operation not in self.OPERATIONS:
-            error = AutoscalingClientError("InvalidAction", f"the rehearsal does not implement autoscaling:{operation}")
-            return self.serialized(ActionResult(error))
-        return super().call_action()
-
     def describe_auto_scaling_groups(self) -> ActionResult:
-        """Answer `DescribeAutoScalingGroups`."""
         names = self._get_param("AutoScalingGroupNames", [])
         filters = self._get_param("Filters", [])
         with self.driver.lock:
@@ -60,7 +35,6 @@ class ScalingApi(BaseResponse):
             return ActionResult({"AutoScalingGroups": [group.to_api() for group in page], "NextToken": token})
 
     def describe_auto_scaling_instances(self) -> ActionResult:
-        """Answer `DescribeAutoScalingInstances`."""
         ids = self._get_param("InstanceIds", [])
         with self.driver.lock:
             rows = [
@@ -73,7 +47,7 @@ class ScalingApi(BaseResponse):
         return ActionResult({"AutoScalingInstances": page, "NextToken": token})
 
     def describe_scaling_activities(self) -> ActionResult:
-        """Answer `DescribeScalingActivities`, newest first; those of deleted groups when they are asked for."""
+        """Return activities, newest first; those of deleted groups on request."""
         name = self._get_param("AutoScalingGroupName")
         ids = self._get_param("ActivityIds", [])
         if self._get_param("Filters"):
@@ -83,14 +57,11 @@ class ScalingApi(BaseResponse):
             groups = [group for group in (*self.driver.groups.values(), *deleted) if name in (None, group.name)]
             if name and not groups:
                 groups = [find_group(self.driver, name)]
-            activities = [activity for group in groups for activity in group.activities]
-            activities.sort(key=lambda activity: activity.start_time, reverse=True)
-            rows = [entry.to_api() for entry in activities if not ids or entry.activity_id in ids]
+            rows = [row for row in describe_activities(groups) if not ids or row["ActivityId"] in ids]
         page, token = self._page(rows, default=_MAX_PAGE)
         return ActionResult({"Activities": page, "NextToken": token})
 
     def set_desired_capacity(self) -> ActionResult:
-        """Answer `SetDesiredCapacity`."""
         scaling_requests.set_desired_capacity(
             self.driver,
             self._get_param("AutoScalingGroupName"),
@@ -100,25 +71,21 @@ class ScalingApi(BaseResponse):
         return EmptyResult()
 
     def update_auto_scaling_group(self) -> ActionResult:
-        """Answer `UpdateAutoScalingGroup`."""
         params = {name: value for name, value in dict(self._get_params()).items() if value is not None}
         scaling_requests.update_group(self.driver, params["AutoScalingGroupName"], params)
         return EmptyResult()
 
     def suspend_processes(self) -> ActionResult:
-        """Answer `SuspendProcesses`."""
         processes = self._get_param("ScalingProcesses", [])
         scaling_requests.suspend_processes(self.driver, self._get_param("AutoScalingGroupName"), processes)
         return EmptyResult()
 
     def resume_processes(self) -> ActionResult:
-        """Answer `ResumeProcesses`."""
         processes = self._get_param("ScalingProcesses", [])
         scaling_requests.resume_processes(self.driver, self._get_param("AutoScalingGroupName"), processes)
         return EmptyResult()
 
     def terminate_instance_in_auto_scaling_group(self) -> ActionResult:
-        """Answer `TerminateInstanceInAutoScalingGroup`."""
         activity = scaling_requests.terminate_instance(
             self.driver,
             self._get_param("InstanceId"),
@@ -127,7 +94,6 @@ class ScalingApi(BaseResponse):
         return ActionResult({"Activity": activity.to_api()})
 
     def set_instance_health(self) -> ActionResult:
-        """Answer `SetInstanceHealth`."""
         scaling_requests.set_instance_health(
             self.driver,
             self._get_param("InstanceId"),
@@ -148,9 +114,9 @@ class ScalingApi(BaseResponse):
 
 
 def install_scaling_api(driver: ScalingDriver) -> None:
-    """Put the API in the place of moto's."""
-    api: type[ScalingApi] = type("RehearsalScalingApi", (ScalingApi,), {"driver": driver})
-    moto.autoscaling.urls.url_paths["{0}/$"] = api.dispatch
+    """Replace moto's API with one for the groups of a driver."""
+    ScalingApi.driver = driver
+    ScalingApi.install(moto.autoscaling.urls.url_paths)
 
 
 def _matches(group: ScalingGroup, entry: dict[str, Any]) -> bool:

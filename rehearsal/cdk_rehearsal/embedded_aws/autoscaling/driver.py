@@ -7,7 +7,7 @@ moto launches within the API call; AWS does not, and everything that forms a clu
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -61,6 +61,12 @@ class JobQueue:
                 job()
             except Exception:  # noqa: BLE001 - a defect of one job must not end the others
                 _log.exception("a job of the embedded AWS failed")
+
+
+def describe_activities(groups: Iterable[ScalingGroup]) -> list[dict[str, Any]]:
+    """Return the activities of groups in the API's form, newest first; the caller holds the driver's lock."""
+    rows = [activity for group in groups for activity in group.activities]
+    return [entry.to_api() for entry in sorted(rows, key=lambda entry: entry.start_time, reverse=True)]
 
 
 class ScalingDriver:
@@ -142,9 +148,7 @@ class ScalingDriver:
     def activities(self) -> tuple[dict[str, Any], ...]:
         """Return the activities of all groups in the API's form, newest first; those of deleted groups too."""
         with self.lock:
-            rows = [activity for group in (*self.groups.values(), *self.deleted) for activity in group.activities]
-            rows.sort(key=lambda activity: activity.start_time, reverse=True)
-            return tuple(activity.to_api() for activity in rows)
+            return tuple(describe_activities((*self.groups.values(), *self.deleted)))
 
     def close(self) -> None:
         """End all activity; machines are left to their host."""

@@ -24,8 +24,7 @@ from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, Pr
 from cdk_rehearsal.embedded_aws.cloudformation.signals import PRESIGNED_PREFIX, PresignedUrls
 from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
-from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
-from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid, name_operation
 from cdk_rehearsal.identity_document import SCHEME, read_instance
 
 _JSON_STATUS, _FORBIDDEN = 400, 403
@@ -137,15 +136,7 @@ class Server:
         if isinstance(principal, str):
             return _refuse(start_response, request, principal)
         assert authorization is not None
-        operation = name_operation(
-            authorization.service,
-            request.method,
-            request.path,
-            request.query,
-            request.headers.get("x-amz-target", ""),
-            request.body,
-        )
-        name = f"{authorization.service}.{operation}"
+        name = f"{authorization.service}.{name_operation(authorization.service, request)}"
         if principal is not OPERATOR and (denial := self._find_denial(principal, name, request)) is not None:
             status, denied_headers, body = word_refusal(authorization.service, request, denial)
             self._calls.record(time.monotonic(), name, principal, status)
@@ -158,7 +149,7 @@ class Server:
     ) -> Iterable[bytes]:
         """Answer `SignalResource` of an instance, which needs no right of a role: its document says who it is."""
         instance_id = read_instance(request.headers["authorization"])
-        operation = name_operation("cloudformation", request.method, request.path, request.query, "", request.body)
+        operation = name_operation("cloudformation", request)
         if instance_id is None or operation != "SignalResource":
             return _refuse(start_response, request, "AccessDenied")
         # moto finds a service by the scope of the credentials.
