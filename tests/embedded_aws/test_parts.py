@@ -182,7 +182,7 @@ def environment(tmp_path):
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
             "AWS_LAMBDA_LOG_STREAM_NAME": "stream",
         }
-        function = Function("function", "arn", "module.handle", timeout, 128, variables, code)
+        function = Function("function", "arn", timeout, variables, code)
         environments.append(ExecutionEnvironment(function, runtime))
         return environments[-1]
 

@@ -22,7 +22,7 @@ from cdk_rehearsal.machine import MachineHost
 
 
 class Services:
-    """What resources are created with, and the key pairs of the account."""
+    """Parts with which resources are created; opening them imports the key pairs of the account."""
 
     def __init__(
         self,

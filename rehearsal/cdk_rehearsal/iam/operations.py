@@ -166,13 +166,9 @@ def _name_function(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 @dataclass(frozen=True)
 class Need:
     """
-    One action that a call needs.
+    One action, `service:Action`, that a call needs on a resource: an ARN, or `*`.
 
-    Attributes:
-        action: `service:Action`.
-        resource: ARN, or `*`.
-        context: Condition keys that the service sets.
-        is_implied: Whether the service calls it on the caller's behalf, as it uses a key.
+    With `is_implied` the service calls it on the caller's behalf, to use a key.
     """
 
     action: str

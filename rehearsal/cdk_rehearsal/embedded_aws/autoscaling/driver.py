@@ -8,11 +8,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.autoscaling import activity as scaling_activity
-from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, ScalingGroup, now
+from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, HealthCheck, ScalingGroup, now
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
 from cdk_rehearsal.embedded_aws.cloud_options import ScalingPace
 from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
@@ -140,8 +141,31 @@ class ScalingDriver:
         self.reconcile_soon(group)
         return activity
 
+    def find_instance(self, instance_id: str) -> tuple[ScalingGroup, GroupInstance] | None:
+        """Return an instance with its group; None where no group has it, or terminates it already."""
+        for group in self.groups.values():
+            entry = group.find(instance_id)
+            if entry is not None and entry.lifecycle_state != "Terminating":
+                return group, entry
+        return None
+
+    def fail_instance(self, instance_id: str, check: HealthCheck) -> bool:
+        """Fail a check of EC2 for an instance; return whether a group had it and was not terminating it already."""
+        with self.lock:
+            if found := self.find_instance(instance_id):
+                group, entry = found
+                entry.failed_check = check
+                self.reconcile_soon(group, after=scaling_activity.grace_left(group, entry))
+            return found is not None
+
+    def age_groups(self, seconds: float) -> None:
+        """Date the creation of every group back, by seconds."""
+        with self.lock:
+            for group in self.groups.values():
+                group.created -= timedelta(seconds=seconds)
+
     def settle_group(self, group: ScalingGroup) -> Verdict | None:
-        """Tell whether a new group has reached its desired capacity, as CloudFormation waits for it."""
+        """Return the outcome of a new group's creation, as CloudFormation waits for it; None while it lasts."""
         with self.lock:
             return scaling_activity.settle(group)
 
@@ -238,7 +262,7 @@ class ScalingDriver:
                 return
             entry.lifecycle_state, entry.in_service_at = "InService", time.monotonic()
             group.failures = 0
-            scaling_activity.end_well(activity)
+            scaling_activity.end(activity, "Successful")
         self._observations.tell("scaling", entry.instance_id, "in service", group=group.name)
         self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH", activity)
         self.reconcile_soon(group)
@@ -275,7 +299,7 @@ class ScalingDriver:
             if entry in group.instances:
                 group.instances.remove(entry)
             if activity.end_time is None:
-                scaling_activity.end_well(activity)
+                scaling_activity.end(activity, "Successful")
         self._observations.tell("scaling", entry.instance_id, "terminated", group=group.name)
         was_cancelled = activity.status_code == "Cancelled"  # then it is the launch that ends here
         event = "autoscaling:EC2_INSTANCE_LAUNCH_ERROR" if was_cancelled else "autoscaling:EC2_INSTANCE_TERMINATE"

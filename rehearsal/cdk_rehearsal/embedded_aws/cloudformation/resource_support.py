@@ -35,7 +35,7 @@ _ALL = "*"
 
 @dataclass(frozen=True)
 class TypeSupport:
-    """What the rehearsal does with one resource type; see the table's own head."""
+    """Support of one resource type; the head of the table explains the columns."""
 
     acts: tuple[str, ...]
     without_effect: Mapping[str, str] = field(default_factory=dict)

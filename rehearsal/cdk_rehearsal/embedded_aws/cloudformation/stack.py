@@ -60,7 +60,7 @@ class Stack:
         self._thread.start()
 
     def join(self, seconds: float) -> bool:
-        """Wait until the creation or its rollback has ended, a time at most; tell whether it has."""
+        """Wait for the end of the creation or its rollback, up to a time in seconds; return whether it has ended."""
         return self._ended.wait(seconds)
 
     def close(self) -> None:
@@ -295,13 +295,13 @@ def _rename(created: Created, verdict: Verdict) -> Created:
 
 
 def _word_failure(error: ClientError) -> str:
-    """Say why a service refused a deletion, as the provider of a resource type says it."""
+    """Return a refusal of a deletion in the words of a resource type's provider."""
     message = error.response["Error"]["Message"]
     return f'Resource handler returned message: "{message}" (HandlerErrorCode: InvalidRequest)'
 
 
 def _require_all_read(resource_type: str, properties: Properties) -> None:
-    """Make sure that the support table told the truth: what a creator does not read is listed as without effect."""
+    """Raise RuntimeError for a property that the support table lists as acted upon, and that the creator ignored."""
     excused = {path.partition(".")[0] for path in load_support()[find_row(resource_type)].without_effect}
     forgotten = properties.unread - excused
     if forgotten:

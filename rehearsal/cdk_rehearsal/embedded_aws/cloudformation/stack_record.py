@@ -1,4 +1,4 @@
-"""What a stack says of itself: its events, its resources, and how it stands."""
+"""Events, resources and outcome of a stack."""
 
 import time
 import uuid
@@ -34,16 +34,7 @@ class StackResource:
 
 @dataclass(frozen=True)
 class StackOutcome:
-    """
-    How a stack stands, or ended.
-
-    Attributes:
-        status: Its status.
-        reason: Reason of the first failure; empty without one.
-        resources: Its resources.
-        outputs: Its outputs; empty until it is complete.
-        events: Its events, oldest first.
-    """
+    """State of a stack: the reason of its first failure or none, outputs once it is complete, events oldest first."""
 
     status: str
     reason: str

@@ -15,7 +15,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
 from cdk_rehearsal.embedded_aws.file_systems import LustreFileSystems, find_access_points, find_mount_targets
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.place import Credentials, Place
 from cdk_rehearsal.machine import Machine
 
 _METADATA_KEY = re.compile(r"[0-9a-zA-Z\-_+=,.@:]{1,255}")
@@ -61,13 +61,7 @@ class _Subnet:
 
 
 class InstanceLauncher:
-    """
-    Launches instances.
-
-    Attributes:
-        lustre: The file systems that instances find beside EFS.
-        admits_volume: Tells whether Auto Scaling may make a volume with a key, given by its ARN.
-    """
+    """Launches instances; `admits_volume` decides whether Auto Scaling may make a volume with a key, by its ARN."""
 
     def __init__(
         self,
@@ -218,9 +212,9 @@ class InstanceLauncher:
         tags = collect_tags(group, data)
         kind = self.label(tags, group.name)
         role_name, role_arn = self._instance_role(data)
-        credentials = (
-            self._principals.mint(self._place, role_arn=role_arn, session=instance_id, kind=kind) if role_arn else None
-        )
+        credentials = Credentials("", "")
+        if role_arn:
+            credentials = self._principals.mint(self._place, role_arn=role_arn, session=instance_id, kind=kind)
         return Machine(
             instance_id=instance_id,
             address=address,
@@ -232,9 +226,9 @@ class InstanceLauncher:
             image_id=data["ImageId"],
             user_data=base64.b64decode(data.get("UserData", "")),
             role_name=role_name,
-            access_key_id=credentials.access_key_id if credentials else "",
-            secret_access_key=credentials.secret_access_key if credentials else "",
-            session_token=credentials.session_token if credentials else "",
+            access_key_id=credentials.access_key_id,
+            secret_access_key=credentials.secret_access_key,
+            session_token=credentials.session_token,
             tags=tags,
             login_user=self._images.login_user(data["ImageId"]),
             public_key=self._public_key(data.get("KeyName", "")),

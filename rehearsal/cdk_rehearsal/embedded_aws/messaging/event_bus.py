@@ -40,7 +40,7 @@ def require_pattern(pattern: Any, path: str = "EventPattern") -> None:
 
 
 def is_match(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Tell whether an event has every field of a pattern with one of its values."""
+    """Return whether an event has every field of a pattern with one of its values."""
     for key, part in pattern.items():
         if key not in event:
             return False
@@ -137,7 +137,7 @@ def _find(event: Mapping[str, Any], path: str) -> Any:
 class EventBus:
     """Matches events with the rules that have a pattern; their state is read at each event."""
 
-    def __init__(self, place: Place, deliver: EventDelivery, observations: Observations | None = None) -> None:
+    def __init__(self, place: Place, deliver: EventDelivery, observations: Observations) -> None:
         self._place = place
         self._deliver = deliver
         self._observations = observations
@@ -152,9 +152,8 @@ class EventBus:
 
     def send(self, event: dict[str, Any]) -> int:
         """Hand an event to the targets of all rules that match it; return how many there were."""
-        if self._observations is not None:
-            reason = event["detail"].get("reason", "")
-            self._observations.tell("message", event["source"], f"{event['detail-type']} {reason}".rstrip())
+        reason = event["detail"].get("reason", "")
+        self._observations.tell("message", event["source"], f"{event['detail-type']} {reason}".rstrip())
         with self._lock:
             matching = [rule for rule, pattern in self._patterns.items() if is_match(pattern, event)]
         deliveries = [(arn, target) for name, arn in matching for target in find_targets(self._place, name) or ()]
@@ -167,7 +166,7 @@ _moto_put = EventsBackend.put_events
 _moto_send = Rule.send_to_targets
 _DEFAULT = "default"
 _MOTO_TARGETS = (":sqs:", ":logs:")
-"""What moto delivers to; at any other target its call fails."""
+"""Targets that moto delivers to; its call fails at any other."""
 
 
 def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = True) -> None:  # noqa: FBT001, FBT002 - moto's

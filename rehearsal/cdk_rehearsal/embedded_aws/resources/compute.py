@@ -29,14 +29,8 @@ def _create_launch_template(creation: Creation) -> Created:
         creation.services.images.admit(image)
     name = properties.get("LaunchTemplateName") or creation.name(128)
     template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=_typed(data))["LaunchTemplate"]
-    return Created(
-        template["LaunchTemplateId"],
-        {
-            "LaunchTemplateId": template["LaunchTemplateId"],
-            "LatestVersionNumber": str(template["LatestVersionNumber"]),
-            "DefaultVersionNumber": str(template["DefaultVersionNumber"]),
-        },
-    )
+    names = ("LaunchTemplateId", "LatestVersionNumber", "DefaultVersionNumber")
+    return Created(template["LaunchTemplateId"], {name: str(template[name]) for name in names})
 
 
 def _create_group(creation: Creation) -> Created:
@@ -53,11 +47,8 @@ def _create_group(creation: Creation) -> Created:
     }
     # CreateAutoScalingGroup has no field for them, so what happens before the next call is not told to anybody.
     scaling.set_notifications_later(group, topics)
-    return Created(
-        group.name,
-        settle=partial(scaling.settle_group, group),
-        delete=partial(scaling.delete_group, group.name),
-    )
+    delete = partial(scaling.delete_group, group.name)
+    return Created(group.name, settle=partial(scaling.settle_group, group), delete=delete)
 
 
 def _build_group(creation: Creation) -> ScalingGroup:
@@ -100,13 +91,9 @@ def _build_group(creation: Creation) -> ScalingGroup:
 
 
 def _find_template(creation: Creation, reference: dict[str, Any]) -> dict[str, Any]:
-    by_id = "LaunchTemplateId" in reference
-    chosen = (
-        {"LaunchTemplateIds": [reference["LaunchTemplateId"]]}
-        if by_id
-        else {"LaunchTemplateNames": [reference["LaunchTemplateName"]]}
-    )
-    template: dict[str, Any] = creation.client("ec2").describe_launch_templates(**chosen)["LaunchTemplates"][0]
+    name = next(name for name in ("LaunchTemplateId", "LaunchTemplateName") if name in reference)
+    answer = creation.client("ec2").describe_launch_templates(**{f"{name}s": [reference[name]]})
+    template: dict[str, Any] = answer["LaunchTemplates"][0]
     return template
 
 
