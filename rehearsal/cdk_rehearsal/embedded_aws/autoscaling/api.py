@@ -26,6 +26,7 @@ class ScalingApi(StandInApi):
     """Operations of Auto Scaling that a cluster uses."""
 
     service = "autoscaling"
+    error = AutoscalingClientError
     driver: ClassVar[ScalingDriver]
 
     def describe_auto_scaling_groups(self) -> ActionResult:

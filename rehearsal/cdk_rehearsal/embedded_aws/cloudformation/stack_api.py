@@ -16,6 +16,7 @@ class StackApi(StandInApi):
     """Operations of CloudFormation on the one stack."""
 
     service = "cloudformation"
+    error = CloudFormationError
     stack: ClassVar[Stack]
 
     def delete_stack(self) -> ActionResult:

@@ -9,9 +9,10 @@ from moto.core.utils import camelcase_to_underscores
 
 
 class StandInApi(BaseResponse):
-    """API of a service, with a public method for each operation."""
+    """API of a service, with a public method for each operation; moto words `error` by the module of its class."""
 
     service: ClassVar[str]
+    error: ClassVar[type[ServiceException]]
 
     def __init__(self) -> None:
         super().__init__(service_name=self.service)
@@ -21,7 +22,7 @@ class StandInApi(BaseResponse):
         """Call the operation of the request."""
         operation = self._get_action()
         if not callable(vars(type(self)).get(camelcase_to_underscores(operation))) or operation.startswith("_"):
-            error = ServiceException("InvalidAction", f"the rehearsal does not implement {self.service}:{operation}")
+            error = self.error("InvalidAction", f"the rehearsal does not implement {self.service}:{operation}")
             return self.serialized(ActionResult(error))
         return super().call_action()
 
