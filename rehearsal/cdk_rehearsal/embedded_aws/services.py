@@ -65,7 +65,7 @@ class Services:
     def install(self) -> None:
         """Replace the parts of moto that these stand in for."""
         install_queue_delivery(self._disturbance)
-        install_topic_delivery(self._delivery.deliver_message, self._disturbance)
+        install_topic_delivery(self._delivery, self._disturbance)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
 

@@ -26,7 +26,7 @@ class RecordedCall:
     """Values of the condition keys that a policy reads."""
     is_allowed: bool
     is_implied: bool = False
-    """Whether a service called on the caller's behalf."""
+    """True where a service called on the caller's behalf."""
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object."""

@@ -73,7 +73,7 @@ class ArnPattern:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has the six parts of an ARN, or stands for all."""
+        """True for a pattern with the six parts of an ARN, or for all."""
         return self.is_all or len(self._parts) == ARN_PARTS
 
     @property

@@ -41,7 +41,7 @@ class Request:
 
     @property
     def is_across_accounts(self) -> bool:
-        """Whether the resource belongs to another account than the caller."""
+        """True where the resource belongs to another account than the caller."""
         parts = split_arn(self.resource)
         owner = self.resource_account or (parts[4] if len(parts) == ARN_PARTS else "")
         return bool(self.caller.account and owner and owner != self.caller.account)

@@ -74,11 +74,6 @@ def begin_termination(group: ScalingGroup, instance_id: str, cause: str) -> Acti
     return activity
 
 
-def creation_cause(group: ScalingGroup) -> str:
-    """Return why a new group launches what it wants."""
-    return f"a user request created an AutoScalingGroup changing the desired capacity from 0 to {group.desired}"
-
-
 def name_instance(activity: Activity, instance_id: str) -> None:
     """Set the instance that an activity launches."""
     activity.instance_id, activity.description = instance_id, f"Launching a new EC2 instance: {instance_id}"

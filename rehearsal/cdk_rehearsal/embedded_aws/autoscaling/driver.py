@@ -97,7 +97,8 @@ class ScalingDriver:
     def add_group(self, group: ScalingGroup) -> None:
         """Take over a new group and begin to launch its instances."""
         with self.lock:
-            group.capacity_cause = scaling_activity.creation_cause(group)
+            change = f"changing the desired capacity from 0 to {group.desired}"
+            group.capacity_cause = f"a user request created an AutoScalingGroup {change}"
             self.groups[group.name] = group
         self.reconcile_soon(group)
 

@@ -52,7 +52,7 @@ class Activity:
 
     @property
     def is_failed_launch(self) -> bool:
-        """Whether it was a launch that failed for a reason of EC2's."""
+        """True for a launch that failed for a reason of EC2's."""
         return self.status_code in ("Failed", "Cancelled") and bool(self.status_message)
 
     def to_api(self) -> dict[str, Any]:
@@ -90,6 +90,17 @@ class GroupInstance:
     launch: Activity | None = None
     in_service_at: float | None = None
 
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form, without the launch template."""
+        return {
+            "InstanceId": self.instance_id,
+            "InstanceType": self.instance_type,
+            "AvailabilityZone": self.zone,
+            "LifecycleState": self.lifecycle_state,
+            "HealthStatus": self.health_status,
+            "ProtectedFromScaleIn": self.protected,
+        }
+
 
 @dataclass(frozen=True)
 class GroupTag:
@@ -98,6 +109,11 @@ class GroupTag:
     key: str
     value: str
     propagate: bool
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form, without the group."""
+        own = {"Key": self.key, "Value": self.value, "PropagateAtLaunch": self.propagate}
+        return {"ResourceType": "auto-scaling-group", **own}
 
 
 @dataclass
@@ -180,14 +196,14 @@ class ScalingGroup:
             "TargetGroupARNs": [],
             "HealthCheckType": self.health_check_type,
             "HealthCheckGracePeriod": self.health_check_grace_period,
-            "Instances": [_instance_to_api(entry, template) for entry in self.instances],
+            "Instances": [entry.to_api() | {"LaunchTemplate": template} for entry in self.instances],
             "CreatedTime": self.created,
             "SuspendedProcesses": [
                 {"ProcessName": process, "SuspensionReason": reason} for process, reason in self.suspended.items()
             ],
             "VPCZoneIdentifier": ",".join(self.subnet_ids),
             "EnabledMetrics": [],
-            "Tags": [_tag_to_api(self.name, tag) for tag in self.tags],
+            "Tags": [tag.to_api() | {"ResourceId": self.name} for tag in self.tags],
             "TerminationPolicies": list(self.termination_policies),
             "NewInstancesProtectedFromScaleIn": self.protect_new_instances,
         }
@@ -196,25 +212,3 @@ class ScalingGroup:
         if self.deleting:
             document["Status"] = "Delete in progress"
         return document
-
-
-def _tag_to_api(group: str, tag: GroupTag) -> dict[str, Any]:
-    return {
-        "ResourceId": group,
-        "ResourceType": "auto-scaling-group",
-        "Key": tag.key,
-        "Value": tag.value,
-        "PropagateAtLaunch": tag.propagate,
-    }
-
-
-def _instance_to_api(entry: GroupInstance, template: dict[str, str]) -> dict[str, Any]:
-    return {
-        "InstanceId": entry.instance_id,
-        "InstanceType": entry.instance_type,
-        "AvailabilityZone": entry.zone,
-        "LifecycleState": entry.lifecycle_state,
-        "HealthStatus": entry.health_status,
-        "LaunchTemplate": template,
-        "ProtectedFromScaleIn": entry.protected,
-    }

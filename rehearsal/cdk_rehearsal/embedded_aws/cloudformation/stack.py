@@ -39,8 +39,7 @@ class Stack:
         self.name = name
         self.arn = arn
         self.created_at = datetime.now(timezone.utc)
-        self.status = "CREATE_IN_PROGRESS"
-        self.reason = ""
+        self.status = self.reason = ""
         self.description = template.description
         self.outputs: Mapping[str, str] = {}
         self._template = template
@@ -52,12 +51,11 @@ class Stack:
         self._signals: dict[str, ResourceSignals] = {}
         self._closing = threading.Event()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"stack-{name}", daemon=True)
+        self._thread = threading.Thread()
 
     def start(self) -> None:
         """Begin to create the resources."""
-        self._tell(self.name, self.arn, _STACK_TYPE, "CREATE_IN_PROGRESS", "User Initiated")
-        self._thread.start()
+        self._begin("CREATE_IN_PROGRESS", self._run)
 
     def join(self, seconds: float) -> bool:
         """Wait for the end of the creation or its rollback, up to a time in seconds; return whether it has ended."""

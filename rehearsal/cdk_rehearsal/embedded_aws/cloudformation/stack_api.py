@@ -8,7 +8,7 @@ from moto.cloudformation.exceptions import CloudFormationError
 from moto.core.responses import ActionResult
 
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackResource
+from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackResource
 from cdk_rehearsal.embedded_aws.server.stand_in_api import StandInApi
 
 
@@ -92,7 +92,7 @@ def install_stack_api(stack: Stack) -> None:
     StackApi.install(moto.cloudformation.urls.url_paths)
 
 
-def _describe_resource(entry: StackResource | StackEvent) -> dict[str, Any]:
+def _describe_resource(entry: StackResource) -> dict[str, Any]:
     return {
         "LogicalResourceId": entry.logical_id,
         "PhysicalResourceId": entry.physical_id,

@@ -8,28 +8,23 @@ from datetime import datetime, timezone
 
 
 @dataclass(frozen=True)
-class StackEvent:
-    """An event of a stack; `at` is monotonic time in seconds, `reason` empty without one."""
+class StackResource:
+    """A resource of a stack and its state; the reason is empty without one."""
 
     logical_id: str
     physical_id: str
     resource_type: str
     status: str
     reason: str
-    at: float = field(default_factory=time.monotonic)
-    timestamp: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
-    event_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 @dataclass(frozen=True)
-class StackResource:
-    """A resource of a stack and its state."""
+class StackEvent(StackResource):
+    """An event of a stack, or of a resource in a state; `at` is monotonic time in seconds."""
 
-    logical_id: str
-    physical_id: str
-    resource_type: str
-    status: str
-    reason: str
+    at: float = field(default_factory=time.monotonic)
+    timestamp: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    event_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 @dataclass(frozen=True)

@@ -158,9 +158,8 @@ class BoundTemplate:
         for name, rule in self._template.get("Rules", {}).items():
             for assertion in rule["Assertions"]:
                 if not _holds(assertion["Assert"], self):
-                    raise AssemblyError(
-                        f"rule {name} failed: {assertion.get('AssertDescription', json.dumps(assertion))}"
-                    )
+                    why = assertion.get("AssertDescription", json.dumps(assertion))
+                    raise AssemblyError(f"rule {name} failed: {why}")
 
 
 def _holds(assertion: Any, scope: BoundTemplate) -> bool:

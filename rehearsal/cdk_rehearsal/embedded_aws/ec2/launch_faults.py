@@ -73,7 +73,7 @@ class LaunchFault:
 
     @property
     def ends_instance(self) -> bool:
-        """Whether EC2 takes the order, and ends the instance before it is in service."""
+        """True where EC2 accepts the launch, and ends the instance before it is in service."""
         return self.code.startswith(_STATE_REASONS)
 
     def strikes(self, *, tags: Mapping[str, str], group: str, ordinal: int) -> bool:

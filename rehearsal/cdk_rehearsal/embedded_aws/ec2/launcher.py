@@ -139,23 +139,21 @@ class InstanceLauncher:
         )
 
     def _choose_subnet(self, group: ScalingGroup) -> _Subnet:
-        answer = self._place.client("ec2").describe_subnets(SubnetIds=list(group.subnet_ids))["Subnets"]
+        ec2 = self._place.client("ec2")
+        answer = ec2.describe_subnets(SubnetIds=list(group.subnet_ids))["Subnets"]
         counts = {entry["SubnetId"]: 0 for entry in answer}
         for instance in group.active:
             for entry in answer:
                 counts[entry["SubnetId"]] += entry["AvailabilityZone"] == instance.zone
         chosen = min(answer, key=lambda entry: counts[entry["SubnetId"]])
+        vpc = ec2.describe_vpcs(VpcIds=[chosen["VpcId"]])["Vpcs"][0]
         return _Subnet(
             chosen["SubnetId"],
             chosen["AvailabilityZone"],
             ipaddress.IPv4Network(chosen["CidrBlock"]),
             bool(chosen.get("MapPublicIpOnLaunch")),
-            self._find_vpc_networks(chosen["VpcId"]),
+            tuple(entry["CidrBlock"] for entry in vpc["CidrBlockAssociationSet"]),
         )
-
-    def _find_vpc_networks(self, vpc_id: str) -> tuple[str, ...]:
-        vpc = self._place.client("ec2").describe_vpcs(VpcIds=[vpc_id])["Vpcs"][0]
-        return tuple(entry["CidrBlock"] for entry in vpc["CidrBlockAssociationSet"])
 
     def _run(self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str) -> str:
         kind = data.get("InstanceType", "m1.small")
@@ -171,13 +169,14 @@ class InstanceLauncher:
             "Groups": primary.get("Groups") or data.get("SecurityGroupIds", []),
             "AssociatePublicIpAddress": primary.get("AssociatePublicIpAddress", subnet.is_public),
         }
+        tags = [{"Key": key, "Value": value} for key, value in collect_tags(group, data).items()]
         request: dict[str, Any] = {
             "ImageId": data["ImageId"],
             "InstanceType": kind,
             "MinCount": 1,
             "MaxCount": 1,
             "NetworkInterfaces": [interface],
-            "TagSpecifications": [{"ResourceType": "instance", "Tags": _listed(collect_tags(group, data))}],
+            "TagSpecifications": [{"ResourceType": "instance", "Tags": tags}],
             "UserData": base64.b64decode(data.get("UserData", "")).decode("latin-1"),
         }
         for name in ("KeyName", "IamInstanceProfile", "BlockDeviceMappings"):
@@ -251,7 +250,3 @@ class InstanceLauncher:
             return ""
         answer = self._place.client("ec2").describe_key_pairs(KeyNames=[name], IncludePublicKey=True)
         return str(answer["KeyPairs"][0].get("PublicKey", ""))
-
-
-def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]

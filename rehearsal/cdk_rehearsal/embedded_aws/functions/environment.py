@@ -78,7 +78,7 @@ class ExecutionEnvironment:
 
     @property
     def alive(self) -> bool:
-        """Whether the process can take another event."""
+        """True while the process can take another event."""
         return self._process.poll() is None
 
     def invoke(self, event: Any) -> Outcome:

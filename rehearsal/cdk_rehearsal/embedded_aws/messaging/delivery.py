@@ -1,8 +1,8 @@
-"""Delivers what topics and rules send, and keeps in their dead-letter queues what they cannot deliver."""
+"""Delivery of messages of topics and events of rules, with their dead-letter queues."""
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -88,14 +88,11 @@ class Delivery:
             sqs.send_message(QueueUrl=url, MessageBody=json.dumps(content), MessageAttributes=texts)
 
 
-FunctionDelivery = Callable[[str, dict[str, Any], str, str], None]
-"""Takes function ARN, notification, subscription ARN, and the ARN of the dead-letter queue, empty without one."""
-
 _moto_publish = Subscription.publish
 _TEST = "autoscaling:TEST_NOTIFICATION"
 
 
-def install_topic_delivery(deliver: FunctionDelivery, disturbance: MessageDisturbance | None) -> None:
+def install_topic_delivery(delivery: Delivery, disturbance: MessageDisturbance | None) -> None:
     """Replace moto's delivery to functions, with messages disturbed on request; other protocols stay moto's."""
 
     def publish(
@@ -122,12 +119,12 @@ def install_topic_delivery(deliver: FunctionDelivery, disturbance: MessageDistur
             "UnsubscribeUrl": f"https://sns.invalid/?Action=Unsubscribe&SubscriptionArn={self.arn}",
             "MessageAttributes": message_attributes or {},
         }
-        redrive = json.loads(self.attributes.get("RedrivePolicy", "{}"))
-        delivery = partial(deliver, self.endpoint, notification, self.arn, redrive.get("deadLetterTargetArn", ""))
+        dead_letters = json.loads(self.attributes.get("RedrivePolicy", "{}")).get("deadLetterTargetArn", "")
+        deliver = partial(delivery.deliver_message, self.endpoint, notification, self.arn, dead_letters)
         # A test notification says nothing: to lose it instead of a first message would try nothing.
         if disturbance is None or _TEST in message:
-            delivery()
+            deliver()
         else:
-            disturbance.pass_on(self.topic.name, delivery)
+            disturbance.pass_on(self.topic.name, deliver)
 
     Subscription.publish = publish  # type: ignore[assignment,method-assign]

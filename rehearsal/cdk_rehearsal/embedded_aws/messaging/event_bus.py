@@ -20,6 +20,7 @@ _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "suffix": lambda value, wanted: value.endswith(wanted),
     "wildcard": lambda value, wanted: re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), value) is not None,
 }
+_LISTING = " and ".join(sorted(_OPERATORS))
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -29,7 +30,7 @@ def require_pattern(pattern: Any, path: str = "EventPattern") -> None:
         raise AssemblyError(f"{path} must be an object with keys, got {pattern!r}; name what must match")
     for key, part in pattern.items():
         if key.startswith("$"):
-            raise AssemblyError(f"{path} must not use {key} in the rehearsal; it matches lists, {_listing()}")
+            raise AssemblyError(f"{path} must not use {key} in the rehearsal; it matches lists, {_LISTING}")
         if not isinstance(part, list):
             require_pattern(part, f"{path}.{key}")
             continue
@@ -45,10 +46,11 @@ def is_match(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
         if key not in event:
             return False
         value = event[key]
+        found = value if isinstance(value, list) else [value]
         if isinstance(part, Mapping):
             if not isinstance(value, Mapping) or not is_match(part, value):
                 return False
-        elif not any(_fits(wanted, found) for wanted in part for found in _listed(value)):
+        elif not any(_fits(wanted, entry) for wanted in part for entry in found):
             return False
     return True
 
@@ -59,7 +61,7 @@ def _require_value(wanted: Any, path: str) -> None:
     is_operator = isinstance(wanted, Mapping) and len(wanted) == 1
     name, value = next(iter(wanted.items())) if is_operator else (str(wanted), None)
     if name not in _OPERATORS or not isinstance(value, str):
-        raise AssemblyError(f"{path} must use plain values, {_listing()} in the rehearsal, got {wanted!r}")
+        raise AssemblyError(f"{path} must use plain values, {_LISTING} in the rehearsal, got {wanted!r}")
 
 
 def _fits(wanted: Any, found: Any) -> bool:
@@ -67,14 +69,6 @@ def _fits(wanted: Any, found: Any) -> bool:
         name, value = next(iter(wanted.items()))
         return isinstance(found, str) and _OPERATORS[name](found, value)
     return type(wanted) is type(found) and bool(wanted == found)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _listing() -> str:
-    return " and ".join(sorted(_OPERATORS))
 
 
 _PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")

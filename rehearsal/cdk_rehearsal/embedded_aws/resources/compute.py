@@ -45,7 +45,7 @@ def _create_group(creation: Creation) -> Created:
         for entry in properties.get("NotificationConfigurations", [])
         for topic in ([entry["TopicARN"]] if isinstance(entry["TopicARN"], str) else entry["TopicARN"])
     }
-    # CreateAutoScalingGroup has no field for them, so what happens before the next call is not told to anybody.
+    # CreateAutoScalingGroup has no field for them, so nothing is published before the next call.
     scaling.set_notifications_later(group, topics)
     delete = partial(scaling.delete_group, group.name)
     return Created(group.name, settle=partial(scaling.settle_group, group), delete=delete)

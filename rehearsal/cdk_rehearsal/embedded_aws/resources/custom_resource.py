@@ -14,7 +14,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 _MAX_RESPONSE = 4096
 """Bytes of an answer, as CloudFormation's user guide says."""
 _SERVICE_TIMEOUT_SECONDS = 3600.0
-"""How long CloudFormation waits for an answer when the template says nothing."""
+"""Default of `ServiceTimeout`, in CloudFormation too."""
 _POLL_SECONDS = 0.05
 
 
