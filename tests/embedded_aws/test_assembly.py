@@ -5,7 +5,7 @@ import os
 import pytest
 
 from cdk_rehearsal.assembly import read_stack
-from cdk_rehearsal.embedded_aws.cloudformation.asset_upload import zip_folder
+from cdk_rehearsal.embedded_aws.cloud import zip_folder
 from cdk_rehearsal.errors import AssemblyError
 
 

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from cdk_rehearsal.embedded_aws.autoscaling.group import GroupInstance, GroupTag, ScalingGroup
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition, WaitConditionHandles
+from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls, SignalHandle, WaitCondition
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
 from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function, link_runtime
 from cdk_rehearsal.embedded_aws.messaging.event_bus import parse_rate
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
+from cdk_rehearsal.embedded_aws.server.request import SignedRequest, name_operation
 from cdk_rehearsal.errors import AssemblyError
 
 
@@ -42,25 +42,28 @@ from cdk_rehearsal.errors import AssemblyError
     ],
 )
 def test_names_the_operation_of_a_request(request_parts, name):
-    assert name_operation(*request_parts) == name
+    service, method, path, query, target, body = request_parts
+    headers = {"x-amz-target": target} if target else {}
+    assert name_operation(service, SignedRequest(method, path, query, headers, body)) == name
 
 
 @pytest.fixture
 def handle():
-    """Return a handle's store, its URL, and a function that signals it."""
-    handles = WaitConditionHandles(Observations(None))
-    url = handles.create(Place("123456789012", "us-east-1", "http://10.0.0.1:80"), "arn:aws:cloudformation:x", "Handle")
+    """Return a handle, and a function that signals it through its URL."""
+    presigned, found = PresignedUrls(Observations(None)), SignalHandle(Observations(None))
+    url = presigned.open(Place("123456789012", "us-east-1", "http://10.0.0.1:80"), "waitcondition", "x/Handle", found)
+    assert presigned.find(url) is found
     parts = urlsplit(url)
 
     def signal(**content):
-        return handles.answer("PUT", parts.path, parts.query, {}, json.dumps(content).encode())[0]
+        return presigned.answer("PUT", parts.path, parts.query, {}, json.dumps(content).encode())[0]
 
-    return handles, url, signal
+    return found, signal
 
 
 def test_fails_on_the_first_failure_whatever_came_before(handle):
-    handles, url, signal = handle
-    condition = WaitCondition(handles, url, count=2, timeout=3600)
+    found, signal = handle
+    condition = WaitCondition(found, count=2, timeout=3600)
     assert condition.settle() is None
     signal(Status="SUCCESS", UniqueId="a", Reason="", Data="1")
     signal(Status="SUCCESS", UniqueId="a", Reason="", Data="2")
@@ -70,8 +73,8 @@ def test_fails_on_the_first_failure_whatever_came_before(handle):
 
 
 def test_counts_each_unique_id_once(handle):
-    handles, url, signal = handle
-    condition = WaitCondition(handles, url, count=2, timeout=3600)
+    found, signal = handle
+    condition = WaitCondition(found, count=2, timeout=3600)
     for name in ("a", "a", "b"):
         signal(Status="SUCCESS", UniqueId=name, Reason="", Data=f"data {name}")
     assert condition.settle().reason == ""
@@ -88,9 +91,9 @@ def test_counts_each_unique_id_once(handle):
     ],
 )
 def test_takes_and_ignores_a_signal_that_is_none(handle, content):
-    handles, url, signal = handle
+    found, signal = handle
     assert signal(**content) == 200
-    assert handles.signals(url) == ()
+    assert found.signals == ()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,7 @@ def environment(tmp_path):
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
             "AWS_LAMBDA_LOG_STREAM_NAME": "stream",
         }
-        function = Function("function", "arn", "module.handle", timeout, 128, variables, code)
+        function = Function("function", "arn", timeout, variables, code)
         environments.append(ExecutionEnvironment(function, runtime))
         return environments[-1]
 

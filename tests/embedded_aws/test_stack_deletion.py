@@ -148,3 +148,22 @@ def test_a_rollback_that_somebody_elses_endpoint_stops_has_failed_and_is_ended_b
     cloud.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[endpoint])
     cloud.client("ec2").delete_security_group(GroupId=group)
     assert delete(cloud) == ("DELETE_COMPLETE", "", {})
+
+
+def test_a_custom_resource_whose_function_fails_the_deletion_stays_with_its_reason(deploy, sample_template):
+    """
+    The user guide: "To successfully delete a stack with a custom resource, the custom resource provider must respond
+    successfully to a delete request." (docs.aws.amazon.com, crpg-ref-requesttypes-delete)
+    """
+    resources = sample_template["Resources"]
+    provider = resources["Function"]["Properties"] | {"Handler": "custom_resource.handle"}
+    resources["Provider"] = {"Type": "AWS::Lambda::Function", "Properties": provider}
+    token = {"Fn::GetAtt": ["Provider", "Arn"]}
+    resources["Thing"] = {"Type": "Custom::Thing", "Properties": {"ServiceToken": token}}
+    cloud = deploy("60")
+    cloud.observation("Thing CREATE_COMPLETE")
+    form(cloud)
+    status, reason, left = delete(cloud)
+    assert (status, reason) == ("DELETE_FAILED", "The following resource(s) failed to delete: [Thing].")
+    said = "Received response status [FAILED] from custom resource. Message returned: still in use"
+    assert left == {"Thing": said}

@@ -26,7 +26,10 @@ def cloud(start_cloud, assemble, sample_template, tmp_path):
     resources["Function"]["Properties"] |= {"Handler": "image_pin.handler.handle", "Environment": {"Variables": {}}}
     resources["FunctionRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(READ)
     resources |= {"Image": pin(), "Other": pin()}
-    sample_template["Outputs"] = {"Image": {"Value": {"Fn::GetAtt": ["Image", "ImageId"]}}}
+    sample_template["Outputs"] = {
+        "Image": {"Value": {"Fn::GetAtt": ["Image", "ImageId"]}},
+        "Pin": {"Value": {"Ref": "Other"}},
+    }
     folder = assemble(tmp_path / "cdk.out", sample_template)
     shutil.rmtree(folder / "asset.sample")
     shutil.unpack_archive(pack_image_pin().path, folder / "asset.sample")
@@ -52,6 +55,20 @@ def update(cloud, **resources):
     cloud.client("cloudformation").update_stack(StackName="sample", TemplateBody=json.dumps(template))
     outcome = cloud.command("wait", seconds=30)
     return outcome["status"], outcome["outputs"]["Image"]
+
+
+def test_ref_of_a_custom_resource_returns_the_physical_id_of_its_function(cloud):
+    """
+    The user guide: for a resource `Ref` returns "a value that you can typically use to refer to that resource, such as
+    a physical ID" (docs.aws.amazon.com, intrinsic-function-reference-ref).
+    """
+    first = cloud.command("wait", seconds=0)["outputs"]["Pin"]
+    assert first.partition("@")[0] == FIRST
+    assert cloud.physical_id("Other") == first
+    update(cloud, Other=pin(Release="2"))
+    newer = cloud.command("wait", seconds=0)["outputs"]["Pin"]
+    assert [entry.partition("@")[0] for entry in newer.split(",")] == [NEWER, FIRST]
+    assert cloud.physical_id("Other") == newer
 
 
 @pytest.mark.fault(67)

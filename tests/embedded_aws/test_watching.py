@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.dashboards import list_metrics
 from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
+from cdk_rehearsal.embedded_aws.resources.operations import list_metrics
 from cdk_rehearsal.errors import AssemblyError
 
 EVENT = {"detail-type": "Failed", "detail": {"cluster": "mine", "nodes": 2, "reason": 'no "capacity"\nleft'}}

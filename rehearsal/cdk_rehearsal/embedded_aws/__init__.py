@@ -1,8 +1,7 @@
 """The embedded AWS: moto in process, with what it lacks, driven by a synthesized cloud assembly."""
 
-from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation

@@ -1,57 +1,48 @@
-"""The embedded AWS as a whole: start it, deploy a cloud assembly, watch the stack, read what happened."""
+"""The embedded AWS as a whole: starts, deploys a cloud assembly, waits for the stack, returns the records."""
 
+import io
 import threading
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from moto.moto_api._internal.models import moto_api_backend
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
-from cdk_rehearsal.embedded_aws.autoscaling import requests as scaling_requests
 from cdk_rehearsal.embedded_aws.autoscaling.group import HealthCheck
 from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
-from cdk_rehearsal.embedded_aws.cloud_services import close_services, install, open_services
-from cdk_rehearsal.embedded_aws.cloudformation.asset_upload import upload_assets
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import PRESIGNED_PREFIX, CustomResources, answer_either
 from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
+from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
+from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitConditionHandles
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.observation import Observations, Observer
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
-from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.embedded_aws.services import Services
+from cdk_rehearsal.errors import AssemblyError, RehearsalError
 from cdk_rehearsal.machine import MachineHost
 
 ChangeTemplate = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]]
 _POLL_SECONDS = 0.1
+_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class EmbeddedAws:
     """
-    AWS in this process, for one stack.
+    AWS in this process, for one stack; `observer` is called from several threads.
 
-    moto's state belongs to the process, so there is one at a time in a process; each begins empty.
-
-    Args:
-        address: Address to serve on; nodes and functions must reach it.
-        port: Port to serve on; 0 takes a free one.
-        machines: Turns instances into machines.
-        observer: Is told everything that happens, from several threads. Default: nobody.
-        options: How it behaves. Default: as AWS does.
-
-    Raises:
-        RehearsalError: This process has one that was not stopped.
+    moto's state belongs to the process: a second one raises RehearsalError until the first is stopped. Each begins
+    empty. Nodes and functions must reach `address`; port 0 takes a free one.
     """
 
     _taken: ClassVar[threading.Lock] = threading.Lock()
@@ -72,8 +63,7 @@ class EmbeddedAws:
         self._observations = Observations(observer)
         self._calls = CallLog()
         self._principals = PrincipalRegistry()
-        self._handles = WaitConditionHandles(self._observations)
-        self._custom_resources = CustomResources()
+        self._presigned = PresignedUrls(self._observations)
         self._services: Services | None = None
         self._stack: Stack | None = None
         self._server = Server(
@@ -81,11 +71,9 @@ class EmbeddedAws:
             port,
             principals=self._principals,
             calls=self._calls,
-            signals=answer_either(self._handles.answer, self._custom_resources.answer),
-            signal_prefix=PRESIGNED_PREFIX,
+            presigned=self._presigned,
             object_seconds=self._options.object_seconds,
         )
-        self.assets: tuple[str, ...] = ()
         self.overrides: Mapping[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -112,7 +100,7 @@ class EmbeddedAws:
 
     @property
     def gatekeeper(self) -> Gatekeeper:
-        """Decides calls, and remembers what was asked."""
+        """The gatekeeper, with its record of calls."""
         return self._deployed().gatekeeper
 
     def start(self) -> None:
@@ -132,14 +120,13 @@ class EmbeddedAws:
         Upload the assets of a stack and begin to create it.
 
         Args:
-            assembly: Folder of the cloud assembly.
-            stack_name: Name of the stack. Default: the only one of the assembly.
-            change_template: Returns a changed copy of the template, and what it changed: path -> new value.
+            stack_name: Default: the only stack of the assembly.
+            change_template: Returns a changed copy of the template, and the changes: path -> new value.
                 Default: changes nothing.
-            parameters: Values of the template's parameters. Default: their defaults.
+            parameters: Default: those of the template.
 
         Raises:
-            UnsupportedError: The template holds what the rehearsal does not implement; nothing was deployed.
+            UnsupportedError: The rehearsal does not implement all of the template; nothing was deployed.
             AssemblyError: The assembly cannot be deployed here.
             RehearsalError: A stack was deployed before.
         """
@@ -150,28 +137,27 @@ class EmbeddedAws:
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
         require_support(template)
         place = Place(source.account, source.region, self.endpoint)
-        services = self._services = self._open(place)
+        services = self._services = Services(
+            place,
+            self._machines,
+            principals=self._principals,
+            presigned=self._presigned,
+            observations=self._observations,
+            options=self._options,
+        )
         self._server.gatekeeper = services.gatekeeper
         arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
         bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
         bound.require_order()
         self._options.prepare(place)
-        self.assets = upload_assets(source, place)
-        self._stack = Stack(source.name, arn, bound, services, self._observations)
-        install(services, self._stack)
+        _upload_assets(source, place)
+        self._stack = Stack(source.name, arn, bound, services)
+        services.install()
+        install_stack_api(self._stack)
         self._stack.start()
 
     def wait(self, seconds: float, on_event: Callable[[StackEvent], None] | None = None) -> StackOutcome:
-        """
-        Wait until the stack has ended, a time at most, and tell how it stands then.
-
-        Args:
-            seconds: Longest wait, in seconds.
-            on_event: Is told each event of the stack, in this thread. Default: nobody.
-
-        Raises:
-            RehearsalError: Nothing was deployed.
-        """
+        """Wait for the stack's end, up to a time in seconds, and return its outcome; `on_event` takes each event."""
         deadline, seen = time.monotonic() + seconds, 0
         self._deployed()
         assert self._stack is not None
@@ -197,31 +183,17 @@ class EmbeddedAws:
         return self._services.scaling.activities() if self._services else ()
 
     def fail_instance(self, instance_id: str, check: HealthCheck = "stopped") -> bool:
-        """
-        Let EC2 find an instance unhealthy, and return whether a group had it and was not terminating it already.
-
-        Args:
-            instance_id: Which instance.
-            check: What EC2 finds: `stopped` (or terminated), or `impaired` (its status checks fail). Default: stopped.
-        """
-        return scaling_requests.fail_instance(self._deployed().scaling, instance_id, check)
+        """Fail a check of EC2 for an instance; return whether a group had it and was not terminating it already."""
+        return self._deployed().scaling.fail_instance(instance_id, check)
 
     def age_groups(self, seconds: float) -> None:
-        """Let Auto Scaling say that its groups were made so many seconds earlier, as if these had passed."""
-        scaling_requests.age_groups(self._deployed().scaling, seconds)
+        """Date the creation of every group back, by seconds."""
+        self._deployed().scaling.age_groups(seconds)
 
     def send_event(
         self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
     ) -> int:
-        """
-        Send an event of an AWS service to the default event bus, and return how many targets it was handed to.
-
-        Args:
-            source: Who sends it, as `aws.ec2`.
-            detail_type: What has happened.
-            detail: The details.
-            resources: ARNs that it is about. Default: none.
-        """
+        """Send an event of a service, such as `aws.ec2`, to the default event bus; return its number of targets."""
         services = self._deployed()
         return services.bus.send(build_event(services.place, source, detail_type, detail, resources))
 
@@ -230,22 +202,44 @@ class EmbeddedAws:
         if self._stack is not None:
             self._stack.close()
         if self._services is not None:
-            close_services(self._services)
+            self._services.close()
         self._server.stop()
         self._taken.release()
-
-    def _open(self, place: Place) -> Services:
-        return open_services(
-            place,
-            self._machines,
-            principals=self._principals,
-            handles=self._handles,
-            custom_resources=self._custom_resources,
-            observations=self._observations,
-            options=self._options,
-        )
 
     def _deployed(self) -> Services:
         if self._services is None:
             raise RehearsalError("a stack must have been deployed; call deploy first")
         return self._services
+
+
+def _upload_assets(stack: AssemblyStack, place: Place) -> None:
+    """Upload a stack's file assets, as `cdk deploy` does, to the bootstrap bucket, which is created at need."""
+    s3 = place.client("s3")
+    for asset in stack.assets:
+        bucket, key = _fill(asset.bucket, place), _fill(asset.key, place)
+        if bucket not in {entry["Name"] for entry in s3.list_buckets()["Buckets"]}:
+            location = {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
+            s3.create_bucket(Bucket=bucket, **({} if place.region == DEFAULT_REGION else location))
+        body = zip_folder(asset.path) if asset.packaging == "zip" else asset.path.read_bytes()
+        s3.put_object(Bucket=bucket, Key=key, Body=body)
+
+
+def zip_folder(folder: Path) -> bytes:
+    """Zip a folder so that the same files give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
+            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _EPOCH)
+            entry.external_attr = (path.stat().st_mode & 0o777) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, path.read_bytes())
+    return buffer.getvalue()
+
+
+def _fill(text: str, place: Place) -> str:
+    values = {"AWS::AccountId": place.account, "AWS::Region": place.region, "AWS::Partition": place.partition}
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", value)
+    if "${" in text:
+        raise AssemblyError(f"asset destinations may hold account, region and partition only, got {text}")
+    return text

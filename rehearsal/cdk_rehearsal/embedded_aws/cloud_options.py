@@ -1,36 +1,46 @@
-"""How the embedded AWS behaves, where AWS leaves a choice or a test wants another pace."""
+"""Options of the embedded AWS, where AWS leaves a choice or a test wants another pace."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk_rehearsal.embedded_aws.autoscaling.pace import ScalingPace
-from cdk_rehearsal.embedded_aws.dashboards import MetricCheck
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.functions.runner import ASYNCHRONOUS_RETRY_SECONDS
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.place import Place
 
+MetricCheck = Callable[[str, str, Collection[str]], None]
+"""Raises AssemblyError for a metric that nothing writes, by its namespace, name and names of dimensions."""
+
+
+@dataclass(frozen=True)
+class ScalingPace:
+    """Pace of Auto Scaling groups, in seconds."""
+
+    reaction: float = 0.3  # from a change of capacity to the activities that follow
+    launch: float = 1.0  # from an activity's start to an instance in service, at least
+    failure: float = 0.1  # from an activity's start to its failure
+    termination: float = 0.3  # from the request to terminate to the end of the activity
+    retries: Sequence[float] = (20.0, 40.0, 80.0, 160.0, 300.0)  # after failed launches; the last one repeats
+    notification_gap: float = 0.6  # from the creation of a group to the set-up of its notifications
+
 
 @dataclass(frozen=True)
 class CloudOptions:
     """
-    How the embedded AWS behaves.
+    Options of the embedded AWS.
 
     Attributes:
-        pace: How fast groups act.
-        faults: Launches that fail on purpose. Default: none.
-        message_faults: What is done to messages of queues and topics. Default: nothing.
         lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
         minute_seconds: Length of EventBridge's minute, in seconds. Default: 60.
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
         login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
         key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.
-        lose_answers: Let each invocation of a function fail after it has done its work. Default: none does.
-        object_seconds: How much later S3 answers a request for an object, in seconds. Default: no later.
+        lose_answers: Let each invocation of a function fail after its work. Default: none does.
+        object_seconds: Delay of S3's answer to a request for an object, in seconds. Default: none.
         waits_for_desired: Whether a new group is complete when its desired capacity is in service, as CloudFormation
             documents, or already with its minimum. Default: with its desired capacity.
-        prepare: Puts into the account what it holds before the stack is created. Default: nothing.
-        label_instance: Returns what calls of an instance are counted as, by its tags and the name of its group.
+        prepare: Fills the account before the stack is created. Default: it is empty.
+        label_instance: Returns the kind of an instance in counts of calls, by its tags and the name of its group.
             Default: the name of the group.
         check_metric: Raises AssemblyError for a metric of an alarm or a dashboard that nothing writes, by its
             namespace, name and names of dimensions. Default: takes every metric.

@@ -1,4 +1,4 @@
-"""Passes on what happens in the embedded AWS, for a timeline."""
+"""Events of the embedded AWS, for a timeline."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,20 +10,13 @@ Topic = Literal["stack", "scaling", "message", "invocation", "signal", "refusal"
 
 @dataclass(frozen=True)
 class Observation:
-    """
-    One thing that happened.
-
-    Attributes:
-        at: Monotonic time, in seconds.
-        topic: Which part of AWS it happened in.
-        subject: Logical id, group, instance, queue or function that it is about.
-        text: What happened, for people.
-        detail: The same, for programs.
-    """
+    """One event in a part of AWS; `detail` is its text for programs."""
 
     at: float
+    """Monotonic time, in seconds."""
     topic: Topic
     subject: str
+    """Logical id, group, instance, queue or function."""
     text: str
     detail: Mapping[str, Any] = field(default_factory=dict)
 
@@ -38,6 +31,6 @@ class Observations:
         self._observer = observer
 
     def tell(self, topic: Topic, subject: str, text: str, **detail: Any) -> None:
-        """Pass on that something happened just now."""
+        """Report an event of just now."""
         if self._observer is not None:
             self._observer(Observation(time.monotonic(), topic, subject, text, detail))

@@ -1,6 +1,6 @@
-"""Where the embedded AWS is: account, region and the address of its server."""
+"""Account, region and address of the embedded AWS, and clients of its services."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -9,6 +9,15 @@ from botocore.config import Config
 
 OPERATOR_KEY = "AKIAREHEARSALOPERATR"
 OPERATOR_SECRET = "the-operator-of-the-rehearsal"  # noqa: S105 - opens nothing but this lab
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Credentials of requests; long-lived ones have no session token."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str = field(repr=False, default="")
 
 
 @dataclass(frozen=True)
@@ -37,33 +46,29 @@ class Place:
 
     def client(self, service: str) -> Any:
         """Return the operator's client of a service; clients are shared, boto3's are thread-safe."""
-        return _client(service, self.region, self.endpoint)
+        return _client(service, self)
 
-    def client_as(self, service: str, *, access_key_id: str, secret_access_key: str, session_token: str) -> Any:
-        """Return a client that signs with these credentials, whose calls are judged by their role's rights."""
-        return _session().client(
-            service,
-            aws_access_key_id=access_key_id,
-            aws_secret_access_key=secret_access_key,
-            aws_session_token=session_token,
-            region_name=self.region,
-            endpoint_url=self.endpoint,
-            config=Config(retries={"total_max_attempts": 1}, proxies={}),
-        )
+    def client_as(self, service: str, credentials: Credentials) -> Any:
+        """Return a client that signs with these credentials, whose role's rights decide its calls."""
+        return _make_client(service, self, credentials)
 
 
 @lru_cache(maxsize=64)
-def _client(service: str, region: str, endpoint: str) -> Any:
-    config = Config(
-        retries={"total_max_attempts": 1}, max_pool_connections=32, s3={"addressing_style": "path"}, proxies={}
-    )
+def _client(service: str, place: Place) -> Any:
+    return _make_client(service, place, Credentials(OPERATOR_KEY, OPERATOR_SECRET))
+
+
+def _make_client(service: str, place: Place, credentials: Credentials) -> Any:
     return _session().client(
         service,
-        aws_access_key_id=OPERATOR_KEY,
-        aws_secret_access_key=OPERATOR_SECRET,
-        region_name=region,
-        endpoint_url=endpoint,
-        config=config,
+        aws_access_key_id=credentials.access_key_id,
+        aws_secret_access_key=credentials.secret_access_key,
+        aws_session_token=credentials.session_token or None,
+        region_name=place.region,
+        endpoint_url=place.endpoint,
+        config=Config(
+            retries={"total_max_attempts": 1}, max_pool_connections=32, s3={"addressing_style": "path"}, proxies={}
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Remembers which rights were asked for, each once, with how often."""
+"""Record of the decisions about calls: each once, with its count."""
 
 import threading
 from collections.abc import Mapping
@@ -9,31 +9,24 @@ from cdk_rehearsal.iam.evaluation import Decision, explain_denial
 from cdk_rehearsal.iam.request import Request
 
 _MOST = 4000
-"""Distinct calls; more than that are counted only."""
+"""Distinct calls; further ones are counted alone."""
 
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """
-    One right that was asked for.
-
-    Attributes:
-        kind: What called: `master`, `worker`, `lambda`, `other`, or `service`.
-        role_arn: The caller's role; the service's name for a service that has none.
-        action: `service:Action`.
-        resource: ARN, or `*`.
-        context: Values of the condition keys that a policy looked at.
-        is_allowed: Whether it was allowed.
-        is_implied: Whether a service asked on the caller's behalf.
-    """
+    """One decision about an action, `service:Action`, on a resource: its ARN, or `*`."""
 
     kind: str
+    """Kind of the caller: the label of an instance, `lambda`, `other`, or `service`."""
     role_arn: str
+    """The caller's role; the service's name for a service that has none."""
     action: str
     resource: str
     context: tuple[tuple[str, tuple[str, ...]], ...]
+    """Values of the condition keys that a policy reads."""
     is_allowed: bool
     is_implied: bool = False
+    """True where a service called on the caller's behalf."""
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object."""

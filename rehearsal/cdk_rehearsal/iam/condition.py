@@ -112,12 +112,7 @@ class Condition:
     _has_variables: bool
 
     def is_met(self, context: Context) -> bool:
-        """
-        Tell whether the request meets it.
-
-        Raises:
-            PolicyError: The key has several values here, and the operator says nothing of how many must fit.
-        """
+        """Return whether a request meets it; raise PolicyError for several values without a quantifier."""
         found = context.get(self.key, ())
         if self._name == _NULL:
             return any((value.lower() == "true") == (not found) for value in self.values)
@@ -141,11 +136,7 @@ class Condition:
 
 
 def read_conditions(block: Any, *, has_variables: bool) -> tuple[Condition, ...]:
-    """
-    Read the `Condition` element of a statement; `has_variables` is that of the policy's version.
-
-    PolicyError: an operator is not known, or a value is not one.
-    """
+    """Read the `Condition` element of a statement; raise PolicyError for an unknown operator or a wrong value."""
     if not isinstance(block, Mapping):
         raise PolicyError(f"Condition must be an object, got {block!r}; write operator, key and values")
     return tuple(

@@ -1,5 +1,5 @@
 """
-Whether a request is allowed, by IAM's documented logic.
+Decides requests by IAM's documented logic.
 
 IAM User Guide, "Policy evaluation logic": an explicit deny wins; inside an account an allow of the identity's policies
 or of the resource's is enough, across accounts both are needed. KMS Developer Guide, "Key policies": identity policies
@@ -18,14 +18,7 @@ Reason = Literal["identity allows", "resource allows", "identity denies", "resou
 
 @dataclass(frozen=True)
 class Decision:
-    """
-    The answer to a request.
-
-    Attributes:
-        is_allowed: Whether it is allowed.
-        reason: What decided.
-        keys: Condition keys that statements about the action look at, in lower case.
-    """
+    """Decision about a request; `keys`: lower-case condition keys that the statements about the action read."""
 
     is_allowed: bool
     reason: Reason

@@ -1,52 +1,174 @@
 """
-Which actions an operation needs, on which resources, with which condition keys.
+The actions that an operation needs, on which resources, with which condition keys.
 
 From the Service Authorization Reference, page by page. An operation that is not here is refused: a right that nobody
 has looked up is neither proved nor found missing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from cdk_rehearsal.errors import UnknownOperationError
-from cdk_rehearsal.iam.targets import (
-    Estate,
-    Parameters,
-    Targets,
-    Values,
-    name_bucket,
-    name_by_arn,
-    name_event_bus,
-    name_file_system,
-    name_function,
-    name_group,
-    name_group_of_instance,
-    name_instance,
-    name_key,
-    name_log_group,
-    name_log_stream,
-    name_mounted_file_system,
-    name_nothing,
-    name_object,
-    name_parameter,
-    name_queue,
-    name_queue_by_name,
-    name_table,
-    name_topic,
-    name_vault,
-)
+
+
+class Estate(Protocol):
+    """One account and region; its names and tags decide which resources a call is about."""
+
+    account: str
+    region: str
+    url_suffix: str
+    """DNS suffix of the services."""
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this account and region."""
+
+    def find_group(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        """Return ARN and tags of an Auto Scaling group; None when there is none."""
+
+    def find_group_of(self, instance_id: str) -> tuple[str, Mapping[str, str]] | None:
+        """Return ARN and tags of the group that has an instance; None when none has it."""
+
+    def find_partition_key(self, table: str) -> str:
+        """Return the name of a table's partition key; empty when there is no such table."""
+
+    def find_key(self, arn: str) -> str:
+        """Return the ARN of the customer's key that encrypts a resource; empty without one."""
+
+
+Parameters = Mapping[str, Any]
+Values = Mapping[str, str | tuple[str, ...]]
+Target = tuple[str, Values]
+"""ARN of a resource (`*` where the action takes none), and the condition keys that the service sets for it."""
+Targets = Callable[[Parameters, Estate], Iterator[Target]]
+
+
+def _name_nothing(_parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield "*", {}
+
+
+def _name_table(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a table, and the value of its partition key that the call is about, wherever in the item it stands."""
+    arn = str(parameters["TableName"])
+    arn = arn if arn.startswith("arn:") else estate.arn("dynamodb", f"table/{arn}")
+    key = estate.find_partition_key(arn.partition("/")[2])
+    items = [part for part in (parameters.get("Key"), parameters.get("Item")) if isinstance(part, Mapping)]
+    leading = [next(iter(item[key].values())) for item in items if key in item]
+    yield arn, {"dynamodb:LeadingKeys": tuple(str(value) for value in leading)} if leading else {}
+
+
+def _name_queue(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    account, name = str(parameters["QueueUrl"]).rstrip("/").split("/")[-2:]
+    own = estate.arn("sqs", name)
+    yield own.replace(f":{estate.account}:", f":{account}:"), {}
+
+
+def _name_queue_by_name(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield estate.arn("sqs", str(parameters["QueueName"])), {}
+
+
+def _name_topic(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield str(parameters.get("TopicArn") or parameters["TargetArn"]), {}
+
+
+def _name_group(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield from _name_tagged(estate.find_group(str(parameters["AutoScalingGroupName"])))
+
+
+def _name_group_of_instance(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield from _name_tagged(estate.find_group_of(str(parameters["InstanceId"])))
+
+
+def _name_tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[Target]:
+    if group is not None:  # of one that is not there the service itself says so, whoever calls
+        arn, tags = group
+        yield arn, {f"{name}:ResourceTag/{key}": tags[key] for key in tags for name in ("autoscaling", "aws")}
+
+
+def _name_object(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield f"{_format_bucket(parameters, estate)}/{parameters['Key']}", {}
+
+
+def _name_bucket(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a bucket, and what is listed of it."""
+    names = {"prefix": "s3:prefix", "delimiter": "s3:delimiter", "max-keys": "s3:max-keys"}
+    context = {key: str(parameters[name]) for name, key in names.items() if name in parameters}
+    yield _format_bucket(parameters, estate), context
+
+
+def _format_bucket(parameters: Parameters, estate: Estate) -> str:
+    partition = estate.arn("s3", "").split(":")[1]
+    return f"arn:{partition}:s3:::{parameters['Bucket']}"
+
+
+def _name_log_stream(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield estate.arn("logs", f"log-group:{parameters['logGroupName']}:log-stream:{parameters['logStreamName']}"), {}
+
+
+def _name_log_group(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    # As refusals of CloudWatch Logs name a group; its user guide wants `:*` after a group's name in policies.
+    yield estate.arn("logs", f"log-group:{parameters['logGroupName']}:log-stream:"), {}
+
+
+def _name_event_bus(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name the bus of each event, with the event's source and detail type."""
+    for entry in parameters["Entries"]:
+        bus = str(entry.get("EventBusName") or "default")
+        arn = bus if bus.startswith("arn:") else estate.arn("events", f"event-bus/{bus}")
+        yield arn, {"events:source": str(entry["Source"]), "events:detail-type": str(entry["DetailType"])}
+
+
+def _name_instance(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """
+    Name an instance as Systems Manager does.
+
+    No key names the instance that the call is about; `ssm:SourceInstanceARN` is absent where an instance profile calls
+    (Service Authorization Reference, "Condition keys for AWS Systems Manager").
+    """
+    yield estate.arn("ec2", f"instance/{parameters['InstanceId']}"), {}
+
+
+def _name_parameter(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name each parameter; AWS's public ones belong to no account."""
+    for name in map(str, parameters.get("Names") or [parameters["Name"]]):
+        arn = estate.arn("ssm", f"parameter/{name.lstrip('/')}")
+        yield arn.replace(f":{estate.account}:", "::", 1) if name.startswith("/aws/service/") else arn, {}
+
+
+def _name_key(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    name = str(parameters.get("KeyId") or "unknown")
+    yield name if name.startswith("arn:") else estate.arn("kms", f"key/{name}"), {}
+
+
+def _name_mounted_file_system(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    context: dict[str, str] = {"elasticfilesystem:AccessedViaMountTarget": "true"}
+    if "AccessPointArn" in parameters:
+        context["elasticfilesystem:AccessPointArn"] = str(parameters["AccessPointArn"])
+    yield estate.arn("elasticfilesystem", f"file-system/{parameters['FileSystemId']}"), context
+
+
+def _name_file_system(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield estate.arn("elasticfilesystem", f"file-system/{parameters['FileSystemId']}"), {}
+
+
+def _name_by_arn(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield str(parameters.get("BackupArn") or parameters["ResourceArn"]), {}
+
+
+def _name_vault(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield estate.arn("backup", f"backup-vault:{parameters['BackupVaultName']}"), {}
+
+
+def _name_function(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield estate.arn("lambda", f"function:{parameters['FunctionName']}"), {}
 
 
 @dataclass(frozen=True)
 class Need:
     """
-    One action that a call needs.
+    One action, `service:Action`, that a call needs on a resource: an ARN, or `*`.
 
-    Attributes:
-        action: `service:Action`.
-        resource: ARN, or `*`.
-        context: Condition keys that the service sets.
-        is_implied: Whether the service calls it on the caller's behalf, as it uses a key.
+    With `is_implied` the service calls it on the caller's behalf, to use a key.
     """
 
     action: str
@@ -56,120 +178,89 @@ class Need:
 
 
 @dataclass(frozen=True)
-class _Rule:
-    actions: tuple[str, ...]
+class _Row:
+    """
+    Operations of a service, which name the same resources.
+
+    Attributes:
+        key_actions: Actions of KMS that the service calls for the caller, on the key of the resource.
+        action: Action that the operations need. Default: that of their own names; None: they need none.
+    """
+
     targets: Targets
-    key_actions: tuple[str, ...] = ()
+    service: str
+    operations: str
+    key_actions: str = ""
+    action: str | None = ""
 
 
-_RULES: Mapping[str, _Rule] = {
-    "dynamodb.ListTables": _Rule(("dynamodb:ListTables",), name_nothing),
-    "dynamodb.GetItem": _Rule(("dynamodb:GetItem",), name_table, ("kms:Decrypt",)),
-    "dynamodb.PutItem": _Rule(("dynamodb:PutItem",), name_table, ("kms:Decrypt",)),
-    "dynamodb.UpdateItem": _Rule(("dynamodb:UpdateItem",), name_table, ("kms:Decrypt",)),
-    "dynamodb.DeleteItem": _Rule(("dynamodb:DeleteItem",), name_table, ("kms:Decrypt",)),
-    "dynamodb.Query": _Rule(("dynamodb:Query",), name_table, ("kms:Decrypt",)),
-    "dynamodb.DescribeTable": _Rule(("dynamodb:DescribeTable",), name_table),
-    "dynamodb.ListTagsOfResource": _Rule(("dynamodb:ListTagsOfResource",), name_by_arn),
-    "dynamodb.CreateBackup": _Rule(("dynamodb:CreateBackup",), name_table),
-    "dynamodb.DescribeBackup": _Rule(("dynamodb:DescribeBackup",), name_by_arn),
-    "dynamodb.DeleteBackup": _Rule(("dynamodb:DeleteBackup",), name_by_arn),
+_ROWS = (
+    _Row(_name_table, "dynamodb", "GetItem PutItem UpdateItem DeleteItem Query Scan", "Decrypt"),
+    _Row(_name_table, "dynamodb", "DescribeTable CreateBackup"),
     # A right without an API of its own: the backup that AWS Backup makes by itself, with the table's key.
-    "dynamodb.StartAwsBackupJob": _Rule(
-        ("dynamodb:StartAwsBackupJob",), name_table, ("kms:Decrypt", "kms:GenerateDataKey")
-    ),
-    "dynamodb.Scan": _Rule(("dynamodb:Scan",), name_table, ("kms:Decrypt",)),
-    "sqs.SendMessage": _Rule(("sqs:SendMessage",), name_queue, ("kms:GenerateDataKey", "kms:Decrypt")),
-    "sqs.SendMessageBatch": _Rule(("sqs:SendMessage",), name_queue, ("kms:GenerateDataKey", "kms:Decrypt")),
-    "sqs.ReceiveMessage": _Rule(("sqs:ReceiveMessage",), name_queue, ("kms:Decrypt",)),
-    "sqs.DeleteMessage": _Rule(("sqs:DeleteMessage",), name_queue),
-    "sqs.DeleteMessageBatch": _Rule(("sqs:DeleteMessage",), name_queue),
-    "sqs.ChangeMessageVisibility": _Rule(("sqs:ChangeMessageVisibility",), name_queue),
-    "sqs.GetQueueAttributes": _Rule(("sqs:GetQueueAttributes",), name_queue),
-    "sqs.GetQueueUrl": _Rule(("sqs:GetQueueUrl",), name_queue_by_name),
-    "sns.Publish": _Rule(("sns:Publish",), name_topic, ("kms:GenerateDataKey", "kms:Decrypt")),
-    "autoscaling.DescribeAutoScalingGroups": _Rule(("autoscaling:DescribeAutoScalingGroups",), name_nothing),
-    "autoscaling.DescribeAutoScalingInstances": _Rule(("autoscaling:DescribeAutoScalingInstances",), name_nothing),
-    "autoscaling.DescribeScalingActivities": _Rule(("autoscaling:DescribeScalingActivities",), name_nothing),
-    "autoscaling.DescribeTags": _Rule(("autoscaling:DescribeTags",), name_nothing),
-    "autoscaling.DescribeWarmPool": _Rule(("autoscaling:DescribeWarmPool",), name_nothing),
-    "autoscaling.SetDesiredCapacity": _Rule(("autoscaling:SetDesiredCapacity",), name_group),
-    "autoscaling.UpdateAutoScalingGroup": _Rule(("autoscaling:UpdateAutoScalingGroup",), name_group),
-    "autoscaling.SuspendProcesses": _Rule(("autoscaling:SuspendProcesses",), name_group),
-    "autoscaling.ResumeProcesses": _Rule(("autoscaling:ResumeProcesses",), name_group),
-    "autoscaling.DeleteWarmPool": _Rule(("autoscaling:DeleteWarmPool",), name_group),
-    "autoscaling.PutWarmPool": _Rule(("autoscaling:PutWarmPool",), name_group),
-    "autoscaling.SetInstanceHealth": _Rule(("autoscaling:SetInstanceHealth",), name_group_of_instance),
-    "autoscaling.TerminateInstanceInAutoScalingGroup": _Rule(
-        ("autoscaling:TerminateInstanceInAutoScalingGroup",), name_group_of_instance
-    ),
-    "s3.GetObject": _Rule(("s3:GetObject",), name_object, ("kms:Decrypt",)),
-    "s3.HeadObject": _Rule(("s3:GetObject",), name_object, ("kms:Decrypt",)),
-    "s3.PutObject": _Rule(("s3:PutObject",), name_object, ("kms:GenerateDataKey",)),
-    "s3.CreateMultipartUpload": _Rule(("s3:PutObject",), name_object, ("kms:Decrypt", "kms:GenerateDataKey")),
-    "s3.UploadPart": _Rule(("s3:PutObject",), name_object, ("kms:Decrypt", "kms:GenerateDataKey")),
-    "s3.CompleteMultipartUpload": _Rule(("s3:PutObject",), name_object, ("kms:Decrypt", "kms:GenerateDataKey")),
-    "s3.AbortMultipartUpload": _Rule(("s3:AbortMultipartUpload",), name_object),
-    "s3.ListObjects": _Rule(("s3:ListBucket",), name_bucket),
-    "s3.ListObjectsV2": _Rule(("s3:ListBucket",), name_bucket),
-    "s3.HeadBucket": _Rule(("s3:ListBucket",), name_bucket),
-    "s3.GetBucketLocation": _Rule(("s3:GetBucketLocation",), name_bucket),
-    "logs.CreateLogGroup": _Rule(("logs:CreateLogGroup",), name_log_group),
-    "logs.DescribeLogStreams": _Rule(("logs:DescribeLogStreams",), name_log_group),
-    "logs.CreateLogStream": _Rule(("logs:CreateLogStream",), name_log_stream),
-    "logs.PutLogEvents": _Rule(("logs:PutLogEvents",), name_log_stream),
-    "events.PutEvents": _Rule(("events:PutEvents",), name_event_bus),
-    "ssm.UpdateInstanceInformation": _Rule(("ssm:UpdateInstanceInformation",), name_instance),
-    "ssm.GetParameter": _Rule(("ssm:GetParameter",), name_parameter),
-    "ssm.GetParameters": _Rule(("ssm:GetParameters",), name_parameter),
-    "ssmmessages.CreateControlChannel": _Rule(("ssmmessages:CreateControlChannel",), name_nothing),
-    "ssmmessages.CreateDataChannel": _Rule(("ssmmessages:CreateDataChannel",), name_nothing),
-    "ssmmessages.OpenControlChannel": _Rule(("ssmmessages:OpenControlChannel",), name_nothing),
-    "ssmmessages.OpenDataChannel": _Rule(("ssmmessages:OpenDataChannel",), name_nothing),
-    "kms.Decrypt": _Rule(("kms:Decrypt",), name_key),
-    "kms.GenerateDataKey": _Rule(("kms:GenerateDataKey",), name_key),
-    "elasticfilesystem.DescribeMountTargets": _Rule(
-        ("elasticfilesystem:DescribeMountTargets",), name_mounted_file_system
-    ),
-    "elasticfilesystem.ClientMount": _Rule(("elasticfilesystem:ClientMount",), name_mounted_file_system),
-    "elasticfilesystem.ClientWrite": _Rule(("elasticfilesystem:ClientWrite",), name_mounted_file_system),
-    "elasticfilesystem.DescribeTags": _Rule(("elasticfilesystem:DescribeTags",), name_file_system),
-    "elasticfilesystem.Backup": _Rule(("elasticfilesystem:Backup",), name_file_system),
-    "tag.GetResources": _Rule(("tag:GetResources",), name_nothing),
-    "backup.CopyIntoBackupVault": _Rule(("backup:CopyIntoBackupVault",), name_vault),
-    "backup.DescribeBackupVault": _Rule(("backup:DescribeBackupVault",), name_vault),
-    "backup.TagResource": _Rule(("backup:TagResource",), name_by_arn),
+    _Row(_name_table, "dynamodb", "StartAwsBackupJob", "Decrypt GenerateDataKey"),
+    _Row(_name_by_arn, "dynamodb", "ListTagsOfResource DescribeBackup DeleteBackup"),
+    _Row(_name_nothing, "dynamodb", "ListTables"),
+    _Row(_name_queue, "sqs", "SendMessage SendMessageBatch", "GenerateDataKey Decrypt", "SendMessage"),
+    _Row(_name_queue, "sqs", "ReceiveMessage", "Decrypt"),
+    _Row(_name_queue, "sqs", "DeleteMessage DeleteMessageBatch", action="DeleteMessage"),
+    _Row(_name_queue, "sqs", "ChangeMessageVisibility GetQueueAttributes"),
+    _Row(_name_queue_by_name, "sqs", "GetQueueUrl"),
+    _Row(_name_topic, "sns", "Publish", "GenerateDataKey Decrypt"),
+    _Row(_name_nothing, "autoscaling", "DescribeAutoScalingGroups DescribeAutoScalingInstances DescribeWarmPool"),
+    _Row(_name_nothing, "autoscaling", "DescribeScalingActivities DescribeTags"),
+    _Row(_name_group, "autoscaling", "SetDesiredCapacity UpdateAutoScalingGroup SuspendProcesses ResumeProcesses"),
+    _Row(_name_group, "autoscaling", "DeleteWarmPool PutWarmPool"),
+    _Row(_name_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
+    _Row(_name_object, "s3", "GetObject HeadObject", "Decrypt", "GetObject"),
+    _Row(_name_object, "s3", "PutObject", "GenerateDataKey"),
+    _Row(_name_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),
+    _Row(_name_object, "s3", "CompleteMultipartUpload", "Decrypt GenerateDataKey", "PutObject"),
+    _Row(_name_object, "s3", "AbortMultipartUpload"),
+    _Row(_name_bucket, "s3", "ListObjects ListObjectsV2 HeadBucket", action="ListBucket"),
+    _Row(_name_bucket, "s3", "GetBucketLocation"),
+    _Row(_name_log_group, "logs", "CreateLogGroup DescribeLogStreams"),
+    _Row(_name_log_stream, "logs", "CreateLogStream PutLogEvents"),
+    _Row(_name_event_bus, "events", "PutEvents"),
+    _Row(_name_instance, "ssm", "UpdateInstanceInformation"),
+    _Row(_name_parameter, "ssm", "GetParameter GetParameters"),
+    _Row(_name_nothing, "ssmmessages", "CreateControlChannel CreateDataChannel OpenControlChannel OpenDataChannel"),
+    _Row(_name_key, "kms", "Decrypt GenerateDataKey"),
+    _Row(_name_mounted_file_system, "elasticfilesystem", "DescribeMountTargets ClientMount ClientWrite"),
+    _Row(_name_file_system, "elasticfilesystem", "DescribeTags Backup"),
+    _Row(_name_nothing, "tag", "GetResources"),
+    _Row(_name_vault, "backup", "CopyIntoBackupVault DescribeBackupVault"),
+    _Row(_name_by_arn, "backup", "TagResource"),
     # No API and no action of its own: a recovery point is encrypted with the vault's key, by a grant on it.
-    "backup.EncryptRecoveryPoint": _Rule((), name_vault, ("kms:DescribeKey", "kms:CreateGrant")),
+    _Row(_name_vault, "backup", "EncryptRecoveryPoint", "DescribeKey CreateGrant", None),
     # No API and no action of its own: Lambda decrypts the environment at a cold start, as the function's role.
-    "lambda.DecryptEnvironment": _Rule((), name_function, ("kms:Decrypt",)),
+    _Row(_name_function, "lambda", "DecryptEnvironment", "Decrypt", None),
     # No policy can forbid it, and none needs to allow it.
-    "sts.GetCallerIdentity": _Rule((), name_nothing),
-}
+    _Row(_name_nothing, "sts", "GetCallerIdentity", action=None),
+)
+_BY_OPERATION = {f"{row.service}.{name}": row for row in _ROWS for name in row.operations.split()}
 
 
 def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[Need, ...]:
     """
-    Return what a call, `service.Operation`, needs, the use of keys included.
+    Return the needs of a call, `service.Operation`, the use of keys included.
 
-    UnknownOperationError: the operation is not in the table, or the call lacks what names its resource.
+    Raise UnknownOperationError where the operation is not in the table, or the call does not name its resource.
     """
-    if (rule := _RULES.get(operation)) is None:
+    if (row := _BY_OPERATION.get(operation)) is None:
         raise UnknownOperationError(
             f"the rights that {operation} needs must be known, got a call of it; add it to iam/operations.py"
         )
     try:
-        targets = tuple(rule.targets(parameters, estate))
+        targets = tuple(row.targets(parameters, estate))
     except (KeyError, ValueError, TypeError) as error:
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
-    needs = [Need(action, arn, context) for arn, context in targets for action in rule.actions]
-    service = operation.partition(".")[0]
-    for arn, _ in targets if rule.key_actions else ():
+    action = f"{row.service}:{row.action or operation.partition('.')[2]}"
+    needs = [Need(action, arn, context) for arn, context in targets if row.action is not None]
+    for arn, _ in targets if row.key_actions else ():
         if key := estate.find_key(arn):
-            needs += [
-                Need(action, key, describe_key_use(service, action, arn, estate), is_implied=True)
-                for action in rule.key_actions
-            ]
+            uses = [f"kms:{name}" for name in row.key_actions.split()]
+            needs += [Need(use, key, describe_key_use(row.service, use, arn, estate), is_implied=True) for use in uses]
     return tuple(needs)
 
 

@@ -16,11 +16,7 @@ class Pattern:
     """
     A text in which `*` stands for any characters, `?` for one, and `${key}` for a value of the request.
 
-    Args:
-        text: The text.
-        has_variables: Whether `${…}` is a variable, as from policy version 2012-10-17.
-        has_wildcards: Whether `*` and `?` stand for others. Default: they do.
-        ignores_case: Whether case counts. Default: it does.
+    The last is so with `has_variables`: from policy version 2012-10-17 on.
     """
 
     def __init__(
@@ -39,7 +35,7 @@ class Pattern:
         return frozenset(_split_variable(name)[0] for name in names if name not in _LITERALS)
 
     def is_match(self, value: str, context: Context) -> bool:
-        """Tell whether it stands for a value; never where a variable has no value and no default."""
+        """Return whether it stands for a value; never where a variable has no value and no default."""
         if self._fixed is not None:
             return self._fixed.fullmatch(value) is not None
         expression = self._translate(context)
@@ -77,7 +73,7 @@ class ArnPattern:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has the six parts of an ARN, or stands for all."""
+        """True for a pattern with the six parts of an ARN, or for all."""
         return self.is_all or len(self._parts) == ARN_PARTS
 
     @property
@@ -86,7 +82,7 @@ class ArnPattern:
         return frozenset().union(*(part.keys for part in self._parts))
 
     def is_match(self, value: str, context: Context) -> bool:
-        """Tell whether it stands for an ARN."""
+        """Return whether it stands for an ARN."""
         if self.is_all:
             return True
         parts = split_arn(value)

@@ -1,4 +1,4 @@
-"""Policy documents, read once so that many requests can be held against them."""
+"""Policy documents, read once for many requests."""
 
 import json
 import re
@@ -26,7 +26,7 @@ class PrincipalMatch:
     name: str
 
     def is_caller(self, caller: Caller) -> bool:
-        """Tell whether it is the caller itself."""
+        """Return whether it is the caller itself."""
         if self.kind == "*":
             return True
         if self.kind == "Service":
@@ -34,7 +34,7 @@ class PrincipalMatch:
         return self.kind == "AWS" and not caller.service and self.name in {"*", caller.arn, caller.role_arn}
 
     def is_account(self, caller: Caller) -> bool:
-        """Tell whether it is the caller's account, whose identity policies then decide."""
+        """Return whether it is the caller's account, whose identity policies then decide."""
         match = _ROOT.fullmatch(self.name)
         account = match[1] if match else self.name
         return self.kind == "AWS" and not caller.service and account == caller.account
@@ -69,17 +69,9 @@ _ELEMENTS = {
 @dataclass(frozen=True)
 class Statement:
     """
-    One statement of a policy.
+    One statement of a policy, which allows or denies; with `excludes_…` it is about all others.
 
-    Attributes:
-        sid: Its id; empty without one.
-        is_allow: Whether it allows; else it denies.
-        actions: Patterns of actions, in lower case.
-        excludes_actions: Whether it is about all actions but these.
-        resources: Patterns of resources; empty in a policy that may leave them out.
-        excludes_resources: Whether it is about all resources but these.
-        principals: Whom a resource policy names; None in an identity policy.
-        conditions: What must be met besides.
+    Actions are in lower case; `resources` may be empty in a resource policy, `principals` is None in the other kind.
     """
 
     sid: str
@@ -100,22 +92,22 @@ class Statement:
         )
 
     def is_about(self, action: str) -> bool:
-        """Tell whether it says something about an action."""
+        """Return whether it is about an action."""
         return any(pattern.is_match(action.lower(), {}) for pattern in self.actions) != self.excludes_actions
 
     def names(self, caller: Caller) -> bool:
-        """Tell whether a resource policy's statement names the caller, rather than its whole account."""
+        """Return whether a resource policy's statement names the caller, rather than its whole account."""
         if self.principals is None:
             return True
         return any(match.is_caller(caller) for match in self.principals) != self.excludes_principals
 
     def names_account(self, caller: Caller) -> bool:
-        """Tell whether it hands the decision to the identity policies of the caller's account."""
+        """Return whether it hands the decision to the identity policies of the caller's account."""
         principals = () if self.principals is None or self.excludes_principals else self.principals
         return any(match.is_account(caller) for match in principals)
 
     def covers(self, resource: str, context: Context) -> bool:
-        """Tell whether it is about a resource, under the request's conditions."""
+        """Return whether it is about a resource, under the request's conditions."""
         if self.resources:
             is_listed = any(pattern.is_match(resource, context) for pattern in self.resources)
             if is_listed == self.excludes_resources:

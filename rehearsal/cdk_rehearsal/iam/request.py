@@ -1,4 +1,4 @@
-"""Who asks AWS for what."""
+"""Requests to AWS and their callers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,22 +8,16 @@ from cdk_rehearsal.iam.pattern import ARN_PARTS, Context, split_arn
 
 @dataclass(frozen=True)
 class Caller:
-    """
-    A principal as IAM sees it.
-
-    Attributes:
-        arn: ARN of the role's session; for a service its name.
-        account: Account id; empty for a service.
-        role_arn: ARN of the role, which policies name; empty for a service.
-        service: Name of the service that calls by itself, as `events.amazonaws.com`; empty for others.
-        user_id: `<role id>:<session name>`; empty for a service.
-    """
+    """A role's session, or a service that calls by itself, which has no account, role or user id."""
 
     arn: str
+    """ARN of the session; name of the service."""
     account: str = ""
     role_arn: str = ""
     service: str = ""
+    """Name of the service, such as `events.amazonaws.com`."""
     user_id: str = ""
+    """`<role id>:<session name>`."""
 
     @classmethod
     def of_service(cls, name: str) -> "Caller":
@@ -34,14 +28,9 @@ class Caller:
 @dataclass(frozen=True)
 class Request:
     """
-    One action on one resource.
+    One action, `service:Action`, on one resource: its ARN, or `*` for an action that takes none.
 
-    Attributes:
-        caller: Who asks.
-        action: `service:Action`.
-        resource: ARN; `*` for an action that takes no resource.
-        context: Values of the condition keys, whose names are in lower case.
-        resource_account: Account of the resource, where its ARN does not say it. Default: the caller's.
+    The names in `context` are in lower case. Default of `resource_account`: the ARN's, else the caller's.
     """
 
     caller: Caller
@@ -52,7 +41,7 @@ class Request:
 
     @property
     def is_across_accounts(self) -> bool:
-        """Whether the resource belongs to another account than the caller."""
+        """True where the resource belongs to another account than the caller."""
         parts = split_arn(self.resource)
         owner = self.resource_account or (parts[4] if len(parts) == ARN_PARTS else "")
         return bool(self.caller.account and owner and owner != self.caller.account)

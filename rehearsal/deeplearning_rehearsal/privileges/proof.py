@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.recorded_rights import RIGHTS_FILE
+from cdk_rehearsal.embedded_aws.access.gatekeeper import RIGHTS_FILE
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.iam.call_record import RecordedCall
 from deeplearning_rehearsal.privileges.grants import Grant, count_allowed, expand_roles, find_needed

@@ -1,12 +1,16 @@
-"""Admits a call when the deployed policies allow it, and remembers what was asked."""
+"""Admits a call when the deployed policies allow it, and records the decision."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackResource
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.server.request import SignedRequest, read_parameters
 from cdk_rehearsal.errors import PolicyError, UnknownOperationError
@@ -16,6 +20,7 @@ from cdk_rehearsal.iam.operations import Need, describe_key_use, find_needs
 from cdk_rehearsal.iam.policy import Statement, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request, make_context
 
+RIGHTS_FILE = "calls.json"
 AUTO_SCALING = "autoscaling.amazonaws.com"
 _AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
 AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
@@ -65,12 +70,12 @@ class Gatekeeper:
         return None
 
     def admits_notification(self, topic_arn: str) -> bool:
-        """Tell whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
+        """Return whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
         return self._admits_auto_scaling(find_needs("sns.Publish", {"TopicArn": topic_arn}, self.state))
 
     def admits_volume(self, key_arn: str) -> bool:
         """
-        Tell whether Auto Scaling's service-linked role may make a volume with a key.
+        Return whether Auto Scaling's service-linked role may make a volume with a key.
 
         The actions are those of the EBS user guide ("Permissions for EBS encryption") and of the EC2 Auto Scaling user
         guide ("Required AWS KMS key policy for use with encrypted volumes").
@@ -96,7 +101,7 @@ class Gatekeeper:
         self, service: str, operation: str, parameters: Mapping[str, object], *, source_arn: str = ""
     ) -> bool:
         """
-        Tell whether a service may make a call by itself; a refusal is told.
+        Return whether a service may make a call by itself; a refusal is reported.
 
         The source is known to the called resource alone: that EventBridge tells KMS one when it sends to a queue is
         documented nowhere, and to an encrypted topic it does not (SNS developer guide, "Key management").
@@ -149,3 +154,28 @@ class Gatekeeper:
             role_arn=role,
             user_id=principal.sender_id,
         )
+
+
+def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackResource], folder: Path) -> None:
+    """Write a case's calls (or those of none) with policies, and logical ids that make ARNs of stacks comparable."""
+    document = {"case": case, **_describe(gatekeeper)}
+    document["names"] = {entry.physical_id: entry.logical_id for entry in resources if entry.physical_id}
+    (folder / RIGHTS_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _describe(gatekeeper: Gatekeeper) -> dict[str, Any]:
+    record, state = gatekeeper.record, gatekeeper.state
+    counts = sorted(record.counts().items(), key=lambda entry: (entry[0].kind, entry[0].action, entry[0].resource))
+    return {
+        "account": state.account,
+        "region": state.region,
+        "calls": [call.to_document() | {"count": count} for call, count in counts],
+        "left_out": record.left_out,
+        "denials": dict(record.denials()),
+        "roles": {role: _parse(state.list_identity_policies(role)) for role in state.list_roles()},
+        "resources": _parse(state.list_resource_policies()),
+    }
+
+
+def _parse(policies: Mapping[str, str]) -> dict[str, Any]:
+    return {name: json.loads(text) for name, text in policies.items()}

@@ -1,35 +1,20 @@
-"""Who calls: credentials that the embedded AWS minted, and the principals behind them."""
+"""Principals of calls, and the credentials that the embedded AWS mints for them."""
 
 import threading
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET, Place
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """What signs a request; long-lived credentials have no session token."""
-
-    access_key_id: str
-    secret_access_key: str = field(repr=False)
-    session_token: str = field(repr=False, default="")
+from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET, Credentials, Place
 
 
 @dataclass(frozen=True)
 class Principal:
-    """
-    An identity that signs requests.
-
-    Attributes:
-        kind: `lambda`, `operator` for the rehearsal itself, or the label of an instance.
-        sender_id: What SQS gives as `SenderId`: `<role unique id>:<session name>`.
-        name: Instance id or function name.
-        role_arn: ARN of its role, whose policies decide what it may do; empty for the rehearsal itself.
-    """
+    """An identity that signs requests: an instance, a function, or the rehearsal itself, which has no role."""
 
     kind: str
+    """`lambda`, `operator` for the rehearsal itself, or the label of an instance."""
     sender_id: str
+    """`SenderId` of SQS: `<role unique id>:<session name>`."""
     name: str
     role_arn: str = ""
 
@@ -41,7 +26,7 @@ caller: ContextVar[Principal] = ContextVar("caller", default=OPERATOR)
 
 
 class PrincipalRegistry:
-    """Mints credentials and tells to whom an access key belongs."""
+    """Mints credentials and finds the principal of an access key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

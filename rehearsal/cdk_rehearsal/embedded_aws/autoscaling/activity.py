@@ -3,7 +3,7 @@
 import time
 
 from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, HealthCheck, ScalingGroup, now, stamp
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 
 SHUT_DOWN = "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
@@ -32,12 +32,7 @@ def find_unhealthy(group: ScalingGroup) -> list[GroupInstance]:
 
 
 def grace_left(group: ScalingGroup, entry: GroupInstance) -> float:
-    """
-    Return for how many seconds a failed check of an instance still counts for nothing.
-
-    The grace period begins when the instance enters service. It does not spare an instance that EC2 sees stopped or
-    terminated.
-    """
+    """Return the seconds left of the grace period, which begins in service and spares no stopped instance."""
     if entry.failed_check == "stopped":
         return 0.0
     if entry.in_service_at is None:
@@ -79,13 +74,8 @@ def begin_termination(group: ScalingGroup, instance_id: str, cause: str) -> Acti
     return activity
 
 
-def creation_cause(group: ScalingGroup) -> str:
-    """Return why a new group launches what it wants."""
-    return f"a user request created an AutoScalingGroup changing the desired capacity from 0 to {group.desired}"
-
-
 def name_instance(activity: Activity, instance_id: str) -> None:
-    """Say which instance an activity launches."""
+    """Set the instance that an activity launches."""
     activity.instance_id, activity.description = instance_id, f"Launching a new EC2 instance: {instance_id}"
 
 
@@ -97,17 +87,12 @@ def scale_in_cause(group: ScalingGroup) -> str:
     )
 
 
-def end_well(activity: Activity) -> None:
-    """End an activity with success."""
-    _end(activity, "Successful")
-
-
 def end_badly(activity: Activity, error: LaunchError) -> None:
     """End a launch's activity with the failure that EC2 gave."""
     message = f"{error.message} Launching EC2 instance failed."
     activity.description = f"Launching a new EC2 instance.  Status Reason: {message}"
     activity.status_message = message
-    _end(activity, "Failed")
+    end(activity, "Failed")
 
 
 def cancel_launch(activity: Activity, reason: str) -> None:
@@ -115,12 +100,12 @@ def cancel_launch(activity: Activity, reason: str) -> None:
     activity.status_message = reason
     if reason:
         activity.description += f".  Status Reason: {reason}"
-    _end(activity, "Cancelled")
+    end(activity, "Cancelled")
 
 
 def settle(group: ScalingGroup) -> Verdict | None:
     """
-    Tell whether the new group is complete, as CloudFormation waits for it; None: not yet.
+    Return the outcome of a new group's creation, as CloudFormation waits for it; None while it lasts.
 
     CloudFormation "marks the Auto Scaling group as successful (by setting its status to CREATE_COMPLETE) when the
     desired capacity is reached" (the property's documentation). When it gives up is not documented; groups have
@@ -148,7 +133,8 @@ def _begin(group: ScalingGroup, description: str, cause: str) -> Activity:
     return activity
 
 
-def _end(activity: Activity, status: str) -> None:
+def end(activity: Activity, status: str) -> None:
+    """End an activity with a status of Auto Scaling."""
     activity.status_code = status
     activity.progress = 100
     activity.end_time = now()

@@ -4,17 +4,19 @@ Drives Auto Scaling groups: instances are launched and terminated behind the API
 moto launches within the API call; AWS does not, and everything that forms a cluster lives off the difference.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.autoscaling import activity as scaling_activity
-from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, ScalingGroup, now
+from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, HealthCheck, ScalingGroup, now
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
-from cdk_rehearsal.embedded_aws.autoscaling.pace import JobQueue, ScalingPace
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
+from cdk_rehearsal.embedded_aws.cloud_options import ScalingPace
+from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.observation import Observations
@@ -22,6 +24,50 @@ from cdk_rehearsal.machine import Machine, MachineHost
 
 _LAUNCH_THREADS = 8
 _LAUNCH_SECONDS, _POLL_SECONDS = 60.0, 0.05
+_log = logging.getLogger(__name__)
+
+
+class JobQueue:
+    """Runs jobs when they are due, as many at a time as there are workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._lock = threading.Lock()
+        self._free = threading.Semaphore(workers)
+        self._timers: list[threading.Timer] = []
+        self._closing = False
+
+    def after(self, seconds: float, job: Callable[[], None]) -> None:
+        """Run a job once, a time from now; jobs given after `close` are dropped."""
+        timer = threading.Timer(seconds, self._run, [job])
+        timer.daemon = True
+        with self._lock:
+            if not self._closing:
+                self._timers = [entry for entry in self._timers if entry.is_alive()] + [timer]
+                timer.start()
+
+    def close(self) -> None:
+        """Drop what is not due and wait for what runs."""
+        with self._lock:
+            self._closing = True
+        for timer in self._timers:
+            timer.cancel()
+        for timer in self._timers:
+            timer.join()
+
+    def _run(self, job: Callable[[], None]) -> None:
+        with self._free:
+            if self._closing:
+                return
+            try:
+                job()
+            except Exception:  # noqa: BLE001 - a defect of one job must not end the others
+                _log.exception("a job of the embedded AWS failed")
+
+
+def describe_activities(groups: Iterable[ScalingGroup]) -> list[dict[str, Any]]:
+    """Return the activities of groups in the API's form, newest first; the caller holds the driver's lock."""
+    rows = [activity for group in groups for activity in group.activities]
+    return [entry.to_api() for entry in sorted(rows, key=lambda entry: entry.start_time, reverse=True)]
 
 
 class ScalingDriver:
@@ -51,7 +97,8 @@ class ScalingDriver:
     def add_group(self, group: ScalingGroup) -> None:
         """Take over a new group and begin to launch its instances."""
         with self.lock:
-            group.capacity_cause = scaling_activity.creation_cause(group)
+            change = f"changing the desired capacity from 0 to {group.desired}"
+            group.capacity_cause = f"a user request created an AutoScalingGroup {change}"
             self.groups[group.name] = group
         self.reconcile_soon(group)
 
@@ -95,17 +142,38 @@ class ScalingDriver:
         self.reconcile_soon(group)
         return activity
 
+    def find_instance(self, instance_id: str) -> tuple[ScalingGroup, GroupInstance] | None:
+        """Return an instance with its group; None where no group has it, or terminates it already."""
+        for group in self.groups.values():
+            entry = group.find(instance_id)
+            if entry is not None and entry.lifecycle_state != "Terminating":
+                return group, entry
+        return None
+
+    def fail_instance(self, instance_id: str, check: HealthCheck) -> bool:
+        """Fail a check of EC2 for an instance; return whether a group had it and was not terminating it already."""
+        with self.lock:
+            if found := self.find_instance(instance_id):
+                group, entry = found
+                entry.failed_check = check
+                self.reconcile_soon(group, after=scaling_activity.grace_left(group, entry))
+            return found is not None
+
+    def age_groups(self, seconds: float) -> None:
+        """Date the creation of every group back, by seconds."""
+        with self.lock:
+            for group in self.groups.values():
+                group.created -= timedelta(seconds=seconds)
+
     def settle_group(self, group: ScalingGroup) -> Verdict | None:
-        """Tell whether a new group has reached its desired capacity, as CloudFormation waits for it."""
+        """Return the outcome of a new group's creation, as CloudFormation waits for it; None while it lasts."""
         with self.lock:
             return scaling_activity.settle(group)
 
     def activities(self) -> tuple[dict[str, Any], ...]:
         """Return the activities of all groups in the API's form, newest first; those of deleted groups too."""
         with self.lock:
-            rows = [activity for group in (*self.groups.values(), *self.deleted) for activity in group.activities]
-            rows.sort(key=lambda activity: activity.start_time, reverse=True)
-            return tuple(activity.to_api() for activity in rows)
+            return tuple(describe_activities((*self.groups.values(), *self.deleted)))
 
     def close(self) -> None:
         """End all activity; machines are left to their host."""
@@ -195,7 +263,7 @@ class ScalingDriver:
                 return
             entry.lifecycle_state, entry.in_service_at = "InService", time.monotonic()
             group.failures = 0
-            scaling_activity.end_well(activity)
+            scaling_activity.end(activity, "Successful")
         self._observations.tell("scaling", entry.instance_id, "in service", group=group.name)
         self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH", activity)
         self.reconcile_soon(group)
@@ -232,7 +300,7 @@ class ScalingDriver:
             if entry in group.instances:
                 group.instances.remove(entry)
             if activity.end_time is None:
-                scaling_activity.end_well(activity)
+                scaling_activity.end(activity, "Successful")
         self._observations.tell("scaling", entry.instance_id, "terminated", group=group.name)
         was_cancelled = activity.status_code == "Cancelled"  # then it is the launch that ends here
         event = "autoscaling:EC2_INSTANCE_LAUNCH_ERROR" if was_cancelled else "autoscaling:EC2_INSTANCE_TERMINATE"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 LifecycleState = Literal["Pending", "InService", "Terminating"]
 HealthStatus = Literal["Healthy", "Unhealthy"]
 HealthCheck = Literal["stopped", "impaired", "user"]
-"""What found an instance unhealthy: EC2's look at its state, EC2's status checks, or `SetInstanceHealth`."""
+"""Check that an instance failed: of its state, EC2's status checks, or `SetInstanceHealth`."""
 PROCESSES = (
     "Launch",
     "Terminate",
@@ -52,7 +52,7 @@ class Activity:
 
     @property
     def is_failed_launch(self) -> bool:
-        """Whether it was a launch that came to nothing for a reason of EC2's."""
+        """True for a launch that failed for a reason of EC2's."""
         return self.status_code in ("Failed", "Cancelled") and bool(self.status_message)
 
     def to_api(self) -> dict[str, Any]:
@@ -77,14 +77,7 @@ class Activity:
 
 @dataclass
 class GroupInstance:
-    """
-    An instance as its group sees it.
-
-    Attributes:
-        failed_check: The check that it fails, None while it passes them all; its group may not have looked yet.
-        launch: The activity that launched it.
-        in_service_at: Monotonic time at which it entered service, None before.
-    """
+    """An instance of a group; `failed_check` is None while it passes all, `in_service_at` monotonic time or None."""
 
     instance_id: str
     instance_type: str
@@ -97,6 +90,17 @@ class GroupInstance:
     launch: Activity | None = None
     in_service_at: float | None = None
 
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form, without the launch template."""
+        return {
+            "InstanceId": self.instance_id,
+            "InstanceType": self.instance_type,
+            "AvailabilityZone": self.zone,
+            "LifecycleState": self.lifecycle_state,
+            "HealthStatus": self.health_status,
+            "ProtectedFromScaleIn": self.protected,
+        }
+
 
 @dataclass(frozen=True)
 class GroupTag:
@@ -106,22 +110,15 @@ class GroupTag:
     value: str
     propagate: bool
 
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form, without the group."""
+        own = {"Key": self.key, "Value": self.value, "PropagateAtLaunch": self.propagate}
+        return {"ResourceType": "auto-scaling-group", **own}
+
 
 @dataclass
 class ScalingGroup:
-    """
-    The state of a group; the driver's lock guards it.
-
-    Attributes:
-        awaited: Instances in service that complete the resource of a new group.
-        pending_launches: Launches under way that have no instance yet.
-        attempts: Launches begun so far.
-        replacements: Unhealthy instances whose replacement was not launched yet.
-        failures: Launches that failed in a row.
-        retry_at: Monotonic time before which no launch is tried.
-        notifications: Topic ARN -> notification types, empty until they are set.
-        deleting: Whether the group is being deleted.
-    """
+    """State of a group; the driver's lock guards it."""
 
     name: str
     arn: str
@@ -144,13 +141,13 @@ class ScalingGroup:
     instances: list[GroupInstance] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
     suspended: dict[str, str] = field(default_factory=dict)
-    notifications: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    awaited: int = 0
-    pending_launches: int = 0
+    notifications: dict[str, tuple[str, ...]] = field(default_factory=dict)  # topic ARN -> types, once they are set
+    awaited: int = 0  # instances in service that complete the resource of a new group
+    pending_launches: int = 0  # without an instance yet
     attempts: int = 0
-    replacements: int = 0
-    failures: int = 0
-    retry_at: float = 0.0
+    replacements: int = 0  # unhealthy instances whose replacement was not launched yet
+    failures: int = 0  # launches that failed in a row
+    retry_at: float = 0.0  # monotonic time before which no launch is tried
     deleting: bool = False
     capacity_cause: str = ""
 
@@ -174,7 +171,7 @@ class ScalingGroup:
         return next((entry for entry in self.instances if entry.instance_id == instance_id), None)
 
     def choose_victims(self, count: int) -> list[GroupInstance]:
-        """Choose whom a scale-in terminates, by the first termination policy; protected instances are spared."""
+        """Return the instances that a scale-in terminates, by the first termination policy; not the protected ones."""
         newest_first = "NewestInstance" in self.termination_policies[:1]
         candidates = [entry for entry in self.active if not entry.protected]
         return sorted(candidates, key=lambda entry: entry.launched, reverse=newest_first)[:count]
@@ -199,14 +196,14 @@ class ScalingGroup:
             "TargetGroupARNs": [],
             "HealthCheckType": self.health_check_type,
             "HealthCheckGracePeriod": self.health_check_grace_period,
-            "Instances": [_instance_to_api(entry, template) for entry in self.instances],
+            "Instances": [entry.to_api() | {"LaunchTemplate": template} for entry in self.instances],
             "CreatedTime": self.created,
             "SuspendedProcesses": [
                 {"ProcessName": process, "SuspensionReason": reason} for process, reason in self.suspended.items()
             ],
             "VPCZoneIdentifier": ",".join(self.subnet_ids),
             "EnabledMetrics": [],
-            "Tags": [_tag_to_api(self.name, tag) for tag in self.tags],
+            "Tags": [tag.to_api() | {"ResourceId": self.name} for tag in self.tags],
             "TerminationPolicies": list(self.termination_policies),
             "NewInstancesProtectedFromScaleIn": self.protect_new_instances,
         }
@@ -215,25 +212,3 @@ class ScalingGroup:
         if self.deleting:
             document["Status"] = "Delete in progress"
         return document
-
-
-def _tag_to_api(group: str, tag: GroupTag) -> dict[str, Any]:
-    return {
-        "ResourceId": group,
-        "ResourceType": "auto-scaling-group",
-        "Key": tag.key,
-        "Value": tag.value,
-        "PropagateAtLaunch": tag.propagate,
-    }
-
-
-def _instance_to_api(entry: GroupInstance, template: dict[str, str]) -> dict[str, Any]:
-    return {
-        "InstanceId": entry.instance_id,
-        "InstanceType": entry.instance_type,
-        "AvailabilityZone": entry.zone,
-        "LifecycleState": entry.lifecycle_state,
-        "HealthStatus": entry.health_status,
-        "LaunchTemplate": template,
-        "ProtectedFromScaleIn": entry.protected,
-    }

@@ -17,31 +17,23 @@ _SUBJECTS = {
     "autoscaling:TEST_NOTIFICATION": "test notification",
 }
 NOTIFICATION_TYPES = tuple(_SUBJECTS)
-Admission = Callable[[str], bool]
-"""Tells whether a message may be published to a topic, given by its ARN."""
 
 
 class GroupNotifications:
     """
-    Publishes to the topics that a group has at that moment.
+    Publishes to the topics that a group has at that moment; `lost` loses every message, as best effort may.
 
-    Args:
-        place: Where the topics are.
-        observations: Where messages are told.
-        lost: Whether every message is lost, as best-effort delivery may.
-
-    Attributes:
-        admits: Tells whether a topic and its key let Auto Scaling publish; nothing is said to Auto Scaling where not.
+    `admits` decides whether a topic and its key let Auto Scaling publish, which does not learn of a refusal.
     """
 
     def __init__(self, place: Place, observations: Observations, *, lost: bool = False) -> None:
         self._place = place
         self._observations = observations
         self._lost = lost
-        self.admits: Admission = lambda _: True
+        self.admits: Callable[[str], bool] = lambda _: True
 
     def publish(self, group: ScalingGroup, event: str, activity: Activity) -> None:
-        """Tell the group's topics how an activity ended."""
+        """Publish the end of an activity."""
         subnet, zone = (list(group.subnet_ids) or [""])[0], (list(group.zones) or [""])[0]
         message = {
             "Progress": activity.progress,
@@ -69,23 +61,18 @@ class GroupNotifications:
                 self._send(topic, group, event, message)
 
     def set_topics(self, group: ScalingGroup, topics: Mapping[str, tuple[str, ...]]) -> None:
-        """Set a group's notifications; from now on its topics are told, and each gets a test message."""
+        """Set a group's notifications, and publish a test message to each of its topics."""
         group.notifications = dict(topics)
-        for topic in topics:
-            self.test(group, topic)
-
-    def test(self, group: ScalingGroup, topic: str) -> None:
-        """Send the message that follows the set-up of notifications."""
         message = {
             "AccountId": self._place.account,
-            "RequestId": str(uuid.uuid4()),
             "AutoScalingGroupARN": group.arn,
             "AutoScalingGroupName": group.name,
             "Service": "AWS Auto Scaling",
             "Event": "autoscaling:TEST_NOTIFICATION",
             "Time": stamp(now()),
         }
-        self._send(topic, group, "autoscaling:TEST_NOTIFICATION", message)
+        for topic in topics:
+            self._send(topic, group, message["Event"], message | {"RequestId": str(uuid.uuid4())})
 
     def _send(self, topic: str, group: ScalingGroup, event: str, message: dict[str, Any]) -> None:
         self._observations.tell("message", group.name, event + (" (lost)" if self._lost else ""), message=message)

@@ -1,4 +1,4 @@
-"""What the creators of resources work with, and what they give back."""
+"""Orders to create resources, and the resources that creators return."""
 
 import secrets
 import string
@@ -6,38 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
-from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
-from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import CustomResources
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict, WaitConditionHandles
-from cdk_rehearsal.embedded_aws.dashboards import MetricCheck
-from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
-from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
-from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
-from cdk_rehearsal.embedded_aws.place import Place
-
-
-@dataclass(frozen=True)
-class Services:
-    """The parts of the embedded AWS that resources are made with."""
-
-    place: Place
-    principals: PrincipalRegistry
-    images: ImageCatalogue
-    launcher: InstanceLauncher
-    scaling: ScalingDriver
-    functions: FunctionRunner
-    schedule: Schedule
-    bus: EventBus
-    handles: WaitConditionHandles
-    custom_resources: CustomResources
-    gatekeeper: Gatekeeper
-    waits_for_desired: bool
-    check_metric: MetricCheck
-    disturbance: MessageDisturbance | None = None
+from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
+from cdk_rehearsal.embedded_aws.services import Services
 
 
 class Properties(Mapping[str, Any]):
@@ -59,7 +29,7 @@ class Properties(Mapping[str, Any]):
 
     @property
     def unread(self) -> frozenset[str]:
-        """Properties that the template gives and nobody has asked for."""
+        """Properties that the template gives and no creator has read."""
         return frozenset(self._values) - self._read
 
     def select(self, *names: str, **renamed: str) -> dict[str, Any]:
@@ -77,6 +47,7 @@ class Creation:
     stack_name: str
     stack_arn: str
     services: Services
+    resource_type: str = ""
 
     def client(self, service: str) -> Any:
         """Return the operator's client of a service."""
@@ -102,14 +73,12 @@ class Creation:
 @dataclass(frozen=True)
 class Created:
     """
-    A created resource.
+    A created resource: what `Ref` and `Fn::GetAtt` return; a function among the attributes is called at each use.
 
     Attributes:
-        physical_id: What `Ref` gives.
-        attributes: What `Fn::GetAtt` gives; a function is called at each use.
-        settle: Tells how the creation ended, None while it goes on. Default: it has ended well.
-        delete: Undoes the creation on a rollback. Default: it is left to the end of the lab.
-        update: Takes new and old properties and returns how the update ended. Default: the rehearsal cannot update it.
+        settle: Returns the outcome of the creation, None while it lasts. Default: it has succeeded.
+        delete: Undoes the creation; raises ClientError or RuntimeError where it cannot. Default: it ends with the lab.
+        update: Takes new and old properties and returns the outcome. Default: the rehearsal cannot update it.
     """
 
     physical_id: str

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 from cdk_rehearsal.errors import AssemblyError
 
 NO_VALUE = object()
-"""What `Ref: AWS::NoValue` gives: the property is as if it were not there."""
+"""Value of `Ref: AWS::NoValue`, which leaves the property out."""
 _SUBSTITUTION = re.compile(r"\$\{(!?)([^}]*)\}")
 _DYNAMIC_REFERENCE = re.compile(r"\{\{resolve:([^}]*)\}\}")
 
 
 class Scope(Protocol):
-    """Where names of a template get their values from."""
+    """Values of the names of a template."""
 
     def ref(self, name: str) -> Any:
         """Return the value of a parameter, pseudo parameter or resource."""
@@ -65,7 +65,7 @@ def find_functions(value: Any) -> set[str]:
 
 
 def is_implemented(function: str) -> bool:
-    """Tell whether an intrinsic function is implemented."""
+    """Return whether an intrinsic function is implemented."""
     return function in _FUNCTIONS
 
 
@@ -97,18 +97,6 @@ def _split_sub(argument: Any) -> tuple[str, Mapping[str, Any]]:
     return (argument, {}) if isinstance(argument, str) else (argument[0], argument[1])
 
 
-def _ref(argument: Any, scope: Scope) -> Any:
-    return NO_VALUE if argument == "AWS::NoValue" else scope.ref(str(argument))
-
-
-def _get_att(argument: Any, scope: Scope) -> Any:
-    return scope.attribute(*_split_attribute(argument))
-
-
-def _join(argument: Any, scope: Scope) -> str:
-    return str(argument[0]).join(_text(entry) for entry in evaluate(argument[1], scope))
-
-
 def _sub(argument: Any, scope: Scope) -> str:
     text, extra = _split_sub(argument)
 
@@ -130,14 +118,6 @@ def _select(argument: Any, scope: Scope) -> Any:
     return values[index]
 
 
-def _split(argument: Any, scope: Scope) -> list[str]:
-    return str(evaluate(argument[1], scope)).split(argument[0])
-
-
-def _if(argument: Any, scope: Scope) -> Any:
-    return evaluate(argument[1] if scope.condition(argument[0]) else argument[2], scope)
-
-
 def _find_in_map(argument: Any, scope: Scope) -> Any:
     name, first, second = (str(evaluate(entry, scope)) for entry in argument)
     return scope.mapping(name, first, second)
@@ -154,13 +134,13 @@ def _text(value: Any) -> str:
 
 
 _FUNCTIONS: dict[str, Callable[[Any, Scope], Any]] = {
-    "Ref": _ref,
-    "Fn::GetAtt": _get_att,
-    "Fn::Join": _join,
+    "Ref": lambda argument, scope: NO_VALUE if argument == "AWS::NoValue" else scope.ref(str(argument)),
+    "Fn::GetAtt": lambda argument, scope: scope.attribute(*_split_attribute(argument)),
+    "Fn::Join": lambda argument, scope: str(argument[0]).join(map(_text, evaluate(argument[1], scope))),
     "Fn::Sub": _sub,
     "Fn::Select": _select,
-    "Fn::Split": _split,
-    "Fn::If": _if,
+    "Fn::Split": lambda argument, scope: str(evaluate(argument[1], scope)).split(argument[0]),
+    "Fn::If": lambda argument, scope: evaluate(argument[1 if scope.condition(argument[0]) else 2], scope),
     "Fn::FindInMap": _find_in_map,
     "Fn::Cidr": _cidr,
     "Fn::GetAZs": lambda argument, scope: scope.zones(str(evaluate(argument, scope) or "")),

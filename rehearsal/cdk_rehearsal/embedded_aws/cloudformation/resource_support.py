@@ -11,19 +11,10 @@ import tomllib
 from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_functions, find_references, is_implemented
 from cdk_rehearsal.errors import UnsupportedError
 
-_SECTIONS = frozenset(
-    {
-        "AWSTemplateFormatVersion",
-        "Description",
-        "Metadata",
-        "Parameters",
-        "Rules",
-        "Mappings",
-        "Conditions",
-        "Resources",
-        "Outputs",
-    }
-)
+_SECTIONS = {
+    *("AWSTemplateFormatVersion", "Description", "Metadata", "Parameters", "Rules", "Mappings", "Conditions"),
+    *("Resources", "Outputs"),
+}
 _RESOURCE_KEYS = {
     "Type": "",
     "Properties": "",
@@ -44,7 +35,7 @@ _ALL = "*"
 
 @dataclass(frozen=True)
 class TypeSupport:
-    """What the rehearsal does with one resource type; see the table's own head."""
+    """Support of one resource type; the head of the table explains the columns."""
 
     acts: tuple[str, ...]
     without_effect: Mapping[str, str] = field(default_factory=dict)
@@ -64,38 +55,24 @@ _SIGNALLED = ("AWS::AutoScaling::AutoScalingGroup",)
 """Types whose creation policy acts."""
 
 
-class _Table(dict[str, TypeSupport]):
-    """The table by type; every `Custom::*` has the row of a custom resource."""
-
-    def __missing__(self, resource_type: str) -> TypeSupport:
-        if resource_type.startswith("Custom::"):
-            return self[CUSTOM_RESOURCE]
-        raise KeyError(resource_type)
-
-
 @lru_cache(maxsize=1)
 def load_support() -> Mapping[str, TypeSupport]:
     """Return the table, by resource type."""
     document = tomllib.loads(Path(__file__).with_name("resource_support.toml").read_text())
-    return _Table(
-        (
-            name,
-            TypeSupport(
-                acts=tuple(row.get("acts", ())),
-                without_effect=row.get("without_effect", {}),
-                attributes=frozenset(row.get("attributes", ())),
-                values={path: tuple(values) for path, values in row.get("values", {}).items()},
-            ),
+    return {
+        name: TypeSupport(
+            acts=tuple(row.get("acts", ())),
+            without_effect=row.get("without_effect", {}),
+            attributes=frozenset(row.get("attributes", ())),
+            values={path: tuple(values) for path, values in row.get("values", {}).items()},
         )
         for name, row in document.items()
-    )
+    }
 
 
-def _find_support(resource_type: str) -> TypeSupport | None:
-    try:
-        return load_support()[resource_type]
-    except KeyError:
-        return None
+def find_row(resource_type: str) -> str:
+    """Return the type under which the tables have a resource type: every `Custom::*` is a custom resource."""
+    return CUSTOM_RESOURCE if resource_type.startswith("Custom::") else resource_type
 
 
 def require_support(template: Mapping[str, Any]) -> None:
@@ -122,7 +99,7 @@ def _find_gaps(template: Mapping[str, Any]) -> Iterator[str]:
 
 def _find_resource_gaps(logical_id: str, resource: Mapping[str, Any]) -> Iterator[str]:
     kind = str(resource.get("Type"))
-    support = _find_support(kind)
+    support = load_support().get(find_row(kind))
     if support is None:
         yield f"{logical_id}: type {kind}"
         return
@@ -184,6 +161,6 @@ def _find_reference_gaps(template: Mapping[str, Any]) -> Iterator[str]:
         if name not in resources:
             yield f"reference to {name}, which the template does not define"
             continue
-        support = _find_support(str(resources[name].get("Type")))
+        support = load_support().get(find_row(str(resources[name].get("Type"))))
         if attribute and support is not None and support.attributes.isdisjoint({attribute, _ALL}):
             yield f"{name}: {resources[name]['Type']} attribute Fn::GetAtt {attribute}"

@@ -16,14 +16,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Properties, Services
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import load_support
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Properties
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import find_row, load_support
+from cdk_rehearsal.embedded_aws.cloudformation.signals import ResourceSignals, Verdict
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
-from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate, ResourceValues
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import ResourceSignals, Verdict
+from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
-from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.resources import CREATORS
+from cdk_rehearsal.embedded_aws.services import Services
 
 _STACK_TYPE = "AWS::CloudFormation::Stack"
 _SETTLE_SECONDS = 0.1
@@ -33,47 +33,32 @@ _KEPT_BY_DELETION = (*_KEPT_BY_ROLLBACK, "RetainExceptOnCreate")
 
 
 class Stack:
-    """
-    A stack that is being created in a thread of its own.
+    """A stack that is created, updated and deleted in a thread of its own."""
 
-    Args:
-        name: Name of the stack.
-        arn: ARN of the stack.
-        template: What it is created from.
-        services: What its resources are made with.
-        observations: Where its events are told.
-    """
-
-    def __init__(
-        self, name: str, arn: str, template: BoundTemplate, services: Services, observations: Observations
-    ) -> None:
+    def __init__(self, name: str, arn: str, template: BoundTemplate, services: Services) -> None:
         self.name = name
         self.arn = arn
         self.created_at = datetime.now(timezone.utc)
-        self.status = "CREATE_IN_PROGRESS"
-        self.reason = ""
+        self.status = self.reason = ""
         self.description = template.description
         self.outputs: Mapping[str, str] = {}
         self._template = template
         self._services = services
-        self._observations = observations
         self._lock = threading.Lock()
         self._events: list[StackEvent] = []
         self._resources: dict[str, StackResource] = {}
-        self._deleters: dict[str, Callable[[], None]] = {}
-        self._updaters: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Verdict]] = {}
+        self._begun: dict[str, Created] = {}
         self._signals: dict[str, ResourceSignals] = {}
         self._closing = threading.Event()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"stack-{name}", daemon=True)
+        self._thread = threading.Thread()
 
     def start(self) -> None:
         """Begin to create the resources."""
-        self._tell(self.name, self.arn, _STACK_TYPE, "CREATE_IN_PROGRESS", "User Initiated")
-        self._thread.start()
+        self._begin("CREATE_IN_PROGRESS", self._run)
 
     def join(self, seconds: float) -> bool:
-        """Wait until the creation or its rollback has ended, a time at most; tell whether it has."""
+        """Wait for the end of the creation or its rollback, up to a time in seconds; return whether it has ended."""
         return self._ended.wait(seconds)
 
     def close(self) -> None:
@@ -91,30 +76,22 @@ class Stack:
 
     def update(self, resources: Mapping[str, Mapping[str, Any]]) -> None:
         """
-        Begin to update the resources whose properties differ.
+        Begin to update the resources that differ in a new template.
 
-        Args:
-            resources: Those of the new template.
-
-        Raises:
-            ValueError: The stack is not complete, or something else than a custom resource differs.
+        Raise ValueError where the stack is not complete, or something else than a custom resource differs.
         """
         if self.status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"):
             raise ValueError(f"Stack:{self.arn} is in {self.status} state and can not be updated.")
         before, self._template.resources = self._template.resources, dict(resources)
         changed = [name for name in self._template.resources if self._template.resources[name] != before.get(name)]
-        if foreign := sorted((before.keys() ^ resources.keys()) | (set(changed) - self._updaters.keys())):
+        fixed = {name for name in changed if name not in self._begun or self._begun[name].update is None}
+        if foreign := sorted((before.keys() ^ resources.keys()) | fixed):
             self._template.resources = before
             raise ValueError(f"the rehearsal updates custom resources alone, got changes of {', '.join(foreign)}")
         self._begin("UPDATE_IN_PROGRESS", partial(self._update, before, changed))
 
     def signal(self, logical_id: str, unique_id: str, status: str) -> None:
-        """
-        Take a signal for a resource that is being created.
-
-        Raises:
-            ValueError: The resource waits for none, or the status is not one of the API's.
-        """
+        """Take a signal for a resource; raise ValueError where it waits for none, or for a status that is not AWS's."""
         entry = self._resources.get(logical_id)
         if logical_id not in self._signals or entry is None or entry.status != "CREATE_IN_PROGRESS":
             raise ValueError(f"Resource {logical_id} of stack {self.name} does not wait for signals")
@@ -158,15 +135,15 @@ class Stack:
                     return self._roll_back(name, settling)
                 settling[name] = created
             for name in tuple(settling):
-                verdict = settling[name].settle
-                outcome = verdict() if verdict else Verdict()
-                if outcome is None:
+                settle = settling[name].settle
+                verdict = settle() if settle else Verdict()
+                if verdict is None:
                     continue
-                created = settling.pop(name)
-                if outcome.reason:
-                    self._note(name, created.physical_id, "CREATE_FAILED", outcome.reason)
+                created = _rename(settling.pop(name), verdict)
+                if verdict.reason:
+                    self._note(name, created.physical_id, "CREATE_FAILED", verdict.reason)
                     return self._roll_back(name, settling)
-                self._template.created[name] = ResourceValues(created.physical_id, created.attributes)
+                self._template.created[name] = created
                 self._note(name, created.physical_id, "CREATE_COMPLETE")
             if settling and not ready:
                 self._closing.wait(_SETTLE_SECONDS)
@@ -179,7 +156,8 @@ class Stack:
         self._note(name, "", "CREATE_IN_PROGRESS")
         try:
             properties = Properties(self._template.properties(name))
-            created = CREATORS[resource_type](Creation(name, properties, self.name, self.arn, self._services))
+            creation = Creation(name, properties, self.name, self.arn, self._services, resource_type)
+            created = CREATORS[find_row(resource_type)](creation)
             _require_all_read(resource_type, properties)
         except (ClientError, LaunchError, ValueError, KeyError, RuntimeError) as error:
             self._note(name, "", "CREATE_FAILED", f"{error}" or type(error).__name__)
@@ -190,10 +168,7 @@ class Stack:
         if policy := self._template.resources[name].get("CreationPolicy"):
             self._signals[name] = ResourceSignals(self._template.evaluate(policy))
             created = replace(created, settle=_settle_both(created.settle, self._signals[name].settle))
-        if created.delete is not None:
-            self._deleters[name] = created.delete
-        if created.update is not None:
-            self._updaters[name] = created.update
+        self._begun[name] = created
         if created.settle is not None:
             self._note(name, created.physical_id, "CREATE_IN_PROGRESS", "Resource creation Initiated")
         return created
@@ -241,13 +216,16 @@ class Stack:
         return "UPDATE_ROLLBACK_FAILED" if failed else "UPDATE_ROLLBACK_COMPLETE"
 
     def _change(self, name: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> str:
-        """Let a resource's function change it; return why it could not, empty when it could."""
-        physical_id = self._resources[name].physical_id
-        self._note(name, physical_id, "UPDATE_IN_PROGRESS")
+        """Update a resource; return why that failed, empty when it did not."""
+        created = self._template.created[name]
+        self._note(name, created.physical_id, "UPDATE_IN_PROGRESS")
         properties = (self._template.evaluate(resource.get("Properties", {})) for resource in (new, old))
-        reason = self._updaters[name](*properties).reason
-        self._note(name, physical_id, "UPDATE_FAILED" if reason else "UPDATE_COMPLETE", reason)
-        return reason
+        assert created.update is not None
+        verdict = created.update(*properties)
+        if not verdict.reason:
+            created = self._template.created[name] = _rename(created, verdict)
+        self._note(name, created.physical_id, "UPDATE_FAILED" if verdict.reason else "UPDATE_COMPLETE", verdict.reason)
+        return verdict.reason
 
     def _remove(self, kept: Collection[str]) -> str:
         """Delete what is there, the last that was made first; return what could not be deleted, empty when all went."""
@@ -265,14 +243,16 @@ class Stack:
 
     def _undo(self, name: str, physical_id: str, kept: Collection[str]) -> bool:
         policy = self._template.resources[name].get("DeletionPolicy")
+        begun = self._begun.get(name)
         if policy in kept:
             self._note(name, physical_id, "DELETE_SKIPPED", f"DeletionPolicy is {policy}")
-        elif name in self._deleters:
+        elif begun is not None and begun.delete is not None:
             self._note(name, physical_id, "DELETE_IN_PROGRESS")
             try:
-                self._deleters[name]()
-            except ClientError as error:
-                self._note(name, physical_id, "DELETE_FAILED", _word_failure(error))
+                begun.delete()
+            except (ClientError, RuntimeError) as error:
+                reason = _word_failure(error) if isinstance(error, ClientError) else f"{error}"
+                self._note(name, physical_id, "DELETE_FAILED", reason)
                 return False
             self._note(name, physical_id, "DELETE_COMPLETE")
         else:
@@ -295,7 +275,7 @@ class Stack:
         with self._lock:
             self._events.append(event)
         text = f"{name} {status}" + (f": {reason}" if reason else "")
-        self._observations.tell("stack", name, text, event=event)
+        self._services.observations.tell("stack", name, text, event=event)
 
 
 def _settle_both(
@@ -308,15 +288,19 @@ def _settle_both(
     return settle
 
 
+def _rename(created: Created, verdict: Verdict) -> Created:
+    return replace(created, physical_id=verdict.physical_id or created.physical_id)
+
+
 def _word_failure(error: ClientError) -> str:
-    """Say why a service refused a deletion, as the provider of a resource type says it."""
+    """Return a refusal of a deletion in the words of a resource type's provider."""
     message = error.response["Error"]["Message"]
     return f'Resource handler returned message: "{message}" (HandlerErrorCode: InvalidRequest)'
 
 
 def _require_all_read(resource_type: str, properties: Properties) -> None:
-    """Make sure that the support table told the truth: what a creator does not read is listed as without effect."""
-    excused = {path.partition(".")[0] for path in load_support()[resource_type].without_effect}
+    """Raise RuntimeError for a property that the support table lists as acted upon, and that the creator ignored."""
+    excused = {path.partition(".")[0] for path in load_support()[find_row(resource_type)].without_effect}
     forgotten = properties.unread - excused
     if forgotten:
         raise RuntimeError(f"the rehearsal lists {sorted(forgotten)} of {resource_type} as acted upon, and ignored it")

@@ -1,4 +1,4 @@
-"""What a stack says of itself: its events, its resources, and how it stands."""
+"""Events, resources and outcome of a stack."""
 
 import time
 import uuid
@@ -8,42 +8,28 @@ from datetime import datetime, timezone
 
 
 @dataclass(frozen=True)
-class StackEvent:
-    """An event of a stack; `at` is monotonic time in seconds, `reason` empty without one."""
+class StackResource:
+    """A resource of a stack and its state; the reason is empty without one."""
 
     logical_id: str
     physical_id: str
     resource_type: str
     status: str
     reason: str
+
+
+@dataclass(frozen=True)
+class StackEvent(StackResource):
+    """An event of a stack, or of a resource in a state; `at` is monotonic time in seconds."""
+
     at: float = field(default_factory=time.monotonic)
     timestamp: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     event_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 @dataclass(frozen=True)
-class StackResource:
-    """A resource of a stack and its state."""
-
-    logical_id: str
-    physical_id: str
-    resource_type: str
-    status: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class StackOutcome:
-    """
-    How a stack stands, or ended.
-
-    Attributes:
-        status: Its status.
-        reason: Reason of the first failure; empty without one.
-        resources: Its resources.
-        outputs: Its outputs; empty until it is complete.
-        events: Its events, oldest first.
-    """
+    """State of a stack: the reason of its first failure or none, outputs once it is complete, events oldest first."""
 
     status: str
     reason: str

@@ -1,27 +1,19 @@
 """A CloudFormation template with its parameters bound: conditions, references and the order of its resources."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Services
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created
 from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
+from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import AssemblyError
 
 BOOTSTRAP_VERSION = "28"
 """Version that a fresh `cdk bootstrap` leaves behind (aws-cdk 2.1148)."""
 _SSM_TYPE = "AWS::SSM::Parameter::Value<"
-
-
-@dataclass(frozen=True)
-class ResourceValues:
-    """What a created resource gives to references: its physical id and its attributes."""
-
-    physical_id: str
-    attributes: Mapping[str, Any | Callable[[], Any]] = field(default_factory=dict)
 
 
 class BoundTemplate:
@@ -39,7 +31,7 @@ class BoundTemplate:
         self._template = template
         self._place = place = services.place
         self._images = services.images
-        self.created: dict[str, ResourceValues] = {}
+        self.created = dict[str, Created]()
         self.description = str(template.get("Description", ""))
         self._values: dict[str, Any] = {
             "AWS::AccountId": place.account,
@@ -166,9 +158,8 @@ class BoundTemplate:
         for name, rule in self._template.get("Rules", {}).items():
             for assertion in rule["Assertions"]:
                 if not _holds(assertion["Assert"], self):
-                    raise AssemblyError(
-                        f"rule {name} failed: {assertion.get('AssertDescription', json.dumps(assertion))}"
-                    )
+                    why = assertion.get("AssertDescription", json.dumps(assertion))
+                    raise AssemblyError(f"rule {name} failed: {why}")
 
 
 def _holds(assertion: Any, scope: BoundTemplate) -> bool:

@@ -1,4 +1,4 @@
-"""Machine images: public SSM parameters that name them, the login user of each, and what is on it."""
+"""Machine images: public SSM parameters that name them, with their login users and parts."""
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -33,7 +33,19 @@ class ImageCatalogue:
             raise AssemblyError(f"image parameter must be a public one that the rehearsal knows, got {name!r}")
         image_id = str(existing[-1].value) if existing else str(self._ec2.register_image(name=name).id)
         if not existing:
-            self._ssm._parameters[name].append(self._parameter(name, image_id))  # noqa: SLF001
+            parameter = Parameter(  # type: ignore[abstract]
+                account_id=self._place.account,
+                name=name,
+                value=image_id,
+                parameter_type="String",
+                description=None,
+                allowed_pattern=None,
+                keyid=None,
+                last_modified_date=datetime.now(timezone.utc),
+                version=1,
+                data_type="aws:ec2:image",
+            )
+            self._ssm._parameters[name].append(parameter)  # noqa: SLF001
         self.admit(image_id)
         self._users[image_id] = user
         self._parts[image_id] = find_parts(name)
@@ -49,19 +61,5 @@ class ImageCatalogue:
         return self._users.get(image_id, _UNKNOWN_IMAGE_USER)
 
     def parts(self, image_id: str) -> frozenset[ImagePart]:
-        """Return what an image has beyond what all images have; of the user's own images nothing is known."""
+        """Return the parts of an image beyond those of all images; none are known of the user's own images."""
         return self._parts.get(image_id, frozenset())
-
-    def _parameter(self, name: str, image_id: str) -> Parameter:
-        return Parameter(  # type: ignore[abstract]
-            account_id=self._place.account,
-            name=name,
-            value=image_id,
-            parameter_type="String",
-            description=None,
-            allowed_pattern=None,
-            keyid=None,
-            last_modified_date=datetime.now(timezone.utc),
-            version=1,
-            data_type="aws:ec2:image",
-        )

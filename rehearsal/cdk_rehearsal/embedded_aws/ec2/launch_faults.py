@@ -50,7 +50,7 @@ class LaunchFault:
     Attributes:
         code: EC2's error code, with which it refuses the launch; or, with `Client.` or `Server.` before it, the reason
             for which it ends the instance before that is in service.
-        tags: Tags that the group has, key -> value. Default: any.
+        tags: Tags of the group, key -> value. Default: any.
         group: Name of the group. Default: any.
         ordinals: Which launch attempts of a group fail, counted from 1. Default: every one from `from_ordinal` on.
         from_ordinal: First attempt that fails. Default: 1.
@@ -73,17 +73,17 @@ class LaunchFault:
 
     @property
     def ends_instance(self) -> bool:
-        """Whether EC2 takes the order, and ends the instance before it is in service."""
+        """True where EC2 accepts the launch, and ends the instance before it is in service."""
         return self.code.startswith(_STATE_REASONS)
 
     def strikes(self, *, tags: Mapping[str, str], group: str, ordinal: int) -> bool:
-        """Tell whether this launch attempt fails."""
+        """Return whether this launch attempt fails."""
         if self.at_creation or not self.concerns(tags=tags, group=group):
             return False
         return ordinal >= self.from_ordinal and (self.ordinals is None or ordinal in self.ordinals)
 
     def concerns(self, *, tags: Mapping[str, str], group: str) -> bool:
-        """Tell whether it is about a group."""
+        """Return whether it is about a group."""
         return self.tags.items() <= tags.items() and self.group in (None, group)
 
     def to_error(self, *, instance_type: str, zone: str) -> LaunchError:

@@ -15,7 +15,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
 from cdk_rehearsal.embedded_aws.file_systems import LustreFileSystems, find_access_points, find_mount_targets
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.place import Credentials, Place
 from cdk_rehearsal.machine import Machine
 
 _METADATA_KEY = re.compile(r"[0-9a-zA-Z\-_+=,.@:]{1,255}")
@@ -61,13 +61,7 @@ class _Subnet:
 
 
 class InstanceLauncher:
-    """
-    Launches instances.
-
-    Attributes:
-        lustre: The file systems that instances find beside EFS.
-        admits_volume: Tells whether Auto Scaling may make a volume with a key, given by its ARN.
-    """
+    """Launches instances; `admits_volume` decides whether Auto Scaling may make a volume with a key, by its ARN."""
 
     def __init__(
         self,
@@ -145,23 +139,21 @@ class InstanceLauncher:
         )
 
     def _choose_subnet(self, group: ScalingGroup) -> _Subnet:
-        answer = self._place.client("ec2").describe_subnets(SubnetIds=list(group.subnet_ids))["Subnets"]
+        ec2 = self._place.client("ec2")
+        answer = ec2.describe_subnets(SubnetIds=list(group.subnet_ids))["Subnets"]
         counts = {entry["SubnetId"]: 0 for entry in answer}
         for instance in group.active:
             for entry in answer:
                 counts[entry["SubnetId"]] += entry["AvailabilityZone"] == instance.zone
         chosen = min(answer, key=lambda entry: counts[entry["SubnetId"]])
+        vpc = ec2.describe_vpcs(VpcIds=[chosen["VpcId"]])["Vpcs"][0]
         return _Subnet(
             chosen["SubnetId"],
             chosen["AvailabilityZone"],
             ipaddress.IPv4Network(chosen["CidrBlock"]),
             bool(chosen.get("MapPublicIpOnLaunch")),
-            self._find_vpc_networks(chosen["VpcId"]),
+            tuple(entry["CidrBlock"] for entry in vpc["CidrBlockAssociationSet"]),
         )
-
-    def _find_vpc_networks(self, vpc_id: str) -> tuple[str, ...]:
-        vpc = self._place.client("ec2").describe_vpcs(VpcIds=[vpc_id])["Vpcs"][0]
-        return tuple(entry["CidrBlock"] for entry in vpc["CidrBlockAssociationSet"])
 
     def _run(self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str) -> str:
         kind = data.get("InstanceType", "m1.small")
@@ -177,13 +169,14 @@ class InstanceLauncher:
             "Groups": primary.get("Groups") or data.get("SecurityGroupIds", []),
             "AssociatePublicIpAddress": primary.get("AssociatePublicIpAddress", subnet.is_public),
         }
+        tags = [{"Key": key, "Value": value} for key, value in collect_tags(group, data).items()]
         request: dict[str, Any] = {
             "ImageId": data["ImageId"],
             "InstanceType": kind,
             "MinCount": 1,
             "MaxCount": 1,
             "NetworkInterfaces": [interface],
-            "TagSpecifications": [{"ResourceType": "instance", "Tags": _listed(collect_tags(group, data))}],
+            "TagSpecifications": [{"ResourceType": "instance", "Tags": tags}],
             "UserData": base64.b64decode(data.get("UserData", "")).decode("latin-1"),
         }
         for name in ("KeyName", "IamInstanceProfile", "BlockDeviceMappings"):
@@ -218,9 +211,9 @@ class InstanceLauncher:
         tags = collect_tags(group, data)
         kind = self.label(tags, group.name)
         role_name, role_arn = self._instance_role(data)
-        credentials = (
-            self._principals.mint(self._place, role_arn=role_arn, session=instance_id, kind=kind) if role_arn else None
-        )
+        credentials = Credentials("", "")
+        if role_arn:
+            credentials = self._principals.mint(self._place, role_arn=role_arn, session=instance_id, kind=kind)
         return Machine(
             instance_id=instance_id,
             address=address,
@@ -232,9 +225,9 @@ class InstanceLauncher:
             image_id=data["ImageId"],
             user_data=base64.b64decode(data.get("UserData", "")),
             role_name=role_name,
-            access_key_id=credentials.access_key_id if credentials else "",
-            secret_access_key=credentials.secret_access_key if credentials else "",
-            session_token=credentials.session_token if credentials else "",
+            access_key_id=credentials.access_key_id,
+            secret_access_key=credentials.secret_access_key,
+            session_token=credentials.session_token,
             tags=tags,
             login_user=self._images.login_user(data["ImageId"]),
             public_key=self._public_key(data.get("KeyName", "")),
@@ -257,7 +250,3 @@ class InstanceLauncher:
             return ""
         answer = self._place.client("ec2").describe_key_pairs(KeyNames=[name], IncludePublicKey=True)
         return str(answer["KeyPairs"][0].get("PublicKey", ""))
-
-
-def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -19,7 +19,6 @@ class Context:
     """The context object of the Python runtime, as far as it is documented."""
 
     def __init__(self, request: "dict[str, Any]") -> None:
-        """Take over what the invocation knows."""
         self._deadline = request["deadline"]
         self.aws_request_id = request["request_id"]
         self.function_name = os.environ["AWS_LAMBDA_FUNCTION_NAME"]

@@ -11,19 +11,19 @@ import tempfile
 import time
 import uuid
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _RUNTIME_PACKAGES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")
-"""What the Python runtime of Lambda brings beside the standard library."""
+"""Packages of Lambda's Python runtime beside the standard library."""
 _LOG_TAIL = 64_000
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one invocation ended: the handler's result, the error or an empty text, and the end of what it printed."""
+    """Outcome of one invocation: the handler's result, the error or an empty text, and the end of its output."""
 
     seconds: float
     result: Any
@@ -33,15 +33,23 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Function:
-    """A function as it was created: timeout in seconds, memory in MiB, which it is told and which is not enforced."""
+    """
+    A function as it was created, with its timeout in seconds and the folder of its code.
+
+    Attributes:
+        dead_letters: Takes an event that failed for good, and the last error. Default: it is dropped.
+        log: Takes the text that an invocation printed. Default: it is dropped.
+        decrypt: Decrypts the environment; returns why that is refused, empty when it is not.
+    """
 
     name: str
     arn: str
-    handler: str
     timeout: float
-    memory: int
     environment: Mapping[str, str]
     code: Path
+    dead_letters: Callable[[Any, str], None] = lambda _event, _error: None
+    log: Callable[[str], None] = lambda _text: None
+    decrypt: Callable[[], str] = lambda: ""
 
 
 class ExecutionEnvironment:
@@ -70,15 +78,14 @@ class ExecutionEnvironment:
 
     @property
     def alive(self) -> bool:
-        """Whether the process can take another event."""
+        """True while the process can take another event."""
         return self._process.poll() is None
 
     def invoke(self, event: Any) -> Outcome:
         """Hand over an event and wait for its answer; a time-out kills the process."""
         start = time.monotonic()
         log_start = self._log.seek(0, io.SEEK_END)
-        request_id = str(uuid.uuid4())
-        deadline = start + self._function.timeout
+        deadline, request_id = start + self._function.timeout, str(uuid.uuid4())
         request = {"event": event, "deadline": deadline, "request_id": request_id, "arn": self._function.arn}
         result, error = None, ""
         try:
@@ -120,7 +127,7 @@ class ExecutionEnvironment:
 
 
 def link_runtime(folder: Path) -> Path:
-    """Make a folder that holds links to what the Lambda runtime brings, and return it."""
+    """Make a folder with links to the packages of the Lambda runtime, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in _RUNTIME_PACKAGES:
         spec = importlib.util.find_spec(name)

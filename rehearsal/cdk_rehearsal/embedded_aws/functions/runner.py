@@ -4,9 +4,10 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,19 @@ from cdk_rehearsal.embedded_aws.functions.environment import (
     unpack_code,
 )
 from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.place import Credentials, Place
 
+LOG_STREAM = "rehearsal"
 _MOST_LINES = 1_000
 """Of one invocation; CloudWatch Logs takes ten times as many in a call."""
 
 
 class FunctionLog:
-    """The log of one function, written with its role's credentials, which its runtime environment holds."""
+    """The log of one function, written with its role's credentials."""
 
-    def __init__(self, place: Place, runtime: Mapping[str, str], log_group: str) -> None:
-        self._logs: Any = place.client_as(
-            "logs",
-            access_key_id=runtime["AWS_ACCESS_KEY_ID"],
-            secret_access_key=runtime["AWS_SECRET_ACCESS_KEY"],
-            session_token=runtime["AWS_SESSION_TOKEN"],
-        )
-        self._place = {"logGroupName": log_group, "logStreamName": runtime["AWS_LAMBDA_LOG_STREAM_NAME"]}
+    def __init__(self, place: Place, credentials: Credentials, log_group: str) -> None:
+        self._logs: Any = place.client_as("logs", credentials)
+        self._place = {"logGroupName": log_group, "logStreamName": LOG_STREAM}
         self._lock = threading.Lock()
         self._has_stream = False
 
@@ -66,30 +63,14 @@ ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
 """Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
 _CONCURRENCY = 16
 _LOST_ANSWER = "Runtime exited with error: signal: killed"
-LogWriter = Callable[[str], None]
-"""Takes what an invocation printed."""
-DeadLetters = Callable[[Any, str], None]
-"""Takes an event that failed for good, and the last error."""
-Decryption = Callable[[], str]
-"""Decrypts a function's environment; returns why it is refused, empty when it is not."""
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """
-    One finished invocation, or one that was refused.
-
-    Attributes:
-        at: Monotonic time at which it began, in seconds.
-        function: The function's name.
-        source: Who invoked it: `sns`, `events`.
-        attempt: 1 for the first try of an event.
-        seconds: How long it took.
-        error: Why it failed; empty when it did not.
-        log: Last characters of what it printed.
-    """
+    """One invocation that ended (`attempt` from 1), or was refused (0), by `sns`, `events` or `cloudformation`."""
 
     at: float
+    """Monotonic time of its begin, in seconds."""
     function: str
     source: str
     attempt: int
@@ -116,41 +97,18 @@ class FunctionRunner:
         self._lock = threading.Lock()
         self._functions: dict[str, Function] = {}
         self._permissions: dict[str, list[Permission]] = defaultdict(list)
-        self._dead_letters: dict[str, DeadLetters] = {}
-        self._logs: dict[str, LogWriter] = {}
-        self._decryptions: dict[str, Decryption] = {}
         self._warm: dict[str, list[ExecutionEnvironment]] = defaultdict(list)
         self._all: list[ExecutionEnvironment] = []
         self._invocations: list[Invocation] = []
         self._pool = ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="lambda")
         self._closing = threading.Event()
 
-    def add_function(
-        self,
-        *,
-        name: str,
-        arn: str,
-        handler: str,
-        timeout: float,
-        memory: int,
-        environment: Mapping[str, str],
-        zipped: bytes,
-        dead_letters: DeadLetters | None = None,
-        log: LogWriter | None = None,
-        decrypt: Decryption | None = None,
-    ) -> None:
+    def add_function(self, function: Function, zipped: bytes) -> None:
         """Unpack a function's code, so that it can be invoked."""
-        code = unpack_code(zipped, Path(self._folder.name) / "code" / name)
-        runtime = {"_HANDLER": handler, "LAMBDA_TASK_ROOT": str(code)}
-        function = Function(name, arn, handler, timeout, memory, dict(environment) | runtime, code)
+        code = unpack_code(zipped, Path(self._folder.name) / "code" / function.name)
+        environment = {**function.environment, "LAMBDA_TASK_ROOT": str(code)}
         with self._lock:
-            self._functions[name] = function
-            if dead_letters is not None:
-                self._dead_letters[name] = dead_letters
-            if log is not None:
-                self._logs[name] = log
-            if decrypt is not None:
-                self._decryptions[name] = decrypt
+            self._functions[function.name] = replace(function, code=code, environment=environment)
 
     def remove_function(self, name: str) -> None:
         """Forget a function; running invocations end by themselves."""
@@ -188,7 +146,7 @@ class FunctionRunner:
         return True
 
     def invoke_for_operator(self, function_arn: str, event: Any, *, source: str) -> None:
-        """Accept an event of who deploys the stack, whose own rights and not the function's policy admit it."""
+        """Accept an event of the operator, whose own rights and not the function's policy admit it."""
         with self._lock:
             function = self._functions.get(function_arn.split(":")[6])
         if function is None:
@@ -217,7 +175,7 @@ class FunctionRunner:
             outcome = replace(outcome, error=outcome.error or _LOST_ANSWER)
         if self._closing.is_set():
             return
-        self._write_log(function.name, outcome.log)
+        self._hand_over("the log", function, partial(function.log, outcome.log))
         self._record(Invocation(begin, function.name, source, attempt, outcome.seconds, outcome.error, outcome.log))
         if outcome.error and attempt <= len(self._retry_seconds):
             pause = self._retry_seconds[attempt - 1]
@@ -225,33 +183,20 @@ class FunctionRunner:
             timer.daemon = True
             timer.start()
         elif outcome.error:
-            self._bury(function, event, outcome.error)
+            self._hand_over("a dead letter", function, partial(function.dead_letters, event, outcome.error))
 
-    def _write_log(self, name: str, text: str) -> None:
-        with self._lock:
-            write = self._logs.get(name)
-        if write is None:
-            return
+    def _hand_over(self, what: str, function: Function, send: Callable[[], None]) -> None:
         try:
-            write(text)
+            send()
         except ClientError as refusal:
-            self._observations.tell("refusal", name, f"the log of {name} is lost: {refusal}")
-
-    def _bury(self, function: Function, event: Any, error: str) -> None:
-        if (dead_letters := self._dead_letters.get(function.name)) is None:
-            return
-        try:
-            dead_letters(event, error)
-        except ClientError as refusal:
-            self._observations.tell("refusal", function.name, f"a dead letter of {function.name} is lost: {refusal}")
+            self._observations.tell("refusal", function.name, f"{what} of {function.name} is lost: {refusal}")
 
     def _run(self, function: Function, event: Any) -> Outcome:
         with self._lock:
             warm = self._warm[function.name]
             environment = warm.pop() if warm else None
-            decrypt = self._decryptions.get(function.name)
         if environment is None:
-            if decrypt is not None and (refusal := decrypt()):
+            if refusal := function.decrypt():
                 return Outcome(0.0, None, refusal, "")
             environment = ExecutionEnvironment(function, self._runtime)
             with self._lock:

@@ -1,12 +1,18 @@
-"""Delivers what topics and rules send, and keeps in their dead-letter queues what they cannot deliver."""
+"""Delivery of messages of topics and events of rules, with their dead-letter queues."""
 
 import json
+import uuid
 from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import partial
 from typing import Any
+
+from moto.sns.models import Subscription
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
+from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.place import Place
 
 _SNS, _EVENTS = "sns.amazonaws.com", "events.amazonaws.com"
@@ -80,3 +86,45 @@ class Delivery:
         if self._gatekeeper.admits_service(service, "sqs.SendMessage", {"QueueUrl": url}, source_arn=source_arn):
             texts = {name: {"StringValue": text, "DataType": "String"} for name, text in attributes.items()}
             sqs.send_message(QueueUrl=url, MessageBody=json.dumps(content), MessageAttributes=texts)
+
+
+_moto_publish = Subscription.publish
+_TEST = "autoscaling:TEST_NOTIFICATION"
+
+
+def install_topic_delivery(delivery: Delivery, disturbance: MessageDisturbance | None) -> None:
+    """Replace moto's delivery to functions, with messages disturbed on request; other protocols stay moto's."""
+
+    def publish(
+        self: Subscription,
+        message: str,
+        message_id: str,
+        subject: str | None = None,
+        message_attributes: dict[str, Any] | None = None,
+        **rest: Any,
+    ) -> None:
+        if self.protocol != "lambda":
+            _moto_publish(self, message, message_id, subject, message_attributes, **rest)
+            return
+        notification = {
+            "Type": "Notification",
+            "MessageId": message_id or str(uuid.uuid4()),
+            "TopicArn": self.topic.arn,
+            "Subject": subject,
+            "Message": message,
+            "Timestamp": datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "SignatureVersion": "1",
+            "Signature": "cmVoZWFyc2Fs",
+            "SigningCertUrl": "https://sns.invalid/SimpleNotificationService.pem",
+            "UnsubscribeUrl": f"https://sns.invalid/?Action=Unsubscribe&SubscriptionArn={self.arn}",
+            "MessageAttributes": message_attributes or {},
+        }
+        dead_letters = json.loads(self.attributes.get("RedrivePolicy", "{}")).get("deadLetterTargetArn", "")
+        deliver = partial(delivery.deliver_message, self.endpoint, notification, self.arn, dead_letters)
+        # A test notification says nothing: to lose it instead of a first message would try nothing.
+        if disturbance is None or _TEST in message:
+            deliver()
+        else:
+            disturbance.pass_on(self.topic.name, deliver)
+
+    Subscription.publish = publish  # type: ignore[assignment,method-assign]

@@ -20,6 +20,7 @@ _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "suffix": lambda value, wanted: value.endswith(wanted),
     "wildcard": lambda value, wanted: re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), value) is not None,
 }
+_LISTING = " and ".join(sorted(_OPERATORS))
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -29,7 +30,7 @@ def require_pattern(pattern: Any, path: str = "EventPattern") -> None:
         raise AssemblyError(f"{path} must be an object with keys, got {pattern!r}; name what must match")
     for key, part in pattern.items():
         if key.startswith("$"):
-            raise AssemblyError(f"{path} must not use {key} in the rehearsal; it matches lists, {_listing()}")
+            raise AssemblyError(f"{path} must not use {key} in the rehearsal; it matches lists, {_LISTING}")
         if not isinstance(part, list):
             require_pattern(part, f"{path}.{key}")
             continue
@@ -40,15 +41,16 @@ def require_pattern(pattern: Any, path: str = "EventPattern") -> None:
 
 
 def is_match(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Tell whether an event has every field of a pattern with one of its values."""
+    """Return whether an event has every field of a pattern with one of its values."""
     for key, part in pattern.items():
         if key not in event:
             return False
         value = event[key]
+        found = value if isinstance(value, list) else [value]
         if isinstance(part, Mapping):
             if not isinstance(value, Mapping) or not is_match(part, value):
                 return False
-        elif not any(_fits(wanted, found) for wanted in part for found in _listed(value)):
+        elif not any(_fits(wanted, entry) for wanted in part for entry in found):
             return False
     return True
 
@@ -59,7 +61,7 @@ def _require_value(wanted: Any, path: str) -> None:
     is_operator = isinstance(wanted, Mapping) and len(wanted) == 1
     name, value = next(iter(wanted.items())) if is_operator else (str(wanted), None)
     if name not in _OPERATORS or not isinstance(value, str):
-        raise AssemblyError(f"{path} must use plain values, {_listing()} in the rehearsal, got {wanted!r}")
+        raise AssemblyError(f"{path} must use plain values, {_LISTING} in the rehearsal, got {wanted!r}")
 
 
 def _fits(wanted: Any, found: Any) -> bool:
@@ -67,14 +69,6 @@ def _fits(wanted: Any, found: Any) -> bool:
         name, value = next(iter(wanted.items()))
         return isinstance(found, str) and _OPERATORS[name](found, value)
     return type(wanted) is type(found) and bool(wanted == found)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _listing() -> str:
-    return " and ".join(sorted(_OPERATORS))
 
 
 _PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")
@@ -137,7 +131,7 @@ def _find(event: Mapping[str, Any], path: str) -> Any:
 class EventBus:
     """Matches events with the rules that have a pattern; their state is read at each event."""
 
-    def __init__(self, place: Place, deliver: EventDelivery, observations: Observations | None = None) -> None:
+    def __init__(self, place: Place, deliver: EventDelivery, observations: Observations) -> None:
         self._place = place
         self._deliver = deliver
         self._observations = observations
@@ -152,9 +146,8 @@ class EventBus:
 
     def send(self, event: dict[str, Any]) -> int:
         """Hand an event to the targets of all rules that match it; return how many there were."""
-        if self._observations is not None:
-            reason = event["detail"].get("reason", "")
-            self._observations.tell("message", event["source"], f"{event['detail-type']} {reason}".rstrip())
+        reason = event["detail"].get("reason", "")
+        self._observations.tell("message", event["source"], f"{event['detail-type']} {reason}".rstrip())
         with self._lock:
             matching = [rule for rule, pattern in self._patterns.items() if is_match(pattern, event)]
         deliveries = [(arn, target) for name, arn in matching for target in find_targets(self._place, name) or ()]
@@ -167,7 +160,7 @@ _moto_put = EventsBackend.put_events
 _moto_send = Rule.send_to_targets
 _DEFAULT = "default"
 _MOTO_TARGETS = (":sqs:", ":logs:")
-"""What moto delivers to; at any other target its call fails."""
+"""Targets that moto delivers to; its call fails at any other."""
 
 
 def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = True) -> None:  # noqa: FBT001, FBT002 - moto's

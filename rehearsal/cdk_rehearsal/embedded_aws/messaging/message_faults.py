@@ -1,4 +1,4 @@
-"""Messages that come twice, in another order, or never: what SQS and SNS are allowed to do, done on purpose."""
+"""Messages that come twice, in another order, or never, as SQS and SNS may deliver them."""
 
 import threading
 from collections.abc import Callable
@@ -12,13 +12,9 @@ Delivery = Callable[[], None]
 @dataclass(frozen=True)
 class MessageFaults:
     """
-    What is done to every message of SQS queues and of SNS topics.
+    Faults of every message of SQS queues and SNS topics: it comes twice, after the next one, or never (the first one).
 
-    Attributes:
-        duplicate: Each is delivered twice. Default: once.
-        reorder: Each is overtaken by the next one, if that comes soon. Default: none is.
-        lose_first: The first message of each queue and topic is lost. Default: none is.
-        hold_seconds: How long a message waits for the next one, which is to overtake it. Default: 1.
+    A message waits `hold_seconds` for the next one to overtake it.
     """
 
     duplicate: bool = False

@@ -18,7 +18,7 @@ from cdk_rehearsal.embedded_aws.access.principals import caller
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
 
 _HIDDEN_MESSAGE_SECONDS = 0.25
-"""How often a poll looks again while its queue holds messages that are not visible yet."""
+"""Interval of polls while a queue has messages that are not visible yet."""
 
 _arrival = threading.Condition(threading.RLock())
 _moto_send = SQSBackend.send_message

@@ -1,11 +1,10 @@
 """Creates resources: one creator a type, gathered from the modules of this package."""
 
-from functools import partial
-
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Creator
 from cdk_rehearsal.embedded_aws.resources import (
     backups,
     compute,
+    custom_resource,
     functions,
     identity,
     messaging,
@@ -14,17 +13,7 @@ from cdk_rehearsal.embedded_aws.resources import (
     storage,
 )
 
-
-class _Creators(dict[str, Creator]):
-    """Creators by type; those of `Custom::*` are made at need."""
-
-    def __missing__(self, resource_type: str) -> Creator:
-        if resource_type.startswith("Custom::"):
-            return partial(functions.create_custom_resource, resource_type)
-        raise KeyError(resource_type)
-
-
-CREATORS = _Creators(
+CREATORS: dict[str, Creator] = (
     network.CREATORS
     | compute.CREATORS
     | identity.CREATORS
@@ -32,5 +21,6 @@ CREATORS = _Creators(
     | backups.CREATORS
     | messaging.CREATORS
     | functions.CREATORS
+    | custom_resource.CREATORS
     | operations.CREATORS
 )

@@ -53,7 +53,7 @@ def _create_selection(creation: Creation) -> Created:
     if not selection["SelectionName"] or not all(str(arn).startswith("arn:") for arn in selection["Resources"]):
         raise ValueError(f"Resources must be ARNs, got {selection['Resources']}")
     for vault in sorted({rule["TargetBackupVaultName"] for rule in plan["Rules"]}):
-        _ask_for_rights(creation, role, vault, selection["Resources"])
+        _check_rights(creation, role, vault, selection["Resources"])
     identity = str(uuid.uuid4())
     return Created(f"{identity}_{properties['BackupPlanId']}", {"SelectionId": identity})
 
@@ -83,8 +83,8 @@ def _require_tag_right(creation: Creation, role_arn: str) -> None:
         raise ValueError(f"IAM Role {role_arn} is not authorized to call tag:GetResources (ERROR_3018)")
 
 
-def _ask_for_rights(creation: Creation, role_arn: str, vault: str, resources: Sequence[str]) -> None:
-    """Ask for what a nightly backup does with its role; what is denied is told as of any other call."""
+def _check_rights(creation: Creation, role_arn: str, vault: str, resources: Sequence[str]) -> None:
+    """Check the calls of a nightly backup by its role; a denial is reported as of any other call."""
     service = Principal("other", "", "aws-backup", role_arn)
     point = creation.services.gatekeeper.state.arn("backup", f"recovery-point:{_NEXT}")
     of_vault: list[Call] = [

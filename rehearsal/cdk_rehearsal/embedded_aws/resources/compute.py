@@ -29,14 +29,8 @@ def _create_launch_template(creation: Creation) -> Created:
         creation.services.images.admit(image)
     name = properties.get("LaunchTemplateName") or creation.name(128)
     template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=_typed(data))["LaunchTemplate"]
-    return Created(
-        template["LaunchTemplateId"],
-        {
-            "LaunchTemplateId": template["LaunchTemplateId"],
-            "LatestVersionNumber": str(template["LatestVersionNumber"]),
-            "DefaultVersionNumber": str(template["DefaultVersionNumber"]),
-        },
-    )
+    names = ("LaunchTemplateId", "LatestVersionNumber", "DefaultVersionNumber")
+    return Created(template["LaunchTemplateId"], {name: str(template[name]) for name in names})
 
 
 def _create_group(creation: Creation) -> Created:
@@ -51,13 +45,10 @@ def _create_group(creation: Creation) -> Created:
         for entry in properties.get("NotificationConfigurations", [])
         for topic in ([entry["TopicARN"]] if isinstance(entry["TopicARN"], str) else entry["TopicARN"])
     }
-    # CreateAutoScalingGroup has no field for them, so what happens before the next call is not told to anybody.
+    # CreateAutoScalingGroup has no field for them, so nothing is published before the next call.
     scaling.set_notifications_later(group, topics)
-    return Created(
-        group.name,
-        settle=partial(scaling.settle_group, group),
-        delete=partial(scaling.delete_group, group.name),
-    )
+    delete = partial(scaling.delete_group, group.name)
+    return Created(group.name, settle=partial(scaling.settle_group, group), delete=delete)
 
 
 def _build_group(creation: Creation) -> ScalingGroup:
@@ -81,7 +72,7 @@ def _build_group(creation: Creation) -> ScalingGroup:
         min_size=low,
         max_size=high,
         desired=desired,
-        awaited=desired if creation.services.waits_for_desired else low,
+        awaited=desired if creation.services.options.waits_for_desired else low,
         launch_template_id=template["LaunchTemplateId"],
         launch_template_name=template["LaunchTemplateName"],
         launch_template_version=str(properties["LaunchTemplate"]["Version"]),
@@ -100,13 +91,9 @@ def _build_group(creation: Creation) -> ScalingGroup:
 
 
 def _find_template(creation: Creation, reference: dict[str, Any]) -> dict[str, Any]:
-    by_id = "LaunchTemplateId" in reference
-    chosen = (
-        {"LaunchTemplateIds": [reference["LaunchTemplateId"]]}
-        if by_id
-        else {"LaunchTemplateNames": [reference["LaunchTemplateName"]]}
-    )
-    template: dict[str, Any] = creation.client("ec2").describe_launch_templates(**chosen)["LaunchTemplates"][0]
+    name = next(name for name in ("LaunchTemplateId", "LaunchTemplateName") if name in reference)
+    answer = creation.client("ec2").describe_launch_templates(**{f"{name}s": [reference[name]]})
+    template: dict[str, Any] = answer["LaunchTemplates"][0]
     return template
 
 

@@ -1,23 +1,19 @@
 """Creates Lambda functions, their permissions, and the rules that invoke them."""
 
 import json
-import time
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator, Properties
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import SERVICE_TIMEOUT_SECONDS, CustomResource
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import CUSTOM_RESOURCE
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import Verdict
-from cdk_rehearsal.embedded_aws.functions.runner import DeadLetters, FunctionLog, Permission
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.functions.environment import Function
+from cdk_rehearsal.embedded_aws.functions.runner import LOG_STREAM, FunctionLog, Permission
+from cdk_rehearsal.embedded_aws.place import Credentials, Place
 
 _DEFAULT_TIMEOUT = 3
-_POLL_SECONDS = 0.05
 _DEFAULT_MEMORY = 128
 _MOST_ERROR_CHARACTERS = 1024
 """Lambda writes the first KiB of the error into a dead letter (Lambda Developer Guide)."""
@@ -41,23 +37,23 @@ def _create_function(creation: Creation) -> Created:
         **properties.select("Handler", "Runtime", "Role", "Description", "DeadLetterConfig", KMSKeyArn="KmsKeyArn"),
     )["FunctionArn"]
     zipped = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
-    runtime = _runtime_variables(creation, name, memory)
-    services.functions.add_function(
-        name=name,
-        arn=arn,
-        handler=properties["Handler"],
-        timeout=timeout,
-        memory=memory,
-        environment={key: str(value) for key, value in variables.items()} | runtime,
-        zipped=zipped,
-        dead_letters=_bury(services.place, runtime, properties["DeadLetterConfig"]["TargetArn"])
-        if "DeadLetterConfig" in properties
-        else None,
-        log=FunctionLog(services.place, runtime, properties["LoggingConfig"]["LogGroup"]).write
-        if "LoggingConfig" in properties
-        else None,
-        decrypt=partial(_decrypt_environment, creation, name) if variables else None,
+    credentials = services.principals.mint(services.place, role_arn=properties["Role"], session=name, kind="lambda")
+    function = Function(
+        name,
+        arn,
+        timeout,
+        {key: str(value) for key, value in variables.items()} | _runtime_variables(creation, name, memory, credentials),
+        Path(),
     )
+    if "DeadLetterConfig" in properties:
+        queue = properties["DeadLetterConfig"]["TargetArn"]
+        function = replace(function, dead_letters=_bury(services.place, credentials, queue))
+    if "LoggingConfig" in properties:
+        group = properties["LoggingConfig"]["LogGroup"]
+        function = replace(function, log=FunctionLog(services.place, credentials, group).write)
+    if variables:
+        function = replace(function, decrypt=partial(_decrypt_environment, creation, name))
+    services.functions.add_function(function, zipped)
     return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
 
 
@@ -77,14 +73,9 @@ def _decrypt_environment(creation: Creation, name: str) -> str:
     return f"KMSAccessDeniedException: {said} KMS Message: {denial.message}"
 
 
-def _bury(place: Place, runtime: Mapping[str, str], queue_arn: str) -> DeadLetters:
-    """Send what failed for good to a queue, as Lambda does: with the function's role."""
-    sqs = place.client_as(
-        "sqs",
-        access_key_id=runtime["AWS_ACCESS_KEY_ID"],
-        secret_access_key=runtime["AWS_SECRET_ACCESS_KEY"],
-        session_token=runtime["AWS_SESSION_TOKEN"],
-    )
+def _bury(place: Place, credentials: Credentials, queue_arn: str) -> Callable[[Any, str], None]:
+    """Return what sends a failed event to a queue, as Lambda does: with the function's role."""
+    sqs = place.client_as("sqs", credentials)
     url = place.client("sqs").get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
 
     def send(event: Any, error: str) -> None:
@@ -94,24 +85,23 @@ def _bury(place: Place, runtime: Mapping[str, str], queue_arn: str) -> DeadLette
     return send
 
 
-def _runtime_variables(creation: Creation, name: str, memory: int) -> dict[str, str]:
-    services = creation.services
-    role = creation.properties["Role"]
-    credentials = services.principals.mint(services.place, role_arn=role, session=name, kind="lambda")
+def _runtime_variables(creation: Creation, name: str, memory: int, credentials: Credentials) -> dict[str, str]:
+    place = creation.services.place
     return {
+        "_HANDLER": creation.properties["Handler"],
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
         "AWS_SESSION_TOKEN": credentials.session_token,
-        "AWS_REGION": services.place.region,
-        "AWS_DEFAULT_REGION": services.place.region,
-        "AWS_ENDPOINT_URL": services.place.endpoint,
+        "AWS_REGION": place.region,
+        "AWS_DEFAULT_REGION": place.region,
+        "AWS_ENDPOINT_URL": place.endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_EXECUTION_ENV": f"AWS_Lambda_{creation.properties['Runtime']}",
         "AWS_LAMBDA_FUNCTION_NAME": name,
         "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory),
         "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{name}",
-        "AWS_LAMBDA_LOG_STREAM_NAME": "rehearsal",
+        "AWS_LAMBDA_LOG_STREAM_NAME": LOG_STREAM,
         "LANG": "en_US.UTF-8",
         "TZ": ":UTC",
         "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -157,85 +147,8 @@ def _create_rule(creation: Creation) -> Created:
     return Created(name, {"Arn": arn}, delete=delete)
 
 
-def create_custom_resource(resource_type: str, creation: Creation) -> Created:
-    """
-    Create a custom resource of any type: its function acts on all properties and returns the attributes.
-
-    Public image parameters that the properties name become readable for the function.
-    """
-    for value in creation.properties.values():
-        if isinstance(value, str) and value.startswith("/aws/service/"):
-            creation.services.images.seed_parameter(value)
-    resource = _invoke_for(resource_type, creation, "Create")
-    attributes: dict[str, Any] = {}
-
-    def settle() -> Verdict | None:
-        verdict = resource.settle()
-        attributes.update(resource.data)
-        return verdict
-
-    def update(properties: Mapping[str, Any], former: Mapping[str, Any]) -> Verdict:
-        changed = replace(creation, properties=Properties(properties))
-        answer = _invoke_for(resource_type, changed, "Update", resource.physical_id, former)
-        verdict = _wait_for(answer)
-        if not verdict.reason:
-            resource.physical_id = answer.physical_id  # the id that it replaces is not deleted
-            attributes.clear()
-            attributes.update(answer.data)
-        return verdict
-
-    def delete() -> None:
-        _wait_for(_invoke_for(resource_type, creation, "Delete", resource.physical_id))
-
-    return Created(creation.logical_id, attributes, settle=settle, delete=delete, update=update)
-
-
-def _wait_for(resource: CustomResource) -> Verdict:
-    while (verdict := resource.settle()) is None:
-        time.sleep(_POLL_SECONDS)
-    return verdict
-
-
-def _invoke_for(
-    resource_type: str,
-    creation: Creation,
-    request_type: str,
-    physical_id: str = "",
-    former: Mapping[str, Any] | None = None,
-) -> CustomResource:
-    """Invoke the function of a custom resource, as CloudFormation does; return what its answer goes to."""
-    properties, services = creation.properties, creation.services
-    token = str(properties.get("ServiceToken", ""))
-    if ":function:" not in token:
-        raise ValueError(f"ServiceToken must be the ARN of a function of this stack, got {token!r}")
-    resource = CustomResource(creation.logical_id, float(properties.get("ServiceTimeout", SERVICE_TIMEOUT_SECONDS)))
-    event = {
-        "RequestType": request_type,
-        "ResponseURL": services.custom_resources.open(services.place, creation.stack_arn, resource),
-        "StackId": creation.stack_arn,
-        "RequestId": str(uuid.uuid4()),
-        "ResourceType": resource_type,
-        "LogicalResourceId": creation.logical_id,
-        **({"PhysicalResourceId": physical_id} if physical_id else {}),
-        "ResourceProperties": _as_texts(dict(properties)),
-        **({"OldResourceProperties": _as_texts(dict(former))} if former is not None else {}),
-    }
-    services.functions.invoke_for_operator(token, event, source="cloudformation")
-    return resource
-
-
-def _as_texts(value: Any) -> Any:
-    """Return properties as CloudFormation gives them to a function: numbers and truth values as texts."""
-    if isinstance(value, dict):
-        return {name: _as_texts(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_as_texts(entry) for entry in value]
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 CREATORS: dict[str, Creator] = {
     "AWS::Lambda::Function": _create_function,
     "AWS::Lambda::Permission": _create_permission,
     "AWS::Events::Rule": _create_rule,
-    CUSTOM_RESOURCE: partial(create_custom_resource, CUSTOM_RESOURCE),
 }

@@ -97,17 +97,9 @@ def _create_security_group(creation: Creation) -> Created:
     return Created(group, attributes, delete=partial(ec2.delete_security_group, GroupId=group))
 
 
-def _create_ingress(creation: Creation) -> Created:
-    group = creation.properties["GroupId"]
-    permission = _permission(creation.properties, "Source")
-    creation.client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[permission])
-    return Created(creation.logical_id)
-
-
-def _create_egress(creation: Creation) -> Created:
-    group = creation.properties["GroupId"]
-    permission = _permission(creation.properties, "Destination")
-    creation.client("ec2").authorize_security_group_egress(GroupId=group, IpPermissions=[permission])
+def _create_rule(direction: str, peer: str, creation: Creation) -> Created:
+    authorize = getattr(creation.client("ec2"), f"authorize_security_group_{direction}")
+    authorize(GroupId=creation.properties["GroupId"], IpPermissions=[_permission(creation.properties, peer)])
     return Created(creation.logical_id)
 
 
@@ -125,7 +117,7 @@ def _permission(rule: Any, peer: str) -> dict[str, Any]:
 
 
 def _deliver_flows(creation: Creation, role_arn: str, log_group: str) -> None:
-    """Ask for what the delivery does with its role (VPC user guide, "IAM role for publishing flow logs")."""
+    """Check the calls of the delivery by its role (VPC user guide, "IAM role for publishing flow logs")."""
     service = Principal("other", "", "vpc-flow-logs", role_arn)
     stream = {"logGroupName": log_group, "logStreamName": "eni-00000000-all"}
     for operation in ("logs.DescribeLogStreams", "logs.CreateLogStream", "logs.PutLogEvents"):
@@ -173,7 +165,7 @@ CREATORS: dict[str, Creator] = {
         delete=lambda ec2, endpoint: ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint]),
     ),
     "AWS::EC2::SecurityGroup": _create_security_group,
-    "AWS::EC2::SecurityGroupIngress": _create_ingress,
-    "AWS::EC2::SecurityGroupEgress": _create_egress,
+    "AWS::EC2::SecurityGroupIngress": partial(_create_rule, "ingress", "Source"),
+    "AWS::EC2::SecurityGroupEgress": partial(_create_rule, "egress", "Destination"),
     "AWS::EC2::FlowLog": _create_flow_log,
 }

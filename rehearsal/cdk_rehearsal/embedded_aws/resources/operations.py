@@ -1,12 +1,16 @@
 """Creates keys, log groups, alarms, dashboards, budgets, SSM parameters and the resources of CloudFormation itself."""
 
 import json
+import re
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
-from cdk_rehearsal.embedded_aws.cloudformation.wait_condition import WaitCondition
-from cdk_rehearsal.embedded_aws.dashboards import list_metrics
+from cdk_rehearsal.embedded_aws.cloudformation.signals import SignalHandle, WaitCondition
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
+
+_SEARCH = re.compile(r"\{(?P<namespace>[^,}]+),(?P<dimensions>[\w,]+)\}[^']*?MetricName=\"(?P<name>[^\"]+)\"")
 
 
 def _create_log_group(creation: Creation) -> Created:
@@ -23,7 +27,7 @@ def _create_log_group(creation: Creation) -> Created:
 
 def _create_alarm(creation: Creation) -> Created:
     properties = creation.properties
-    creation.services.check_metric(
+    creation.services.options.check_metric(
         properties.get("Namespace", ""),
         properties.get("MetricName", ""),
         [dimension["Name"] for dimension in properties.get("Dimensions", [])],
@@ -37,31 +41,41 @@ def _create_alarm(creation: Creation) -> Created:
     return Created(name, {"Arn": creation.services.place.arn("cloudwatch", f"alarm:{name}")})
 
 
+def list_metrics(body: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield namespace, name and dimensions of every metric of a dashboard, those of its searches too."""
+    rows = (row for widget in body["widgets"] for row in widget["properties"].get("metrics", ()))
+    for row in rows:
+        if isinstance(row[0], str):
+            names = [part for part in row if isinstance(part, str)]
+            yield names[0], names[1], tuple(names[2::2])
+            continue
+        for found in _SEARCH.finditer(row[0].get("expression", "")):
+            yield found["namespace"], found["name"], tuple(found["dimensions"].split(","))
+
+
 def _create_dashboard(creation: Creation) -> Created:
     properties = creation.properties
     name, body = properties.get("DashboardName") or creation.name(255), properties["DashboardBody"]
     for metric in list_metrics(json.loads(body)):
-        creation.services.check_metric(*metric)
+        creation.services.options.check_metric(*metric)
     creation.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=body)
     return Created(name)
 
 
 def _create_handle(creation: Creation) -> Created:
     services = creation.services
-    return Created(services.handles.create(services.place, creation.stack_arn, creation.logical_id))
+    key, handle = f"{creation.stack_arn}/{creation.logical_id}", SignalHandle(services.observations)
+    return Created(services.presigned.open(services.place, "waitcondition", key, handle))
 
 
 def _create_wait_condition(creation: Creation) -> Created:
     properties = creation.properties
-    handles = creation.services.handles
-    if not handles.has_handle(properties["Handle"]):
-        raise ValueError("Handle must be the URL of a WaitConditionHandle of this stack")
-    condition = WaitCondition(
-        handles,
-        properties["Handle"],
-        count=int(properties.get("Count", 1)),
-        timeout=float(properties["Timeout"]),
-    )
+    handle = creation.services.presigned.find(properties["Handle"])
+    if not isinstance(handle, SignalHandle):
+        raise ValueError(  # noqa: TRY004 - the property is wrong, not a type of this program
+            "Handle must be the URL of a WaitConditionHandle of this stack"
+        )
+    condition = WaitCondition(handle, count=int(properties.get("Count", 1)), timeout=float(properties["Timeout"]))
     return Created(
         f"{creation.stack_arn}/{creation.logical_id}", {"Data": condition.attribute}, settle=condition.settle
     )

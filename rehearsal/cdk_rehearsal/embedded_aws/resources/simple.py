@@ -23,8 +23,6 @@ class Simple:
     argument and every value of the answer; the support table says which of them the type has.
 
     Attributes:
-        service: boto3's name of the service.
-        call: Method of the client.
         id: Format of the physical id over the arguments and the answer.
         renamed: Attribute -> its name in the answer, where the two differ.
         tagged: EC2's type of the resource in tag specifications. Default: it is not tagged in this way.

@@ -1,8 +1,8 @@
 """
 Records every AWS API call, by operation and by who made it.
 
-What an image's own SSM agent calls, and Lambda for a function's log, is not counted with what the cluster's programs
-call.
+Calls of an image's own SSM agent, and of Lambda for a function's log, are not counted with those of the cluster's
+programs.
 """
 
 import re
@@ -15,18 +15,10 @@ from cdk_rehearsal.embedded_aws.access.principals import Principal
 
 @dataclass(frozen=True)
 class Call:
-    """
-    One AWS API call.
-
-    Attributes:
-        at: Monotonic time at which it ended, in seconds.
-        operation: `service.Operation`.
-        kind: Kind of principal.
-        name: Instance id or function name.
-        status: HTTP status of the answer.
-    """
+    """One AWS API call, `service.Operation`, of an instance or function."""
 
     at: float
+    """Monotonic time of its end, in seconds."""
     operation: str
     kind: str
     name: str
@@ -48,34 +40,23 @@ class CallCounts:
 
 
 class CallLog:
-    """Keeps the calls of nodes and functions, and apart from them those of the rehearsal."""
+    """Keeps the calls of nodes and functions."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls: list[Call] = []
-        self._own = 0
 
     def record(self, at: float, operation: str, principal: Principal, status: int) -> None:
-        """Record a call that was answered."""
-        with self._lock:
-            if principal.kind == "operator":
-                self._own += 1
-            else:
+        """Record a call that was answered, unless the rehearsal itself made it."""
+        if principal.kind != "operator":
+            with self._lock:
                 self._calls.append(Call(at, operation, principal.kind, principal.name, status))
-
-    @property
-    def own(self) -> int:
-        """Calls that the rehearsal made itself."""
-        return self._own
-
-    def all(self) -> tuple[Call, ...]:
-        """Return the calls of nodes and functions, oldest first."""
-        with self._lock:
-            return tuple(self._calls)
 
     def count(self, *, until: float | None = None) -> CallCounts:
         """Count the calls of nodes and functions, those that ended up to a monotonic time or all."""
-        calls = [call for call in self.all() if (until is None or call.at <= until) and not _is_of_platform(call)]
+        with self._lock:
+            calls = list(self._calls)
+        calls = [call for call in calls if (until is None or call.at <= until) and not _is_of_platform(call)]
         return CallCounts(
             total=len(calls),
             by_operation=dict(sorted(Counter(call.operation for call in calls).items())),

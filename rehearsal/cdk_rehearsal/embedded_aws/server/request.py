@@ -1,5 +1,5 @@
 """
-A request as it was sent: its Signature Version 4, and the parameters that rights depend on.
+A request as it was sent: its Signature Version 4, its parameters, and its operation by botocore's service models.
 
 moto accepts any signature. AWS does not, and the node's first download is signed by hand, so this is not left out.
 botocore's own signers are the referee.
@@ -11,12 +11,17 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote
 
+import botocore.session
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from botocore.model import ServiceModel
+
+from cdk_rehearsal.embedded_aws.server import session_manager
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/,]+)/(?P<date>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request, ?"
@@ -101,3 +106,57 @@ def _read_json(body: bytes) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
+
+
+UNKNOWN_OPERATION = "Unknown"
+
+_MODEL_NAMES = {"elasticfilesystem": "efs", "monitoring": "cloudwatch"}
+"""Signing name -> botocore's name, where they differ among the services that a cluster calls."""
+
+
+def name_operation(service: str, request: SignedRequest) -> str:
+    """Return the operation of a request to a service, by its signing name; `Unknown` when the models lack it."""
+    query, body = request.query, request.body
+    if service == session_manager.SERVICE:
+        return session_manager.name_channel_operation(request.method, request.path) or UNKNOWN_OPERATION
+    if target := request.headers.get("x-amz-target", ""):
+        return target.rsplit(".", 1)[-1]
+    if b"Action=" in body[:4096] or "Action=" in query:
+        form = parse_qs(body.decode(errors="replace")) | parse_qs(query)
+        if form.get("Action"):
+            return form["Action"][0]
+    keys = set(parse_qs(query, keep_blank_values=True))
+    for method, pattern, needed, name in _rest_operations(_MODEL_NAMES.get(service, service)):
+        if method == request.method and needed <= keys and pattern.fullmatch(request.path):
+            return name
+    return UNKNOWN_OPERATION
+
+
+@lru_cache(maxsize=16)
+def _rest_operations(service: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str], str], ...]:
+    try:
+        model = botocore.session.get_session().get_service_model(service)
+    except botocore.exceptions.UnknownServiceError:
+        return ()
+    rows = [_rest_operation(model, name) for name in model.operation_names if not _wants(model, name, "header")]
+    # The most query keys and then the longest pattern first, so that ListObjectsV2 is not taken for ListObjects.
+    return tuple(sorted(rows, key=lambda row: (-len(row[2]), -len(row[1].pattern), row[3])))
+
+
+def _wants(model: ServiceModel, name: str, location: str) -> set[str]:
+    """Return what an operation requires in headers or in the query; copies of S3 are puts that have a header more."""
+    shape = model.operation_model(name).input_shape
+    members = {} if shape is None else {key: shape.members[key].serialization for key in shape.required_members}
+    return {found.get("name", key) for key, found in members.items() if found.get("location") == location}
+
+
+def _rest_operation(model: ServiceModel, name: str) -> tuple[str, re.Pattern[str], frozenset[str], str]:
+    http = model.operation_model(name).http
+    path, _, query = str(http.get("requestUri", "/")).partition("?")
+    if model.service_name == "s3":
+        path = re.sub(r"^/\{Bucket\}", "/{Bucket}", path)
+    pattern = re.escape(path).replace(r"\{", "{").replace(r"\}", "}")
+    pattern = re.sub(r"\{[^}]*\+\}|\{[^}]*\\\+\}", ".+", pattern)
+    pattern = re.sub(r"\{[^}]*\}", "[^/]+", pattern) + "/?"
+    needed = frozenset(part.partition("=")[0] for part in query.split("&") if part) | _wants(model, name, "querystring")
+    return str(http.get("method", "POST")), re.compile(pattern), needed, name

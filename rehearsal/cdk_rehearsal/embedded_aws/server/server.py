@@ -21,30 +21,30 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, PrincipalRegistry, caller
+from cdk_rehearsal.embedded_aws.cloudformation.signals import PRESIGNED_PREFIX, PresignedUrls
 from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
-from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
-from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid, name_operation
 from cdk_rehearsal.identity_document import SCHEME, read_instance
 
 _JSON_STATUS, _FORBIDDEN = 400, 403
 _FORM_CODES = {"sns": ("AuthorizationError", "KMSAccessDenied")}
 
-Refusal = tuple[int, dict[str, str], bytes]
+_XML = {"Content-Type": "application/xml"}
+Refusal = tuple[int, Mapping[str, str], bytes]
 """Status, headers and body."""
 
 
-def word_refusal(service: str, request: SignedRequest, denial: Denial) -> Refusal:
-    """Return the answer to a call that is not allowed, in the protocol of the service."""
+def _word_denial(service: str, request: SignedRequest, denial: Denial) -> Refusal:
+    """Return the refusal of a call that is not allowed, in the protocol of the service."""
     if "x-amz-target" in request.headers or request.body[:1] == b"{":
         return _word_json(service, denial)
     if service == "s3":
         text = _word_error("AccessDenied", denial.message) if request.method != "HEAD" else ""
-        return _FORBIDDEN, {"Content-Type": "application/xml"}, text.encode()
+        return _FORBIDDEN, _XML, text.encode()
     code, key_code = _FORM_CODES.get(service, ("AccessDenied", "AccessDenied"))
     inner = _word_error(key_code if denial.is_about_key else code, denial.message, kind="<Type>Sender</Type>")
-    body = f"<ErrorResponse>{inner}<RequestId>rehearsal</RequestId></ErrorResponse>"
-    return _FORBIDDEN, {"Content-Type": "text/xml"}, body.encode()
+    return _FORBIDDEN, {"Content-Type": "text/xml"}, _wrap(inner).encode()
 
 
 def _word_json(service: str, denial: Denial) -> Refusal:
@@ -60,6 +60,10 @@ def _word_error(code: str, message: str, kind: str = "") -> str:
     return f"<Error>{kind}<Code>{code}</Code><Message>{escape(message)}</Message></Error>"
 
 
+def _wrap(error: str) -> str:
+    return f"<ErrorResponse>{error}<RequestId>rehearsal</RequestId></ErrorResponse>"
+
+
 # moto lists its folder at every request to find this; the answer never changes.
 _MODULES = tuple(moto.backends.list_of_moto_modules())
 moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
@@ -69,8 +73,6 @@ _SIGNAL_SCOPE = (
 )
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
-SignalEndpoint = Callable[[str, str, str, Mapping[str, str], bytes], tuple[int, str]]
-"""Takes method, path, query, headers by lower-case name and body; gives status and text."""
 
 
 class _QuietHandler(MotoRequestHandler):
@@ -80,19 +82,9 @@ class _QuietHandler(MotoRequestHandler):
 
 class Server:
     """
-    Serves AWS on one address.
+    Serves AWS on one address and port (0: a free one).
 
-    Args:
-        address: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        principals: Who may call.
-        calls: Where calls are recorded.
-        signals: Answers requests for presigned wait-condition URLs.
-        signal_prefix: First characters of the path of those URLs.
-        object_seconds: How much later than at once S3 gives an object, in seconds. Default: no later.
-
-    Attributes:
-        gatekeeper: Decides calls by the deployed policies; None until a stack is deployed.
+    S3 returns objects `object_seconds` late. `gatekeeper` is None until a stack is deployed.
     """
 
     def __init__(
@@ -102,14 +94,12 @@ class Server:
         *,
         principals: PrincipalRegistry,
         calls: CallLog,
-        signals: SignalEndpoint,
-        signal_prefix: str,
+        presigned: PresignedUrls,
         object_seconds: float = 0.0,
     ) -> None:
         self._principals = principals
         self._calls = calls
-        self._signals = signals
-        self._signal_prefix = signal_prefix
+        self._presigned = presigned
         self._object_seconds = object_seconds
         self.gatekeeper: Gatekeeper | None = None
         self._sessions = session_manager.SessionManager()
@@ -138,9 +128,11 @@ class Server:
 
     def _serve(self, environ: _Environ, start_response: _StartResponse) -> Iterable[bytes]:
         request = _read_request(environ)
-        if request.path.startswith(self._signal_prefix):
-            status, text = self._signals(request.method, request.path, request.query, request.headers, request.body)
-            return _answer(start_response, status, text)
+        if request.path.startswith(PRESIGNED_PREFIX):
+            status, text = self._presigned.answer(
+                request.method, request.path, request.query, request.headers, request.body
+            )
+            return _answer(start_response, status, text.encode())
         if request.headers.get("authorization", "").startswith(SCHEME):
             return self._answer_signal(environ, start_response, request)
         authorization = Authorization.parse(request.headers.get("authorization", ""))
@@ -148,28 +140,19 @@ class Server:
         if isinstance(principal, str):
             return _refuse(start_response, request, principal)
         assert authorization is not None
-        operation = name_operation(
-            authorization.service,
-            request.method,
-            request.path,
-            request.query,
-            request.headers.get("x-amz-target", ""),
-            request.body,
-        )
-        name = f"{authorization.service}.{operation}"
+        name = f"{authorization.service}.{name_operation(authorization.service, request)}"
         if principal is not OPERATOR and (denial := self._find_denial(principal, name, request)) is not None:
-            status, denied_headers, body = word_refusal(authorization.service, request, denial)
+            status, denied_headers, body = _word_denial(authorization.service, request, denial)
             self._calls.record(time.monotonic(), name, principal, status)
-            start_response(f"{status} Refused", [*denied_headers.items(), ("Content-Length", str(len(body)))])
-            return [body]
+            return _answer(start_response, status, body, denied_headers)
         return self._answer_call(environ, start_response, name, principal)
 
     def _answer_signal(
         self, environ: _Environ, start_response: _StartResponse, request: SignedRequest
     ) -> Iterable[bytes]:
-        """Answer `SignalResource` of an instance, which needs no right of a role: its document says who it is."""
+        """Answer `SignalResource` of an instance, which its document identifies; it needs no right of a role."""
         instance_id = read_instance(request.headers["authorization"])
-        operation = name_operation("cloudformation", request.method, request.path, request.query, "", request.body)
+        operation = name_operation("cloudformation", request)
         if instance_id is None or operation != "SignalResource":
             return _refuse(start_response, request, "AccessDenied")
         # moto finds a service by the scope of the credentials.
@@ -178,8 +161,7 @@ class Server:
         return self._answer_call(environ, start_response, f"cloudformation.{operation}", principal)
 
     def _find_denial(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
-        """Ask the gatekeeper; without a deployed stack nobody but the rehearsal itself has credentials."""
-        assert self.gatekeeper is not None
+        assert self.gatekeeper is not None  # only a deployed stack has principals beside the operator
         return self.gatekeeper.check(principal, operation, request)
 
     def _answer_call(
@@ -249,20 +231,19 @@ def _read_request(environ: _Environ) -> SignedRequest:
     return SignedRequest(environ["REQUEST_METHOD"], path, query, headers, body)
 
 
-def _answer(start_response: _StartResponse, status: int, text: str) -> Iterable[bytes]:
-    body = text.encode()
-    start_response(
-        f"{status} {'OK' if status < 400 else 'Refused'}",  # noqa: PLR2004 - HTTP's own number
-        [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))],
-    )
+def _answer(
+    start_response: _StartResponse, status: int, body: bytes, headers: Mapping[str, str] = _XML
+) -> Iterable[bytes]:
+    word = "OK" if status < 400 else "Refused"  # noqa: PLR2004 - HTTP's own number
+    start_response(f"{status} {word}", [*headers.items(), ("Content-Length", str(len(body)))])
     return [body]
 
 
 def _refuse(start_response: _StartResponse, request: SignedRequest, code: str) -> Iterable[bytes]:
     message = "The request signature or security token that the request has is not valid."
+    error = _word_error(code, message, "<Type>Sender</Type>")
     if "x-amz-target" in request.headers:
-        return _answer(start_response, 403, f'{{"__type": "{code}", "message": "{message}"}}')
-    error = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
-    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        error = f"<ErrorResponse>{error}<RequestId>rehearsal</RequestId></ErrorResponse>"
-    return _answer(start_response, 403, error)
+        error = f'{{"__type": "{code}", "message": "{message}"}}'
+    elif request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        error = _wrap(error)
+    return _answer(start_response, _FORBIDDEN, error.encode())

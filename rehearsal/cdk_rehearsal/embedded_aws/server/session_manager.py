@@ -1,5 +1,5 @@
 """
-Session Manager between its two ends: agents on nodes that wait on their control channel, and who starts a session.
+Session Manager between its two ends: agents on nodes that wait on their control channel, and callers of sessions.
 
 The channels are web sockets on AWS. Here a control channel is an answer that stays open, a line for each session, and a
 data channel is only opened: what would flow through it, the rehearsal brings to the node by another way.
@@ -17,7 +17,7 @@ from typing import Any
 
 SERVICE = "ssmmessages"
 OPERATIONS = frozenset({"ssm.UpdateInstanceInformation", "ssm.StartSession"})
-"""What is answered here besides all of `ssmmessages`."""
+"""Operations here besides all of `ssmmessages`."""
 _CHANNEL = re.compile(r"/v1/(control|data)-channel/([A-Za-z0-9.-]{1,128})")
 _OPEN_SECONDS = 10.0
 """So long a session waits for the agent to open its data channel."""
@@ -27,7 +27,6 @@ class SessionError(Exception):
     """A refusal, in AWS's words."""
 
     def __init__(self, code: str, message: str) -> None:
-        """Say what is refused: AWS's error code and its message."""
         super().__init__(message)
         self.code = code
 
@@ -47,7 +46,7 @@ class _Session:
 
 
 class SessionManager:
-    """Knows the registered instances, their open control channels, and the sessions that were started."""
+    """Registered instances, their open control channels, and the sessions that were started."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

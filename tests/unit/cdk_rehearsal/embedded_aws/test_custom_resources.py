@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Creation, Properties
-from cdk_rehearsal.embedded_aws.cloudformation.custom_resource import CustomResources
+from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Properties
+from cdk_rehearsal.embedded_aws.cloudformation.resource_support import find_row
+from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls
+from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:thing"
@@ -18,8 +20,8 @@ TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:thing"
 class AnsweringFunctions:
     """Answers each event with what it was given."""
 
-    def __init__(self, custom_resources: CustomResources, **answer: Any) -> None:
-        self._custom_resources = custom_resources
+    def __init__(self, **answer: Any) -> None:
+        self.presigned = PresignedUrls(Observations(None))
         self.answer = answer
         self.events: list[Mapping[str, Any]] = []
 
@@ -28,26 +30,29 @@ class AnsweringFunctions:
         self.events.append(event)
         parts = urlsplit(event["ResponseURL"])
         body = json.dumps({"Status": "SUCCESS", "PhysicalResourceId": "made", **self.answer}).encode()
-        assert self._custom_resources.answer("PUT", parts.path, parts.query, {}, body)[0] == 200
+        assert self.presigned.answer("PUT", parts.path, parts.query, {}, body)[0] == 200
 
 
-def order(functions: Any, custom_resources: CustomResources, **properties: Any) -> Creation:
+def order(functions: AnsweringFunctions, kind: str, **properties: Any) -> Creation:
     """Return the order to create a resource with these properties."""
     place = SimpleNamespace(region="us-east-1", endpoint="http://aws")
-    services: Any = SimpleNamespace(place=place, custom_resources=custom_resources, functions=functions)
-    return Creation("Thing", Properties(properties), "stack", "arn:stack", services)
+    services: Any = SimpleNamespace(place=place, presigned=functions.presigned, functions=functions)
+    return Creation("Thing", Properties(properties), "stack", "arn:stack", services, kind)
+
+
+def create(creation: Creation) -> Created:
+    return CREATORS[find_row(creation.resource_type)](creation)
 
 
 @pytest.mark.parametrize("kind", ["Custom::Thing", "AWS::CloudFormation::CustomResource"])
 def test_the_function_sees_texts_and_its_data_are_the_attributes(kind: str) -> None:
-    resources = CustomResources()
-    functions = AnsweringFunctions(resources, Data={"Address": "one"})
-    creation = order(functions, resources, ServiceToken=TOKEN, Size=3, Deep={"On": True, "List": [1, "a"]})
-    created = CREATORS[kind](creation)
+    functions = AnsweringFunctions(Data={"Address": "one"})
+    creation = order(functions, kind, ServiceToken=TOKEN, Size=3, Deep={"On": True, "List": [1, "a"]})
+    created = create(creation)
     assert created.settle is not None
     verdict = created.settle()
     assert verdict is not None
-    assert verdict.reason == ""
+    assert (verdict.reason, verdict.physical_id) == ("", "made")
     assert created.attributes == {"Address": "one"}
     assert creation.properties.unread == frozenset()
     (event,) = functions.events
@@ -60,9 +65,8 @@ def test_the_function_sees_texts_and_its_data_are_the_attributes(kind: str) -> N
 
 
 def test_an_update_replaces_the_attributes_and_a_deletion_names_the_latest_id() -> None:
-    resources = CustomResources()
-    functions = AnsweringFunctions(resources, Data={"Address": "one", "Old": "gone"})
-    created = CREATORS["Custom::Thing"](order(functions, resources, ServiceToken=TOKEN))
+    functions = AnsweringFunctions(Data={"Address": "one", "Old": "gone"})
+    created = create(order(functions, "Custom::Thing", ServiceToken=TOKEN))
     assert created.settle
     assert created.update
     assert created.delete
@@ -78,6 +82,5 @@ def test_an_update_replaces_the_attributes_and_a_deletion_names_the_latest_id() 
 
 @pytest.mark.parametrize("token", ["", "arn:aws:sns:us-east-1:123456789012:topic"])
 def test_a_service_token_that_is_no_function_is_refused(token: str) -> None:
-    resources = CustomResources()
     with pytest.raises(ValueError, match="ServiceToken must be the ARN of a function"):
-        CREATORS["Custom::Thing"](order(AnsweringFunctions(resources), resources, ServiceToken=token))
+        create(order(AnsweringFunctions(), "Custom::Thing", ServiceToken=token))

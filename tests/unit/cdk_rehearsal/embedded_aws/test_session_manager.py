@@ -5,8 +5,12 @@ from datetime import datetime, timezone
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.server.operation_names import name_operation
-from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.embedded_aws.server.request import (
+    Authorization,
+    SignedRequest,
+    is_signature_valid,
+    name_operation,
+)
 from cdk_rehearsal.embedded_aws.server.session_manager import SessionManager
 from cdk_rehearsal.lab.node_programs import session_agent
 
@@ -41,7 +45,7 @@ def start(manager, target=NODE):
     ],
 )
 def test_channels_are_named_as_iam_names_them(method, path, operation):
-    assert name_operation("ssmmessages", method, path, "role=subscribe", "", b"") == operation
+    assert name_operation("ssmmessages", SignedRequest(method, path, "role=subscribe", {}, b"")) == operation
 
 
 def test_a_session_reaches_the_node_and_begins_when_its_data_channel_is_open():

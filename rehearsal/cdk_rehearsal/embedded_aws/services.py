@@ -1,0 +1,78 @@
+"""The parts of the embedded AWS of one account and region, in front of moto's own."""
+
+from cdk_rehearsal.embedded_aws.access.account_state import AccountState
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
+from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
+from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
+from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
+from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
+from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
+from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
+from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
+from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.iam.call_record import CallRecord
+from cdk_rehearsal.machine import MachineHost
+
+
+class Services:
+    """Parts with which resources are created; opening them imports the key pairs of the account."""
+
+    def __init__(
+        self,
+        place: Place,
+        machines: MachineHost,
+        *,
+        principals: PrincipalRegistry,
+        presigned: PresignedUrls,
+        observations: Observations,
+        options: CloudOptions,
+    ) -> None:
+        self.place = place
+        self.principals = principals
+        self.presigned = presigned
+        self.observations = observations
+        self.options = options
+        self.functions = FunctionRunner(observations, options.retry_seconds, loses_answers=options.lose_answers)
+        self.images = ImageCatalogue(place, options.login_users)
+        self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
+        for name, key in options.key_pairs.items():
+            place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
+        notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
+        self.scaling = ScalingDriver(
+            launcher=self.launcher,
+            machines=machines,
+            notifications=notifications,
+            observations=observations,
+            pace=options.pace,
+            faults=options.faults,
+        )
+        self.gatekeeper = Gatekeeper(AccountState(place, self.scaling), CallRecord(), observations)
+        notifications.admits = self.gatekeeper.admits_notification
+        self.launcher.admits_volume = self.gatekeeper.admits_volume
+        self._delivery = Delivery(place, self.functions, self.gatekeeper)
+        self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
+        self.bus = EventBus(place, self._delivery.deliver_event, observations)
+        faults = options.message_faults
+        self._disturbance = MessageDisturbance(faults, observations) if faults else None
+
+    def install(self) -> None:
+        """Replace the parts of moto that these stand in for."""
+        install_queue_delivery(self._disturbance)
+        install_topic_delivery(self._delivery, self._disturbance)
+        install_event_delivery(self.bus, self.place)
+        install_scaling_api(self.scaling)
+
+    def close(self) -> None:
+        """End all that runs by itself; machines are their host's."""
+        if self._disturbance is not None:
+            self._disturbance.close()
+        self.schedule.close()
+        self.scaling.close()
+        self.functions.close()
