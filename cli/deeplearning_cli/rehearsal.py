@@ -19,7 +19,7 @@ from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehe
 from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template.capacity import require_cluster, require_worker_minimum
+from deeplearning_rehearsal.template import require_cluster, require_worker_minimum
 
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1

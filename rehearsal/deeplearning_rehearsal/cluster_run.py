@@ -27,8 +27,7 @@ from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
-from deeplearning_rehearsal.template.capacity import count_requested, require_worker_minimum
-from deeplearning_rehearsal.template.overrides import apply_overrides
+from deeplearning_rehearsal.template import apply_overrides, count_requested, require_worker_minimum
 
 BUILD_SECONDS = 1200.0
 """Limit for the build of an environment, on a machine that shares its cores with the nodes."""

@@ -42,8 +42,7 @@ from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template.environment_override import override_environment
-from deeplearning_rehearsal.template.user_data import find_environment
+from deeplearning_rehearsal.template import find_environment, override_environment
 
 
 def carry_out(argument: str, lab_pid: int) -> int:

@@ -15,7 +15,7 @@ from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
-from deeplearning_rehearsal.template.environment_override import TORCH
+from deeplearning_rehearsal.template import TORCH
 
 OBSERVER = Path(__file__).with_name("lab_observer.py")
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]

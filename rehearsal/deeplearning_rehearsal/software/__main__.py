@@ -12,7 +12,7 @@ from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import SOFTWARE, prepare_layers
 from cdk_rehearsal.run.progress import tell
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_digits, prepare_horovod
-from deeplearning_rehearsal.template.environment_override import TORCH
+from deeplearning_rehearsal.template import TORCH
 
 
 def main() -> int:

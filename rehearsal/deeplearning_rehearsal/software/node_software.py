@@ -14,8 +14,7 @@ from cdk_rehearsal.lab.packages import prepare_index
 from cdk_rehearsal.machine import ImagePart
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_digits, prepare_horovod, prepare_packages
-from deeplearning_rehearsal.template.environment_override import TORCH, choose_framework
-from deeplearning_rehearsal.template.user_data import find_environment
+from deeplearning_rehearsal.template import TORCH, choose_framework, find_environment
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.options import RehearsalOptions
-from deeplearning_rehearsal.template.capacity import WORKER_MINIMUM_VARIABLE, count_requested, require_worker_minimum
+from deeplearning_rehearsal.template import WORKER_MINIMUM_VARIABLE, count_requested, require_worker_minimum
 
 
 def _template(fewest: Any) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import pytest
 
 from deeplearning_contract.document import read_record
 from deeplearning_contract.setting_parts import EnvironmentSettings
-from deeplearning_rehearsal.template.overrides import apply_overrides
-from deeplearning_rehearsal.template.user_data import find_environment, read_literals
+from deeplearning_rehearsal.template import apply_overrides, find_environment, read_literals
 
 ENVIRONMENT = {"kind": "horovod", "file": None, "image": "", "horovod": "0.28.1", "framework": "torch==2.7.1"}
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cdk_rehearsal.errors import AssemblyError
-from deeplearning_rehearsal.template.overrides import apply_overrides
+from deeplearning_rehearsal.template import apply_overrides
 
 
 @pytest.fixture

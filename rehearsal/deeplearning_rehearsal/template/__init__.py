@@ -1,1 +1,0 @@
-"""The rehearsed template: overrides, capacity and user data."""
