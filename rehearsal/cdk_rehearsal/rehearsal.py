@@ -56,6 +56,7 @@ def _rehearse(plan: Plan, timeline: Timeline) -> None:
             fleet,
             show_progress(timeline),
         ):
+            fleet.on_end = aws.fail_instance
             with timeline.phase("deploy"):
                 aws.deploy(Path(plan.assembly), plan.stack, parameters=plan.parameters)
             with timeline.phase("create"):

@@ -91,6 +91,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
             fleet,
         ):
+            fleet.on_end = aws.fail_instance
             give_up = time.monotonic() + options.minutes * 60
             if options.keep:
                 _record(options, lab_pid)

@@ -176,6 +176,13 @@ class Node:
             process.kill()
         process.wait()
 
+    def ended(self) -> str:
+        """Return how the node ended by itself, `off`, `reboot` or with which status; empty while it runs."""
+        status = self._process.poll() if self._process else None
+        # reboot(2): in a pid namespace the first process ends by these signals, and `unshare` like it.
+        by_itself = {-signal.SIGINT: "off", -signal.SIGHUP: "reboot"}
+        return "" if status is None else by_itself.get(status, f"status {status}: {self.console()[-200:]}")
+
     def remove(self) -> None:
         """End the node and its metadata service, and forget its disk."""
         self.kill()

@@ -44,6 +44,7 @@ class Fleet:
         name: Returns the track of a machine, in front of the end of its address. Default: `machine`.
         order: Returns the key by which machines are sorted. Default: their address.
         events_lane: The track of groups, topics and functions. Default: `aws`.
+        on_end: Called with the id of a machine that ended by itself. Default: nothing is done.
     """
 
     lab: Lab
@@ -55,6 +56,7 @@ class Fleet:
     name: Callable[[Machine], str] = lambda _machine: "machine"
     order: Callable[[Machine], Any] = lambda machine: machine.address
     events_lane: str = "aws"
+    on_end: Callable[[str], object] = lambda _id: None
 
     def __post_init__(self) -> None:
         self._machines: dict[str, Machine] = {}
@@ -156,8 +158,18 @@ class Fleet:
                     self.timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
                 self._logs[machine.instance_id] = lines
                 with suppress(RehearsalError):  # powered off just now
+                    self._notice_end(machine.instance_id)
                     for text in self.follow(machine.instance_id, self.disk(machine.instance_id)):
                         self.timeline.tell(self.lane(machine.instance_id), text)
+
+    def _notice_end(self, instance_id: str) -> None:
+        """Start a machine again that reboots by itself; of one that ends otherwise, EC2 sees that it has stopped."""
+        if (end := self.lab.node(instance_id).ended()) == "reboot":
+            self.timeline.tell(self.lane(instance_id), "reboots by itself")
+            self.lab.reboot(instance_id)
+        elif end:
+            self._end(instance_id, "powers itself off" if end == "off" else f"its first process ended with {end}")
+            self.on_end(instance_id)
 
     def _end(self, instance_id: str, text: str) -> None:
         self.timeline.tell(self.lane(instance_id), text)
