@@ -63,7 +63,7 @@ def test_the_bar_of_a_machine_shows_its_states_and_ends_with_it() -> None:
         ("stack", "trial CREATE_COMPLETE", "complete"),
         ("stack", "Workers CREATE_COMPLETE", None),
         ("stack", "Workers CREATE_FAILED: no capacity", "Workers failed"),
-        ("adjuster", "sns → adjuster in 0.3 s", "runs"),
+        ("adjuster", "sns → adjuster in 0.3 s", "invoked"),
         ("master 7", "mount the file system: done in 0.1 s", None),
         ("master 7", "published generation 2 with 3 members", "generation 2: 3 members"),
         ("training", "reset at batch 20 with 3 ranks", "goes on, 3 ranks"),
