@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
-from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine

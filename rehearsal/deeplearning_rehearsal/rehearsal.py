@@ -10,8 +10,8 @@ from copy import deepcopy
 from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import read_stack
-from cdk_rehearsal.embedded_aws import EmbeddedAws
 from cdk_rehearsal.embedded_aws.access.gatekeeper import write_rights
+from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.report.dashboard_panels import HEIGHT, WIDTH, Curve, Panel, draw_panels
 from cdk_rehearsal.report.written_metrics import WrittenMetrics, read_written_metrics
 

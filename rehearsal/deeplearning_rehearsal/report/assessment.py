@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from cdk_rehearsal.embedded_aws import CallCounts, StackOutcome
+from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
+from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timezone
 
-from cdk_rehearsal.embedded_aws import EmbeddedAws
+from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from deeplearning_view.aws_reader import read_responses
 from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.rendering import render_text

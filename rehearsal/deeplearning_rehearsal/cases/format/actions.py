@@ -12,7 +12,7 @@ from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.cases.format.case import Injection
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
-    from cdk_rehearsal.embedded_aws import EmbeddedAws
+    from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
     from cdk_rehearsal.lab import Lab
     from cdk_rehearsal.run.fleet import Fleet
     from cdk_rehearsal.run.timeline import Timeline

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.embedded_aws import CallCounts, StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from cdk_rehearsal.embedded_aws import CallCounts, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
