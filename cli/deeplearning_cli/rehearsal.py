@@ -10,6 +10,7 @@ from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
 from cdk_rehearsal.run.progress import tell
@@ -42,6 +43,8 @@ def rehearse(arguments: argparse.Namespace) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         if cases:
             return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
+        if options.referees:
+            require_acceptance(options.assembly, options.stack)
         prepare_software(options.assembly, options.stack, options.cache, tell)
         return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     except RehearsalError as error:
@@ -67,6 +70,7 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
         json=arguments.json,
         out=Path(arguments.out).resolve(),
         cache=Path(arguments.cache).resolve() if arguments.cache else find_cache(),
+        referees=arguments.referees,
         lustre_client=bool(arguments.lustre_client),
         verbose=arguments.verbose,
     )

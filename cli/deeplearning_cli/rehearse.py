@@ -30,6 +30,12 @@ def add_parser(commands: Commands) -> None:
         help="let the nodes' image have a client of FSx for Lustre",
     )
     add(
+        "--no-referees",
+        action="store_false",
+        dest="referees",
+        help="deploy a template that breaks a rule of AWS (default: refuse it, with all findings)",
+    )
+    add(
         "--expect",
         choices=("trained", "formed", "failed"),
         help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",

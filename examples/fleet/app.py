@@ -53,6 +53,7 @@ class Fleet(Stack):
             max_capacity=SIZE,
             signals=autoscaling.Signals.wait_for_all(timeout=Duration.minutes(5)),
         )
+        group.node.add_dependency(*vpc.public_subnets)  # with their routes: without them no instance can signal
         user_data.add_signal_on_exit_command(group)
         user_data.add_commands("set -e", SETUP, f"/opt/aws/bin/cfn-signal --reason serves '{ready.ref}'")
         CfnWaitCondition(self, "Serving", handle=ready.ref, count=SIZE, timeout="300").node.add_dependency(group)

@@ -6,6 +6,7 @@ The errors of the rehearsal.
     ├── PromiseError          something was not as promised; the verdict is fail
     ├── PolicyError           a policy cannot be judged
     ├── UnknownOperationError the rights that a call needs are not listed
+    ├── RefusedError          AWS would refuse the template; the verdict is fail
     └── AssemblyError         the cloud assembly cannot be rehearsed
         └── UnsupportedError  it holds what the rehearsal does not implement; all of it is listed
 """
@@ -14,7 +15,9 @@ from collections.abc import Sequence
 
 
 class RehearsalError(Exception):
-    """Base of the rehearsal's own errors."""
+    """Base of the rehearsal's own errors; `exit_status` is that of a command which ends with it."""
+
+    exit_status = 2
 
 
 class UnavailableError(RehearsalError):
@@ -23,6 +26,17 @@ class UnavailableError(RehearsalError):
 
 class PromiseError(RehearsalError):
     """The cluster did not do what was promised."""
+
+
+class RefusedError(RehearsalError):
+    """AWS would refuse the template; the message lists every finding with its rule, source and remedy."""
+
+    exit_status = 1
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        listing = "\n".join(f"  {finding}" for finding in self.findings)
+        super().__init__(f"AWS would refuse {len(self.findings)} properties of this template:\n{listing}")
 
 
 class AssemblyError(RehearsalError):

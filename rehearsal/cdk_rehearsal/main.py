@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 parameters=dict(options.parameter),
                 expect=options.expect,
                 check=options.check,
+                referees=options.referees,
                 minutes=options.minutes,
                 out=options.out,
                 cache=options.cache,
@@ -51,6 +52,12 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--check", metavar="FILE", help="Python file with check(run), called when the stack is complete")
     add(
         "--parameter", action="append", type=_pair, default=[], metavar="NAME=VALUE", help="of the template; repeatable"
+    )
+    add(
+        "--no-referees",
+        action="store_false",
+        dest="referees",
+        help="deploy a template that breaks a rule of AWS (default: refuse it, with all findings)",
     )
     add("--minutes", type=float, default=10.0, metavar="M", help="judge the stack after M minutes (default: 10)")
     add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")

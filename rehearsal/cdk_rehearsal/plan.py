@@ -13,6 +13,7 @@ from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
+from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.progress import tell
@@ -37,6 +38,7 @@ class Plan:
         check: Python file with a function `check(run: Run)`, which is called when the stack is complete; an
             AssertionError is a problem of the report. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
+        referees: Whether the template is first held against the rules of AWS. Default: it is.
         minutes: Time after which the stack is judged as it stands. Default: 10.
         out: Folder for report.txt and report.json. Default: build/rehearsal.
         cache: Folder that keeps what is made or downloaded once. Default: that of this user.
@@ -51,6 +53,7 @@ class Plan:
     expect: Expectation = "complete"
     check: Path | str | None = None
     launch_faults: Sequence[LaunchFault] = ()
+    referees: bool = True
     minutes: float = 10.0
     out: Path | str = "build/rehearsal"
     cache: Path | str | None = None
@@ -104,6 +107,7 @@ def rehearse(plan: Plan) -> Report:
         plan: What to rehearse.
 
     Raises:
+        RefusedError: AWS would refuse the template; the message lists all findings.
         RehearsalError: It could not be tried; the message says why, and what to do.
         KeyboardInterrupt: The user interrupted it.
     """
@@ -116,6 +120,8 @@ def rehearse(plan: Plan) -> Report:
     stack = read_stack(assembly, plan.stack)
     require_namespaces()
     require_cache(cache)
+    if plan.referees:
+        require_acceptance(assembly, plan.stack, plan.parameters)
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
     prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, tell), None, cache, tell)

@@ -23,6 +23,7 @@ class RehearsalOptions:
         json: Whether standard output has the report as JSON. Default: as text.
         out: Folder for the reports.
         cache: Folder that keeps what is made or downloaded once, for all rehearsals.
+        referees: Whether the template is first held against the rules of AWS. Default: it is.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre. Default: it has none.
         verbose: Whether progress shows routine, too. Default: it does not.
         case: File of the fault case whose faults are injected; its report goes to a folder of its own. Default: none.
@@ -38,6 +39,7 @@ class RehearsalOptions:
     minutes: float = 10.0
     keep: bool = False
     json: bool = False
+    referees: bool = True
     lustre_client: bool = False
     verbose: bool = False
     case: Path | None = None

@@ -6,7 +6,7 @@ from tests.gates import planting
 from tests.gates.acknowledgements import ACKNOWLEDGED
 from tests.gates.planting import QUEUE_ARN, Alteration, Edit, add, add_policy, change
 from tests.gates.process_gates import CHECKOV
-from tests.gates.template_gates import GUARD, LINT, NAG, VALIDATOR
+from tests.gates.template_gates import GUARD, LINT, NAG, REFEREES, VALIDATOR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,11 @@ _ADMINISTRATOR = ["arn:aws:iam::aws:policy/AdministratorAccess"]
 _ANY_CLIENT = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "elasticfilesystem:ClientMount"}]}
 
 HOLES: dict[str, Hole] = {
+    # What AWS refuses
+    "a hop limit of 65": Hole(
+        edit=change(_LAUNCH, f"{_DATA}.MetadataOptions.HttpPutResponseHopLimit", 65),
+        found_by={REFEREES: "must be 1 to 64"},
+    ),
     # Who gets in
     "ssh from everywhere": Hole(
         edit=add("AWS::EC2::SecurityGroupIngress", _SSH),

@@ -1,4 +1,4 @@
-"""The gates over synthesized stacks that run in this process: cdk-nag, the CDK's validator, cfn-lint and cfn-guard."""
+"""Gates over stacks that run in this process: cdk-nag, the CDK's validator, cfn-lint, the referees and cfn-guard."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,10 +9,11 @@ from cfn_guard_rs.cfn_guard_rs import run_checks_rs
 from cfnlint import api as cfnlint
 from cfnlint.config import ManualArgs
 
+from cdk_rehearsal.referees.judge import judge_template
 from tests.gates.assembly import Assembly
 from tests.gates.finding import Finding
 
-NAG, VALIDATOR, LINT, GUARD = "cdk-nag", "CDK validator", "cfn-lint", "cfn-guard"
+NAG, VALIDATOR, LINT, REFEREES, GUARD = "cdk-nag", "CDK validator", "cfn-lint", "referees", "cfn-guard"
 
 RULES = Path(__file__).parent / "rules"
 _REGION = "us-east-1"
@@ -60,6 +61,21 @@ def lint(assembly: Assembly) -> list[Finding]:
             more=match.rule.source_url,
         )
         for match in cfnlint.lint(json.dumps(assembly.template), config=config)
+    ]
+
+
+def judge(assembly: Assembly) -> list[Finding]:
+    """Return what the referees of the rehearsal find."""
+    return [
+        Finding(
+            gate=REFEREES,
+            preset=assembly.preset,
+            rule=finding.rule,
+            place=_place_of(assembly, finding.path.replace(".Properties", "").split(".")),
+            what=str(finding),
+            more=finding.source,
+        )
+        for finding in judge_template(assembly.template, _REGION, {})
     ]
 
 

@@ -12,9 +12,9 @@ from tests.gates.assembly import synthesize
 from tests.gates.holes import HOLES
 from tests.gates.presets import PRESETS
 from tests.gates.process_gates import CHECKOV, check_with_bandit, check_with_checkov
-from tests.gates.template_gates import GUARD, LINT, NAG, VALIDATOR, guard, lint, look_with_cdk
+from tests.gates.template_gates import GUARD, LINT, NAG, REFEREES, VALIDATOR, guard, judge, lint, look_with_cdk
 
-TEMPLATE_GATES = {GUARD: guard, LINT: lint, ACKNOWLEDGED: look_at_acknowledgements}
+TEMPLATE_GATES = {GUARD: guard, LINT: lint, REFEREES: judge, ACKNOWLEDGED: look_at_acknowledgements}
 PLANTED = [(name, gate) for name, hole in HOLES.items() for gate in hole.found_by]
 
 
@@ -81,7 +81,7 @@ def test_a_planted_hole_is_found(found, name, gate):
 
 def test_every_hole_is_found_by_a_gate_and_every_gate_finds_one():
     gates = {gate for hole in HOLES.values() for gate in hole.found_by}
-    assert gates == {NAG, VALIDATOR, LINT, CHECKOV, GUARD, ACKNOWLEDGED}
+    assert gates == {NAG, VALIDATOR, LINT, REFEREES, CHECKOV, GUARD, ACKNOWLEDGED}
     assert all(hole.found_by for hole in HOLES.values())
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint import api as cfnlint
-from cfnlint.config import ManualArgs
 
+from cdk_rehearsal.referees.judge import judge_template
 from tests.foreign_dependencies import find_foreign_dependencies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -97,8 +96,7 @@ def test_app_says_how_it_is_run_and_has_no_lint_errors(assemble: Any, name: str)
         assembly = assemble(name, **_look_up(assembly.missing))
     for template in assembly.templates.values():
         assert find_foreign_dependencies(template) == []
-        matches = cfnlint.lint(json.dumps(template), config=ManualArgs(regions=["us-east-1"]))
-        assert [f"{match.rule.id} {match.message}" for match in matches if match.rule.id.startswith("E")] == []
+        assert [str(finding) for finding in judge_template(template, "us-east-1", {})] == []
 
 
 def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: Any) -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cdk_rehearsal import plan
+from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.main import main
 
 
@@ -12,12 +13,14 @@ from cdk_rehearsal.main import main
 def end(monkeypatch, tmp_path):
     """A function that runs the command on an assembly whose enclosed process ends with a status."""
     (tmp_path / "manifest.json").write_text("{}")
-    for name in ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers"):
+    names = ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers")
+    for name in (*names, "require_acceptance"):
         monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}})())
 
-    def run(status):
+    def run(status, *options):
         monkeypatch.setattr(plan, "run_enclosed", lambda *_: status)
-        return main([str(tmp_path), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--json"])
+        folders = ("--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"))
+        return main([str(tmp_path), *folders, "--json", *options])
 
     return run
 
@@ -31,3 +34,15 @@ def test_what_could_not_be_tried_is_said_for_people_and_programs(end, capsys):
     said = capsys.readouterr()
     assert said.err == "cdk-rehearse: the rehearsal could not be carried out: its process ended with status 2\n"
     assert json.loads(said.out)["error"]["exit_status"] == 2
+
+
+def test_a_template_that_aws_would_refuse_is_not_as_expected(end, capsys, monkeypatch):
+    def refuse(*_):
+        raise RefusedError(["Resources.Queue.Properties.DelaySeconds: must be at most 900, got 901"])
+
+    monkeypatch.setattr(plan, "require_acceptance", refuse)
+    assert end(0) == 1
+    said = capsys.readouterr()
+    assert "Resources.Queue.Properties.DelaySeconds: must be at most 900, got 901" in said.err
+    assert json.loads(said.out)["error"]["exit_status"] == 1
+    assert end(130, "--no-referees") == 130

@@ -80,6 +80,7 @@ def options(tmp_path: Path) -> RehearsalOptions:
 def _nothing_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no assembly here to look for packages in."""
     monkeypatch.setattr(one_case, "prepare_software", lambda *_: ())
+    monkeypatch.setattr(one_case, "require_acceptance", lambda *_: None)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import PromiseError, RehearsalError
+from cdk_rehearsal.errors import PromiseError, RefusedError, RehearsalError
+from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import run_enclosed
 from cdk_rehearsal.run.progress import tell
 from deeplearning_rehearsal.cases.format.case import Case
@@ -78,8 +79,10 @@ def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
     try:
         if task.app is not None:
             options = replace(options, assembly=_synthesize(case, task.app, options.folder, task.assemblies))
+        if options.referees:
+            require_acceptance(options.assembly, options.stack)
         prepare_software(options.assembly, options.stack, options.cache, tell)
-    except PromiseError as error:
+    except (PromiseError, RefusedError) as error:
         tell(f"deeplearning-cdk: {error}")
         return 1, fail(str(error))
     status = run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())

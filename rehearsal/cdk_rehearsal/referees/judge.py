@@ -1,0 +1,99 @@
+"""All referees together, before anything is deployed."""
+
+import functools
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.errors import RefusedError
+from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
+from cdk_rehearsal.referees.order import judge_order
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, show
+from cdk_rehearsal.referees.rules import RULES, judge_parameters
+from cdk_rehearsal.referees.service_models import judge_calls
+from cdk_rehearsal.run.progress import tell
+
+_JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
+
+
+def require_acceptance(assembly: Path, stack: str | None, parameters: Mapping[str, str] | None = None) -> None:
+    """
+    Hold the template of a stack against all rules, and report the time that it took.
+
+    Raises:
+        RefusedError: AWS would refuse it; the error lists every finding.
+    """
+    begin = time.monotonic()
+    source = read_stack(assembly, stack)
+    if findings := judge_template(source.template, source.region, parameters or {}):
+        raise RefusedError([str(finding) for finding in findings])
+    count = len(source.template.get("Resources", {}))
+    tell(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s")
+
+
+def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> tuple[Finding, ...]:
+    """
+    Return what AWS would refuse of a template, one finding a property, in the order of their paths.
+
+    Args:
+        template: As `cdk synth` wrote it.
+        region: Where it is to be deployed.
+        parameters: Values of the template's parameters in place of their defaults.
+    """
+    template = _bind(template, parameters)
+    found: dict[str, Finding] = {}
+    for finding in _lint(template, region):
+        found.setdefault(finding.path, finding)
+    try:
+        resolved = ResolvedTemplate(template, region)
+    except (KeyError, TypeError, AttributeError):  # cfn-lint has said that it is no template
+        return tuple(found.values())
+    for judge in _JUDGES:
+        for finding in judge(resolved):
+            found.setdefault(finding.path, finding)
+    for finding in judge_parameters(template):
+        found.setdefault(finding.path, finding)
+    return tuple(found[path] for path in sorted(found))
+
+
+def _bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping[str, Any]:
+    declared = template.get("Parameters", {})
+    bound = {name: {**declared[name], "Default": value} for name, value in parameters.items() if name in declared}
+    return {**template, "Parameters": {**declared, **bound}} if bound else template
+
+
+def _lint(template: Mapping[str, Any], region: str) -> Iterator[Finding]:
+    """Yield the errors of cfn-lint; what it warns of, AWS takes."""
+    from cfnlint import api  # noqa: PLC0415 - takes a second, which commands that judge nothing need not
+
+    for match in api.lint(json.dumps(template), rules=_load_rules(), regions=[region]):
+        if match.rule.id.startswith("E"):
+            path = [str(key) for key in match.path or ()]
+            value = _find(template, path)
+            text = show(value) if isinstance(value, (str, int, float)) else ""
+            source = f"cfn-lint {match.rule.id}, {match.rule.source_url}"
+            yield Finding(".".join(path), text, match.message, source)
+
+
+def _find(value: Any, path: list[str]) -> Any:
+    """Return the value at a path; None where it leads into a text, such as a schedule."""
+    for key in path:
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdigit():
+            value = value[int(key)]
+        else:
+            return None
+    return value
+
+
+@functools.cache
+def _load_rules() -> Any:
+    from cfnlint.config import ConfigMixIn  # noqa: PLC0415 - as above
+    from cfnlint.runner import Runner  # noqa: PLC0415
+
+    return Runner(ConfigMixIn()).rules

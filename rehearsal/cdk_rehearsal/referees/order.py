@@ -1,0 +1,67 @@
+"""
+Dependencies that CloudFormation does not see: without them it may create a resource before what the resource uses.
+
+https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-dependson.html
+"""
+
+from collections.abc import Iterator
+
+from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
+
+_SOURCE = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-dependson.html"
+
+
+def judge_order(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield what may be created before something that it uses, for lack of a dependency."""
+    yield from _judge_gateways(template)
+    yield from _judge_groups(template)
+    yield from _judge_functions(template)
+
+
+def _judge_gateways(template: ResolvedTemplate) -> Iterator[Finding]:
+    for name, _ in template.list_type("AWS::EC2::Route", "AWS::EC2::NatGateway"):
+        gateways = template.list_references(name, "GatewayId")
+        is_route = template.find_type(name) == "AWS::EC2::Route"
+        for attachment, _ in template.list_type("AWS::EC2::VPCGatewayAttachment"):
+            if not is_route or gateways & template.list_references(attachment, "InternetGatewayId"):
+                yield from _require(template, name, attachment, "the gateway is not attached to the VPC before")
+
+
+def _judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Where nothing waits for the instances, AWS takes a group whose first boot may lack a network."""
+    is_awaited = any(template.list_type("AWS::CloudFormation::WaitCondition"))
+    for name, _ in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
+        if is_awaited or "CreationPolicy" in template.resources[name]:
+            for route in _find_routes(template, template.list_references(name, "VPCZoneIdentifier")):
+                yield from _require(template, name, route, "its instances have no way out of their subnets before")
+
+
+def _judge_functions(template: ResolvedTemplate) -> Iterator[Finding]:
+    for name, _ in template.list_type("AWS::Lambda::Function"):
+        for role in template.list_references(name, "Role"):
+            for policy, _ in template.list_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
+                if {role} & (template.list_references(policy, "Roles") | template.list_references(policy, "RoleName")):
+                    yield from _require(template, name, policy, "its role lacks rights before")
+
+
+def _find_routes(template: ResolvedTemplate, subnets: set[str]) -> set[str]:
+    """Return what a way out of some subnets consists of: associations with route tables, and routes in these."""
+    associations = {
+        name
+        for name, _ in template.list_type("AWS::EC2::SubnetRouteTableAssociation")
+        if template.list_references(name, "SubnetId") & subnets
+    }
+    tables = {table for name in associations for table in template.list_references(name, "RouteTableId")}
+    routes = {
+        name
+        for name, _ in template.list_type("AWS::EC2::Route")
+        if template.list_references(name, "RouteTableId") & tables
+    }
+    return associations | routes
+
+
+def _require(template: ResolvedTemplate, name: str, other: str, reason: str) -> Iterator[Finding]:
+    if other not in template.find_needs(name):
+        rule = f"must wait for {other}, because {reason}"
+        yield Finding(f"Resources.{name}.DependsOn", "", rule, _SOURCE, f"add {other} to its DependsOn")

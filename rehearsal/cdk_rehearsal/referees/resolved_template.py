@@ -1,0 +1,138 @@
+"""A template as referees read it: intrinsics have their values where the template decides them, tokens elsewhere."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
+from cdk_rehearsal.errors import AssemblyError
+
+_ACCOUNT = "123456789012"
+_TOKEN = re.compile("\ue000([^\ue001]*)\ue001")
+_ZONES = "abc"
+
+
+def make_token(name: str) -> str:
+    """Return the text that stands for a value which exists at deployment only."""
+    return f"\ue000{name}\ue001"
+
+
+def is_known(value: Any) -> bool:
+    """Return whether a value holds no token."""
+    if isinstance(value, Mapping):
+        return all(is_known(entry) for entry in value.values())
+    if isinstance(value, list):
+        return all(is_known(entry) for entry in value)
+    return not (isinstance(value, str) and _TOKEN.search(value))
+
+
+def show(value: Any) -> str:
+    """Return a value for a message: tokens as `${Name}`, and no more than 80 characters."""
+    text = _TOKEN.sub(r"${\1}", str(value))
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"  # noqa: PLR2004 - in the docstring
+
+
+def measure(text: str) -> int:
+    """Return the least length that a text has at deployment, a token counted as one character."""
+    return len(_TOKEN.sub("?", text))
+
+
+class ResolvedTemplate:
+    """
+    The resources of a template with the conditions that hold and resolved properties.
+
+    Attributes:
+        resources: Logical id -> resource, with `Properties` resolved.
+    """
+
+    def __init__(self, template: Mapping[str, Any], region: str) -> None:
+        self._template = template
+        self._region = region
+        self._values = {
+            "AWS::AccountId": _ACCOUNT,
+            "AWS::Region": region,
+            "AWS::Partition": "aws",
+            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::NoValue": NO_VALUE,
+        }
+        for name, declaration in template.get("Parameters", {}).items():
+            value = declaration.get("Default")
+            kind = str(declaration.get("Type", "String"))
+            if value is not None and kind in ("String", "Number", "CommaDelimitedList"):
+                self._values[name] = str(value).split(",") if kind == "CommaDelimitedList" else value
+        self.resources: dict[str, Mapping[str, Any]] = {
+            name: {**resource, "Properties": self._resolve(resource.get("Properties", {}))}
+            for name, resource in template.get("Resources", {}).items()
+            if "Condition" not in resource or self.condition(resource["Condition"])
+        }
+
+    def list_type(self, *types: str) -> Iterator[tuple[str, Any]]:
+        """Yield logical id and resolved properties of the resources of some types."""
+        for name, resource in self.resources.items():
+            if resource.get("Type") in types:
+                yield name, resource["Properties"]
+
+    def find_type(self, name: str) -> str:
+        """Return the type of a resource; empty if there is none of the name."""
+        return str(self.resources.get(name, {}).get("Type", ""))
+
+    def list_references(self, logical_id: str, *path: str) -> set[str]:
+        """Return the resources that a property of a resource refers to, or all of its properties."""
+        value: Any = self._template["Resources"][logical_id].get("Properties", {})
+        for key in path:
+            value = value.get(key, {}) if isinstance(value, Mapping) else {}
+        return {name for name, _ in find_references(value)} & self.resources.keys()
+
+    def find_needs(self, logical_id: str) -> set[str]:
+        """Return the resources that CloudFormation creates before this one."""
+        waiting, found = [logical_id], set[str]()
+        while waiting:
+            resource = self._template["Resources"][waiting.pop()]
+            explicit = resource.get("DependsOn", [])
+            names = {explicit} if isinstance(explicit, str) else set(explicit)
+            names |= {name for name, _ in find_references(resource.get("Properties", {}))}
+            waiting += (names & self.resources.keys()) - found
+            found |= names
+        return found
+
+    def ref(self, name: str) -> Any:
+        """Return the value of a parameter or pseudo parameter, else a token."""
+        return self._values.get(name, make_token(name))
+
+    def attribute(self, name: str, attribute: str) -> Any:
+        """Return a token."""
+        return make_token(f"{name}.{attribute}")
+
+    def condition(self, name: str) -> bool:
+        """Return the value of a condition."""
+        return bool(evaluate(self._template.get("Conditions", {})[name], self))
+
+    def mapping(self, name: str, first: str, second: str) -> Any:
+        """Return a value of a mapping, else a token."""
+        try:
+            return self._template["Mappings"][name][first][second]
+        except KeyError:
+            return make_token(f"{name}.{first}.{second}")
+
+    def zones(self, region: str) -> list[str]:
+        """Return three zones."""
+        return [f"{region or self._region}{letter}" for letter in _ZONES]
+
+    def dynamic(self, reference: str) -> str:
+        """Return a token."""
+        return make_token(f"resolve:{reference}")
+
+    def _resolve(self, value: Any) -> Any:
+        """Resolve a part of a template; a function that needs what exists at deployment only gives a token."""
+        if isinstance(value, list):
+            resolved = [self._resolve(entry) for entry in value]
+            return [entry for entry in resolved if entry is not NO_VALUE]
+        if isinstance(value, Mapping) and len(value) == 1 and (found := next(iter(value))).startswith(("Fn::", "Ref")):
+            try:
+                return evaluate(value, self)
+            except (AssemblyError, ValueError, TypeError, KeyError, IndexError):
+                return make_token(found)
+        if isinstance(value, Mapping):
+            resolved_map = {key: self._resolve(entry) for key, entry in value.items()}
+            return {key: entry for key, entry in resolved_map.items() if entry is not NO_VALUE}
+        return evaluate(value, self)

@@ -1,0 +1,278 @@
+"""Rules between the properties of one resource or several, which neither cfn-lint nor the service models know."""
+
+import base64
+import binascii
+import contextlib
+import functools
+import gzip
+import importlib.metadata
+import importlib.util
+import ipaddress
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, show
+
+_USER_DATA_BYTES = 16384
+_INTERFACE = (
+    "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_LaunchTemplateInstanceNetworkInterfaceSpecificationRequest"
+    ".html"
+)
+_REQUEST = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html"
+_GROUP = "https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_CreateAutoScalingGroup.html"
+_KEY_POLICY = "https://docs.aws.amazon.com/kms/latest/APIReference/API_PutKeyPolicy.html"
+_ADMINISTERS = ("kms:*", "kms:Put*", "kms:PutKeyPolicy", "*")
+
+
+def judge_launch_templates(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield what EC2 would refuse of launch templates, or of the launches from them."""
+    for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
+        data, path = properties.get("LaunchTemplateData", {}), f"Resources.{name}.Properties.LaunchTemplateData"
+        yield from _judge_user_data(data, path)
+        yield from _judge_interfaces(data, path)
+        yield from _judge_market(data, path)
+
+
+def _judge_user_data(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    try:
+        size = len(base64.b64decode(data.get("UserData", ""), validate=True))
+    except (binascii.Error, ValueError, TypeError):
+        return
+    if size > _USER_DATA_BYTES:
+        source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"
+        remedy = "fetch the rest from S3 at boot"
+        yield Finding(f"{path}.UserData", f"{size} or more", "must have at most 16384 bytes", source, remedy)
+
+
+def _judge_interfaces(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    interfaces = [entry for entry in data.get("NetworkInterfaces", ()) if isinstance(entry, Mapping)]
+    facts = load_instance_types().get(str(data.get("InstanceType")), {}).get("NetworkInfo", {})
+    seen = set()
+    for index, interface in enumerate(interfaces):
+        here = f"{path}.NetworkInterfaces.{index}"
+        kind = str(interface.get("InterfaceType", "interface"))
+        card, device = str(interface.get("NetworkCardIndex", 0)), str(interface.get("DeviceIndex", 0))
+        if facts and kind.startswith("efa") and not facts.get("EfaSupported"):
+            source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"
+            yield Finding(
+                f"{here}.InterfaceType", kind, f"must be interface: {data['InstanceType']} has no EFA", source
+            )
+        if facts and card.isdigit() and int(card) >= facts.get("MaximumNetworkCards", 1):
+            rule = f"must be below {facts.get('MaximumNetworkCards', 1)}, the network cards of {data['InstanceType']}"
+            yield Finding(f"{here}.NetworkCardIndex", card, rule, _INTERFACE)
+        if (card, device) in seen:
+            rule = "must be another one than that of an interface on the same network card"
+            yield Finding(f"{here}.DeviceIndex", device, rule, _INTERFACE)
+        seen.add((card, device))
+        if len(interfaces) > 1 and str(interface.get("AssociatePublicIpAddress")).lower() == "true":
+            rule = "must be left out with several interfaces, to which EC2 gives no public address"
+            yield Finding(f"{here}.AssociatePublicIpAddress", "true", rule, _INTERFACE)
+    if interfaces:
+        for key in ("SecurityGroupIds", "SecurityGroups"):
+            if data.get(key):
+                rule = "must be left out beside NetworkInterfaces, each of which has groups of its own"
+                yield Finding(f"{path}.{key}", show(data[key]), rule, _REQUEST)
+
+
+def _judge_market(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    market = data.get("InstanceMarketOptions", {}).get("MarketType")
+    target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
+    if market == "spot" and target:
+        source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-using.html"
+        rule = "must not be spot beside a capacity reservation, which holds on-demand capacity"
+        yield Finding(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
+    if market == "capacity-block" and not target:
+        source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html"
+        rule = "must come with CapacityReservationSpecification.CapacityReservationTarget, the block's reservation"
+        yield Finding(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
+
+
+@functools.cache
+def load_instance_types() -> Mapping[str, Any]:
+    """Return what DescribeInstanceTypes answered for moto's authors: type -> facts."""
+    found = importlib.util.find_spec("moto")
+    folder = Path(str(found and found.origin)).parent / "ec2" / "resources"
+    facts: Mapping[str, Any] = json.loads(gzip.decompress((folder / "instance_types.json.gz").read_bytes()))
+    return facts
+
+
+def judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield what `CreateAutoScalingGroup` would refuse."""
+    for name, properties in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
+        path = f"Resources.{name}.Properties"
+        least, most = (_read_number(properties.get(key)) for key in ("MinSize", "MaxSize"))
+        wanted = _read_number(properties.get("DesiredCapacity"))
+        if wanted is not None and least is not None and most is not None and not least <= wanted <= most:
+            rule = f"must be between MinSize and MaxSize, {least:g} and {most:g}"
+            yield Finding(f"{path}.DesiredCapacity", f"{wanted:g}", rule, _GROUP)
+        if not properties.get("VPCZoneIdentifier") and not properties.get("AvailabilityZones"):
+            yield Finding(f"{path}.VPCZoneIdentifier", "", "must be given, or AvailabilityZones", _GROUP)
+        mixed = properties.get("MixedInstancesPolicy", {})
+        for other in template.list_references(name, "MixedInstancesPolicy"):
+            data = template.resources[other]["Properties"].get("LaunchTemplateData", {})
+            if mixed and data.get("InstanceMarketOptions", {}).get("MarketType") == "spot":
+                source = (
+                    "https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-mixed-instances-groups.html"
+                )
+                rule = f"must use a launch template without InstanceMarketOptions, got {other}"
+                yield Finding(f"{path}.MixedInstancesPolicy", "", rule, source, "set InstancesDistribution instead")
+
+
+def judge_networks(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield subnets of a VPC that overlap."""
+    blocks = []
+    for name, properties in template.list_type("AWS::EC2::Subnet"):
+        with contextlib.suppress(ValueError):  # a token, or no block: that is another's finding
+            network = ipaddress.ip_network(str(properties.get("CidrBlock")), strict=False)
+            blocks.append((name, template.list_references(name, "VpcId"), network))
+    for (name, vpc, network), (other, other_vpc, beside) in itertools.combinations(blocks, 2):
+        if vpc == other_vpc and network.overlaps(beside):
+            source = "https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"
+            rule = f"must not overlap with {beside} of {other}"
+            yield Finding(f"Resources.{name}.Properties.CidrBlock", str(network), rule, source)
+
+
+def judge_ports(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield ranges of ports that end before they begin."""
+    for name, properties in template.list_type("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"):
+        yield from _judge_ports(properties, f"Resources.{name}.Properties")
+    for name, properties in template.list_type("AWS::EC2::SecurityGroup"):
+        for key in ("SecurityGroupIngress", "SecurityGroupEgress"):
+            for index, entry in enumerate(properties.get(key, ())):
+                yield from _judge_ports(entry, f"Resources.{name}.Properties.{key}.{index}")
+
+
+def _judge_ports(rule: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    first, last = _read_number(rule.get("FromPort")), _read_number(rule.get("ToPort"))
+    if (
+        str(rule.get("IpProtocol")) in ("tcp", "udp", "6", "17")
+        and first is not None
+        and last is not None
+        and first > last
+    ):
+        source = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AuthorizeSecurityGroupIngress.html"
+        yield Finding(f"{path}.FromPort", f"{first:g}", f"must be at most ToPort, {last:g}", source)
+
+
+def judge_keys(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield key policies that nobody could change any more, or that name a principal which does not exist."""
+    roles = {properties.get("RoleName") for _, properties in template.list_type("AWS::IAM::Role")}
+    users = {properties.get("UserName") for _, properties in template.list_type("AWS::IAM::User")}
+    for name, properties in template.list_type("AWS::KMS::Key"):
+        path = f"Resources.{name}.Properties.KeyPolicy"
+        statements = _list(properties.get("KeyPolicy", {}).get("Statement", ()))
+        if not is_known([entry.get("Action") for entry in statements]):
+            continue
+        if not any(
+            entry.get("Effect") == "Allow" and set(_ADMINISTERS) & set(_list(entry.get("Action", ())))
+            for entry in statements
+        ):
+            rule = "must allow somebody kms:PutKeyPolicy; KMS refuses a policy that locks everybody out"
+            yield Finding(path, "", rule, _KEY_POLICY, "allow kms:* to the account's root")
+        for index, entry in enumerate(statements):
+            principal = entry.get("Principal", {})
+            for arn in _list(principal.get("AWS", ())) if isinstance(principal, Mapping) else ():
+                match = re.fullmatch(r"arn:[a-z-]+:iam::\d+:(role|user)/(?:.*/)?([^/]+)", str(arn))
+                known = roles if match and match[1] == "role" else users
+                if match and "/aws-service-role/" not in str(arn) and match[2] not in known:
+                    rule = "must be a principal that exists, and this template does not make it"
+                    remedy = "make it here, or allow the account's root and let IAM policies decide"
+                    yield Finding(f"{path}.Statement.{index}.Principal", show(arn), rule, _KEY_POLICY, remedy)
+
+
+def judge_services(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield combinations of properties that a service refuses."""
+    for name, properties in template.list_type("AWS::EFS::FileSystem"):
+        path, source = (
+            f"Resources.{name}.Properties",
+            "https://docs.aws.amazon.com/efs/latest/ug/API_CreateFileSystem.html",
+        )
+        mode = properties.get("ThroughputMode")
+        if mode == "provisioned" and "ProvisionedThroughputInMibps" not in properties:
+            rule = "must come with ProvisionedThroughputInMibps when it is provisioned"
+            yield Finding(f"{path}.ThroughputMode", mode, rule, source)
+        if mode == "elastic" and properties.get("PerformanceMode") == "maxIO":
+            yield Finding(f"{path}.PerformanceMode", "maxIO", "must be generalPurpose with elastic throughput", source)
+    for name, properties in template.list_type("AWS::SNS::Topic"):
+        topic = properties.get("TopicName")
+        is_fifo = str(properties.get("FifoTopic", False)).lower() == "true"
+        if isinstance(topic, str) and is_known(topic) and is_fifo != topic.endswith(".fifo"):
+            rule = f"must {'end' if is_fifo else 'not end'} with .fifo"
+            path = f"Resources.{name}.Properties.TopicName"
+            yield Finding(path, topic, rule, "https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html")
+    for name, properties in template.list_type("AWS::CloudWatch::Alarm"):
+        period, count = (_read_number(properties.get(key)) for key in ("Period", "EvaluationPeriods"))
+        highest = 604800 if period is not None and period >= 3600 else 86400  # noqa: PLR2004 - in the API's page
+        if period is not None and count is not None and period * count > highest:
+            source = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
+            rule = f"must be at most {highest} seconds together with Period, {period:g} seconds"
+            yield Finding(f"Resources.{name}.Properties.EvaluationPeriods", f"{count:g}", rule, source)
+    for name, properties in template.list_type("AWS::Lambda::EventSourceMapping"):
+        yield from _judge_mapping(template, name, properties)
+
+
+def _judge_mapping(template: ResolvedTemplate, name: str, properties: Mapping[str, Any]) -> Iterator[Finding]:
+    queues = [q for q in template.list_references(name, "EventSourceArn") if template.find_type(q) == "AWS::SQS::Queue"]
+    if not queues:
+        return
+    source = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
+    size, window = (_read_number(properties.get(key)) for key in ("BatchSize", "MaximumBatchingWindowInSeconds"))
+    if size is not None and size > 10 and not window:  # noqa: PLR2004 - in the rule
+        rule = "must be at most 10 without MaximumBatchingWindowInSeconds"
+        yield Finding(f"Resources.{name}.Properties.BatchSize", f"{size:g}", rule, source)
+    for function in template.list_references(name, "FunctionName"):
+        timeout = _read_number(template.resources[function]["Properties"].get("Timeout", 3))
+        for queue in queues:
+            hidden = _read_number(template.resources[queue]["Properties"].get("VisibilityTimeout", 30))
+            if timeout is not None and hidden is not None and hidden < timeout:
+                rule = f"must be at least the time-out of {function}, {timeout:g} seconds"
+                path = f"Resources.{queue}.Properties.VisibilityTimeout"
+                yield Finding(path, f"{hidden:g}", rule, source, "take six times the function's time-out")
+
+
+def judge_parameters(template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield public parameters of Amazon Linux that did not exist when moto listed them."""
+    known = _load_public_parameters()
+    for name, declaration in template.get("Parameters", {}).items():
+        value = str(declaration.get("Default", ""))
+        prefix = "/aws/service/ami-amazon-linux-latest/"
+        is_read = str(declaration.get("Type", "")).startswith("AWS::SSM::Parameter::Value<")
+        if is_read and value.startswith(prefix) and value not in known:
+            source = f"moto {importlib.metadata.version('moto')}, ssm/resources/ami-amazon-linux-latest"
+            rule = f"must be one of the {len(known)} public parameters of Amazon Linux"
+            yield Finding(f"Parameters.{name}.Default", value, rule, source)
+
+
+@functools.cache
+def _load_public_parameters() -> frozenset[str]:
+    found = importlib.util.find_spec("moto")
+    folder = Path(str(found and found.origin)).parent / "ssm" / "resources" / "ami-amazon-linux-latest"
+    return frozenset(
+        entry["Name"] for entry in json.loads(gzip.decompress((folder / "us-east-1.json.gz").read_bytes()))
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _read_number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+RULES: tuple[Callable[[ResolvedTemplate], Iterator[Finding]], ...] = (
+    judge_launch_templates,
+    judge_groups,
+    judge_networks,
+    judge_ports,
+    judge_keys,
+    judge_services,
+)

@@ -1,0 +1,136 @@
+"""The limits in the service models of botocore, held against the properties that become a call's arguments."""
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, measure, show
+
+if TYPE_CHECKING:
+    from botocore.model import OperationModel, Shape
+
+_CALLS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "AWS::AutoScaling::AutoScalingGroup": (("autoscaling", "CreateAutoScalingGroup"),),
+    "AWS::AutoScaling::LifecycleHook": (("autoscaling", "PutLifecycleHook"),),
+    "AWS::AutoScaling::ScalingPolicy": (("autoscaling", "PutScalingPolicy"),),
+    "AWS::Backup::BackupPlan": (("backup", "CreateBackupPlan"),),
+    "AWS::Backup::BackupSelection": (("backup", "CreateBackupSelection"),),
+    "AWS::Backup::BackupVault": (("backup", "CreateBackupVault"),),
+    "AWS::Budgets::Budget": (("budgets", "CreateBudget"),),
+    "AWS::CloudWatch::Alarm": (("cloudwatch", "PutMetricAlarm"),),
+    "AWS::CloudWatch::Dashboard": (("cloudwatch", "PutDashboard"),),
+    "AWS::DynamoDB::Table": (("dynamodb", "CreateTable"),),
+    "AWS::EC2::FlowLog": (("ec2", "CreateFlowLogs"),),
+    "AWS::EC2::LaunchTemplate": (("ec2", "CreateLaunchTemplate"),),
+    "AWS::EC2::PlacementGroup": (("ec2", "CreatePlacementGroup"),),
+    "AWS::EC2::Subnet": (("ec2", "CreateSubnet"),),
+    "AWS::EC2::VPC": (("ec2", "CreateVpc"),),
+    "AWS::EC2::VPCEndpoint": (("ec2", "CreateVpcEndpoint"),),
+    "AWS::EFS::AccessPoint": (("efs", "CreateAccessPoint"),),
+    "AWS::EFS::FileSystem": (("efs", "CreateFileSystem"),),
+    "AWS::EFS::MountTarget": (("efs", "CreateMountTarget"),),
+    "AWS::Events::Rule": (("events", "PutRule"), ("events", "PutTargets")),
+    "AWS::IAM::InstanceProfile": (("iam", "CreateInstanceProfile"),),
+    "AWS::IAM::ManagedPolicy": (("iam", "CreatePolicy"),),
+    "AWS::IAM::Role": (("iam", "CreateRole"),),
+    "AWS::KMS::Key": (("kms", "CreateKey"),),
+    "AWS::Lambda::EventSourceMapping": (("lambda", "CreateEventSourceMapping"),),
+    "AWS::Lambda::Function": (("lambda", "CreateFunction"), ("lambda", "PutFunctionConcurrency")),
+    "AWS::Lambda::Permission": (("lambda", "AddPermission"),),
+    "AWS::Logs::LogGroup": (("logs", "CreateLogGroup"), ("logs", "PutRetentionPolicy")),
+    "AWS::SNS::Subscription": (("sns", "Subscribe"),),
+    "AWS::SNS::Topic": (("sns", "CreateTopic"),),
+    "AWS::SQS::Queue": (("sqs", "CreateQueue"),),
+    "AWS::SSM::Parameter": (("ssm", "PutParameter"),),
+}
+"""Resource type -> the calls that its properties become."""
+_RENAMED = {
+    ("AWS::IAM::ManagedPolicy", "ManagedPolicyName"): "PolicyName",
+    ("AWS::KMS::Key", "KeyPolicy"): "Policy",
+    ("AWS::EFS::FileSystem", "FileSystemTags"): "",
+}
+"""Property -> its name in the call, empty for one that the call has in another form; `Tags` differs everywhere."""
+_CLASSES = {r"\p{L}": "A-Za-z\u00c0-\uffff", r"\p{Z}": r"\s", r"\p{N}": "0-9", r"\p{M}": "", r"\p{ASCII}": r"\x00-\x7f"}
+
+
+def judge_calls(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield what is outside of the limits of the calls."""
+    for name, resource in template.resources.items():
+        kind = str(resource.get("Type"))
+        renamed = {key: _RENAMED.get((kind, key), key) for key in resource["Properties"] if key != "Tags"}
+        arguments = {new: resource["Properties"][key] for key, new in renamed.items() if new}
+        for service, operation in _CALLS.get(kind, ()):
+            shape = _load(service, operation).input_shape
+            if shape is not None:
+                source = f"botocore's model of {service}:{operation}"
+                yield from _judge(shape, arguments, f"Resources.{name}.Properties", source)
+
+
+@functools.cache
+def _load(service: str, operation: str) -> "OperationModel":
+    return _load_service(service).operation_model(operation)
+
+
+@functools.cache
+def _load_service(service: str) -> Any:
+    import botocore.session  # noqa: PLC0415 - commands that judge nothing need not load it
+
+    return botocore.session.get_session().get_service_model(service)
+
+
+def _judge(shape: "Shape", value: Any, path: str, source: str) -> Iterator[Finding]:
+    kind = shape.type_name
+    if kind in ("structure", "map") and isinstance(value, Mapping):
+        members = {name.lower(): member for name, member in getattr(shape, "members", {}).items()}
+        for key, entry in value.items():
+            if member := shape.value if kind == "map" else members.get(key.lower()):
+                yield from _judge(member, entry, f"{path}.{key}", source)
+    elif kind == "list" and isinstance(value, list):
+        yield from _limit(shape, len(value), path, source, "items")
+        for index, entry in enumerate(value):
+            yield from _judge(shape.member, entry, f"{path}.{index}", source)
+    elif kind == "string":
+        text = json.dumps(value, separators=(",", ":")) if isinstance(value, (Mapping, list)) else str(value)
+        yield from _judge_text(shape, text, path, source)
+    elif kind in ("integer", "long", "float", "double") and is_known(value) and not isinstance(value, (Mapping, list)):
+        try:
+            yield from _limit(shape, float(value), path, source, "")
+        except ValueError:
+            yield Finding(path, show(value), "must be a number", source)
+
+
+def _judge_text(shape: "Shape", text: str, path: str, source: str) -> Iterator[Finding]:
+    if not is_known(text):
+        highest = shape.metadata.get("max")
+        if highest is not None and measure(text) > highest:
+            yield Finding(path, show(text), f"must have at most {highest} characters", source)
+        return
+    yield from _limit(shape, len(text), path, source, "characters")
+    choices, pattern = getattr(shape, "enum", None), shape.metadata.get("pattern")
+    if choices and text not in choices:
+        yield Finding(path, show(text), f"must be one of {', '.join(sorted(choices)[:12])}", source)
+    elif pattern and not choices and not _fits(pattern, text):
+        yield Finding(path, show(text), f"must match {pattern}", source)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Return whether a text matches; a pattern that Python cannot read is no rule."""
+    for java, python in _CLASSES.items():
+        pattern = pattern.replace(java, python)
+    try:
+        return re.fullmatch(pattern, text, re.DOTALL) is not None
+    except re.error:
+        return True
+
+
+def _limit(shape: "Shape", figure: float, path: str, source: str, unit: str) -> Iterator[Finding]:
+    lowest, highest = shape.metadata.get("min"), shape.metadata.get("max")
+    counted = f" {unit}" if unit else ""
+    verb = "have" if unit else "be"
+    if lowest is not None and figure < lowest:
+        yield Finding(path, f"{figure:g}", f"must {verb} at least {lowest}{counted}", source)
+    if highest is not None and figure > highest:
+        yield Finding(path, f"{figure:g}", f"must {verb} at most {highest}{counted}", source)

@@ -1,0 +1,82 @@
+"""Dependencies that a template must state itself, taken away one at a time."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from cdk_rehearsal.referees.order import judge_order
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
+from tests.unit.cdk_rehearsal.referees.test_referees import judge
+
+
+def make(kind: str, *waits_for: str, **properties: Any) -> dict[str, Any]:
+    """Return a resource; a text with a leading @ refers to another."""
+    resolved = {key: {"Ref": value[1:]} if str(value).startswith("@") else value for key, value in properties.items()}
+    return {"Type": kind, "Properties": resolved, **({"DependsOn": list(waits_for)} if waits_for else {})}
+
+
+ORDERED = {
+    "Vpc": make("AWS::EC2::VPC", CidrBlock="10.0.0.0/16"),
+    "Gateway": make("AWS::EC2::InternetGateway"),
+    "Attachment": make("AWS::EC2::VPCGatewayAttachment", VpcId="@Vpc", InternetGatewayId="@Gateway"),
+    "Subnet": make("AWS::EC2::Subnet", VpcId="@Vpc", CidrBlock="10.0.0.0/24"),
+    "Inner": make("AWS::EC2::Subnet", VpcId="@Vpc", CidrBlock="10.0.1.0/24"),
+    "Table": make("AWS::EC2::RouteTable", VpcId="@Vpc"),
+    "Way": make("AWS::EC2::SubnetRouteTableAssociation", RouteTableId="@Table", SubnetId="@Subnet"),
+    "Out": make(
+        "AWS::EC2::Route", "Attachment", RouteTableId="@Table", DestinationCidrBlock="0.0.0.0/0", GatewayId="@Gateway"
+    ),
+    "Nat": make("AWS::EC2::NatGateway", "Out", "Way", SubnetId="@Subnet", AllocationId="eipalloc-1"),
+    "InnerTable": make("AWS::EC2::RouteTable", VpcId="@Vpc"),
+    "InnerWay": make("AWS::EC2::SubnetRouteTableAssociation", RouteTableId="@InnerTable", SubnetId="@Inner"),
+    "InnerOut": make(
+        "AWS::EC2::Route", RouteTableId="@InnerTable", DestinationCidrBlock="0.0.0.0/0", NatGatewayId="@Nat"
+    ),
+    "Group": make(
+        "AWS::AutoScaling::AutoScalingGroup", "InnerOut", "InnerWay", VPCZoneIdentifier=[{"Ref": "Inner"}], MaxSize="1"
+    ),
+    "Handle": make("AWS::CloudFormation::WaitConditionHandle"),
+    "Formed": make("AWS::CloudFormation::WaitCondition", Handle="@Handle", Timeout="60"),
+    "Role": make("AWS::IAM::Role"),
+    "Policy": make("AWS::IAM::Policy", PolicyName="p", Roles=[{"Ref": "Role"}]),
+    "Function": make("AWS::Lambda::Function", "Policy", Role={"Fn::GetAtt": ["Role", "Arn"]}),
+}
+
+
+def test_finds_nothing_where_each_resource_waits() -> None:
+    assert list(judge_order(ResolvedTemplate({"Resources": ORDERED}, "us-east-1"))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "forgotten"),
+    [("Out", "Attachment"), ("Nat", "Out"), ("Group", "InnerOut"), ("Group", "InnerWay"), ("Function", "Policy")],
+)
+def test_names_what_a_resource_does_not_wait_for(name: str, forgotten: str) -> None:
+    resources = copy.deepcopy(ORDERED)
+    resources[name]["DependsOn"].remove(forgotten)
+    found = [str(finding) for finding in judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))]
+    missed = "Attachment" if forgotten == "Out" else forgotten
+    assert any(f"Resources.{name}.DependsOn: must wait for {missed}, because" in finding for finding in found), found
+
+
+def test_a_group_that_nothing_waits_for_may_lack_a_network_at_first() -> None:
+    resources = copy.deepcopy(ORDERED)
+    del resources["Group"]["DependsOn"], resources["Formed"]
+    assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
+    resources["Group"]["CreationPolicy"] = {"ResourceSignal": {"Count": 1}}
+    assert len(list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1")))) == 2
+
+
+def test_names_the_resources_of_a_circle() -> None:
+    rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
+    first, second = (
+        make(
+            "AWS::EC2::SecurityGroup",
+            GroupDescription="nodes",
+            SecurityGroupIngress=[rule | {"SourceSecurityGroupId": {"Fn::GetAtt": [other, "GroupId"]}}],
+        )
+        for other in ("Second", "First")
+    )
+    found = judge({"First": first, "Second": second})
+    assert any("Circular Dependencies" in finding and "Second" in finding for finding in found), found

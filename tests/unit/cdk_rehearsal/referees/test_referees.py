@@ -1,0 +1,144 @@
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdk_rehearsal.assembly import AssemblyStack
+from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_references
+from cdk_rehearsal.errors import RefusedError
+from cdk_rehearsal.referees.judge import judge_template, require_acceptance
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
+from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID, Planted
+
+_AMAZON_LINUX = "/aws/service/ami-amazon-linux-latest"
+
+
+def judge(resources: dict[str, Any], **sections: Any) -> list[str]:
+    """Return the findings of a template of some resources."""
+    return [str(finding) for finding in judge_template({"Resources": resources, **sections}, "us-east-1", {})]
+
+
+def plant(fault: Planted, mark: str) -> dict[str, Any]:
+    """Return the faulty resource, those that refer to it, and all that these need; their names end with a mark."""
+    resources = copy.deepcopy(VALID)
+    place: Any = resources[fault.resource]["Properties"]
+    *keys, last = fault.path.split(".")
+    for key in keys:
+        place = place[int(key)] if isinstance(place, list) else place[key]
+    if not last:
+        place.update(fault.value)
+    elif fault.value is None:
+        del place[last]
+    else:
+        place[int(last) if isinstance(place, list) else last] = fault.value
+    wanted = [fault.resource, *fault.beside, *(n for n in resources if fault.resource in _refer(resources[n]))]
+    kept: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        if name in resources and name not in kept:
+            kept.add(name)
+            wanted += _refer(resources[name])
+    return {f"{name}{mark}": _rename(resources[name], kept, mark) for name in kept}
+
+
+def _refer(resource: dict[str, Any]) -> set[str]:
+    return {name for name, _ in find_references(resource)}
+
+
+def _rename(value: Any, names: set[str], mark: str) -> Any:
+    if isinstance(value, list):
+        return [_rename(entry, names, mark) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("Ref") in names:
+        return {"Ref": f"{value['Ref']}{mark}"}
+    if "Fn::GetAtt" in value and value["Fn::GetAtt"][0] in names:
+        return {"Fn::GetAtt": [f"{value['Fn::GetAtt'][0]}{mark}", *value["Fn::GetAtt"][1:]]}
+    return {key: _rename(entry, names, mark) for key, entry in value.items()}
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[str]:
+    """Return the findings of one template with every planted fault in resources of its own."""
+    resources: dict[str, Any] = {}
+    for index, fault in enumerate(PLANTED):
+        resources |= plant(fault, f"F{index}")
+    return judge(resources)
+
+
+def test_finds_nothing_in_resources_that_aws_takes() -> None:
+    assert judge(VALID) == []
+
+
+@pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.fault)
+def test_finds_a_planted_fault_and_names_its_property(fault: Planted, findings: list[str]) -> None:
+    top = f"Resources.{fault.resource}F{PLANTED.index(fault)}.Properties"
+    own = [finding.partition(":")[0] for finding in findings if finding.startswith((f"{top}.", f"{top}:"))]
+    planted = f"{top}.{fault.path}"
+    is_named = any(path.startswith(planted.rpartition(".")[0]) or planted.startswith(path) for path in own)
+    assert is_named, f"{fault.source} is not held: {own}"
+
+
+def test_finds_nothing_in_the_resources_around_a_fault(findings: list[str]) -> None:
+    faulty = {f"{name}F{index}" for index, fault in enumerate(PLANTED) for name in (fault.resource, *fault.beside)}
+    foreign = [finding for finding in findings if finding.split(".")[1].rstrip(":") not in faulty]
+    assert foreign == []
+
+
+def test_judges_the_values_that_parameters_conditions_and_mappings_give() -> None:
+    queue = {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": {"Ref": "Seconds"}}}
+    hop = {"Fn::FindInMap": ["Hops", {"Ref": "AWS::Region"}, "limit"]}
+    data = {"LaunchTemplateData": {"MetadataOptions": {"HttpPutResponseHopLimit": hop}}}
+    chosen = {"Type": "AWS::EC2::PlacementGroup", "Properties": {"PartitionCount": {"Fn::If": ["Many", 8, 2]}}}
+    template = {
+        "Parameters": {"Seconds": {"Type": "Number", "Default": "30"}, "Size": {"Type": "String", "Default": "large"}},
+        "Conditions": {"Many": {"Fn::Equals": [{"Ref": "Size"}, "huge"]}},
+        "Mappings": {"Hops": {"us-east-1": {"limit": 99}}},
+        "Resources": {
+            "Queue": queue,
+            "Nodes": {"Type": "AWS::EC2::LaunchTemplate", "Properties": data},
+            "Group": chosen | {"Properties": chosen["Properties"] | {"Strategy": "partition"}},
+            "Left": {"Type": "AWS::SQS::Queue", "Condition": "Many", "Properties": {"DelaySeconds": 1}},
+        },
+    }
+    paths = [finding.path for finding in judge_template(template, "us-east-1", {})]
+    assert paths == ["Resources.Nodes.Properties.LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit"]
+    paths = [finding.path for finding in judge_template(template, "us-east-1", {"Size": "huge"})]
+    assert paths[0] == "Resources.Group.Properties.PartitionCount"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_found"), [("al2023-ami-kernel-default-x86_64", False), ("al2023-ami-kernel-default-x86", True)]
+)
+def test_holds_public_parameters_of_amazon_linux_against_the_list(name: str, *, is_found: bool) -> None:
+    image = {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": f"{_AMAZON_LINUX}/{name}"}
+    used = {"Image": {"Value": {"Ref": "Image"}}}
+    found = judge(VALID, Parameters={"Image": image}, Outputs=used)
+    assert bool(found) == is_found
+    assert all(finding.startswith("Parameters.Image.Default: must be one of the 53") for finding in found)
+
+
+def test_a_token_is_no_value_and_counts_as_one_character() -> None:
+    resources = {"Role": {"Type": "AWS::IAM::Role", "Properties": {"RoleName": {"Fn::Sub": "${Other}-role"}}}}
+    resolved = ResolvedTemplate({"Resources": resources}, "us-east-1")
+    ((_, properties),) = resolved.list_type("AWS::IAM::Role")
+    assert properties == {"RoleName": f"{make_token('Other')}-role"}
+    assert not is_known(properties)
+    assert measure(properties["RoleName"]) == len("?-role")
+    assert show(properties["RoleName"]) == "${Other}-role"
+
+
+def test_refuses_with_every_finding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    resources = VALID | {
+        name: {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901}} for name in ("Late", "Later")
+    }
+    stack = AssemblyStack("s", "123456789012", "us-east-1", {"Resources": resources}, ())
+    monkeypatch.setattr("cdk_rehearsal.referees.judge.read_stack", lambda *_: stack)
+    with pytest.raises(RefusedError) as error:
+        require_acceptance(Path("cdk.out"), None)
+    assert [finding.partition(":")[0] for finding in error.value.findings] == [
+        "Resources.Late.Properties.DelaySeconds",
+        "Resources.Later.Properties.DelaySeconds",
+    ]
+    assert error.value.exit_status == 1
