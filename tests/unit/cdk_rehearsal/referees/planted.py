@@ -86,11 +86,12 @@ VALID: dict[str, dict[str, Any]] = {
     },
     "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"MessageRetentionPeriod": 3600}},
     "Role": {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": _TRUST}},
+    "Holder": {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": _TRUST}},
     "Policy": {
         "Type": "AWS::IAM::ManagedPolicy",
         "Properties": {
             "PolicyDocument": {"Version": "2012-10-17", "Statement": [_STATEMENT]},
-            "Roles": [{"Ref": "Role"}],
+            "Roles": [{"Ref": "Holder"}],
         },
     },
     "Profile": {"Type": "AWS::IAM::InstanceProfile", "Properties": {"Roles": [{"Ref": "Role"}]}},
